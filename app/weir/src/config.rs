@@ -178,6 +178,7 @@ impl Default for FacesSection {
 pub(crate) struct ManagementSection {
     pub(crate) trust_anchors: Vec<PathBuf>,
     pub(crate) localhop: bool,
+    pub(crate) holdings_for_neighbours: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -822,6 +823,7 @@ impl FileConfig {
         Ok(ManagementConfig {
             trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
             localhop: self.management.localhop,
+            holdings_for_neighbours: self.management.holdings_for_neighbours,
         })
     }
 }

@@ -3,9 +3,9 @@
 use anyhow::{Context, bail};
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
+use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus, HoldingsStatus};
 use weir_socket::{Client, CommandError, ExpressError};
-use weir_wire::NackReason;
+use weir_wire::{NackReason, Name};
 
 use crate::transfer::RouterArgs;
 
@@ -58,6 +58,11 @@ impl ManagementClient {
     /// The items of a dataset, for example `rib/list`.
     pub(crate) fn dataset<E: Element>(&mut self, dataset: &str) -> anyhow::Result<Vec<E>> {
         self.0.dataset(dataset).map_err(|error| self.failed(error, dataset))
+    }
+
+    /// What the router holds of an object.
+    pub(crate) fn holdings(&mut self, object: &Name) -> anyhow::Result<HoldingsStatus> {
+        self.0.holdings(object).map_err(|error| self.failed(error, "cs/holdings"))
     }
 
     /// The router's general status.
@@ -120,13 +125,11 @@ mod tests {
     use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
+    use super::*;
     use weir_base::Packet;
     use weir_manage::{
         Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, StrategyChoice,
     };
-    use weir_wire::Name;
-
-    use super::*;
 
     fn args(uri: &str) -> ManagementArgs {
         ManagementArgs { router: RouterArgs::of(uri), json: false }

@@ -3,6 +3,7 @@
 use alloc::{string::String, vec::Vec};
 
 use weir_base::{FaceId, Packet};
+use weir_store::Holding;
 use weir_wire::Name;
 
 use crate::numbers::{FaceEventKind, FacePersistency};
@@ -59,6 +60,15 @@ pub enum ManagerInput {
         txn: u64,
         /// What was asked for.
         snapshot: Snapshot,
+    },
+    /// Answers [`Action::ListHoldings`].
+    Holdings {
+        /// The action's.
+        txn: u64,
+        /// What is held of the object, at most one for each tier.
+        holdings: Vec<Holding>,
+        /// Whether more may be held.
+        is_partial: bool,
     },
     /// Where the router waits for peers: FaceUris for faces/channels.
     Channels(Vec<String>),
@@ -208,6 +218,13 @@ pub enum Action {
         prefix: Name,
         /// At most this many, all shards together.
         limit: u64,
+    },
+    /// Look up which segments of an object are held; answer with [`ManagerInput::Holdings`].
+    ListHoldings {
+        /// For the answer.
+        txn: u64,
+        /// The name of the segments without the segment number.
+        object: Name,
     },
     /// Take counters; answer with [`ManagerInput::Snapshot`].
     Snapshot {

@@ -15,6 +15,7 @@ mod events;
 pub mod face_uri;
 mod fib;
 mod handlers;
+mod holdings;
 mod io;
 mod manager;
 mod numbers;
@@ -31,6 +32,7 @@ pub use dataset::{DatasetError, DatasetFetch};
 pub use element::{Element, Writer};
 pub use error::DecodeError;
 pub use fib::Fib;
+pub use holdings::HoldingsStatus;
 pub use io::{
     Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Snapshot,
     SnapshotKind, StoreSettings,

@@ -37,6 +37,8 @@ pub struct ManagerConfig {
     pub anchors: Option<Box<dyn AnchorLookup>>,
     /// Whether `/localhop/nfd/rib` is served; its commands have to be signed by an anchor.
     pub localhop: bool,
+    /// Whether neighbours are told which segments of an object are held.
+    pub holdings_for_neighbours: bool,
     /// The strategies that the router has.
     pub strategies: Vec<StrategyKind>,
     /// The strategy of each prefix at the start: prefix and versioned strategy name.
@@ -79,6 +81,7 @@ impl Default for ManagerConfig {
             announcements: AccessPolicy::Any,
             anchors: None,
             localhop: false,
+            holdings_for_neighbours: false,
             strategies: RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect(),
             default_strategies,
             store: StoreSettings { capacity_bytes: 512 << 20, admit: true, serve: true },
@@ -119,6 +122,7 @@ pub(crate) enum PendingKind {
     Faces(FaceQueryFilter),
     Store,
     General,
+    Holdings { object: Name },
 }
 
 /// The Interest that an answer is for.
@@ -133,6 +137,32 @@ pub(crate) struct Pending {
     pub(crate) request: Request,
     pub(crate) kind: PendingKind,
     deadline: Instant,
+}
+
+/// Module and name of the dataset that tells which segments are held.
+pub(crate) const HOLDINGS: (&[u8], &[u8]) = (b"cs", b"holdings");
+
+/// Questions of neighbours that are answered in a second: who sends more holds up only others like
+/// it.
+const NEIGHBOUR_QUESTIONS_MAX: u32 = 200;
+
+/// What neighbours have asked for in a second.
+#[derive(Debug, Default)]
+struct NeighbourQuestions {
+    second: u64,
+    count: u32,
+}
+
+impl NeighbourQuestions {
+    /// Whether there is room for one more; counts it.
+    fn may_ask(&mut self, now: Instant) -> bool {
+        let second = now.as_ns() / NS_PER_S;
+        if self.second != second {
+            *self = Self { second, count: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= NEIGHBOUR_QUESTIONS_MAX
+    }
 }
 
 /// How long the driver has for a transaction. Clients give up after 10 s.
@@ -150,6 +180,7 @@ pub struct Manager {
     pub(crate) store: StoreSettings,
     pub(crate) records: ReplayRecords,
     pub(crate) datasets: DatasetCache,
+    neighbours: NeighbourQuestions,
     pub(crate) stats: ManagerStats,
     events: EventStream,
     pending: BTreeMap<u64, Pending>,
@@ -169,6 +200,7 @@ impl Manager {
             store: config.store,
             records: ReplayRecords::default(),
             datasets: DatasetCache::default(),
+            neighbours: NeighbourQuestions::default(),
             stats: ManagerStats::default(),
             events: EventStream::default(),
             pending: BTreeMap::new(),
@@ -188,6 +220,11 @@ impl Manager {
         manager.register_trusted(&Scope::Localhost.prefix(), own, out);
         if manager.config.localhop {
             manager.register_trusted(&Scope::Localhop.prefix(), own, out);
+        }
+        if manager.config.holdings_for_neighbours {
+            let mut prefix = Scope::Localhop.prefix();
+            prefix.append_str("cs").append_str("holdings");
+            manager.register_trusted(&prefix, own, out);
         }
         manager
     }
@@ -233,6 +270,12 @@ impl Manager {
             ManagerInput::Snapshot { txn, snapshot } => {
                 if let Some(pending) = self.take_pending(txn) {
                     self.on_snapshot(Moment { now, now_unix_ms }, pending, snapshot, out);
+                }
+            }
+            ManagerInput::Holdings { txn, holdings, is_partial } => {
+                if let Some(pending) = self.take_pending(txn) {
+                    let at = Moment { now, now_unix_ms };
+                    self.on_holdings(at, pending, holdings, is_partial, out);
                 }
             }
             ManagerInput::Channels(channels) => self.channels = channels,
@@ -293,8 +336,12 @@ impl Manager {
             self.stats.ignored += 1;
             return;
         };
+        let is_holdings = (module.value, verb.value) == HOLDINGS;
         let is_served = match scope {
             Scope::Localhost => ingress_is_local,
+            Scope::Localhop if is_holdings => {
+                self.config.holdings_for_neighbours && self.neighbours.may_ask(at.now)
+            }
             Scope::Localhop => self.config.localhop && module.value == b"rib",
         };
         if !is_served || !module.is_generic() || !verb.is_generic() {
@@ -306,7 +353,7 @@ impl Manager {
             self.on_command(&call, command, out);
         } else if (module.value, verb.value) == (b"rib", b"announce") {
             self.on_announce(&call, out);
-        } else if scope == Scope::Localhost {
+        } else if scope == Scope::Localhost || is_holdings {
             self.on_dataset(&call, module.value, verb.value, out);
         } else {
             self.stats.ignored += 1;

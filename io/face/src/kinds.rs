@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use mio::event::Source;
@@ -190,6 +191,14 @@ impl Connected {
 }
 
 impl Socket {
+    /// One end of a pair whose other end is in this process: a local face.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn of_pair(stream: UnixStream) -> io::Result<Self> {
+        StreamSocket::of_pair(stream).map(Self::Stream)
+    }
+
     /// Connects an application to a router, waiting for at most `timeout`.
     ///
     /// # Errors

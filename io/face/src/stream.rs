@@ -2,6 +2,7 @@ use std::fmt;
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,13 @@ impl StreamSocket {
     pub(crate) fn accepted_unix(socket: Socket, listener_path: PathBuf) -> io::Result<Self> {
         let remote = FaceUri::Fd(socket.as_raw_fd() as u64);
         Self::from_unix(socket, FaceUri::Unix(listener_path), remote)
+    }
+
+    /// One end of a pair of sockets whose other end is in this process.
+    pub(crate) fn of_pair(stream: UnixStream) -> io::Result<Self> {
+        let socket = Socket::from(stream);
+        let remote = FaceUri::Fd(socket.as_raw_fd() as u64);
+        Self::from_unix(socket, FaceUri::Internal, remote)
     }
 
     fn from_unix(socket: Socket, local: FaceUri, remote: FaceUri) -> io::Result<Self> {

@@ -214,6 +214,9 @@ pub struct ManagementConfig {
     pub trust_anchors: Vec<TrustAnchor>,
     /// Whether `/localhop/nfd/rib` is served to neighbours whose commands a trust anchor signed.
     pub localhop: bool,
+    /// Whether neighbours are told which segments of an object the store holds
+    /// (`/localhop/nfd/cs/holdings`). The index of these is kept from the start then.
+    pub holdings_for_neighbours: bool,
 }
 
 /// A certificate that is trusted as it stands, and what verifies its key's signatures.

@@ -1,13 +1,20 @@
 //! A running router, in the hands of another thread.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
+use weir_face::Socket;
+
+use crate::contents::Contents;
 use crate::error::StopError;
 use crate::mailbox::ControlSender;
 use crate::message::ToControl;
 use crate::metrics::MetricsServer;
+use crate::questions::Missed;
 use crate::snapshot::Snapshot;
 
 /// A running router. Dropping it stops the router too.
@@ -17,6 +24,7 @@ pub struct Handle {
     thread: Option<JoinHandle<Result<(), StopError>>>,
     metrics: Option<MetricsServer>,
     listening: Vec<String>,
+    missed: Receiver<Missed>,
 }
 
 impl Handle {
@@ -25,8 +33,9 @@ impl Handle {
         thread: JoinHandle<Result<(), StopError>>,
         metrics: Option<MetricsServer>,
         listening: Vec<String>,
+        missed: Receiver<Missed>,
     ) -> Self {
-        Self { control, thread: Some(thread), metrics, listening }
+        Self { control, thread: Some(thread), metrics, listening, missed }
     }
 
     /// Where peers reach this router, as FaceUris with the real ports.
@@ -39,6 +48,23 @@ impl Handle {
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
+    }
+
+    /// Asks what the store holds, and says what it is to hold.
+    #[must_use]
+    pub fn contents(&self) -> Contents {
+        Contents::new(self.control.clone(), self.missed.clone())
+    }
+
+    /// Connects an application in this process, as one at the Unix socket would be: its face has
+    /// local scope. The stream ends with the router, and when there are too many applications.
+    ///
+    /// # Errors
+    /// The system has no sockets left.
+    pub fn connect_local(&self) -> io::Result<UnixStream> {
+        let (application, router) = UnixStream::pair()?;
+        self.control.send(ToControl::Local(Box::new(Socket::of_pair(router)?)));
+        Ok(application)
     }
 
     /// Counters and sizes now; `None` when the router is ending.

@@ -3,6 +3,7 @@
 mod arena;
 mod clock;
 mod config;
+mod contents;
 mod control;
 #[doc(hidden)]
 pub mod cross;
@@ -14,6 +15,7 @@ mod memory;
 mod message;
 mod metrics;
 mod profile;
+mod questions;
 mod rooms;
 mod snapshot;
 mod worker;
@@ -24,10 +26,12 @@ pub use config::{
     DisksConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
     TrustAnchor,
 };
+pub use contents::Contents;
 pub use error::{StartError, StopError};
 pub use handle::Handle;
 pub use memory::memory_bytes_least;
 pub use profile::{FunctionSamples, Profiler};
+pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};
 pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;

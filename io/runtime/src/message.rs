@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use weir_base::{FaceId, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPort};
@@ -12,6 +13,7 @@ use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
+use crate::questions::{AnswerTo, Question};
 use crate::rooms::Network;
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 
@@ -172,7 +174,7 @@ pub(crate) enum ToControl {
     /// What a shard counts of its disks, now and then.
     Disks { worker: u16, stats: Box<DiskTierStats> },
     /// An event of a shard.
-    Event { event: weir_forward::Event },
+    Event { worker: u16, event: weir_forward::Event },
     /// Answer to [`ToWorker::Snapshot`].
     Snapshot { transaction: u64, snapshot: Box<WorkerSnapshot> },
     /// The thread has ended, by panic or because it was told to.
@@ -181,6 +183,10 @@ pub(crate) enum ToControl {
     Query(crossbeam_channel::Sender<Snapshot>),
     /// A helper thread has made, or failed to make, a connection.
     Connected(Box<ConnectOutcome>),
+    /// An application in this process.
+    Local(Box<Socket>),
+    /// Somebody outside asks about the store. Packet threads have so long to answer.
+    Contents { question: Question, within: Duration, answer: AnswerTo },
     /// Stop the router.
     Stop,
 }

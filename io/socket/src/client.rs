@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
@@ -11,7 +12,8 @@ use weir_face::{FaceUri, UdpPort, unix_time_ms};
 use weir_link::LinkDrop;
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
-    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
+    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, HoldingsStatus,
+    face_flags,
 };
 use weir_security::DigestSigner;
 use weir_transport::PathId;
@@ -109,6 +111,15 @@ impl Client {
             return Err(errors.swap_remove(0));
         }
         Ok((Self::over(routers)?, errors))
+    }
+
+    /// Goes over to the router of this process, at the other end of a pair of sockets. It is not
+    /// tried again when it is gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn over_pair(stream: UnixStream) -> Result<Self, ClientError> {
+        Self::over(vec![(FaceUri::Internal, Some(Connection::over_pair(stream)?))])
     }
 
     /// Goes over to routers at UDP addresses, each from a port that is bound already, with
@@ -449,6 +460,16 @@ impl Client {
         E::decode_all(&content).map_err(|_| CommandError::Malformed)
     }
 
+    /// What the router that commands go to holds of an object, whose name has no segment number.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn holdings(&mut self, object: &Name) -> Result<HoldingsStatus, CommandError> {
+        let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
+        let content = self.dataset_at(HoldingsStatus::dataset_name(scope, object))?;
+        HoldingsStatus::decode(&content).map_err(|_| CommandError::Malformed)
+    }
+
     /// A status dataset as the router sends it, all its segments together.
     ///
     /// # Errors
@@ -458,6 +479,10 @@ impl Client {
         for component in dataset.split('/') {
             name.append_str(component);
         }
+        self.dataset_at(name)
+    }
+
+    fn dataset_at(&mut self, name: Name) -> Result<Vec<u8>, CommandError> {
         let mut fetch = DatasetFetch::new(name);
         loop {
             let interest = fetch.interest(self.random() as u32);

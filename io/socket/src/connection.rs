@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -24,6 +25,13 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn open(uri: &FaceUri) -> io::Result<Self> {
         let socket = Socket::connect(uri, CONNECT_TIMEOUT)?;
+        let config = socket.link_config();
+        Self::new(socket, config)
+    }
+
+    /// A connection to the router of this process.
+    pub(crate) fn over_pair(stream: UnixStream) -> io::Result<Self> {
+        let socket = Socket::of_pair(stream)?;
         let config = socket.link_config();
         Self::new(socket, config)
     }

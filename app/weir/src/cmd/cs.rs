@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 use weir_base::{CounterKind, Counters};
 use weir_forward::BusyStats;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, CsDiskInfo, CsInfo, STORE_PACKET_BYTES, store_flags};
+use weir_manage::{
+    ControlParameters, CsDiskInfo, CsInfo, HoldingsStatus, STORE_PACKET_BYTES, store_flags,
+};
+use weir_store::SegmentRange;
 use weir_store::disk::DiskTierStats;
 use weir_wire::Name;
 
@@ -43,6 +46,16 @@ enum CsCommand {
         #[arg(long, value_name = "ON|OFF")]
         serve: Option<Switch>,
     },
+    /// Show which segments of an object it holds
+    ///
+    /// The name is that of the segments without the segment number, so it ends in a version: `weir
+    /// get` says it. A router begins to keep an index when it is asked first; while that is built
+    /// the answer says that more may be there.
+    Holdings {
+        /// The object, such as /data/file/v=1700000000000
+        #[arg(value_parser = parse_prefix)]
+        name: Name,
+    },
     /// Erase what it holds under a prefix
     ///
     /// What is erased is not served from then on. With disks, the erasure is written to them a few
@@ -69,6 +82,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let is_json = args.router.json;
     match args.command.unwrap_or(CsCommand::Info) {
         CsCommand::Info => {}
+        CsCommand::Holdings { name } => {
+            let held = client.holdings(&name)?;
+            if is_json {
+                outln!("{}", holdings_json(&held))?;
+            } else {
+                out!("{}", holdings_text(&held))?;
+            }
+            return Ok(());
+        }
         CsCommand::Config { capacity, admit, serve } => {
             configure(&mut client, capacity, admit, serve)?;
         }
@@ -135,6 +157,51 @@ fn erase(client: &mut ManagementClient, prefix: &Name, limit: Option<u64>) -> an
             return Ok(erased);
         }
     }
+}
+
+/// What is held of an object, for people.
+fn holdings_text(held: &HoldingsStatus) -> String {
+    let tier = |place: &str, ranges: &[SegmentRange]| {
+        let segments = ranges.iter().map(|range| range.last - range.first + 1).sum();
+        let list: Vec<String> = ranges.iter().map(range_text).collect();
+        format!("  {place:<10} {}: {}\n", count(segments, "segment", "segments"), list.join(", "))
+    };
+    let mut text = String::new();
+    for (place, ranges) in [("memory", &held.memory), ("disks", &held.disk)] {
+        if !ranges.is_empty() {
+            text.push_str(&tier(place, ranges));
+        }
+    }
+    if text.is_empty() {
+        text.push_str(match held.is_partial {
+            true => "  nothing is known of it yet\n",
+            false => "  nothing is held of it\n",
+        });
+    }
+    if held.is_partial {
+        text.push_str("  more may be held: the index is being built, or has no room\n");
+    }
+    text
+}
+
+fn range_text(range: &SegmentRange) -> String {
+    match range.first == range.last {
+        true => range.first.to_string(),
+        false => format!("{}-{}", range.first, range.last),
+    }
+}
+
+/// What is held of an object, for programs.
+fn holdings_json(held: &HoldingsStatus) -> Value {
+    let ranges = |ranges: &[SegmentRange]| -> Vec<[u64; 2]> {
+        ranges.iter().map(|range| [range.first, range.last]).collect()
+    };
+    json!({
+        "object": held.object.to_string(),
+        "memory": ranges(&held.memory),
+        "disk": ranges(&held.disk),
+        "partial": held.is_partial,
+    })
 }
 
 /// The store's state.

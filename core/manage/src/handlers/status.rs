@@ -3,12 +3,17 @@
 use alloc::vec::Vec;
 
 use weir_base::NS_PER_MS;
+use weir_store::{Holding, Tier};
 
 use crate::element::{Element, Writer};
+use crate::holdings::HoldingsStatus;
 use crate::io::{Action, ManagerOutbox, OutData, Snapshot, SnapshotKind};
-use crate::manager::{Call, Manager, Moment, Pending, PendingKind};
+use crate::manager::{Call, HOLDINGS, Manager, Moment, Pending, PendingKind};
 use crate::parameters::ControlResponse;
 use crate::status::{ChannelStatus, FaceQueryFilter, RibEntry, RouteStatus, StrategyChoice};
+
+/// Components before the object's name: scope, `nfd`, module and dataset.
+const OBJECT_AT: usize = 4;
 
 impl Manager {
     /// A request for a dataset, or for a segment of one lately made.
@@ -46,6 +51,7 @@ impl Manager {
             }
             (b"faces", b"query") => return self.query_faces(call, out),
             (b"cs", b"info") => return self.snapshot(call, PendingKind::Store, out),
+            HOLDINGS => return self.list_holdings(call, out),
             (b"status", b"general") => return self.snapshot(call, PendingKind::General, out),
             (b"faces", b"channels") => {
                 items(self.channels.iter().map(|uri| ChannelStatus { local_uri: uri.clone() }))
@@ -65,6 +71,52 @@ impl Manager {
             }
         };
         self.publish(&request, &content, call.at.now_unix_ms, out);
+    }
+
+    /// Which segments of an object are held.
+    fn list_holdings(&mut self, call: &Call<'_>, out: &mut ManagerOutbox) {
+        let request = call.request();
+        let object = match call.interest.name.last() {
+            Some(last) if call.interest.name.component_count() == OBJECT_AT + 1 => {
+                HoldingsStatus::object_of(last)
+            }
+            _ => None,
+        };
+        let Some(object) = object else {
+            let response = ControlResponse::new(400, "Malformed object name");
+            return self.refuse_dataset(&request, &response, out);
+        };
+        let kind = PendingKind::Holdings { object: object.clone() };
+        match self.wait(call.at, request.clone(), kind) {
+            Some(txn) => out.actions.push(Action::ListHoldings { txn, object }),
+            None => {
+                let response = ControlResponse::new(500, "Too many requests in progress");
+                self.refuse_dataset(&request, &response, out);
+            }
+        }
+    }
+
+    pub(crate) fn on_holdings(
+        &mut self,
+        at: Moment,
+        pending: Pending,
+        holdings: Vec<Holding>,
+        is_partial: bool,
+        out: &mut ManagerOutbox,
+    ) {
+        let PendingKind::Holdings { object } = pending.kind else {
+            self.stats.late_answers += 1;
+            return;
+        };
+        let mut status = HoldingsStatus { object, is_partial, ..HoldingsStatus::default() };
+        for holding in holdings {
+            match holding.tier {
+                Tier::Memory => status.memory = holding.ranges,
+                Tier::Disk => status.disk = holding.ranges,
+            }
+        }
+        status.limit();
+        self.publish(&pending.request, &status.encode(), at.now_unix_ms, out);
     }
 
     fn query_faces(&mut self, call: &Call<'_>, out: &mut ManagerOutbox) {

@@ -70,6 +70,7 @@ impl Control {
             job.sum.faces.sort_by_key(|face| face.id);
             job.sum.disks = self.disks.as_ref().map_or_else(Vec::new, |disks| disks.snapshots());
             job.sum.add_runtime_drop("connection-refused", self.refused_connections);
+            job.sum.add_runtime_drop("miss-untold", self.sender.untold());
             self.answer_snapshot(job);
         }
     }
@@ -145,7 +146,7 @@ impl Control {
         self.manager_inputs.push_back(ManagerInput::StoreErased { txn, erased, more });
     }
 
-    pub(super) fn on_event(&mut self, event: Event) {
+    pub(super) fn on_event(&mut self, worker: u16, event: Event) {
         match event {
             Event::StoreErased { transaction, erased, limit_reached } => {
                 let Some(mut job) = self.erasures.remove(&transaction) else {
@@ -160,8 +161,9 @@ impl Control {
                 }
             }
             Event::StoreFlushed { transaction } => self.on_store_flushed(transaction),
-            // Nothing in this process asks for what a store holds.
-            Event::Store(_) | Event::Missed { .. } => {}
+            Event::Store(event) => self.on_store_event(worker, event),
+            // Packet threads tell whoever listens.
+            Event::Missed { .. } => {}
         }
     }
 }

@@ -63,7 +63,7 @@ impl Control {
         self.accept_again = Some(self.accept_again.map_or(at, |earlier| earlier.min(at)));
     }
 
-    fn on_accepted(&mut self, socket: Socket) {
+    pub(super) fn on_accepted(&mut self, socket: Socket) {
         let draft = self.socket_draft(socket, FacePersistency::OnDemand);
         let claimant = match draft.socket.peer() {
             Some(peer) => Claimant::Stream(peer),

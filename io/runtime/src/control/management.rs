@@ -100,6 +100,7 @@ impl Control {
             Action::SetStrategy { prefix, strategy } => self.set_strategy(&prefix, strategy),
             Action::ConfigureStore(settings) => self.configure_store(settings),
             Action::EraseStore { txn, prefix, limit } => self.start_erasure(txn, prefix, limit),
+            Action::ListHoldings { txn, object } => self.list_holdings(txn, object),
             Action::Snapshot { txn, kind } => {
                 self.start_snapshot(answers::SnapshotFor::Manager { txn, kind });
             }

@@ -4,6 +4,7 @@
 mod anchors;
 mod answers;
 mod connect;
+mod contents;
 mod disks;
 mod faces;
 mod management;
@@ -32,7 +33,7 @@ use crate::clock::{Clock, sleep_until};
 use crate::config::RuntimeConfig;
 use crate::error::StopError;
 use crate::gathered::Gathered;
-use crate::mailbox::ControlReceiver;
+use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::message::{ConnectPurpose, PeerLinks, PortId, ToControl, ToWorker};
 use crate::rooms::Rooms;
 
@@ -81,6 +82,7 @@ struct Control {
     config: RuntimeConfig,
     clock: Clock,
     poll: Poll,
+    sender: ControlSender,
     receiver: ControlReceiver,
     listeners: Vec<weir_face::Listener>,
     /// Descriptors ran out: listen again then.
@@ -104,6 +106,7 @@ struct Control {
     manager_outbox: ManagerOutbox,
     snapshots: HashMap<u64, answers::SnapshotJob>,
     erasures: HashMap<u64, answers::EraseJob>,
+    contents: contents::State,
     next_transaction: u64,
     /// Connections refused because there are as many faces as may be.
     refused_connections: u64,
@@ -123,6 +126,7 @@ impl Control {
         let mut events = Events::with_capacity(256);
         self.perform_manager(self.clock.now());
         self.start_statics();
+        self.start_contents();
         while !self.is_stopping {
             let timeout = self.poll_timeout();
             if let Err(error) = self.poll.poll(&mut events, timeout) {
@@ -147,7 +151,8 @@ impl Control {
     fn poll_timeout(&self) -> Option<Duration> {
         let retry = self.retries.iter().map(|(at, _)| *at).min();
         let disks = self.disks.as_ref().and_then(disks::Disks::next_wakeup);
-        let deadlines = [self.manager.next_wakeup(), retry, self.accept_again, disks];
+        let contents = self.contents.next_wakeup();
+        let deadlines = [self.manager.next_wakeup(), retry, self.accept_again, disks, contents];
         let deadline = deadlines.into_iter().flatten().min()?;
         sleep_until(self.clock.now(), deadline)
     }
@@ -176,6 +181,7 @@ impl Control {
             }
         }
         self.run_disk_timers(now);
+        self.run_contents_timers(now);
         if self.manager.next_wakeup().is_some_and(|at| at <= now) {
             self.manager_inputs.push_back(ManagerInput::Wakeup);
         }
@@ -210,7 +216,7 @@ impl Control {
                     disks.on_report(now, worker, *stats);
                 }
             }
-            ToControl::Event { event } => self.on_event(event),
+            ToControl::Event { worker, event } => self.on_event(worker, event),
             ToControl::Snapshot { transaction, snapshot } => {
                 self.on_snapshot(transaction, &snapshot);
             }
@@ -223,6 +229,10 @@ impl Control {
                 }
             }
             ToControl::Query(answer) => self.start_snapshot(answers::SnapshotFor::Query(answer)),
+            ToControl::Local(socket) => self.on_accepted(*socket),
+            ToControl::Contents { question, within, answer } => {
+                self.on_question(now, question, within, answer);
+            }
             ToControl::Connected(outcome) => self.on_connected(now, *outcome),
             ToControl::Stop => self.begin_stop(now),
         }

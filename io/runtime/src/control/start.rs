@@ -105,13 +105,14 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         Some(address) => Some(MetricsServer::start(address, sender.clone())?),
         None => None,
     };
+    let missed = receiver.missed.clone();
     let listening = sockets.listening.clone();
     let control = build(config, (sockets, disks), poll, (sender.clone(), receiver), signals)?;
     let thread = std::thread::Builder::new()
         .name("weir-control".into())
         .spawn(move || control.run())
         .map_err(system("the control thread"))?;
-    let handle = Handle::new(sender, thread, metrics, listening);
+    let handle = Handle::new(sender, thread, metrics, listening, missed);
     // Outside systemd no program waits for it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)
@@ -258,6 +259,7 @@ fn build(
         config,
         clock,
         poll,
+        sender: sender.clone(),
         receiver,
         listeners: sockets.streams,
         accept_again: None,
@@ -277,6 +279,7 @@ fn build(
         manager_outbox,
         snapshots: HashMap::new(),
         erasures: HashMap::new(),
+        contents: super::contents::State::default(),
         next_transaction: 1,
         refused_connections: 0,
         refusals: Gathered::default(),
@@ -313,6 +316,7 @@ fn manager_config(config: &RuntimeConfig) -> ManagerConfig {
     ManagerConfig {
         anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
         localhop: config.management.localhop,
+        holdings_for_neighbours: config.management.holdings_for_neighbours,
         store: StoreSettings {
             capacity_bytes: config.store.capacity_bytes,
             admit: config.store.admit,

@@ -6,13 +6,14 @@ use std::{io, mem};
 use mio::Interest;
 use weir_base::{FaceId, Instant};
 use weir_face::SendStatus;
-use weir_forward::OutPacket;
+use weir_forward::{Event, OutPacket};
 use weir_wire::HopSignal;
 
 use super::face::Socket;
 use super::{BATCH_PACKETS, Source, Worker};
 use crate::cross::Crossing;
 use crate::message::{CloseReason, InternalPacket, ToControl};
+use crate::questions::Missed;
 
 impl Worker {
     /// Hands the gathered inputs to the shard and queues what it sends.
@@ -46,9 +47,19 @@ impl Worker {
         self.submit_disk_ops();
         if !self.outbox.events.is_empty() {
             // Whoever is told that the store is flushed wants to know how that went.
-            self.report_disks_now(now);
+            let is_flushed = |event: &Event| matches!(event, Event::StoreFlushed { .. });
+            if self.outbox.events.iter().any(is_flushed) {
+                self.report_disks_now(now);
+            }
             for event in self.outbox.events.drain(..) {
-                self.control.send(ToControl::Event { event });
+                let worker = self.index;
+                match event {
+                    // Strangers cause them: never more than there is room for.
+                    Event::Missed { ingress, object } => {
+                        self.control.send_missed(Missed { ingress, object });
+                    }
+                    event => self.control.send(ToControl::Event { worker, event }),
+                }
             }
         }
     }

@@ -1,0 +1,149 @@
+//! What a router's store holds, for other threads of its process.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+use weir_store::{HoldingChanges, HoldingsConfig, Rules};
+use weir_wire::Name;
+
+use crate::mailbox::ControlSender;
+use crate::message::ToControl;
+use crate::questions::{Answer, ContentsCursor, ContentsError, ContentsPage, Missed, Question};
+
+/// Asks what a router's store holds, and says what it is to hold. Cheap to clone. No call takes
+/// longer than the time it is given; packet threads never wait for one.
+#[derive(Clone)]
+pub struct Contents {
+    control: ControlSender,
+    missed: Receiver<Missed>,
+}
+
+impl Contents {
+    pub(crate) fn new(control: ControlSender, missed: Receiver<Missed>) -> Self {
+        Self { control, missed }
+    }
+
+    /// Begins to keep an index of what is held, of so many octets for memory and as many for disks
+    /// in the whole router, or gives it up. It is built while the router goes on.
+    ///
+    /// # Errors
+    /// [`ContentsError::Late`], [`ContentsError::Busy`] and [`ContentsError::Ended`].
+    pub fn track(
+        &self,
+        config: Option<HoldingsConfig>,
+        within: Duration,
+    ) -> Result<(), ContentsError> {
+        self.ask(Question::Track(config), within).map(drop)
+    }
+
+    /// What is held of the objects below a prefix, from a place on; each packet thread looks at
+    /// `visits_max` objects at most.
+    ///
+    /// # Errors
+    /// [`ContentsError`]. A thread that is late makes the page partial instead.
+    pub fn list(
+        &self,
+        prefix: &Name,
+        from: Option<ContentsCursor>,
+        visits_max: u32,
+        within: Duration,
+    ) -> Result<ContentsPage, ContentsError> {
+        let prefix = prefix.clone();
+        self.page(Question::List { prefix, from, visits_max }, within)
+    }
+
+    /// What is held of one object, whose name has no segment number.
+    ///
+    /// # Errors
+    /// As [`Contents::list`].
+    pub fn list_one(&self, object: &Name, within: Duration) -> Result<ContentsPage, ContentsError> {
+        self.page(Question::ListOne { object: object.clone() }, within)
+    }
+
+    /// What has changed since this was called before, of at most `blocks_max` times 64 segments in
+    /// each tier of each packet thread. Of several callers each would get a part: there is to be
+    /// one.
+    ///
+    /// # Errors
+    /// [`ContentsError`]. After [`ContentsError::Late`] the next call begins a new generation.
+    pub fn take_changes(
+        &self,
+        blocks_max: usize,
+        within: Duration,
+    ) -> Result<HoldingChanges, ContentsError> {
+        match self.ask(Question::TakeChanges { blocks_max }, within)? {
+            Answer::Changes(changes) => Ok(changes),
+            Answer::Done | Answer::Page(_) => Err(ContentsError::Ended),
+        }
+    }
+
+    /// The next changes are a new generation and tell all that is held.
+    ///
+    /// # Errors
+    /// As [`Contents::track`].
+    pub fn restart_changes(&self, within: Duration) -> Result<(), ContentsError> {
+        self.ask(Question::RestartChanges, within).map(drop)
+    }
+
+    /// Changes are asked for no more, and none are kept.
+    ///
+    /// # Errors
+    /// As [`Contents::track`].
+    pub fn stop_changes(&self, within: Duration) -> Result<(), ContentsError> {
+        self.ask(Question::StopChanges, within).map(drop)
+    }
+
+    /// Puts rules into force in place of those of an older plan, in all packet threads or in none.
+    /// Each thread keeps its share of what a rule keeps: the segments that it has, and no more than
+    /// its part of the store has room for.
+    ///
+    /// # Errors
+    /// [`ContentsError::Refused`]: those before stay. [`ContentsError::Late`]: they come into
+    /// force when the threads get to it.
+    pub fn set_rules(&self, rules: Rules, within: Duration) -> Result<(), ContentsError> {
+        self.ask(Question::SetRules(rules), within).map(drop)
+    }
+
+    /// Whether [`Contents::next_missed`] is to be told of misses. Not at the start.
+    ///
+    /// # Errors
+    /// As [`Contents::track`].
+    pub fn watch_misses(&self, watches: bool, within: Duration) -> Result<(), ContentsError> {
+        self.ask(Question::WatchMisses(watches), within).map(drop)
+    }
+
+    /// The next miss of a large object; `None` when none comes in time. One of 64 misses of an
+    /// object is told, to one of all clones. Beyond what waits they are dropped and counted
+    /// (`miss-untold`).
+    #[must_use]
+    pub fn next_missed(&self, within: Duration) -> Option<Missed> {
+        self.missed.recv_timeout(within).ok()
+    }
+
+    fn page(&self, question: Question, within: Duration) -> Result<ContentsPage, ContentsError> {
+        match self.ask(question, within)? {
+            Answer::Page(page) => Ok(page),
+            Answer::Done | Answer::Changes(_) => Err(ContentsError::Ended),
+        }
+    }
+
+    fn ask(&self, question: Question, within: Duration) -> Result<Answer, ContentsError> {
+        /// Beyond the time that packet threads have, for the control thread's own.
+        const GRACE: Duration = Duration::from_millis(100);
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let until = Instant::now() + within;
+        self.control.send(ToControl::Contents { question, within, answer });
+        match answered.recv_deadline(until + GRACE) {
+            Ok(answer) => answer,
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => Err(ContentsError::Late),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(ContentsError::Ended),
+        }
+    }
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contents").field("missed", &self.missed.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! What each shard is to keep of what a router is to keep.
+
+use weir_base::HashKey;
+use weir_forward::shard::shard_of_name;
+use weir_store::{Retention, Rule, Rules, SegmentRange};
+
+/// Segments in a row that share a shard (decision 0014).
+const BLOCK: u64 = 64;
+/// Blocks of all rules that are counted; what comes beyond is shared out evenly.
+const BLOCKS_COUNTED_MAX: u64 = 1 << 20;
+/// As stores have it: all but this share may be kept.
+const SPARE_SHARE: u64 = 16;
+
+/// The rules of each shard. What a rule keeps is shared out by the segments that each shard has of
+/// its range. A shard that would keep more than it may keeps as much less of each.
+pub(super) fn shares(rules: &Rules, key: &HashKey, shards: u16, capacity_bytes: u64) -> Vec<Rules> {
+    let mut shares = vec![Rules { generation: rules.generation, rules: Vec::new() }; shards.into()];
+    let mut blocks_left = BLOCKS_COUNTED_MAX;
+    for rule in &rules.rules {
+        let counts = match rule.retention {
+            Retention::Keep { .. } if shards > 1 => counts(rule, key, shards, &mut blocks_left),
+            _ => vec![1; shards.into()],
+        };
+        let total = counts.iter().sum::<u64>().max(1);
+        for (share, count) in shares.iter_mut().zip(counts) {
+            let retention = match rule.retention {
+                Retention::Keep { bytes_max } => {
+                    Retention::Keep { bytes_max: part(bytes_max, count, total) }
+                }
+                other => other,
+            };
+            share.rules.push(Rule { retention, ..rule.clone() });
+        }
+    }
+    let capacity_bytes = capacity_bytes / u64::from(shards);
+    for share in &mut shares {
+        limit(share, capacity_bytes - capacity_bytes / SPARE_SHARE);
+    }
+    shares
+}
+
+/// `count` of `total` parts.
+fn part(bytes: u64, count: u64, total: u64) -> u64 {
+    (u128::from(bytes) * u128::from(count) / u128::from(total)) as u64
+}
+
+/// How many segments of a rule's range each shard has, or the same for all when that cannot be
+/// known: the range is too long, or the prefix may have several objects.
+fn counts(rule: &Rule, key: &HashKey, shards: u16, blocks_left: &mut u64) -> Vec<u64> {
+    let SegmentRange { first, last } = rule.segments;
+    let even = vec![1; shards.into()];
+    if first > last {
+        return even;
+    }
+    let blocks = last / BLOCK - first / BLOCK + 1;
+    if blocks > *blocks_left {
+        return even;
+    }
+    *blocks_left -= blocks;
+    let mut counts = vec![0; shards.into()];
+    for block in first / BLOCK..=last / BLOCK {
+        let mut name = rule.prefix.clone();
+        name.append_segment(block * BLOCK);
+        let shard = shard_of_name(key, name.as_view(), shards);
+        let (from, to) = (first.max(block * BLOCK), last.min(block * BLOCK + (BLOCK - 1)));
+        counts[usize::from(shard)] += to - from + 1;
+    }
+    counts
+}
+
+fn limit(share: &mut Rules, bytes_max: u64) {
+    let kept = |rule: &Rule| match rule.retention {
+        Retention::Keep { bytes_max } => bytes_max,
+        Retention::Refuse | Retention::Admit => 0,
+    };
+    let bytes = share.rules.iter().map(kept).fold(0, u64::saturating_add);
+    if bytes <= bytes_max {
+        return;
+    }
+    for rule in &mut share.rules {
+        if let Retention::Keep { bytes_max: own } = &mut rule.retention {
+            *own = part(*own, bytes_max, bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(first: u64, last: u64, bytes_max: u64) -> Rules {
+        let rule = Rule {
+            prefix: "/a/v=1".parse().unwrap(),
+            segments: SegmentRange { first, last },
+            retention: Retention::Keep { bytes_max },
+        };
+        Rules { generation: 1, rules: vec![rule] }
+    }
+
+    fn kept(shares: &[Rules]) -> Vec<u64> {
+        let bytes = |rule: &Rule| match rule.retention {
+            Retention::Keep { bytes_max } => bytes_max,
+            _ => 0,
+        };
+        shares.iter().map(|share| share.rules.iter().map(bytes).sum()).collect()
+    }
+
+    #[test]
+    fn each_shard_keeps_the_segments_that_it_has() {
+        let key = HashKey::new([1, 2]);
+        // 30 segments of one block: one shard has all of them.
+        let bytes = kept(&shares(&keep(70, 99, 30_000), &key, 4, 1 << 30));
+        assert_eq!(bytes.iter().filter(|bytes| **bytes == 30_000).count(), 1);
+        assert_eq!(bytes.iter().sum::<u64>(), 30_000);
+        // 100 blocks are spread.
+        let bytes = kept(&shares(&keep(0, 6399, 6_400_000), &key, 2, 1 << 30));
+        assert!(bytes.iter().all(|bytes| bytes % 64_000 == 0 && *bytes > 2_000_000), "{bytes:?}");
+        assert_eq!(bytes.iter().sum::<u64>(), 6_400_000);
+        // All segments: nobody knows how many there are.
+        let bytes = kept(&shares(&keep(0, u64::MAX, 6_400_000), &key, 2, 1 << 30));
+        assert_eq!(bytes, [3_200_000; 2]);
+    }
+
+    #[test]
+    fn what_fits_together_fits_each_shard() {
+        let key = HashKey::new([1, 2]);
+        let rules = keep(70, 99, 3_000_000);
+        let capacity_bytes = 4_000_000;
+        rules.check(capacity_bytes).unwrap();
+        let shares = shares(&rules, &key, 4, capacity_bytes);
+        assert!(shares.iter().all(|share| share.check(capacity_bytes / 4).is_ok()));
+        assert_eq!(kept(&shares).into_iter().max(), Some(937_500));
+    }
+}

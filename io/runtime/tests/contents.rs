@@ -1,0 +1,278 @@
+//! What the store holds, asked by other threads of the process and by management clients, and what
+//! it is told to hold; with one packet thread and with two.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use common::{PATIENCE, Peer, TestRouter, content_of, data, interest, name};
+use weir_manage::commands::{Command, Scope};
+use weir_manage::{ControlParameters, Element, HoldingsStatus};
+use weir_runtime::{Contents, ContentsError};
+use weir_store::{HoldingsConfig, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier};
+use weir_wire::{DataView, Interest};
+
+struct Site {
+    router: TestRouter,
+    producer: Peer<UnixStream>,
+    consumer: Peer<UnixStream>,
+    contents: Contents,
+}
+
+impl Site {
+    fn start(threads: usize) -> Self {
+        Self::start_with(threads, false)
+    }
+
+    fn start_with(threads: usize, holdings_for_neighbours: bool) -> Self {
+        let router = TestRouter::start_with(|config| {
+            config.threads = threads;
+            config.management.holdings_for_neighbours = holdings_for_neighbours;
+        });
+        let (mut producer, consumer) = (router.unix(), router.unix());
+        producer.register("/a");
+        let contents = router.handle().contents();
+        Self { router, producer, consumer, contents }
+    }
+
+    fn fetch(&mut self, segments: std::ops::Range<u64>) {
+        for segment in segments {
+            let uri = format!("/a/v=1/seg={segment}");
+            self.consumer.send(&interest(&uri));
+            self.producer.got().interest();
+            self.producer.send(&data(&uri, b"x"));
+            self.consumer.got().data();
+        }
+    }
+
+    /// Ranges of memory, once the index is complete.
+    fn held(&self) -> Vec<SegmentRange> {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        loop {
+            let page = self.contents.list_one(&name("/a/v=1"), PATIENCE).unwrap();
+            if !page.is_partial {
+                let memory = page.holdings.into_iter().find(|one| one.tier == Tier::Memory);
+                return memory.map_or_else(Vec::new, |one| one.ranges);
+            }
+            assert!(std::time::Instant::now() < deadline, "the index is never complete");
+        }
+    }
+}
+
+fn range(first: u64, last: u64) -> SegmentRange {
+    SegmentRange { first, last }
+}
+
+fn rules(generation: u64, segments: SegmentRange, retention: Retention) -> Rules {
+    Rules { generation, rules: vec![Rule { prefix: name("/a/v=1"), segments, retention }] }
+}
+
+#[test]
+fn shards_answer_as_one() {
+    for threads in [1, 2] {
+        let mut site = Site::start(threads);
+        site.fetch(0..300);
+        let listed = site.contents.list_one(&name("/a/v=1"), PATIENCE);
+        assert_eq!(listed, Err(ContentsError::NotTracked));
+        assert_eq!(site.contents.take_changes(9, PATIENCE), Err(ContentsError::NotTracked));
+        site.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        assert_eq!(site.held(), [range(0, 299)]);
+
+        // In pages of one object, all of it is there too.
+        let (mut ranges, mut from) = (Vec::new(), None);
+        loop {
+            let page = site.contents.list(&name("/a"), from.take(), 1, PATIENCE).unwrap();
+            ranges.extend(page.holdings.into_iter().flat_map(|one| one.ranges));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        let count: u64 = ranges.iter().map(|range| range.last - range.first + 1).sum();
+        assert_eq!(count, 300);
+        let none = site.contents.list(&name("/b"), None, 100, PATIENCE).unwrap();
+        assert!(none.holdings.is_empty());
+        site.router.stop();
+        assert_eq!(site.contents.list_one(&name("/a"), PATIENCE), Err(ContentsError::Ended));
+    }
+}
+
+#[test]
+fn changes_come_in_numbered_batches() {
+    for threads in [1, 2] {
+        let mut site = Site::start(threads);
+        site.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        site.fetch(0..200);
+        assert_eq!(site.held(), [range(0, 199)]);
+        let first = site.contents.take_changes(100, PATIENCE).unwrap();
+        assert_eq!((first.sequence, first.has_more), (1, false));
+        assert_eq!(first.changes.len(), 1);
+        assert_eq!(first.changes[0].added, [range(0, 199)]);
+
+        site.fetch(200..210);
+        let prefix = Some(name("/a/v=1/seg=5"));
+        let parameters = ControlParameters { name: prefix, ..Default::default() };
+        assert_eq!(site.consumer.command(Command::CsErase, &parameters).code, 200);
+        let second = site.contents.take_changes(100, PATIENCE).unwrap();
+        assert_eq!((second.generation, second.sequence), (first.generation, 2));
+        assert_eq!(second.changes[0].added, [range(200, 209)]);
+        assert_eq!(second.changes[0].removed, [range(5, 5)]);
+        assert!(site.contents.take_changes(100, PATIENCE).unwrap().changes.is_empty());
+
+        // In small batches, and anew.
+        site.contents.restart_changes(PATIENCE).unwrap();
+        let (mut told, mut numbers) = (0, Vec::new());
+        loop {
+            let batch = site.contents.take_changes(1, PATIENCE).unwrap();
+            assert!(batch.generation > first.generation);
+            numbers.push(batch.sequence);
+            let added = batch.changes.into_iter().flat_map(|change| change.added);
+            told += added.map(|range| range.last - range.first + 1).sum::<u64>();
+            if !batch.has_more {
+                break;
+            }
+        }
+        assert_eq!(told, 209);
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
+        assert!(numbers.len() > 1);
+    }
+}
+
+#[test]
+fn rules_hold_in_all_shards_or_in_none() {
+    for threads in [1, 2] {
+        let mut site = Site::start(threads);
+        site.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        let refuse = rules(5, range(0, 149), Retention::Refuse);
+        site.contents.set_rules(refuse.clone(), PATIENCE).unwrap();
+        site.fetch(0..300);
+        assert_eq!(site.held(), [range(150, 299)]);
+
+        // Older ones, and such as keep more than the store has, change nothing.
+        let old = rules(4, range(0, 149), Retention::Admit);
+        let outdated = RulesRefused::Outdated { offered: 4, present: 5 };
+        assert_eq!(site.contents.set_rules(old, PATIENCE), Err(outdated.into()));
+        let keep = rules(6, range(0, 9), Retention::Keep { bytes_max: 16 << 20 });
+        let refused = site.contents.set_rules(keep, PATIENCE);
+        assert!(
+            matches!(refused, Err(ContentsError::Refused(RulesRefused::KeepTooMuch { .. }))),
+            "{refused:?}"
+        );
+        site.contents.set_rules(refuse, PATIENCE).unwrap();
+        site.fetch(0..10);
+        assert_eq!(site.held(), [range(150, 299)]);
+
+        let keep = rules(7, range(0, 299), Retention::Keep { bytes_max: 8 << 20 });
+        site.contents.set_rules(keep, PATIENCE).unwrap();
+        site.fetch(0..150);
+        let kept = site.router.snapshot().router.store.kept_bytes;
+        assert!(kept > 300 * 100, "{kept}");
+        assert_eq!(site.held(), [range(0, 299)]);
+    }
+}
+
+#[test]
+fn misses_of_large_objects_are_told_and_those_beyond_the_queue_counted() {
+    let mut site = Site::start(2);
+    site.fetch(64..65);
+    assert_eq!(site.contents.next_missed(Duration::ZERO), None, "nobody has asked for it");
+    site.contents.watch_misses(true, PATIENCE).unwrap();
+    // Commands and packets come by different ways: the answer to a question comes after both.
+    let _ = site.contents.list_one(&name("/a"), PATIENCE);
+    site.fetch(120..140);
+    let missed = site.contents.next_missed(PATIENCE).unwrap();
+    assert_eq!(missed.object, name("/a/v=1"));
+    assert_eq!(site.contents.next_missed(Duration::ZERO), None);
+    for at in 0..1100 {
+        site.consumer.send(&interest(&format!("/a/{at}/seg=64")));
+    }
+    site.router.wait_until("misses are dropped", |snapshot| {
+        snapshot.runtime_drops.iter().any(|&(reason, count)| reason == "miss-untold" && count == 76)
+    });
+}
+
+#[test]
+fn applications_of_this_process_need_no_listener() {
+    let router = TestRouter::start_with(|config| config.listeners.clear());
+    let peer = || {
+        let stream = router.handle().connect_local().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Peer::new(stream)
+    };
+    let (mut producer, mut consumer) = (peer(), peer());
+    producer.register("/a");
+    consumer.send(&interest("/a/1"));
+    producer.got().interest();
+    producer.send(&data("/a/1", b"x"));
+    assert_eq!(content_of(&consumer.got().data()), b"x");
+    router.stop();
+    assert!(consumer.try_frame().unwrap().is_none(), "the stream ends with the router");
+}
+
+#[test]
+fn clients_and_neighbours_are_told_what_is_held() {
+    for threads in [1, 2] {
+        let mut site = Site::start_with(threads, true);
+        site.fetch(0..100);
+        let ask = |scope| {
+            let dataset = HoldingsStatus::dataset_name(scope, &name("/a/v=1"));
+            Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(rand()).encode()
+        };
+        let status = |wire: &[u8]| {
+            let data = DataView::decode(wire).unwrap();
+            HoldingsStatus::decode(data.content).unwrap()
+        };
+        // The index is built from the first question on.
+        let held = loop {
+            site.consumer.send(&ask(Scope::Localhost));
+            let held = status(&site.consumer.got().data());
+            if !held.is_partial {
+                break held;
+            }
+        };
+        assert_eq!((&held.object, &held.memory[..]), (&name("/a/v=1"), &[range(0, 99)][..]));
+        assert!(held.disk.is_empty());
+        // Neighbours likewise.
+        let neighbour = site.router.udp();
+        neighbour.send(&ask(Scope::Localhop));
+        assert_eq!(status(&neighbour.got().data()).memory, [range(0, 99)]);
+
+        // What is no name of an object is refused.
+        let bad = Interest::new(name("/localhost/nfd/cs/holdings/x")).can_be_prefix(true);
+        site.consumer.send(&bad.must_be_fresh(true).nonce(7).encode());
+        let answer = site.consumer.got().data();
+        assert_eq!(DataView::decode(&answer).unwrap().content_type(), 3);
+    }
+}
+
+#[test]
+fn neighbours_are_not_told_unless_it_is_configured() {
+    let router = TestRouter::start();
+    let dataset = HoldingsStatus::dataset_name(Scope::Localhop, &name("/a/v=1"));
+    let ask = Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(1).encode();
+    let neighbour = router.udp();
+    neighbour.send(&ask);
+    neighbour.got().nack();
+}
+
+#[test]
+fn the_first_question_of_a_client_begins_the_index() {
+    let mut site = Site::start(2);
+    site.fetch(0..100);
+    let dataset = HoldingsStatus::dataset_name(Scope::Localhost, &name("/a/v=1"));
+    loop {
+        let ask = Interest::new(dataset.clone()).can_be_prefix(true).must_be_fresh(true);
+        site.consumer.send(&ask.nonce(rand()).encode());
+        let held = HoldingsStatus::decode(&content_of(&site.consumer.got().data())).unwrap();
+        if !held.is_partial {
+            assert_eq!(held.memory, [range(0, 99)]);
+            break;
+        }
+    }
+}
+
+fn rand() -> u32 {
+    static NONCE: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1 << 20);
+    NONCE.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
