@@ -17,11 +17,14 @@ use crate::message::{
 };
 use crate::network::{Link, Network, Router};
 use crate::placement::{Candidate, Placement, place};
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
 /// Of a store this share may be promised; the rest goes on as without a controller.
 const PROMISED_SHARE: (u64, u64) = (7, 8);
+/// Routers that the segments of a file are spread over at most, and their weights.
+const SPREAD_MAX: usize = 32;
+const WEIGHT_MAX: u64 = 1000;
 /// Rules of one router, at most.
 const RULES_MAX: usize = 4096;
 
@@ -34,6 +37,9 @@ pub struct ControllerConfig {
     pub placement: Placement,
     /// Whether routers fetch their parts of a file while its first part is read.
     pub prefetch: bool,
+    /// In what proportion routers share what several hold, or lead to, the nearest to who asks
+    /// first; all further ones as the last. Empty: alike.
+    pub ratio: Vec<u64>,
     /// Whether routers get routes to the prefixes that producers have registered at others.
     pub routes: bool,
     /// Routers at most.
@@ -50,6 +56,7 @@ impl Default for ControllerConfig {
             router_timeout_ns: 15 * NS_PER_S,
             placement: Placement::default(),
             prefetch: true,
+            ratio: Vec::new(),
             routes: true,
             routers_max: 10_000,
             files_max: 10_000_000,
@@ -151,7 +158,7 @@ impl Controller {
         for plan in plans {
             self.generation = self.generation.max(plan.number);
             let Some(file) = self.map.files.get(&plan.object) else { continue };
-            if plan.parts.is_empty() {
+            if plan.parts.is_empty() && plan.spread.is_empty() {
                 continue;
             }
             let bytes_each = file.stored_bytes_each();
@@ -323,9 +330,9 @@ impl Controller {
         // What is kept comes before what is refused, of which the oldest objects are left out.
         configuration.rules.sort_by_key(|rule| matches!(rule.retention, Retention::Refuse));
         configuration.rules.truncate(RULES_MAX);
-        let routes = configuration.routes.iter().map(|route| &route.router);
-        let parts = configuration.distributions.iter().flat_map(|one| &one.parts);
-        let peers: BTreeSet<&String> = routes.chain(parts.map(|part| &part.router)).collect();
+        let routes = configuration.routes.iter().map(|route| route.router.as_str());
+        let distributions = configuration.distributions.iter().flat_map(Distribution::routers);
+        let peers: BTreeSet<&str> = routes.chain(distributions).collect();
         configuration.peers = peers.into_iter().filter_map(|peer| self.peer(peer)).collect();
         Some(configuration)
     }
@@ -371,21 +378,65 @@ impl Controller {
     fn plan_for(&mut self, name: &str, object: &Name) -> Decision {
         let Some(file) = self.map.files.get(object).cloned() else { return Decision::Unknown };
         if let Some(active) = self.map.plan(object) {
-            let Plan { parts, consumers, .. } = &active.plan;
+            let Plan { parts, spread, consumers, .. } = &active.plan;
             if !consumers.iter().any(|consumer| consumer == name) {
                 let consumers = consumers.iter().cloned().chain([name.to_owned()]);
-                self.make_plan(&file, parts.clone(), consumers.collect());
+                self.make_plan(&file, parts.clone(), spread.clone(), consumers.collect());
             }
+            return Decision::Planned;
+        }
+        let consumers = vec![name.to_owned()];
+        let holders = self.spread(name, |_, router| holds_all(router, &file));
+        if !holders.is_empty() {
+            self.make_plan(&file, Vec::new(), holders, consumers);
             return Decision::Planned;
         }
         let range = (0, file.segments - 1);
         let candidates = self.candidates(name, object, &file);
         let parts = place(self.config.placement, &file, range, candidates);
-        if parts.is_empty() {
+        if !parts.is_empty() {
+            self.make_plan(&file, parts, Vec::new(), consumers);
+            return Decision::Planned;
+        }
+        let leading = self.leading(name, object);
+        let ways = self.spread(name, |router, _| leading.contains(router));
+        if ways.len() < 2 {
             return Decision::NoRoom;
         }
-        self.make_plan(&file, parts, vec![name.to_owned()]);
+        self.make_plan(&file, Vec::new(), ways, consumers);
         Decision::Planned
+    }
+
+    /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
+    /// multipath-cache-management, Algorithm 3).
+    fn spread(&self, consumer: &str, is_one: impl Fn(&str, &Router) -> bool) -> Vec<Share> {
+        let to_consumer = Network::paths(&self.links, consumer);
+        let is_other = |(name, _): &(&String, &Router)| name.as_str() != consumer;
+        let all = self.network.routers.iter().filter(is_other);
+        let chosen = all.filter(|(name, router)| is_one(name, router));
+        let mut chosen: Vec<(u64, &String)> =
+            chosen.filter_map(|(name, _)| Some((to_consumer.distance(name)?, name))).collect();
+        chosen.sort_unstable();
+        let ratio = &self.config.ratio;
+        let weight = |place: usize| ratio.get(place).or(ratio.last()).copied().unwrap_or(1);
+        let share = |(place, (_, name)): (usize, (u64, &String))| Share {
+            router: name.clone(),
+            weight: weight(place).clamp(1, WEIGHT_MAX),
+        };
+        chosen.into_iter().enumerate().map(share).take(SPREAD_MAX).collect()
+    }
+
+    /// The neighbours of a consumer's router from which a path leads to the producer that does not
+    /// come back.
+    fn leading(&self, consumer: &str, object: &Name) -> BTreeSet<&str> {
+        let producers = self.network.producers_of(object);
+        let Some(producer) = producers.first() else { return BTreeSet::new() };
+        let paths = Network::paths(&self.links, producer);
+        let neighbours = self.links.iter().filter(|link| link.from == consumer);
+        let leads = |name: &str| {
+            paths.distance(name).is_some() && paths.path(name).all(|router| router != consumer)
+        };
+        neighbours.map(|link| link.to.as_str()).filter(|name| leads(name)).collect()
     }
 
     /// Routers that may keep a part of an object that `consumer` reads: those that have room and a
@@ -395,15 +446,20 @@ impl Controller {
         let Some(producer) = producers.first() else { return Vec::new() };
         let to_producer = Network::paths(&self.links, producer);
         let to_consumer = Network::paths(&self.links, consumer);
+        let farthest = match self.config.placement {
+            Placement::LargestFree => None,
+            Placement::Nearest => to_consumer.distance(producer),
+        };
         let candidate = |(name, router): (&String, &Router)| {
             let promised = self.map.promised_bytes(name);
             let free_bytes = promisable(router).saturating_sub(promised);
             let is_reached = to_producer.distance(name).is_some();
             let comes_back = to_producer.path(name).any(|router| router == consumer);
             let distance = to_consumer.distance(name)?;
+            let is_near = farthest.is_none_or(|farthest| distance < farthest);
             let fits = free_bytes >= file.stored_bytes_each();
             let router = name.clone();
-            (fits && is_reached && !comes_back).then_some(Candidate {
+            (fits && is_near && is_reached && !comes_back).then_some(Candidate {
                 router,
                 free_bytes,
                 distance,
@@ -412,11 +468,17 @@ impl Controller {
         self.network.routers.iter().filter_map(candidate).collect()
     }
 
-    fn make_plan(&mut self, file: &File, parts: Vec<Part>, consumers: Vec<String>) {
+    fn make_plan(
+        &mut self,
+        file: &File,
+        parts: Vec<Part>,
+        spread: Vec<Share>,
+        consumers: Vec<String>,
+    ) {
         self.generation += 1;
         let object = file.name.clone();
         let parent = self.map.plan(&object).map_or(0, |active| active.plan.number);
-        let plan = Plan { number: self.generation, parent, object, consumers, parts };
+        let plan = Plan { number: self.generation, parent, object, consumers, parts, spread };
         self.events.push(Event::Planned(plan.clone()));
         let concerned = self.concerned(&plan);
         let bytes_each = file.stored_bytes_each();
@@ -450,8 +512,8 @@ impl Controller {
         if let Some(active) = self.map.remove_plan(object) {
             self.generation += 1;
             let (number, parent) = (self.generation, active.plan.number);
-            let (consumers, parts) = (Vec::new(), Vec::new());
-            let plan = Plan { number, parent, object: object.clone(), consumers, parts };
+            let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
+            let plan = Plan { number, parent, object: object.clone(), consumers, parts, spread };
             self.events.push(Event::Planned(plan));
             for router in &active.concerned {
                 self.touch(router);
@@ -462,8 +524,9 @@ impl Controller {
     /// Plans anew what routers that are gone were to keep. What others keep stays where it is.
     fn repair(&mut self, lost: &[String]) {
         let is_hit = |active: &&ActivePlan| {
-            let parts = &active.plan.parts;
+            let Plan { parts, spread, .. } = &active.plan;
             parts.iter().any(|part| lost.contains(&part.router))
+                || spread.iter().any(|share| lost.contains(&share.router))
         };
         let hit: Vec<Name> =
             self.map.plans().filter(is_hit).map(|active| active.plan.object.clone()).collect();
@@ -472,14 +535,18 @@ impl Controller {
             let Some(active) = self.map.plan(&object) else { continue };
             let mut consumers = active.plan.consumers.clone();
             consumers.retain(|consumer| !lost.contains(consumer));
+            let mut spread = active.plan.spread.clone();
+            spread.retain(|share| !lost.contains(&share.router));
             let (gone, parts): (Vec<Part>, Vec<Part>) =
                 active.plan.parts.iter().cloned().partition(|part| lost.contains(&part.router));
-            let Some(consumer) = consumers.first().cloned().filter(|_| !parts.is_empty()) else {
+            let Some(consumer) =
+                consumers.first().cloned().filter(|_| !(parts.is_empty() && spread.is_empty()))
+            else {
                 // Nobody asks at present, or nothing is left: who asks next gets a new plan.
                 self.withdraw(&object);
                 continue;
             };
-            self.make_plan(&file, parts, consumers.clone());
+            self.make_plan(&file, parts, spread.clone(), consumers.clone());
             for part in gone {
                 let candidates = self.candidates(&consumer, &object, &file);
                 let range = (part.first, part.last);
@@ -488,7 +555,7 @@ impl Controller {
                 let mut parts = active.plan.parts.clone();
                 parts.extend(more);
                 parts.sort_by_key(|part| part.first);
-                self.make_plan(&file, parts, consumers.clone());
+                self.make_plan(&file, parts, spread.clone(), consumers.clone());
             }
         }
     }
@@ -510,9 +577,11 @@ impl Controller {
                 to.prefetch.push(Prefetch { object: object.clone(), first, last });
             }
         }
-        let (first, last) = (0, Segments::LAST_MAX);
-        let retention = Retention::Refuse;
-        to.rules.push(StoreRule { object: object.clone(), first, last, retention });
+        if !plan.parts.is_empty() {
+            let (first, last) = (0, Segments::LAST_MAX);
+            let retention = Retention::Refuse;
+            to.rules.push(StoreRule { object: object.clone(), first, last, retention });
+        }
         if is_consumer {
             let others = plan.parts.iter().filter(|part| {
                 part.router != name && self.network.routers.contains_key(&part.router)
@@ -523,8 +592,10 @@ impl Controller {
                 last: part.last,
             };
             let parts: Vec<PartOrder> = others.map(order).collect();
-            if !parts.is_empty() {
-                to.distributions.push(Distribution { object: object.clone(), parts });
+            let is_there = |share: &&Share| self.network.routers.contains_key(&share.router);
+            let spread: Vec<Share> = plan.spread.iter().filter(is_there).cloned().collect();
+            if !(parts.is_empty() && spread.is_empty()) {
+                to.distributions.push(Distribution { object: object.clone(), parts, spread });
             }
         }
     }
@@ -583,6 +654,11 @@ impl Controller {
             router.generation = self.generation;
         }
     }
+}
+
+/// Whether a router holds all of a file.
+fn holds_all(router: &Router, file: &File) -> bool {
+    router.held_of(&file.name).count_within(0, file.segments - 1) == file.segments
 }
 
 /// Octets of a store that plans may have.

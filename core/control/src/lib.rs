@@ -18,5 +18,5 @@ pub use controller::{Controller, ControllerConfig, Event, Refused};
 pub use file::File;
 pub use network::Link;
 pub use placement::Placement;
-pub use plan::{Part, Plan};
+pub use plan::{Part, Plan, Share};
 pub use segments::Segments;

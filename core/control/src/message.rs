@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use weir_wire::Name;
 
+use crate::plan::Share;
 use crate::segments::Segments;
 
 /// A router tells of itself: at its start, when something of it has changed, and every few seconds
@@ -183,13 +184,16 @@ pub struct RouteOrder {
 }
 
 /// The parts of an object that other routers have or are to have (paper
-/// multipath-cache-management, Algorithm 5). What is in no part goes by the routes.
+/// multipath-cache-management, Algorithm 5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Distribution {
     /// The name of the segments without the segment number.
     pub object: Name,
     /// By first segment, without overlap.
     pub parts: Vec<PartOrder>,
+    /// Who is asked for what is in no part, of [`Configuration::peers`]; empty: the routes say it.
+    #[serde(default)]
+    pub spread: Vec<Share>,
 }
 
 /// One part of an object.

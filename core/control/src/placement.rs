@@ -23,7 +23,8 @@ pub enum Placement {
     /// As few as possible: those with the largest free space first (paper
     /// multipath-cache-management, Algorithm 4). Of equal ones the nearest to who asks.
     LargestFree,
-    /// The nearest to who asks first: by round-trip time, and by hops where it is unknown.
+    /// The nearest to who asks first, by round-trip time, and by hops where it is unknown; none
+    /// that is farther than the producer.
     #[default]
     Nearest,
 }

@@ -31,4 +31,16 @@ pub struct Plan {
     /// Who keeps what, by first segment. Empty in a plan that withdraws another one. What is in no
     /// part is kept as without a controller.
     pub parts: Vec<Part>,
+    /// Who is asked for what is in no part, in turn; empty: the routes say it.
+    #[serde(default)]
+    pub spread: Vec<Share>,
+}
+
+/// How much of an object a router is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// Which router.
+    pub router: String,
+    /// In proportion to the weights of the others, 1 to 1,000.
+    pub weight: u64,
 }

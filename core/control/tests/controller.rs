@@ -1,7 +1,7 @@
 //! A controller of five routers: `edge`, where files are read, `one`, `two` and `three` beside each
 //! other, and `origin`, where they are produced (paper multipath-cache-management, Fig. 4).
 
-use weir_base::{Instant, NS_PER_S};
+use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_control::message::{
     Change, Decision, FaceReport, Retention, RouterReport, Tier, Update, UpdateNumber,
 };
@@ -120,6 +120,71 @@ fn what_does_not_fit_is_left_to_the_routes() {
     controller.forward("edge", &file(1).name).unwrap();
     let kept: u64 = parts(&controller).iter().map(|(_, count)| count).sum();
     assert!((15_000..21_000).contains(&kept), "{kept}");
+}
+
+#[test]
+fn what_several_routers_hold_is_asked_of_all_of_them() {
+    let mut controller = five(ControllerConfig { ratio: vec![5, 3, 2], ..config() });
+    controller.add_file(file(2_000)).unwrap();
+    for router in ["one", "two"] {
+        controller.update(seconds(1), router, update(1, 1, Segments::range(0, 1_999))).unwrap();
+    }
+    controller.update(seconds(1), "three", update(1, 1, Segments::range(0, 1_998))).unwrap();
+    assert_eq!(controller.forward("edge", &file(1).name).unwrap().decision, Decision::Planned);
+    let edge = controller.configuration("edge").unwrap();
+    let spread = &edge.distributions[0].spread;
+    let shares: Vec<_> = spread.iter().map(|one| (one.router.as_str(), one.weight)).collect();
+    assert_eq!(shares, [("one", 5), ("two", 3)], "the nearest first, and who has all of it");
+    assert!(edge.distributions[0].parts.is_empty() && edge.rules.is_empty());
+    assert!(controller.configuration("one").unwrap().rules.is_empty());
+    let strategy = edge.distributions[0].strategy(
+        |router| Some(FaceId(if router == "one" { 300 } else { 301 })),
+        &[FaceId(299), FaceId(300)],
+    );
+    assert_eq!(
+        strategy.to_string(),
+        "/localhost/nfd/strategy/multipath/v=1/weight~299%3A0/weight~300%3A5/weight~301%3A3"
+    );
+}
+
+#[test]
+fn what_nobody_can_keep_is_asked_for_over_all_ways() {
+    let mut controller = Controller::new(config());
+    for router in ["edge", "origin", "one", "two", "three"] {
+        controller.report(seconds(0), router, report(router, 0)).unwrap();
+    }
+    controller.add_file(file(2_000)).unwrap();
+    assert_eq!(controller.forward("edge", &file(1).name).unwrap().decision, Decision::Planned);
+    let edge = controller.configuration("edge").unwrap();
+    let spread = &edge.distributions[0].spread;
+    assert_eq!(
+        spread.iter().map(|one| one.router.as_str()).collect::<Vec<_>>(),
+        ["one", "three", "two"]
+    );
+    // From one of them no other way leads on.
+    assert_eq!(controller.forward("one", &file(1).name).unwrap().decision, Decision::Planned);
+}
+
+#[test]
+fn what_is_farther_than_the_producer_keeps_nothing() {
+    let kept_by = |placement| {
+        let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
+        let far = RouterReport {
+            faces: vec![face("edge", 40), face("origin", 10)],
+            ..report("three", 64_000_000)
+        };
+        controller.report(seconds(1), "three", far).unwrap();
+        let edge = RouterReport {
+            faces: vec![face("one", 1), face("two", 2), face("three", 40)],
+            ..report("edge", 1_000_000)
+        };
+        controller.report(seconds(1), "edge", edge).unwrap();
+        controller.add_file(file(16_000)).unwrap();
+        controller.forward("edge", &file(1).name).unwrap();
+        parts(&controller).into_iter().map(|(router, _)| router).collect::<Vec<_>>()
+    };
+    assert_eq!(kept_by(Placement::Nearest), ["one", "two"]);
+    assert_eq!(kept_by(Placement::LargestFree).len(), 3);
 }
 
 #[test]

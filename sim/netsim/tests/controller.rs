@@ -55,7 +55,7 @@ fn plan(controller: Option<ControllerPlan>) -> Plan {
 
 fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
     let placement = Placement::LargestFree;
-    Some(ControllerPlan { delay_ns: 5 * MS, placement, prefetch })
+    Some(ControllerPlan { delay_ns: 5 * MS, placement, prefetch, ratio: vec![] })
 }
 
 fn run(plan: &Plan) -> Vec<Event> {

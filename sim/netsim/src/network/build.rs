@@ -92,6 +92,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     };
     fill_disks(plan, &mut network)?;
     fill_stores(plan, &mut network)?;
+    network.tell_holdings();
     network.schedule_first();
     Ok(network)
 }

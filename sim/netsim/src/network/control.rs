@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant};
-use weir_control::message::{Configuration, FaceReport, Prefetch, RouterReport};
+use weir_control::message::{
+    Configuration, FaceReport, Prefetch, RouterReport, Update, UpdateNumber,
+};
 use weir_control::{Controller, ControllerConfig};
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, NextHop, StoreCommand};
@@ -61,6 +63,7 @@ impl ControlPlane {
             router_timeout_ns: u64::MAX,
             placement: of.placement,
             prefetch: of.prefetch,
+            ratio: of.ratio.clone(),
             routes: false,
             ..ControllerConfig::default()
         };
@@ -160,6 +163,18 @@ fn report(plan: &Plan, node: usize, store_bytes: u64) -> RouterReport {
 }
 
 impl Network {
+    /// The controller learns what stores hold from the start.
+    pub(super) fn tell_holdings(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        for (name, &node) in &control.nodes {
+            let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { continue };
+            let changes = router.holdings_at_start();
+            let at = UpdateNumber { generation: 1, number: 1 };
+            // It has reported, and this is its first.
+            let _ = control.controller.update(Instant::ZERO, name, Update { at, changes });
+        }
+    }
+
     /// A router lacks segments of an object that an application wants, and asks how to get them.
     pub(super) fn ask_controller(&mut self, node: u32, ingress: FaceId, object: Name) {
         let Some(control) = &mut self.control else { return };
@@ -235,8 +250,7 @@ impl Network {
             let NodeKind::Router(router) = &self.nodes[node as usize].kind else { continue };
             let mut next_hops = router.next_hops_below(prefix.value()).to_vec();
             let routes: Vec<FaceId> = next_hops.iter().map(|hop| hop.face).collect();
-            for part in &distribution.parts {
-                let Some(face) = face_of(&part.router) else { continue };
+            for face in distribution.routers().filter_map(face_of) {
                 if next_hops.iter().all(|hop| hop.face != face) {
                     next_hops.push(NextHop { face, cost: PART_COST });
                 }

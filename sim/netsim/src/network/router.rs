@@ -4,12 +4,15 @@ use std::collections::VecDeque;
 
 use weir_base::{Counters, FaceId, HashKey, Instant, Merge, Packet};
 use weir_forward::shard::shard_of_packet;
+
+use weir_control::Segments;
+use weir_control::message::{Change, Tier};
 use weir_forward::{
-    BlockingStore, Bypass, Command, FaceAttributes, FaceScope, Input, Labels, Mark, NextHop,
-    Outbox, Router, RouterConfig, RouterStats, strategy::Strategy,
+    BlockingStore, Bypass, Command, Event, FaceAttributes, FaceScope, Input, Labels, Mark, NextHop,
+    Outbox, Router, RouterConfig, RouterStats, StoreCommand, StoreEvent, strategy::Strategy,
 };
-use weir_store::StoreConfig;
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
+use weir_store::{Holding, HoldingsConfig, HoldingsCursor, StoreConfig};
 use weir_wire::{LpHeader, Name};
 
 use super::disk::{Disks, Library};
@@ -289,6 +292,35 @@ impl RouterNode {
     pub(crate) fn fill(&mut self, shard: usize, packet: &Packet) -> bool {
         let shard = &mut self.shards[shard];
         shard.preload(Instant::ZERO, packet) && shard.stats().store.evictions == 0
+    }
+
+    /// What the stores of all shards hold in memory, as an agent would tell it. They keep no index
+    /// of it afterwards.
+    pub(crate) fn holdings_at_start(&mut self) -> Vec<Change> {
+        let mut changes: Vec<Change> = Vec::new();
+        for shard in 0..self.shards.len() {
+            let mut out = Outbox::default();
+            let tell = |router: &mut Self, command, out: &mut Outbox| {
+                router.command(shard, Instant::ZERO, Command::Store(command), out);
+            };
+            tell(self, StoreCommand::Track(Some(HoldingsConfig::default())), &mut out);
+            while self.shards[shard].next_wakeup().is_some_and(|at| at == Instant::ZERO) {
+                self.handle(shard, Instant::ZERO, &mut [Input::Wakeup], &mut out);
+            }
+            let (prefix, from) = (Name::new(), HoldingsCursor::default());
+            let list = StoreCommand::List { transaction: 0, prefix, from, visits_max: u32::MAX };
+            tell(self, list, &mut out);
+            tell(self, StoreCommand::Track(None), &mut out);
+            for event in out.events.drain(..) {
+                let Event::Store(StoreEvent::Listed { page: Some(page), .. }) = event else {
+                    continue;
+                };
+                for holding in page.holdings {
+                    add_holding(&mut changes, holding);
+                }
+            }
+        }
+        changes
     }
 
     /// Has the store admit what it is configured to.
@@ -606,4 +638,25 @@ fn add(sum: &mut RouterSample, stats: &RouterStats) {
     sum.disk_answer_ns += stats.busy.read_latency.sum();
     sum.disk.merge(&stats.store.disk);
     sum.busy.merge_numbers(&stats.busy);
+}
+
+/// Adds what one shard holds of an object to what others do.
+fn add_holding(changes: &mut Vec<Change>, holding: Holding) {
+    let known = changes.iter_mut().find(|change| change.object == holding.name);
+    let change = match known {
+        Some(change) => change,
+        None => {
+            changes.push(Change {
+                object: holding.name,
+                tier: Tier::Memory,
+                added: Segments::default(),
+                removed: Segments::default(),
+            });
+            let last = changes.len() - 1;
+            &mut changes[last]
+        }
+    };
+    for range in holding.ranges {
+        change.added.insert(range.first..=range.last);
+    }
 }

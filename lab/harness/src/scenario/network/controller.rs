@@ -19,6 +19,8 @@ pub(in crate::scenario) struct ControllerTable {
     placement: Placement,
     #[serde(default)]
     prefetch: bool,
+    #[serde(default)]
+    ratio: Vec<u64>,
 }
 
 fn yes() -> bool {
@@ -31,7 +33,7 @@ pub(super) fn plan(
     table: Option<&ControllerTable>,
     consumers: &[ConsumerGroup],
 ) -> Result<Option<ControllerPlan>, ScenarioError> {
-    let Some(&ControllerTable { enabled, delay, placement, prefetch }) = table else {
+    let Some(table) = table else {
         return match consumers.iter().find(|group| group.prefetches) {
             None => Ok(None),
             Some(group) => {
@@ -40,5 +42,7 @@ pub(super) fn plan(
             }
         };
     };
-    Ok(enabled.then_some(ControllerPlan { delay_ns: delay.ns, placement, prefetch }))
+    let &ControllerTable { enabled, delay, placement, prefetch, .. } = table;
+    let ratio = table.ratio.clone();
+    Ok(enabled.then_some(ControllerPlan { delay_ns: delay.ns, placement, prefetch, ratio }))
 }
