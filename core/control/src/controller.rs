@@ -35,7 +35,7 @@ pub struct ControllerConfig {
     pub router_timeout_ns: u64,
     /// How routers are chosen.
     pub placement: Placement,
-    /// Whether routers fetch their parts of a file while its first part is read.
+    /// Whether routers fetch their parts of a file while it is read for the first time.
     pub prefetch: bool,
     /// In what proportion routers share what several hold, or lead to, the nearest to who asks
     /// first; all further ones as the last. Empty: alike.
@@ -566,14 +566,13 @@ impl Controller {
         let Plan { object, consumers, .. } = plan;
         let is_consumer = consumers.iter().any(|consumer| consumer == name);
         let own = plan.parts.iter().filter(|part| part.router == name);
-        for part in own.clone() {
+        for part in own {
             let (first, last) = (part.first, part.last);
             let bytes_max = (last - first + 1) * bytes_each;
             let retention = Retention::Keep { bytes_max };
             to.rules.push(StoreRule { object: object.clone(), first, last, retention });
-            // The consumer reads the file from its beginning: what comes first is there soonest.
-            let is_first = plan.parts.first() == Some(part);
-            if self.config.prefetch && !is_first && !is_consumer {
+            // Also of what is read first: some of it has passed before there was a plan.
+            if self.config.prefetch {
                 to.prefetch.push(Prefetch { object: object.clone(), first, last });
             }
         }

@@ -1,7 +1,7 @@
 //! Routers, the links between them, and what their stores hold.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -115,7 +115,8 @@ impl<'a> Paths<'a> {
 }
 
 impl Network {
-    /// The links between routers that are there.
+    /// The links between routers that are there. A face carries packets both ways, so that a link
+    /// that one end alone tells of has its way back.
     pub(crate) fn links(&self) -> Vec<Link> {
         let by_uri: BTreeMap<&str, &str> = self
             .routers
@@ -139,6 +140,18 @@ impl Network {
                 }
             }
         }
+        let told: BTreeSet<(String, String)> =
+            links.iter().map(|link| (link.from.clone(), link.to.clone())).collect();
+        let back = |link: &Link| Link {
+            from: link.to.clone(),
+            to: link.from.clone(),
+            load_bps: 0,
+            ..link.clone()
+        };
+        let backs: Vec<Link> = links.iter().map(back).collect();
+        links.extend(
+            backs.into_iter().filter(|back| !told.contains(&(back.from.clone(), back.to.clone()))),
+        );
         links
     }
 

@@ -95,8 +95,7 @@ fn a_file_larger_than_any_store_is_divided() {
         let rule = &keeper.rules[0];
         assert_eq!((rule.first, rule.last), (part.first, part.last));
         assert!(matches!(rule.retention, Retention::Keep { bytes_max } if bytes_max < 57_000_000));
-        // Who has the first part gets it with the first reading.
-        assert_eq!(keeper.prefetch.is_empty(), part.first == 0);
+        assert_eq!((keeper.prefetch[0].first, keeper.prefetch[0].last), (part.first, part.last));
         assert!(keeper.distributions.is_empty());
     }
 }
@@ -257,6 +256,21 @@ fn routes_lead_to_the_producer_by_the_shortest_path_and_end_with_it() {
     controller.report(seconds(1), "origin", quiet).unwrap();
     assert!(routes(&controller, "edge").is_empty());
     assert!(controller.generation_of("edge") > before);
+}
+
+#[test]
+fn a_link_that_one_end_tells_of_leads_both_ways() {
+    let mut controller = Controller::new(config());
+    let alone = |router: &str, faces| RouterReport {
+        uris: vec![format!("udp4://{router}")],
+        faces,
+        ..RouterReport::default()
+    };
+    controller.report(seconds(0), "a", alone("a", vec![face("b", 1), face("x", 1)])).unwrap();
+    controller.report(seconds(0), "b", alone("b", vec![])).unwrap();
+    let ends: Vec<_> =
+        controller.links().iter().map(|link| (link.from.as_str(), link.to.as_str())).collect();
+    assert_eq!(ends, [("a", "b"), ("b", "a")]);
 }
 
 #[test]
