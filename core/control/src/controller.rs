@@ -37,6 +37,9 @@ pub struct ControllerConfig {
     pub placement: Placement,
     /// Whether routers fetch their parts of a file while it is read for the first time.
     pub prefetch: bool,
+    /// Whether that is so of the part that is read first, too. In the paper it is not; but some of
+    /// it has passed before there is a plan, and its keeper is nearer to the producer.
+    pub prefetch_first: bool,
     /// In what proportion routers share what several hold, or lead to, the nearest to who asks
     /// first; all further ones as the last. Empty: alike.
     pub ratio: Vec<u64>,
@@ -56,6 +59,7 @@ impl Default for ControllerConfig {
             router_timeout_ns: 15 * NS_PER_S,
             placement: Placement::default(),
             prefetch: true,
+            prefetch_first: true,
             ratio: Vec::new(),
             routes: true,
             routers_max: 10_000,
@@ -571,8 +575,8 @@ impl Controller {
             let bytes_max = (last - first + 1) * bytes_each;
             let retention = Retention::Keep { bytes_max };
             to.rules.push(StoreRule { object: object.clone(), first, last, retention });
-            // Also of what is read first: some of it has passed before there was a plan.
-            if self.config.prefetch {
+            let is_read_first = plan.parts.first() == Some(part);
+            if self.config.prefetch && (self.config.prefetch_first || !is_read_first) {
                 to.prefetch.push(Prefetch { object: object.clone(), first, last });
             }
         }

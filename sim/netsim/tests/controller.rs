@@ -55,7 +55,13 @@ fn plan(controller: Option<ControllerPlan>) -> Plan {
 
 fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
     let placement = Placement::LargestFree;
-    Some(ControllerPlan { delay_ns: 5 * MS, placement, prefetch, ratio: vec![] })
+    Some(ControllerPlan {
+        delay_ns: 5 * MS,
+        placement,
+        prefetch,
+        prefetch_first: true,
+        ratio: vec![],
+    })
 }
 
 fn run(plan: &Plan) -> Vec<Event> {

@@ -56,6 +56,9 @@ pub struct ControllerPlan {
     /// [`prefetches`](ConsumerPlan::prefetches).
     #[serde(default)]
     pub prefetch: bool,
+    /// Whether that is so of the part that is read first, too.
+    #[serde(default)]
+    pub prefetch_first: bool,
     /// In what proportion routers share what several hold, the nearest first; empty: alike.
     #[serde(default)]
     pub ratio: Vec<u64>,

@@ -63,6 +63,7 @@ impl ControlPlane {
             router_timeout_ns: u64::MAX,
             placement: of.placement,
             prefetch: of.prefetch,
+            prefetch_first: of.prefetch_first,
             ratio: of.ratio.clone(),
             routes: false,
             ..ControllerConfig::default()

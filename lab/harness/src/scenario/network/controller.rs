@@ -20,6 +20,8 @@ pub(in crate::scenario) struct ControllerTable {
     #[serde(default)]
     prefetch: bool,
     #[serde(default)]
+    prefetch_first: bool,
+    #[serde(default)]
     ratio: Vec<u64>,
 }
 
@@ -42,7 +44,12 @@ pub(super) fn plan(
             }
         };
     };
-    let &ControllerTable { enabled, delay, placement, prefetch, .. } = table;
-    let ratio = table.ratio.clone();
-    Ok(enabled.then_some(ControllerPlan { delay_ns: delay.ns, placement, prefetch, ratio }))
+    let plan = ControllerPlan {
+        delay_ns: table.delay.ns,
+        placement: table.placement,
+        prefetch: table.prefetch,
+        prefetch_first: table.prefetch_first,
+        ratio: table.ratio.clone(),
+    };
+    Ok(table.enabled.then_some(plan))
 }
