@@ -1,6 +1,7 @@
 //! The router's configuration file (TOML): every key has a default, an unknown key is an error, and
 //! `default-config.toml` documents them all.
 
+mod controller;
 mod disk;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use weir_runtime::{
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
+pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
 
 /// The commented default configuration, as `weir router --print-default-config` prints it. The
@@ -57,6 +59,7 @@ pub(crate) struct FileConfig {
     pub(crate) faces: FacesSection,
     pub(crate) management: ManagementSection,
     pub(crate) metrics: MetricsSection,
+    pub(crate) controller: ControllerSection,
     pub(crate) log: LogSection,
     pub(crate) disk: Vec<DiskSection>,
     pub(crate) face: Vec<FaceSection>,

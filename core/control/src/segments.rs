@@ -28,7 +28,7 @@ pub(crate) enum SegmentsError {
 
 impl Segments {
     /// The highest segment number. 2^48 segments of 8,000 octets are two zettabytes.
-    pub(crate) const LAST_MAX: u64 = (1 << 48) - 1;
+    pub const LAST_MAX: u64 = (1 << 48) - 1;
 
     /// The segments from `first` to `last`.
     #[must_use]
@@ -77,7 +77,7 @@ impl Segments {
     }
 
     /// How many of the segments `first` to `last` there are.
-    pub(crate) fn count_within(&self, first: u64, last: u64) -> u64 {
+    pub fn count_within(&self, first: u64, last: u64) -> u64 {
         let within = first..=last;
         self.0
             .overlapping(&within)

@@ -232,6 +232,8 @@ pub mod route_origin {
     pub(crate) const NLSR: u64 = 128;
     /// A prefix announcement.
     pub(crate) const PREFIX_ANNOUNCEMENT: u64 = 129;
+    /// Weir's own: a controller, by the router's agent.
+    pub const CONTROLLER: u64 = 144;
     /// The operator.
     pub const STATIC: u64 = 255;
 
@@ -244,6 +246,7 @@ pub mod route_origin {
             AUTOCONF => "autoconf",
             NLSR => "nlsr",
             PREFIX_ANNOUNCEMENT => "prefixann",
+            CONTROLLER => "controller",
             STATIC => "static",
             _ => return None,
         })
@@ -251,7 +254,7 @@ pub mod route_origin {
 
     /// The origin of a customary name.
     pub fn from_name(name: &str) -> Option<u64> {
-        [APP, AUTOREG, CLIENT, AUTOCONF, NLSR, PREFIX_ANNOUNCEMENT, STATIC]
+        [APP, AUTOREG, CLIENT, AUTOCONF, NLSR, PREFIX_ANNOUNCEMENT, CONTROLLER, STATIC]
             .into_iter()
             .find(|origin| self::name(*origin) == Some(name))
     }

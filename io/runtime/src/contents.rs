@@ -17,11 +17,18 @@ use crate::questions::{Answer, ContentsCursor, ContentsError, ContentsPage, Miss
 pub struct Contents {
     control: ControlSender,
     missed: Receiver<Missed>,
+    threads: usize,
 }
 
 impl Contents {
-    pub(crate) fn new(control: ControlSender, missed: Receiver<Missed>) -> Self {
-        Self { control, missed }
+    pub(crate) fn new(control: ControlSender, missed: Receiver<Missed>, threads: usize) -> Self {
+        Self { control, missed, threads }
+    }
+
+    /// Packet threads: each has an equal part of the store, and of each object what falls to it.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.threads
     }
 
     /// Begins to keep an index of what is held, of so many octets for memory and as many for disks

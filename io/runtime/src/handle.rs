@@ -25,6 +25,26 @@ pub struct Handle {
     metrics: Option<MetricsServer>,
     listening: Vec<String>,
     missed: Receiver<Missed>,
+    threads: usize,
+}
+
+/// Where applications in the process of a router connect to it. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LocalPort {
+    control: ControlSender,
+}
+
+impl LocalPort {
+    /// Connects an application, as one at the Unix socket would be: its face has local scope. The
+    /// stream ends with the router, and when there are too many applications.
+    ///
+    /// # Errors
+    /// The system has no sockets left.
+    pub fn connect(&self) -> io::Result<UnixStream> {
+        let (application, router) = UnixStream::pair()?;
+        self.control.send(ToControl::Local(Box::new(Socket::of_pair(router)?)));
+        Ok(application)
+    }
 }
 
 impl Handle {
@@ -33,9 +53,9 @@ impl Handle {
         thread: JoinHandle<Result<(), StopError>>,
         metrics: Option<MetricsServer>,
         listening: Vec<String>,
-        missed: Receiver<Missed>,
+        (missed, threads): (Receiver<Missed>, usize),
     ) -> Self {
-        Self { control, thread: Some(thread), metrics, listening, missed }
+        Self { control, thread: Some(thread), metrics, listening, missed, threads }
     }
 
     /// Where peers reach this router, as FaceUris with the real ports.
@@ -53,18 +73,13 @@ impl Handle {
     /// Asks what the store holds, and says what it is to hold.
     #[must_use]
     pub fn contents(&self) -> Contents {
-        Contents::new(self.control.clone(), self.missed.clone())
+        Contents::new(self.control.clone(), self.missed.clone(), self.threads)
     }
 
-    /// Connects an application in this process, as one at the Unix socket would be: its face has
-    /// local scope. The stream ends with the router, and when there are too many applications.
-    ///
-    /// # Errors
-    /// The system has no sockets left.
-    pub fn connect_local(&self) -> io::Result<UnixStream> {
-        let (application, router) = UnixStream::pair()?;
-        self.control.send(ToControl::Local(Box::new(Socket::of_pair(router)?)));
-        Ok(application)
+    /// Where applications in this process connect to the router.
+    #[must_use]
+    pub fn local_port(&self) -> LocalPort {
+        LocalPort { control: self.control.clone() }
     }
 
     /// Counters and sizes now; `None` when the router is ending.

@@ -28,7 +28,7 @@ pub use config::{
 };
 pub use contents::Contents;
 pub use error::{StartError, StopError};
-pub use handle::Handle;
+pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_least;
 pub use profile::{FunctionSamples, Profiler};
 pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};

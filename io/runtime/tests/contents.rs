@@ -196,7 +196,7 @@ fn misses_of_large_objects_are_told_and_those_beyond_the_queue_counted() {
 fn applications_of_this_process_need_no_listener() {
     let router = TestRouter::start_with(|config| config.listeners.clear());
     let peer = || {
-        let stream = router.handle().connect_local().unwrap();
+        let stream = router.handle().local_port().connect().unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Peer::new(stream)
     };

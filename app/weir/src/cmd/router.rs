@@ -8,6 +8,7 @@ use std::process;
 
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
+use weir_agent::Agent;
 use weir_base::units::Size;
 use weir_runtime::{FunctionSamples, Profiler, Runtime};
 
@@ -126,6 +127,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // These errors tell their causes themselves.
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
+    let agent = config.controller.agent(router.listening())?;
+    let _agent = agent
+        .map(|agent| Agent::start(agent, &router))
+        .transpose()
+        .map_err(|error| anyhow::anyhow!("[controller]: {error}"))?;
     print(&ready_line(router.listening(), router.metrics_address(), args.json))?;
     router.wait()?;
     profile.map_or(Ok(()), Profile::finish)

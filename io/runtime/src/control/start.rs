@@ -105,14 +105,14 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         Some(address) => Some(MetricsServer::start(address, sender.clone())?),
         None => None,
     };
-    let missed = receiver.missed.clone();
+    let contents = (receiver.missed.clone(), config.threads);
     let listening = sockets.listening.clone();
     let control = build(config, (sockets, disks), poll, (sender.clone(), receiver), signals)?;
     let thread = std::thread::Builder::new()
         .name("weir-control".into())
         .spawn(move || control.run())
         .map_err(system("the control thread"))?;
-    let handle = Handle::new(sender, thread, metrics, listening, missed);
+    let handle = Handle::new(sender, thread, metrics, listening, contents);
     // Outside systemd no program waits for it.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     Ok(handle)

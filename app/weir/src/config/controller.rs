@@ -1,0 +1,131 @@
+//! The section `[controller]`: by whom the router is told what to do, if by anybody.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use weir_agent::AgentConfig;
+use weir_base::units::Time;
+use weir_face::FaceUri;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ControllerSection {
+    pub(crate) url: Option<String>,
+    pub(crate) token: Option<String>,
+    pub(crate) token_file: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) name: Option<String>,
+    pub(crate) uris: Vec<String>,
+    pub(crate) interval: Time,
+    pub(crate) prefetch: bool,
+}
+
+impl Default for ControllerSection {
+    fn default() -> Self {
+        Self {
+            url: None,
+            token: None,
+            token_file: None,
+            ca: None,
+            name: None,
+            uris: Vec::new(),
+            interval: super::to_time(std::time::Duration::from_secs(1)),
+            prefetch: true,
+        }
+    }
+}
+
+impl ControllerSection {
+    /// What the agent is started with, if there is to be one. `listening` is where peers reach the
+    /// router.
+    pub(crate) fn agent(&self, listening: &[String]) -> anyhow::Result<Option<AgentConfig>> {
+        let Some(url) = self.url.clone() else { return Ok(None) };
+        let name = self.name.clone().context(
+            "[controller] has a `url` but no `name`: say by what name the controller is to know \
+             this router",
+        )?;
+        ensure!(
+            self.token.is_none() || self.token_file.is_none(),
+            "[controller] has both `token` and `token_file`; leave one out"
+        );
+        let token = match &self.token_file {
+            Some(path) => Some(read(path, "token_file")?.trim().to_owned()),
+            None => self.token.clone(),
+        };
+        let ca_pem = self.ca.as_deref().map(|path| read(path, "ca").map(String::into_bytes));
+        let uris = match self.uris.is_empty() {
+            true => reachable(listening),
+            false => self.uris.iter().map(|uri| canonical(uri)).collect::<anyhow::Result<_>>()?,
+        };
+        if uris.is_empty() {
+            tracing::warn!(
+                "no other router can be sent here: this one listens at all addresses of the \
+                 machine or at none; say in [controller] `uris` by which it is reached"
+            );
+        }
+        Ok(Some(AgentConfig {
+            url,
+            token,
+            name,
+            uris,
+            interval: std::time::Duration::from_nanos(self.interval.ns),
+            ca_pem: ca_pem.transpose()?,
+            prefetch: self.prefetch,
+        }))
+    }
+}
+
+fn read(path: &Path, key: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(path).with_context(|| {
+        format!("cannot read {}, which [controller] `{key}` names", path.display())
+    })
+}
+
+fn canonical(uri: &str) -> anyhow::Result<String> {
+    let uri = FaceUri::resolve(uri).context("[controller] `uris`")?;
+    Ok(uri.to_string())
+}
+
+/// The addresses that peers can use: not those that mean any of this machine's.
+fn reachable(listening: &[String]) -> Vec<String> {
+    let is_peer = |uri: &&String| {
+        let uri: Option<FaceUri> = uri.parse().ok();
+        uri.is_some_and(|uri| uri.socket_addr().is_some() && uri.may_be_peer())
+    };
+    listening.iter().filter(is_peer).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(text: &str) -> ControllerSection {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn without_an_address_there_is_no_agent() {
+        assert!(section("").agent(&[]).unwrap().is_none());
+        assert!(section("url = 'http://h'").agent(&[]).is_err());
+        assert!(toml::from_str::<ControllerSection>("adress = 'http://h'").is_err());
+        let both = section("url = 'http://h'\nname = 'a'\ntoken = 'x'\ntoken_file = 'y'");
+        assert!(both.agent(&[]).is_err());
+        let unreadable = section("url = 'http://h'\nname = 'a'\ntoken_file = '/nowhere/at/all'");
+        let error = format!("{:#}", unreadable.agent(&[]).unwrap_err());
+        assert!(error.contains("/nowhere/at/all"), "{error}");
+    }
+
+    #[test]
+    fn addresses_that_others_cannot_use_are_not_told() {
+        let listening = ["unix:///run/nfd.sock", "udp4://0.0.0.0:6363", "tcp6://[::]:6363"];
+        let listening = listening.map(str::to_owned);
+        let section = section("url = 'http://h'\nname = 'edge'");
+        let agent = |listening: &[String]| section.agent(listening).unwrap().unwrap();
+        assert!(agent(&listening).uris.is_empty());
+        let own = "udp4://192.0.2.1:6363".to_owned();
+        assert_eq!(agent(std::slice::from_ref(&own)).uris, std::slice::from_ref(&own));
+        let told = ControllerSection { uris: vec!["udp://192.0.2.1".into()], ..section.clone() };
+        assert_eq!(told.agent(&listening).unwrap().unwrap().uris, [own]);
+    }
+}

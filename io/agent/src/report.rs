@@ -1,0 +1,124 @@
+//! What a router tells of itself.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use weir_base::FaceId;
+use weir_control::message::{FaceReport, RouterReport};
+use weir_manage::{CsInfo, FaceScope, FaceStatus, RibEntry};
+use weir_socket::{Client, CommandError};
+use weir_wire::Name;
+
+/// Faces and prefixes that are told at most.
+const FACES_MAX: usize = 1024;
+const PREFIXES_MAX: usize = 4096;
+
+/// Makes reports, and remembers what is needed for the next.
+#[derive(Default)]
+pub(crate) struct Reporter {
+    /// Octets that each face had moved, and when.
+    moved: BTreeMap<FaceId, u64>,
+    moved_at: Option<Instant>,
+    /// Faces of applications of this machine.
+    local: Vec<FaceId>,
+}
+
+impl Reporter {
+    /// Asks the router, which has so many packet threads.
+    pub(crate) fn report(
+        &mut self,
+        client: &mut Client,
+        uris: &[String],
+        generation: u64,
+        threads: usize,
+    ) -> Result<RouterReport, CommandError> {
+        let faces: Vec<FaceStatus> = client.dataset("faces/list")?;
+        let routes: Vec<RibEntry> = client.dataset("rib/list")?;
+        let store = client.dataset::<CsInfo>("cs/info")?.into_iter().next().unwrap_or_default();
+        let is_local = |status: &&FaceStatus| status.info.scope == FaceScope::Local;
+        self.local = faces.iter().filter(is_local).map(|status| status.info.face_id).collect();
+        let prefixes = routes.iter().filter(|entry| {
+            let leads_here = entry.routes.iter().any(|route| self.is_local(route.face_id));
+            leads_here && !is_of_this_machine(&entry.name)
+        });
+        let prefixes = prefixes.map(|entry| entry.name.clone()).take(PREFIXES_MAX).collect();
+        Ok(RouterReport {
+            uris: uris.to_vec(),
+            store_bytes: sure_bytes(store.capacity_bytes.unwrap_or(0), threads),
+            disk_bytes: store.disk.map_or(0, |disk| disk.capacity_bytes()),
+            faces: self.faces(&faces),
+            prefixes,
+            generation,
+        })
+    }
+
+    /// Whether a face leads to an application of this machine, as of the last report.
+    pub(crate) fn is_local(&self, face: FaceId) -> bool {
+        self.local.contains(&face)
+    }
+
+    fn faces(&mut self, faces: &[FaceStatus]) -> Vec<FaceReport> {
+        let now = Instant::now();
+        let since = self.moved_at.replace(now).map(|before| now - before);
+        let mut moved = BTreeMap::new();
+        let mut reports = Vec::new();
+        for status in faces.iter().filter(|status| status.info.scope == FaceScope::NonLocal) {
+            let bytes = status.counters.in_bytes + status.counters.out_bytes;
+            let before = self.moved.get(&status.info.face_id);
+            let load_bps = match (since, before) {
+                (Some(since), Some(before)) if !since.is_zero() => {
+                    (bytes.saturating_sub(*before) as f64 * 8.0 / since.as_secs_f64()) as u64
+                }
+                _ => 0,
+            };
+            moved.insert(status.info.face_id, bytes);
+            if reports.len() < FACES_MAX {
+                let remote = status.info.uri.clone();
+                reports.push(FaceReport { remote, load_bps, ..FaceReport::default() });
+            }
+        }
+        self.moved = moved;
+        reports
+    }
+}
+
+/// What a store of several packet threads holds of one object at least. A range of 64 segments
+/// falls to any of the threads, each with an equal part of the store: one of them is full when others are
+/// not. Three standard deviations of that, less what controllers leave free anyway.
+fn sure_bytes(store_bytes: u64, threads: usize) -> u64 {
+    const RANGE_BYTES: f64 = 64.0 * 8800.0;
+    const FREE: f64 = 0.07;
+    let ranges = (store_bytes as f64 / RANGE_BYTES).max(1.0);
+    let uneven = 3.0 * ((threads.max(1) - 1) as f64 / ranges).sqrt() - FREE;
+    (store_bytes as f64 * (1.0 - uneven.clamp(0.0, 0.75))) as u64
+}
+
+/// Whether names below it stay on this machine or link.
+fn is_of_this_machine(prefix: &Name) -> bool {
+    let first = prefix.as_view().component(0);
+    first.is_none_or(|first| matches!(first.value, b"localhost" | b"localhop"))
+}
+
+/// Whether two reports tell the same, but for loads.
+pub(crate) fn is_same(one: &RouterReport, other: &RouterReport) -> bool {
+    let quiet = |report: &RouterReport| {
+        let mut report = report.clone();
+        report.faces.iter_mut().for_each(|face| face.load_bps = 0);
+        report
+    };
+    quiet(one) == quiet(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_threads_hold_less_for_sure_but_not_much_where_stores_are_large() {
+        assert_eq!(sure_bytes(1 << 30, 1), 1 << 30);
+        let share = |bytes: u64, threads| sure_bytes(bytes, threads) as f64 / bytes as f64;
+        assert!((0.70..0.80).contains(&share(48 << 20, 2)), "{}", share(48 << 20, 2));
+        assert!(share(1 << 30, 2) > 0.99 && share(1 << 30, 4) > 0.94);
+        assert!(share(1 << 20, 64) >= 0.25 && sure_bytes(0, 8) == 0);
+    }
+}

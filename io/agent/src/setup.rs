@@ -1,0 +1,191 @@
+//! A configuration as what is to be set up in the router, and the steps from one to the next.
+
+use std::collections::BTreeMap;
+
+use weir_base::FaceId;
+use weir_control::message::Configuration;
+use weir_manage::route_flags;
+use weir_wire::Name;
+
+/// Cost of a next hop to the parts of an object: what is in no part goes by ordinary routes, which
+/// are cheaper.
+const PART_COST: u64 = u32::MAX as u64;
+
+/// Cost and flags of a route.
+type RouteValue = (u64, u64);
+
+/// What an agent has set up, or is to set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Setup {
+    routes: BTreeMap<(Name, FaceId), RouteValue>,
+    strategies: BTreeMap<Name, Name>,
+}
+
+/// One command to the router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    AddRoute { prefix: Name, face: FaceId, cost: u64, flags: u64 },
+    RemoveRoute { prefix: Name, face: FaceId },
+    SetStrategy { prefix: Name, strategy: Name },
+    UnsetStrategy { prefix: Name },
+}
+
+impl Setup {
+    /// What a configuration asks for. `face_of` is the face to a router, and `others` are the faces
+    /// by which routes lead that are not the controller's.
+    pub(crate) fn wanted(
+        configuration: &Configuration,
+        face_of: impl Fn(&str) -> Option<FaceId>,
+        others: impl Fn(&Name) -> Vec<FaceId>,
+    ) -> Self {
+        let mut setup = Self::default();
+        for route in &configuration.routes {
+            if let Some(face) = face_of(&route.router) {
+                let value = (route.cost, route_flags::CHILD_INHERIT);
+                setup.routes.insert((route.prefix.clone(), face), value);
+            }
+        }
+        for distribution in &configuration.distributions {
+            let object = &distribution.object;
+            let mut ordinary = others(object);
+            let is_above = |prefix: &Name| prefix.as_view().is_prefix_of(object.as_view());
+            let own = setup.routes.keys().filter(|(prefix, _)| is_above(prefix));
+            ordinary.extend(own.map(|(_, face)| *face));
+            setup.strategies.insert(object.clone(), distribution.strategy(&face_of, &ordinary));
+            for face in distribution.routers().filter_map(&face_of) {
+                setup.routes.entry((object.clone(), face)).or_insert((PART_COST, 0));
+            }
+        }
+        setup
+    }
+
+    /// The steps from this to another: what is new first, so that no name is without a way between.
+    pub(crate) fn steps_to(&self, wanted: &Self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for ((prefix, face), &(cost, flags)) in &wanted.routes {
+            let key = (prefix.clone(), *face);
+            if self.routes.get(&key) != Some(&(cost, flags)) {
+                let prefix = prefix.clone();
+                steps.push(Step::AddRoute { prefix, face: *face, cost, flags });
+            }
+        }
+        for (prefix, strategy) in &wanted.strategies {
+            if self.strategies.get(prefix) != Some(strategy) {
+                let (prefix, strategy) = (prefix.clone(), strategy.clone());
+                steps.push(Step::SetStrategy { prefix, strategy });
+            }
+        }
+        let gone = self.strategies.keys().filter(|prefix| !wanted.strategies.contains_key(prefix));
+        steps.extend(gone.map(|prefix| Step::UnsetStrategy { prefix: prefix.clone() }));
+        let gone = self.routes.keys().filter(|key| !wanted.routes.contains_key(key));
+        steps.extend(gone.map(|(prefix, face)| {
+            let (prefix, face) = (prefix.clone(), *face);
+            Step::RemoveRoute { prefix, face }
+        }));
+        steps
+    }
+
+    /// Takes note of a step that was done.
+    pub(crate) fn note(&mut self, step: Step) {
+        match step {
+            Step::AddRoute { prefix, face, cost, flags } => {
+                self.routes.insert((prefix, face), (cost, flags));
+            }
+            Step::RemoveRoute { prefix, face } => {
+                self.routes.remove(&(prefix, face));
+            }
+            Step::SetStrategy { prefix, strategy } => {
+                self.strategies.insert(prefix, strategy);
+            }
+            Step::UnsetStrategy { prefix } => {
+                self.strategies.remove(&prefix);
+            }
+        }
+    }
+
+    /// The routes of faces that are gone went with them.
+    pub(crate) fn forget_faces(&mut self, is_there: impl Fn(FaceId) -> bool) {
+        self.routes.retain(|(_, face), _| is_there(*face));
+    }
+
+    /// Whether a route over this face is set up.
+    pub(crate) fn uses(&self, wanted: FaceId) -> bool {
+        self.routes.keys().any(|(_, face)| *face == wanted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_control::message::{Distribution, PartOrder, RouteOrder};
+
+    use super::*;
+
+    fn name(text: &str) -> Name {
+        text.parse().unwrap()
+    }
+
+    fn face_of(router: &str) -> Option<FaceId> {
+        match router {
+            "one" => Some(FaceId(257)),
+            "two" => Some(FaceId(258)),
+            _ => None,
+        }
+    }
+
+    fn configuration(routers: &[&str]) -> Configuration {
+        let route = |router: &&str| RouteOrder {
+            prefix: name("/data"),
+            router: (*router).into(),
+            cost: 10,
+        };
+        Configuration { routes: routers.iter().map(route).collect(), ..Configuration::default() }
+    }
+
+    fn parted() -> Configuration {
+        let part = |router: &str, first, last| PartOrder { router: router.into(), first, last };
+        let distribution = Distribution {
+            object: name("/data/file/v=1"),
+            parts: vec![part("one", 0, 99), part("two", 100, 199), part("lost", 200, 299)],
+            spread: Vec::new(),
+        };
+        Configuration { distributions: vec![distribution], ..configuration(&["one"]) }
+    }
+
+    fn wanted(configuration: &Configuration) -> Setup {
+        Setup::wanted(configuration, face_of, |_| Vec::new())
+    }
+
+    #[test]
+    fn what_is_new_comes_first_and_what_is_gone_last() {
+        let (before, after) = (wanted(&configuration(&["one"])), wanted(&configuration(&["two"])));
+        let steps = before.steps_to(&after);
+        let flags = route_flags::CHILD_INHERIT;
+        let prefix = name("/data");
+        let expected = [
+            Step::AddRoute { prefix: prefix.clone(), face: FaceId(258), cost: 10, flags },
+            Step::RemoveRoute { prefix, face: FaceId(257) },
+        ];
+        assert_eq!(steps, expected);
+        let mut now = before;
+        steps.into_iter().for_each(|step| now.note(step));
+        assert_eq!(now, after);
+        assert!(now.steps_to(&after).is_empty());
+    }
+
+    #[test]
+    fn parts_get_next_hops_and_a_strategy_and_lose_both() {
+        let setup = wanted(&parted());
+        let strategy = &setup.strategies[&name("/data/file/v=1")];
+        // The face to `one` is that of the route, too: it takes turns.
+        let text = strategy.to_string();
+        assert!(text.ends_with("/part~257%3A0-99/part~258%3A100-199/weight~258%3A0"), "{text}");
+        assert_eq!(setup.routes.len(), 3);
+        let steps = setup.steps_to(&wanted(&configuration(&["one"])));
+        assert_eq!(steps.len(), 3);
+        assert!(matches!(steps[0], Step::UnsetStrategy { .. }));
+        assert!(setup.uses(FaceId(258)));
+        let mut setup = setup;
+        setup.forget_faces(|face| face != FaceId(258));
+        assert!(!setup.uses(FaceId(258)) && setup.uses(FaceId(257)));
+    }
+}

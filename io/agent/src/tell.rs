@@ -1,0 +1,396 @@
+//! Tells the controller of the router: what it is, what its store holds, what it is asked for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use weir_base::FaceId;
+use weir_control::Segments;
+use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};
+use weir_runtime::ContentsError;
+use weir_socket::Client;
+use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
+use weir_wire::Name;
+
+use crate::backoff::Backoff;
+use crate::config::AgentConfig;
+use crate::report::{Reporter, is_same};
+use crate::rest::{Rest, RestError};
+use crate::shared::Shared;
+
+/// Octets for the index of what the store holds, in memory and on disks each.
+const INDEX_BYTES_MAX: u64 = 64 << 20;
+/// Blocks of 64 segments that one update tells of, in each tier of each packet thread.
+const BLOCKS_MAX: usize = 1024;
+/// How long the router has for an answer.
+const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Objects that are remembered to have been asked about.
+const ASKED_MAX: usize = 4096;
+/// How soon an object is asked about again: if there was an answer to go by, and if there was none.
+const ASK_AGAIN: Duration = Duration::from_secs(60);
+const ASK_AGAIN_SOON: Duration = Duration::from_secs(5);
+
+/// See the module's text.
+pub(crate) struct Teller {
+    rest: Rest,
+    shared: Arc<Shared>,
+    backoff: Backoff,
+    uris: Vec<String>,
+    interval: Duration,
+    client: Option<Client>,
+    reporter: Reporter,
+    /// The last report that the controller has, and when the next is due in any case.
+    reported: Option<(RouterReport, Instant)>,
+    updates: Updates,
+    /// When an object may be asked about again.
+    asked: BTreeMap<Name, Instant>,
+}
+
+/// Where telling of changes is.
+#[derive(Default)]
+struct Updates {
+    /// What the controller has taken last.
+    taken: UpdateNumber,
+    /// Taken from the router, and not known to be with the controller.
+    pending: Option<Update>,
+    /// The router has more at once.
+    has_more: bool,
+    /// By how much batches are smaller, since the controller finds them too large.
+    smaller: u32,
+}
+
+impl Teller {
+    pub(crate) fn new(
+        config: &AgentConfig,
+        rest: Rest,
+        shared: Arc<Shared>,
+        backoff: Backoff,
+    ) -> Self {
+        Self {
+            rest,
+            shared,
+            backoff,
+            uris: config.uris.clone(),
+            interval: config.interval,
+            client: None,
+            reporter: Reporter::default(),
+            reported: None,
+            updates: Updates::default(),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn run(mut self) {
+        let config = HoldingsConfig { bytes_max: INDEX_BYTES_MAX };
+        let contents = self.shared.contents.clone();
+        let begun = contents
+            .track(Some(config), ROUTER_TIMEOUT)
+            .and_then(|()| contents.watch_misses(true, ROUTER_TIMEOUT));
+        if let Err(error) = begun {
+            tracing::warn!(%error, "the router does not tell what its store holds");
+        }
+        while !self.shared.is_stopping() {
+            match self.tell() {
+                Ok(()) => {
+                    if self.backoff.reset() {
+                        tracing::info!("the controller answers again");
+                    }
+                    self.hear_misses();
+                }
+                Err(error) => {
+                    let pause = self.backoff.next(error.retry_after());
+                    if self.backoff.is_first() {
+                        tracing::warn!(%error, "the router goes on without its controller");
+                    }
+                    if !self.shared.pause(pause) {
+                        break;
+                    }
+                }
+            }
+        }
+        // The router may go on without an agent.
+        let _ = contents.watch_misses(false, ROUTER_TIMEOUT);
+        let _ = contents.stop_changes(ROUTER_TIMEOUT);
+    }
+
+    /// What is due to be told.
+    fn tell(&mut self) -> Result<(), RestError> {
+        self.report()?;
+        loop {
+            match self.update() {
+                Ok(true) if !self.shared.is_stopping() => {}
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_unknown() => {
+                    // It has forgotten this router.
+                    self.reported = None;
+                    self.report()?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn report(&mut self) -> Result<(), RestError> {
+        let generation = self.shared.generation.load(Ordering::Relaxed);
+        let report = match self.ask_router(generation) {
+            Ok(report) => report,
+            Err(error) => {
+                return Err(RestError::Failed(format!("the router's management: {error}")));
+            }
+        };
+        let is_told = self
+            .reported
+            .as_ref()
+            .is_some_and(|(told, due)| is_same(told, &report) && Instant::now() < *due);
+        if is_told {
+            return Ok(());
+        }
+        let is_first = self.reported.is_none();
+        let registered = self.rest.report(&report)?;
+        if is_first {
+            tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
+        }
+        // Three times within what it waits for.
+        let timeout = Duration::from_nanos(registered.timeout_ns);
+        self.reported = Some((report, Instant::now() + timeout / 3));
+        self.updates.expect(registered.expected, || {
+            // That it begins anew is all that matters.
+            let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
+        });
+        Ok(())
+    }
+
+    fn ask_router(&mut self, generation: u64) -> Result<RouterReport, String> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(self.shared.connect().map_err(|error| error.to_string())?),
+        };
+        let threads = self.shared.contents.threads();
+        let report = self.reporter.report(client, &self.uris, generation, threads);
+        if report.is_err() {
+            self.client = None;
+        }
+        report.map_err(|error| error.to_string())
+    }
+
+    /// Tells of changes, if there are any. Whether there are more.
+    fn update(&mut self) -> Result<bool, RestError> {
+        if self.updates.pending.is_none() {
+            let changes = match self
+                .shared
+                .contents
+                .take_changes(self.updates.blocks_max(), ROUTER_TIMEOUT)
+            {
+                Ok(changes) => changes,
+                Err(ContentsError::Busy | ContentsError::Late | ContentsError::Ended) => {
+                    return Ok(false);
+                }
+                Err(error) => {
+                    let config = HoldingsConfig { bytes_max: INDEX_BYTES_MAX };
+                    let _ = self.shared.contents.track(Some(config), ROUTER_TIMEOUT);
+                    tracing::warn!(%error, "what the store holds is told anew");
+                    return Ok(false);
+                }
+            };
+            self.updates.has_more = changes.has_more;
+            let changed = changes.changes.into_iter().map(change).collect();
+            self.updates.take(changes.generation, changed);
+        }
+        let Some(update) = &self.updates.pending else { return Ok(self.updates.has_more) };
+        match self.rest.update(update) {
+            Ok(()) => self.updates.on_taken(),
+            Err(RestError::Refused { expected: Some(expected), .. }) => {
+                self.updates.expect(expected, || {
+                    let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
+                });
+            }
+            Err(error) if error.is_about_body() => {
+                tracing::warn!(%error, "what the store holds is told anew, in smaller parts");
+                self.updates.smaller += 1;
+                self.updates.begin_anew();
+                let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
+                // Not at once, should it be the controller that is wrong.
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(self.updates.has_more)
+    }
+
+    /// Asks the controller about large objects that applications ask for in vain, until it is time
+    /// to tell again.
+    fn hear_misses(&mut self) {
+        let until = Instant::now() + self.interval;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            // In steps, so that the end is not waited for.
+            let missed = self.shared.contents.next_missed(left.min(Duration::from_millis(200)));
+            if let Some(missed) = missed {
+                self.on_missed(missed.ingress, missed.object);
+            }
+            if self.shared.is_stopping() || Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    fn on_missed(&mut self, ingress: FaceId, object: Name) {
+        let now = Instant::now();
+        if self.asked.get(&object).is_some_and(|again| now < *again) || self.shared.is_own(ingress)
+        {
+            return;
+        }
+        if !self.reporter.is_local(ingress) {
+            // An application that has come since, or another router, which asks for itself.
+            let generation = self.shared.generation.load(Ordering::Relaxed);
+            let _ = self.ask_router(generation);
+            if !self.reporter.is_local(ingress) {
+                return;
+            }
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.retain(|_, again| now < *again);
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.pop_first();
+        }
+        let again = match self.rest.forward(&object) {
+            Ok(answer) => {
+                tracing::info!(%object, decision = ?answer.decision, "asked how to get it");
+                match answer.decision {
+                    Decision::Small | Decision::Planned => ASK_AGAIN,
+                    Decision::Unknown | Decision::NoRoom => ASK_AGAIN_SOON,
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%object, %error, "the controller does not say how to get it");
+                ASK_AGAIN_SOON
+            }
+        };
+        self.asked.insert(object, now + again);
+    }
+}
+
+impl Updates {
+    /// Takes a batch of the router's changes. Nothing is pending if there are none to tell of.
+    fn take(&mut self, generation: u64, changes: Vec<Change>) {
+        let number = match self.taken.generation == generation {
+            true if changes.is_empty() => return,
+            true => self.taken.number + 1,
+            false => 1,
+        };
+        self.pending = Some(Update { at: UpdateNumber { generation, number }, changes });
+    }
+
+    fn blocks_max(&self) -> usize {
+        (BLOCKS_MAX >> self.smaller.min(10)).max(1)
+    }
+
+    /// A new generation follows.
+    fn begin_anew(&mut self) {
+        self.pending = None;
+        self.taken = UpdateNumber::default();
+        self.has_more = true;
+    }
+
+    /// The controller has what is pending.
+    fn on_taken(&mut self) {
+        if let Some(update) = self.pending.take() {
+            self.taken = update.at;
+        }
+    }
+
+    /// The controller expects this update. If it is neither the next nor the one after what is
+    /// pending, whose answer got lost, all is told anew.
+    fn expect(&mut self, expected: UpdateNumber, restart: impl FnOnce()) {
+        let after = |at: UpdateNumber| UpdateNumber { number: at.number + 1, ..at };
+        if self.pending.as_ref().is_some_and(|update| after(update.at) == expected) {
+            return self.on_taken();
+        }
+        let begins = self.pending.as_ref().is_some_and(|update| {
+            update.at.number == 1 && update.at.generation != expected.generation
+        });
+        let is_next = after(self.taken) == expected;
+        let has_nothing = self.taken == UpdateNumber::default() && self.pending.is_none();
+        if !is_next && !begins && !has_nothing {
+            self.begin_anew();
+            restart();
+        }
+    }
+}
+
+fn change(change: HoldingChange) -> Change {
+    let tier = match change.tier {
+        StoreTier::Memory => Tier::Memory,
+        StoreTier::Disk => Tier::Disk,
+    };
+    let (added, removed) = (segments(&change.added), segments(&change.removed));
+    Change { object: change.name, tier, added, removed }
+}
+
+/// Segments beyond what a file may have are of no file.
+fn segments(ranges: &[SegmentRange]) -> Segments {
+    let mut segments = Segments::default();
+    for range in ranges.iter().filter(|range| range.first <= Segments::LAST_MAX) {
+        segments.insert(range.first..=range.last.min(Segments::LAST_MAX));
+    }
+    segments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(generation: u64, number: u64) -> UpdateNumber {
+        UpdateNumber { generation, number }
+    }
+
+    fn some() -> Vec<Change> {
+        let added = Segments::range(0, 1);
+        let object = "/a/v=1".parse().unwrap();
+        vec![Change { object, tier: Tier::Memory, added, removed: Segments::default() }]
+    }
+
+    #[test]
+    fn updates_are_numbered_without_gaps() {
+        let mut updates = Updates::default();
+        // The first of a generation is told even when it is empty: it makes void what was.
+        updates.take(7, Vec::new());
+        assert_eq!(updates.pending.as_ref().unwrap().at, at(7, 1));
+        updates.on_taken();
+        updates.take(7, Vec::new());
+        assert!(updates.pending.is_none());
+        updates.take(7, some());
+        assert_eq!(updates.pending.as_ref().unwrap().at, at(7, 2));
+        updates.on_taken();
+        updates.take(8, some());
+        assert_eq!(updates.pending.as_ref().unwrap().at, at(8, 1));
+    }
+
+    #[test]
+    fn lost_answers_and_lost_updates_are_told_apart() {
+        let restarted = |updates: &mut Updates, expected| {
+            let mut restarted = false;
+            updates.expect(expected, || restarted = true);
+            restarted
+        };
+        let mut updates = Updates { taken: at(7, 3), ..Updates::default() };
+        assert!(!restarted(&mut updates, at(7, 4)));
+        // It has what is pending, only its answer got lost.
+        updates.take(7, some());
+        assert!(!restarted(&mut updates, at(7, 5)));
+        assert_eq!((updates.taken, updates.pending.is_none()), (at(7, 4), true));
+        // It has not: what is pending is sent again.
+        updates.take(7, some());
+        assert!(!restarted(&mut updates, at(7, 5)));
+        assert!(updates.pending.is_some());
+        // It has forgotten everything, or others have told in this router's name.
+        assert!(restarted(&mut updates, at(0, 0)));
+        assert!(updates.pending.is_none());
+        // The new generation that follows need not be expected.
+        updates.take(9, some());
+        assert!(!restarted(&mut updates, at(0, 0)));
+        assert_eq!(updates.pending.as_ref().unwrap().at, at(9, 1));
+    }
+}

@@ -1,0 +1,312 @@
+//! A controller of `weir-control` behind a socket, as little of HTTP as agents need, and routers of
+//! this process.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use weir_agent::{Agent, AgentConfig};
+use weir_base::Instant as Moment;
+use weir_control::message::{Forward, Refusal, RouterReport, Update};
+use weir_control::{Controller, ControllerConfig, Refused};
+use weir_runtime::{
+    DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, NAME_COMPONENTS_MAX,
+    Runtime, RuntimeConfig, StaticFace, UnsolicitedPolicy,
+};
+use weir_store::StoreConfig;
+use weir_wire::Name;
+
+/// How long anything may take that must happen.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+struct State {
+    controller: Controller,
+    began: Instant,
+    /// Requests answered, by what they were.
+    requests: BTreeMap<&'static str, u64>,
+    is_refusing: bool,
+}
+
+impl State {
+    fn now(&self) -> Moment {
+        Moment::from_ns(self.began.elapsed().as_nanos() as u64)
+    }
+}
+
+/// The controller.
+#[derive(Clone)]
+pub(crate) struct TestController {
+    shared: Arc<(Mutex<State>, Condvar)>,
+    pub(crate) address: SocketAddr,
+}
+
+type Answer = (u16, Vec<u8>);
+
+impl TestController {
+    pub(crate) fn start(config: ControllerConfig) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = State {
+            controller: Controller::new(config),
+            began: Instant::now(),
+            requests: BTreeMap::new(),
+            is_refusing: false,
+        };
+        let controller = Self { shared: Arc::new((Mutex::new(state), Condvar::new())), address };
+        let serving = controller.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let serving = serving.clone();
+                std::thread::spawn(move || serving.serve(stream));
+            }
+        });
+        controller
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shared.0.lock().unwrap()
+    }
+
+    /// Does something with the controller's knowledge.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Controller) -> T) -> T {
+        let result = act(&mut self.state().controller);
+        self.shared.1.notify_all();
+        result
+    }
+
+    /// Forgets everything, as one that is started anew.
+    pub(crate) fn forget(&self) {
+        self.with(|controller| *controller = Controller::new(ControllerConfig::default()));
+    }
+
+    /// From now on answers all with 503, or not any more.
+    pub(crate) fn refuse(&self, is_refusing: bool) {
+        self.state().is_refusing = is_refusing;
+        self.shared.1.notify_all();
+    }
+
+    pub(crate) fn requests(&self, what: &str) -> u64 {
+        self.state().requests.get(what).copied().unwrap_or(0)
+    }
+
+    /// Waits until the controller knows so.
+    pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&Controller) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !is_so(&self.state().controller) {
+            assert!(Instant::now() < until, "{what}: {}", self.describe());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What is planned and held.
+    pub(crate) fn describe(&self) -> String {
+        let state = self.state();
+        let controller = &state.controller;
+        let mut text = String::new();
+        for plan in controller.plans() {
+            text += &format!("{plan:?}\n");
+            for (router, held) in controller.holdings(&plan.object) {
+                text += &format!("{router}: {:?}\n", held.ranges().collect::<Vec<_>>());
+            }
+        }
+        for (name, report) in controller.routers() {
+            text += &format!("{name}: {report:?} {:?}\n", controller.configuration(name));
+        }
+        text
+    }
+
+    fn serve(&self, stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut stream = stream;
+        while let Some((method, target, body)) = request(&mut reader) {
+            let (status, body) = self.answer(&method, &target, &body);
+            let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n", body.len());
+            let head = if status == 204 { "HTTP/1.1 204 x\r\n\r\n".to_owned() } else { head };
+            if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer(&self, method: &str, target: &str, body: &[u8]) -> Answer {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+        let ["v1", "routers", router, rest @ ..] = &parts[..] else { return refusal(404, "path") };
+        if self.state().is_refusing {
+            return refusal(503, "away");
+        }
+        let mut state = self.state();
+        let now = state.now();
+        let answer = match (method, rest) {
+            ("PUT", []) => {
+                *state.requests.entry("report").or_default() += 1;
+                let report: RouterReport = serde_json::from_slice(body).unwrap();
+                json(state.controller.report(now, router, report))
+            }
+            ("POST", ["updates"]) => {
+                *state.requests.entry("update").or_default() += 1;
+                let update: Update = serde_json::from_slice(body).unwrap();
+                json(state.controller.update(now, router, update))
+            }
+            ("POST", ["forward"]) => {
+                *state.requests.entry("forward").or_default() += 1;
+                let forward: Forward = serde_json::from_slice(body).unwrap();
+                json(state.controller.forward(router, &forward.object))
+            }
+            ("GET", ["config"]) => {
+                drop(state);
+                return self.configuration(router, query);
+            }
+            other => panic!("{other:?}"),
+        };
+        drop(state);
+        self.shared.1.notify_all();
+        answer
+    }
+
+    fn configuration(&self, router: &str, query: &str) -> Answer {
+        let value = |key: &str| -> u64 {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(name, _)| *name == key).unwrap().1.parse().unwrap()
+        };
+        let (after, until) = (value("after"), Instant::now() + Duration::from_secs(value("wait")));
+        let mut state = self.state();
+        loop {
+            if !state.controller.routers().any(|(name, _)| name == router) {
+                return refusal(404, "unknown");
+            }
+            let generation = state.controller.generation_of(router);
+            if generation > after {
+                let configuration = state.controller.configuration(router).unwrap();
+                return (200, serde_json::to_vec(&configuration).unwrap());
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || state.is_refusing {
+                return (204, Vec::new());
+            }
+            state = self.shared.1.wait_timeout(state, left).unwrap().0;
+        }
+    }
+}
+
+fn json<T: serde::Serialize>(result: Result<T, Refused>) -> Answer {
+    match result {
+        Ok(answer) => (200, serde_json::to_vec(&answer).unwrap()),
+        Err(refused) => {
+            let (status, expected) = match &refused {
+                Refused::OutOfOrder { expected } => (409, Some(*expected)),
+                Refused::UnknownRouter(_) => (404, None),
+                _ => (400, None),
+            };
+            let refusal = Refusal { error: refused.to_string(), expected };
+            (status, serde_json::to_vec(&refusal).unwrap())
+        }
+    }
+}
+
+fn refusal(status: u16, error: &str) -> Answer {
+    (status, serde_json::to_vec(&Refusal { error: error.into(), expected: None }).unwrap())
+}
+
+/// Method, target and body of the next request.
+fn request(reader: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let mut words = line.split(' ');
+    let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
+    let (mut length, mut is_chunked) = (0, false);
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok()?;
+        let header = header.trim().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        is_chunked |= header.starts_with("transfer-encoding:");
+    }
+    assert!(!is_chunked, "bodies have a length");
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some((method, target, body))
+}
+
+/// A router with an agent. The agent goes first.
+pub(crate) struct Site {
+    pub(crate) agent: Option<Agent>,
+    pub(crate) router: Handle,
+    pub(crate) uri: String,
+}
+
+/// A router of these packet threads and octets of store, with permanent faces to others.
+pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (Handle, String) {
+    let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let face = |uri: &&str| StaticFace {
+        uri: (*uri).to_owned(),
+        permanent: true,
+        ..StaticFace::default()
+    };
+    let handle = Runtime::start(RuntimeConfig {
+        threads,
+        store: StoreConfig { capacity_bytes: store_bytes, ..StoreConfig::default() },
+        disks: None,
+        pit_entries_max: 10_000,
+        pit_entries_per_face_max: 10_000,
+        interest_lifetime_max: Duration::from_secs(60),
+        memory_bytes_max: 256 << 20,
+        memory_ahead_bytes: 1 << 20,
+        fib_entries_max: 10_000,
+        unsolicited: UnsolicitedPolicy::DropAll,
+        name_components_max: NAME_COMPONENTS_MAX,
+        data_source: DataSource::NextHops,
+        producer_regions: Vec::new(),
+        faces: FaceBounds { faces_max: 4096, per_host_max: 4096, per_network_max: 4096 },
+        listeners: vec![Listener::Udp { address: loopback, required: true }],
+        face_defaults: FaceDefaults::default(),
+        static_faces: neighbours.iter().map(face).collect(),
+        strategies: Vec::new(),
+        management: ManagementConfig::default(),
+        metrics: None,
+        handle_signals: false,
+    })
+    .expect("the router starts");
+    let uri = handle.listening()[0].clone();
+    (handle, uri)
+}
+
+impl Site {
+    pub(crate) fn start(
+        name: &str,
+        controller: &TestController,
+        threads: usize,
+        store_bytes: u64,
+        neighbours: &[&str],
+    ) -> Self {
+        let (router, uri) = router(threads, store_bytes, neighbours);
+        let mut site = Self { agent: None, router, uri };
+        site.start_agent(name, controller);
+        site
+    }
+
+    pub(crate) fn start_agent(&mut self, name: &str, controller: &TestController) {
+        let config = AgentConfig {
+            url: format!("http://{}", controller.address),
+            token: Some("secret".into()),
+            name: name.into(),
+            uris: vec![self.uri.clone()],
+            interval: Duration::from_millis(100),
+            ca_pem: None,
+            prefetch: true,
+        };
+        self.agent = Some(Agent::start(config, &self.router).unwrap());
+    }
+}
