@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, NS_PER_S, Packet};
 use weir_forward::strategy::StrategyKind as RouterStrategy;
 use weir_security::{DigestSigner, Signer, sign_data};
-use weir_wire::{Data, InterestView, Name, NameView};
+use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX};
 
 use crate::authorize::{AccessPolicy, AnchorLookup, ReplayRecords};
 use crate::commands::{CONTENT_TYPE_NACK, Command, Scope};
@@ -514,11 +514,21 @@ impl Manager {
         content_type: u64,
         out: &mut ManagerOutbox,
     ) {
-        let data = Data::new(request.name.clone())
-            .content_type(content_type)
-            .freshness_ms(FRESHNESS_MS)
-            .content(response.encode());
-        match sign_data(&data, self.config.signer.as_ref()) {
+        let sign = |response: &ControlResponse| {
+            let data = Data::new(request.name.clone())
+                .content_type(content_type)
+                .freshness_ms(FRESHNESS_MS)
+                .content(response.encode());
+            sign_data(&data, self.config.signer.as_ref())
+        };
+        let signed = match sign(response) {
+            // A command's parameters are in the name already: the code alone has room beside them.
+            Ok(wire) if wire.len() > PACKET_SIZE_MAX => {
+                sign(&ControlResponse::new(response.code, "the answer has no room in a packet"))
+            }
+            signed => signed,
+        };
+        match signed {
             Ok(wire) => {
                 let packet = Packet::from(wire);
                 out.data.push(OutData { face: request.ingress, packet, no_cache: false });

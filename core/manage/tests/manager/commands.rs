@@ -543,6 +543,11 @@ fn chooses_strategies() {
     assert_eq!(code, 409);
     assert!(text.ends_with("`part~300:9-0`: its last segment is before its first"), "{text}");
 
+    // The answer has no room for that a second time.
+    let parts = (0..256_u32).map(|at| format!("/part~{}:{at}00000-{at}99999", 300 + at % 5));
+    let (code, instance, _, actions) = choose("/s", &(multipath + &parts.collect::<String>()));
+    assert_eq!((code, instance, actions), (200, None, 1));
+
     let unset = parameters(|p| p.name = Some(name("/s")));
     assert_eq!(body(&harness.command(Command::StrategyChoiceUnset, &unset)), unset);
     assert_eq!(harness.action(), Action::SetStrategy { prefix: name("/s"), strategy: None });

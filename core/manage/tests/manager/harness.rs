@@ -7,7 +7,7 @@ use weir_manage::{
     FaceScope, LinkType, Manager, ManagerConfig, ManagerInput, ManagerOutbox, face_flags,
 };
 use weir_security::{DigestSigner, Signer};
-use weir_wire::{DataView, Name};
+use weir_wire::{DataView, Name, PACKET_SIZE_MAX};
 
 pub(crate) const UNIX_MS: u64 = 1_800_000_000_000;
 /// The local face that commands come from.
@@ -119,6 +119,7 @@ impl Harness {
     pub(crate) fn response(&mut self) -> ControlResponse {
         assert_eq!(self.out.data.len(), 1, "{:?}", self.out);
         let packet = self.out.data.remove(0).packet;
+        assert!(packet.len() <= PACKET_SIZE_MAX, "{}", packet.len());
         let data = DataView::decode(&packet).expect("a Data");
         assert_eq!(data.freshness_ms, 1000);
         commands::parse_response(&data).expect("a ControlResponse")
