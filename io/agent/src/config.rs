@@ -48,13 +48,6 @@ impl AgentConfig {
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(is_letter) {
             return Err(AgentError::Name(self.name.clone()));
         }
-        let rest = ["http://", "https://"].iter().find_map(|scheme| self.url.strip_prefix(scheme));
-        if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-            return Err(AgentError::Url(self.url.clone()));
-        }
-        if self.url.starts_with("https:") && self.ca_pem.is_none() {
-            return Err(AgentError::NoCertificates);
-        }
         Ok(())
     }
 }
@@ -62,6 +55,7 @@ impl AgentConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest::Rest;
 
     #[test]
     fn bad_names_and_addresses_are_refused() {
@@ -80,9 +74,10 @@ mod tests {
             assert!(matches!(refused, Err(AgentError::Name(_))), "{name}");
         }
         for url in ["", "h:80", "ftp://h", "http://", "http:///v1"] {
-            assert!(matches!(config(url, "a").check(), Err(AgentError::Url(_))), "{url}");
+            let refused = Rest::new(&config(url, "a"));
+            assert!(matches!(refused, Err(AgentError::Url(_))), "{url}");
         }
-        let refused = config("https://h", "a").check();
+        let refused = Rest::new(&config("https://h", "a"));
         assert!(matches!(refused, Err(AgentError::NoCertificates)));
     }
 }

@@ -5,6 +5,7 @@ mod agent;
 mod apply;
 mod backoff;
 mod config;
+mod files;
 mod prefetch;
 mod report;
 mod rest;
@@ -15,3 +16,4 @@ mod window;
 
 pub use agent::Agent;
 pub use config::{AgentConfig, AgentError};
+pub use files::{FileError, Files};

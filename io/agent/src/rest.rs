@@ -18,13 +18,21 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Octets of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
+/// A controller, and the token that requests to it bear.
+#[derive(Clone, Debug)]
+pub(crate) struct Http {
+    http: ureq::Agent,
+    /// Without a slash at its end.
+    url: String,
+    authorization: Option<String>,
+}
+
 /// The controller, as one router sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
-    http: ureq::Agent,
+    http: Http,
     /// Of this router's resources.
-    base: String,
-    authorization: Option<String>,
+    path: String,
 }
 
 /// Why a request brought nothing.
@@ -63,35 +71,77 @@ impl RestError {
     }
 }
 
-impl Rest {
-    pub(crate) fn new(config: &AgentConfig) -> Result<Self, AgentError> {
+impl Http {
+    pub(crate) fn new(
+        url: &str,
+        token: Option<&str>,
+        ca_pem: Option<&[u8]>,
+    ) -> Result<Self, AgentError> {
+        check_url(url, ca_pem.is_some())?;
         let mut builder = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .user_agent(concat!("weir-agent/", env!("CARGO_PKG_VERSION")));
-        if let Some(pem) = &config.ca_pem {
+        if let Some(pem) = ca_pem {
             builder = builder.tls_config(tls(pem)?);
         }
         let http = builder.build().new_agent();
-        let base = format!("{}/v1/routers/{}", config.url.trim_end_matches('/'), config.name);
-        let authorization = config.token.as_ref().map(|token| format!("Bearer {token}"));
-        Ok(Self { http, base, authorization })
+        let url = url.trim_end_matches('/').to_owned();
+        let authorization = token.map(|token| format!("Bearer {token}"));
+        Ok(Self { http, url, authorization })
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
+        self.send(self.http.put(format!("{}{path}", self.url)), body)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
+        self.send(self.http.post(format!("{}{path}", self.url)), body)
+    }
+
+    /// An answer that may be waited for, beyond what one takes anyway.
+    pub(crate) fn get(&self, path: &str, wait: Duration) -> Result<Vec<u8>, RestError> {
+        let request = self.authorized(self.http.get(format!("{}{path}", self.url)));
+        check(request.config().timeout_global(Some(TIMEOUT + wait)).build().call())
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.authorization {
+            Some(authorization) => request.header("Authorization", authorization),
+            None => request,
+        }
+    }
+
+    fn send(
+        &self,
+        request: ureq::RequestBuilder<ureq::typestate::WithBody>,
+        body: &impl Serialize,
+    ) -> Result<Vec<u8>, RestError> {
+        let body =
+            serde_json::to_vec(body).map_err(|error| RestError::Failed(error.to_string()))?;
+        let request = self.authorized(request).header("Content-Type", "application/json");
+        check(request.config().timeout_global(Some(TIMEOUT)).build().send(body))
+    }
+}
+
+impl Rest {
+    pub(crate) fn new(config: &AgentConfig) -> Result<Self, AgentError> {
+        let http = Http::new(&config.url, config.token.as_deref(), config.ca_pem.as_deref())?;
+        Ok(Self { http, path: format!("/v1/routers/{}", config.name) })
     }
 
     pub(crate) fn report(&self, report: &RouterReport) -> Result<Registered, RestError> {
-        let request = self.http.put(&self.base);
-        answer(self.send(request, report)?)
+        answer(self.http.put(&self.path, report)?)
     }
 
     pub(crate) fn update(&self, update: &Update) -> Result<(), RestError> {
-        let request = self.http.post(format!("{}/updates", self.base));
-        self.send(request, update).map(drop)
+        self.http.post(&format!("{}/updates", self.path), update).map(drop)
     }
 
     pub(crate) fn forward(&self, object: &Name) -> Result<Forwarded, RestError> {
-        let request = self.http.post(format!("{}/forward", self.base));
-        answer(self.send(request, &Forward { object: object.clone() })?)
+        let body = Forward { object: object.clone() };
+        answer(self.http.post(&format!("{}/forward", self.path), &body)?)
     }
 
     /// The configuration after the one of this generation; nothing if there is none within
@@ -101,32 +151,24 @@ impl Rest {
         after: u64,
         wait_s: u64,
     ) -> Result<Option<Configuration>, RestError> {
-        let uri = format!("{}/config?after={after}&wait={wait_s}", self.base);
-        let mut request = self.http.get(uri);
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        let timeout = TIMEOUT + Duration::from_secs(wait_s);
-        let sent = request.config().timeout_global(Some(timeout)).build().call();
-        match check(sent)? {
+        let path = format!("{}/config?after={after}&wait={wait_s}", self.path);
+        match self.http.get(&path, Duration::from_secs(wait_s))? {
             octets if octets.is_empty() => Ok(None),
             octets => answer(octets).map(Some),
         }
     }
+}
 
-    fn send(
-        &self,
-        mut request: ureq::RequestBuilder<ureq::typestate::WithBody>,
-        body: &impl Serialize,
-    ) -> Result<Vec<u8>, RestError> {
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        let body =
-            serde_json::to_vec(body).map_err(|error| RestError::Failed(error.to_string()))?;
-        let request = request.header("Content-Type", "application/json");
-        check(request.config().timeout_global(Some(TIMEOUT)).build().send(body))
+/// Whether an address can be that of a controller.
+fn check_url(url: &str, has_certificates: bool) -> Result<(), AgentError> {
+    let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
+    if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return Err(AgentError::Url(url.to_owned()));
     }
+    if url.starts_with("https:") && !has_certificates {
+        return Err(AgentError::NoCertificates);
+    }
+    Ok(())
 }
 
 fn tls(pem: &[u8]) -> Result<TlsConfig, AgentError> {

@@ -185,6 +185,15 @@ impl Published {
     pub fn segments(&self) -> u64 {
         self.object.segments()
     }
+
+    /// Octets of its largest Data packet.
+    pub fn packet_bytes(&self) -> u64 {
+        let mut pool = Pool::new(0);
+        // Of those that are full, the last has the longest name.
+        let full = self.segments().saturating_sub(2);
+        let (_, frame, _) = self.object.frame(full, &mut pool);
+        frame.len as u64
+    }
 }
 
 /// What an object is called and who signs it.

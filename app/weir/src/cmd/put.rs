@@ -1,6 +1,7 @@
 //! `weir put`.
 
 mod publisher;
+mod registration;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::json;
+use weir_agent::Files;
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
 use weir_socket::{
@@ -16,6 +18,7 @@ use weir_socket::{
 use weir_wire::Name;
 
 use self::publisher::{LeftOut, Publisher, Root};
+use self::registration::ControllerArgs;
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
@@ -67,6 +70,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = parse_threads)]
     threads: Option<u32>,
     #[command(flatten)]
+    controller: ControllerArgs,
+    #[command(flatten)]
     router: RouterArgs,
     #[command(flatten)]
     keys: KeyArgs,
@@ -115,6 +120,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;
+    let controller = args.controller.files()?;
     let signing = args.signing()?;
     let version = args.version.unwrap_or_else(unix_time_ms);
     let mut publisher = Publisher::new(args.publish_options(), version, &signing, &stop);
@@ -128,7 +134,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         store.add_packet(certificate.as_slice().into()).context("the certificate")?;
     }
     let mut server = Server { args: &args, signing: &signing, store, stop: &stop, root, left_out };
-    server.run(client)
+    server.run(client, controller.as_ref())
 }
 
 impl Args {
@@ -188,8 +194,11 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    fn run(&mut self, mut client: Client) -> anyhow::Result<()> {
+    fn run(&mut self, mut client: Client, controller: Option<&Files>) -> anyhow::Result<()> {
         self.register(&mut client)?;
+        if let Some(files) = controller {
+            registration::register(files, self.store.objects());
+        }
         self.announce()?;
         let (stop, is_directory) = (self.stop, self.root.is_directory);
         let mut lost = None;

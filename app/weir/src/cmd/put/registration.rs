@@ -1,0 +1,61 @@
+//! Tells a controller of what is served.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use weir_agent::Files;
+use weir_control::File;
+use weir_socket::Published;
+
+use crate::table::{errln, printable};
+
+/// Objects of fewer segments go as without a controller.
+const SEGMENTS_MIN: u64 = 65;
+
+/// Which controller is told.
+#[derive(clap::Args)]
+pub(super) struct ControllerArgs {
+    /// Tell this controller of the files, such as http://127.0.0.1:8636: it has those that no store
+    /// holds kept in parts
+    #[arg(long = "controller", value_name = "URL")]
+    url: Option<String>,
+    /// A file with the token for it, of role producer or operator
+    #[arg(long = "controller-token-file", value_name = "FILE", requires = "url")]
+    token_file: Option<PathBuf>,
+    /// A PEM file with the certificates by which it is believed; needed for https
+    #[arg(long = "controller-ca", value_name = "FILE", requires = "url")]
+    ca: Option<PathBuf>,
+}
+
+impl ControllerArgs {
+    /// The controller, if one is to be told.
+    pub(super) fn files(&self) -> anyhow::Result<Option<Files>> {
+        let Some(url) = &self.url else { return Ok(None) };
+        let read = |path: &PathBuf| {
+            fs::read_to_string(path)
+                .with_context(|| format!("cannot read {}", printable(path.display())))
+        };
+        let token = self.token_file.as_ref().map(read).transpose()?;
+        let ca = self.ca.as_ref().map(read).transpose()?;
+        let token = token.as_deref().map(str::trim);
+        Ok(Some(Files::new(url, token, ca.as_deref().map(str::as_bytes))?))
+    }
+}
+
+/// Tells of all large objects. What the controller does not take is served all the same. It is told
+/// of no end: what routers keep outlives who made it.
+pub(super) fn register(files: &Files, objects: &[Published]) {
+    for object in objects.iter().filter(|object| object.segments() >= SEGMENTS_MIN) {
+        let file = File {
+            name: object.versioned().clone(),
+            segments: object.segments(),
+            size_bytes: object.size_bytes(),
+            packet_bytes: object.packet_bytes(),
+        };
+        if let Err(error) = files.add(&file) {
+            let name = &file.name;
+            errln!("weir: the controller does not know of {name}: {error}; it is served without");
+        }
+    }
+}
