@@ -347,6 +347,13 @@ impl Controller {
         self.network.routers.get(name).map_or(0, |router| router.generation)
     }
 
+    /// The highest number that a plan or a configuration has. It rises whenever a configuration
+    /// changes.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// The routers that are there, with what they reported.
     pub fn routers(&self) -> impl Iterator<Item = (&str, &RouterReport)> {
         self.network.routers.iter().map(|(name, router)| (name.as_str(), &router.report))
@@ -361,6 +368,12 @@ impl Controller {
     /// The files that producers have told of.
     pub fn files(&self) -> impl Iterator<Item = &File> {
         self.map.files.values()
+    }
+
+    /// A file, if a producer has told of it.
+    #[must_use]
+    pub fn file(&self, name: &Name) -> Option<&File> {
+        self.map.files.get(name)
     }
 
     /// The plans in force.

@@ -1,5 +1,9 @@
 //! Files that producers have.
 
+// What derived schemas name.
+#[cfg(feature = "openapi")]
+use alloc::{string::String, vec::Vec};
+
 use serde::{Deserialize, Serialize};
 use weir_wire::Name;
 
@@ -12,9 +16,11 @@ const BLOCK_SHARE: u64 = 8;
 
 /// A file: an object that a producer serves in numbered segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// The name of its segments without the segment number, with the version.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub name: Name,
     /// How many segments it has: 0 to one less.
     pub segments: u64,

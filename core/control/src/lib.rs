@@ -3,6 +3,10 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+// Derived schemas name items of it.
+#[cfg(feature = "openapi")]
+#[macro_use]
+extern crate std;
 
 mod controller;
 mod data_map;

@@ -16,6 +16,7 @@ use crate::segments::Segments;
 /// A router tells of itself: at its start, when something of it has changed, and every few seconds
 /// as a sign of life.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RouterReport {
     /// FaceUris under which other routers reach it, the best first.
@@ -30,6 +31,7 @@ pub struct RouterReport {
     pub faces: Vec<FaceReport>,
     /// Prefixes that applications at this router have registered: producers are reached here.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub prefixes: Vec<Name>,
     /// The generation of the [`Configuration`] that it has; 0 if it has none.
     #[serde(default)]
@@ -38,6 +40,7 @@ pub struct RouterReport {
 
 /// A face of a router.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FaceReport {
     /// The FaceUri of its other end. It leads to a router if that one reports this URI.
@@ -55,6 +58,7 @@ pub struct FaceReport {
 
 /// The answer to a [`RouterReport`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Registered {
     /// The [`Configuration`] that the router is to have; 0 if there is none yet.
     pub generation: u64,
@@ -66,6 +70,7 @@ pub struct Registered {
 
 /// The place of an [`Update`] in what a router tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UpdateNumber {
     /// A new one tells everything anew. 0 before the first.
     pub generation: u64,
@@ -76,6 +81,7 @@ pub struct UpdateNumber {
 /// What a router's store holds now and did not hold before, and the other way round (paper
 /// multipath-cache-management, Table 1: Update).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Update {
     /// Its place. Number 1 of a generation makes void what was told before.
@@ -87,22 +93,27 @@ pub struct Update {
 
 /// What has changed of one object in one tier of a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// The name of its segments without the segment number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
     /// Where.
     pub tier: Tier,
     /// Segments that are held and were not.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u64; 2]>))]
     pub added: Segments,
     /// Segments that were held and are not.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u64; 2]>))]
     pub removed: Segments,
 }
 
 /// A tier of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
     /// Memory.
@@ -114,14 +125,17 @@ pub enum Tier {
 /// A router was asked for segments of an object that it does not hold, and asks how to get them
 /// (paper multipath-cache-management, Table 1: Forward).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Forward {
     /// The name of the segments without the segment number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
 }
 
 /// The answer to a [`Forward`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Forwarded {
     /// What was decided.
     pub decision: Decision,
@@ -131,6 +145,7 @@ pub struct Forwarded {
 
 /// What a controller decides about an object that a router is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Decision {
     /// Nobody has registered a file of this name: it goes as without a controller.
@@ -146,6 +161,7 @@ pub enum Decision {
 /// What a router is to be set up as, whole. It stays in force until one with a higher generation
 /// comes; routers refuse a lower one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Configuration {
     /// Its number. Every plan of the controller has one, so that numbers are passed over.
     pub generation: u64,
@@ -165,6 +181,7 @@ pub struct Configuration {
 
 /// Another router.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Peer {
     /// Its name.
     pub router: String,
@@ -174,8 +191,10 @@ pub struct Peer {
 
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RouteOrder {
     /// Names below it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub prefix: Name,
     /// The next hop, one of [`Configuration::peers`].
     pub router: String,
@@ -186,8 +205,10 @@ pub struct RouteOrder {
 /// The parts of an object that other routers have or are to have (paper
 /// multipath-cache-management, Algorithm 5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Distribution {
     /// The name of the segments without the segment number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
     /// By first segment, without overlap.
     pub parts: Vec<PartOrder>,
@@ -198,6 +219,7 @@ pub struct Distribution {
 
 /// One part of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PartOrder {
     /// Who is asked for it, one of [`Configuration::peers`].
     pub router: String,
@@ -210,8 +232,10 @@ pub struct PartOrder {
 /// What a store does with segments of an object. Of two that have a segment the one with the
 /// shorter range holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StoreRule {
     /// The name of the segments without the segment number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
     /// The first segment.
     pub first: u64,
@@ -223,6 +247,7 @@ pub struct StoreRule {
 
 /// What a store does with Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Retention {
     /// It stays, up to this many octets of memory.
@@ -236,8 +261,10 @@ pub enum Retention {
 
 /// Segments that a router fetches by itself (paper multipath-cache-management, Algorithm 6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Prefetch {
     /// The name of the segments without the segment number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
     /// The first segment.
     pub first: u64,
@@ -247,6 +274,7 @@ pub struct Prefetch {
 
 /// Why a request is refused: the body of every answer that is no success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Refusal {
     /// What is wrong and what to do next, for people.
     pub error: String,

@@ -8,6 +8,7 @@ use weir_wire::Name;
 
 /// Segments that a router is to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Part {
     /// Which router.
     pub router: String,
@@ -19,12 +20,14 @@ pub struct Part {
 
 /// A plan for one file. It never changes; another takes its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Plan {
     /// Its number: higher than that of every plan before.
     pub number: u64,
     /// The plan for this file before it, 0 if there was none.
     pub parent: u64,
     /// The name of the segments without the segment number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub object: Name,
     /// Routers whose applications have asked for it, by name.
     pub consumers: Vec<String>,
@@ -38,6 +41,7 @@ pub struct Plan {
 
 /// How much of an object a router is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Share {
     /// Which router.
     pub router: String,
