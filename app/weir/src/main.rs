@@ -23,6 +23,8 @@ struct Cli {
 enum Command {
     Demo(cmd::demo::Args),
     Router(cmd::router::Args),
+    #[cfg(feature = "controller")]
+    Controller(cmd::controller::Args),
     Put(cmd::put::Args),
     Get(Box<cmd::get::Args>),
     Ping(cmd::ping::Args),
@@ -54,6 +56,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => cmd::demo::run(args),
         Command::Router(args) => cmd::router::run(args),
+        #[cfg(feature = "controller")]
+        Command::Controller(args) => cmd::controller::run(args),
         Command::Put(args) => cmd::put::run(args),
         Command::Get(args) => cmd::get::run(*args),
         Command::Ping(args) => cmd::ping::run(args),

@@ -1,5 +1,7 @@
 //! One module a subcommand.
 
+#[cfg(feature = "controller")]
+pub(crate) mod controller;
 pub(crate) mod cs;
 pub(crate) mod demo;
 pub(crate) mod face;

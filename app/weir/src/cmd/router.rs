@@ -173,7 +173,7 @@ fn profile_csv(functions: &[FunctionSamples]) -> String {
     std::iter::once("function,self_percent,samples\n".to_owned()).chain(rows).collect()
 }
 
-fn start_log(log: &LogSection) -> anyhow::Result<()> {
+pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<()> {
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(filter) if !filter.is_empty() => EnvFilter::try_new(&filter)
             .with_context(|| format!("RUST_LOG is `{filter}`; write for example `debug`"))?,
@@ -213,7 +213,7 @@ fn ready_line(listening: &[String], metrics: Option<SocketAddr>, json: bool) -> 
 }
 
 /// A script that reads the ready line must get it at once.
-fn print(text: &str) -> anyhow::Result<()> {
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

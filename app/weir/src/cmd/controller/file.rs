@@ -1,0 +1,217 @@
+//! The controller's configuration file (TOML), documented by `default-config.toml`.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use weir_base::units::{Size, Time};
+use weir_control::{ControllerConfig, Placement};
+use weir_controller::{Config, RowsKept, TlsFiles};
+
+use crate::config::{LogSection, default_paths};
+
+/// The commented default configuration, as `weir controller --print-default-config` prints it.
+pub(crate) const DEFAULT_CONFIG: &str = include_str!("default-config.toml");
+
+/// What numbers of a ratio may be.
+const WEIGHTS: RangeInclusive<u64> = 1..=1000;
+
+/// A configuration file as it is written.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ControllerFile {
+    pub(crate) listen: SocketAddr,
+    pub(crate) database: Option<PathBuf>,
+    pub(crate) tls_certificate: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
+    pub(crate) tls_clients: Option<PathBuf>,
+    pub(crate) insecure: bool,
+    threads: NonZeroUsize,
+    body_size_max: Size,
+    connections_max: NonZeroUsize,
+    requests_per_second_max: NonZeroU32,
+    audit_rows_kept: u64,
+    plan_rows_kept: u64,
+    decisions: DecisionsSection,
+    pub(crate) log: LogSection,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DecisionsSection {
+    router_timeout: Time,
+    placement: Placement,
+    prefetch: bool,
+    prefetch_first: bool,
+    ratio: Vec<u64>,
+    routes: bool,
+    routers_max: NonZeroUsize,
+    files_max: NonZeroUsize,
+    objects_max: NonZeroUsize,
+}
+
+fn at_least_one(value: usize) -> NonZeroUsize {
+    NonZeroUsize::new(value).unwrap_or(NonZeroUsize::MIN)
+}
+
+impl Default for DecisionsSection {
+    fn default() -> Self {
+        let config = ControllerConfig::default();
+        Self {
+            router_timeout: Time { ns: config.router_timeout_ns },
+            placement: config.placement,
+            prefetch: config.prefetch,
+            prefetch_first: config.prefetch_first,
+            ratio: config.ratio,
+            routes: config.routes,
+            routers_max: at_least_one(config.routers_max),
+            files_max: at_least_one(config.files_max),
+            objects_max: at_least_one(config.objects_max),
+        }
+    }
+}
+
+impl Default for ControllerFile {
+    fn default() -> Self {
+        let config = Config::default();
+        Self {
+            listen: config.listen,
+            database: None,
+            tls_certificate: None,
+            tls_key: None,
+            tls_clients: None,
+            insecure: config.insecure,
+            threads: at_least_one(config.threads),
+            body_size_max: Size { bytes: config.body_bytes_max as u64 },
+            connections_max: at_least_one(config.connections_max),
+            requests_per_second_max: config.requests_per_second_max,
+            audit_rows_kept: config.rows_kept.audit,
+            plan_rows_kept: config.rows_kept.plans,
+            decisions: DecisionsSection::default(),
+            log: LogSection::default(),
+        }
+    }
+}
+
+impl ControllerFile {
+    /// Reads the file, or the first of the default places where there is one, which is returned
+    /// too.
+    pub(crate) fn load(path: Option<&Path>) -> anyhow::Result<(Self, Option<PathBuf>)> {
+        let path = match path {
+            Some(path) => Some(path.to_path_buf()),
+            None => {
+                let places = default_paths().into_iter();
+                let mut places = places.map(|path| path.with_file_name("weir-controller.toml"));
+                places.find(|path| path.exists())
+            }
+        };
+        let Some(path) = path else { return Ok((Self::default(), None)) };
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let file = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        Ok((file, Some(path)))
+    }
+
+    /// Where the database is.
+    pub(crate) fn database(&self) -> anyhow::Result<PathBuf> {
+        match &self.database {
+            Some(path) => Ok(path.clone()),
+            None => default_database(),
+        }
+    }
+
+    /// What a controller is started with.
+    pub(crate) fn to_config(&self) -> anyhow::Result<Config> {
+        let tls = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                clients: self.tls_clients.clone(),
+            }),
+            (None, None) if self.tls_clients.is_none() => None,
+            (None, None) => bail!("tls_clients needs tls_certificate and tls_key"),
+            _ => bail!("tls_certificate and tls_key are given together"),
+        };
+        let decisions = &self.decisions;
+        if let Some(weight) = decisions.ratio.iter().find(|weight| !WEIGHTS.contains(weight)) {
+            bail!("ratio has {weight}; its numbers are 1 to {}", WEIGHTS.end());
+        }
+        Ok(Config {
+            listen: self.listen,
+            database: self.database()?,
+            tls,
+            insecure: self.insecure,
+            threads: self.threads.get(),
+            body_bytes_max: usize::try_from(self.body_size_max.bytes).unwrap_or(usize::MAX),
+            connections_max: self.connections_max.get(),
+            requests_per_second_max: self.requests_per_second_max,
+            rows_kept: RowsKept { audit: self.audit_rows_kept, plans: self.plan_rows_kept },
+            controller: ControllerConfig {
+                router_timeout_ns: decisions.router_timeout.ns,
+                placement: decisions.placement,
+                prefetch: decisions.prefetch,
+                prefetch_first: decisions.prefetch_first,
+                ratio: decisions.ratio.clone(),
+                routes: decisions.routes,
+                routers_max: decisions.routers_max.get(),
+                files_max: decisions.files_max.get(),
+                objects_max: decisions.objects_max.get(),
+            },
+        })
+    }
+}
+
+/// Where the database is if nobody says. Its folder is made, for this user alone.
+fn default_database() -> anyhow::Result<PathBuf> {
+    let folder =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let user = || {
+        let home = || folder("HOME").map(|home| home.join(".local/state"));
+        folder("XDG_STATE_HOME").or_else(home).map(|state| state.join("weir"))
+    };
+    let at = match folder("STATE_DIRECTORY") {
+        Some(at) => at,
+        None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/weir"),
+        None => user().context("there is no HOME; say where with --database")?,
+    };
+    let mut builder = std::fs::DirBuilder::new();
+    std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
+    builder.create(&at).with_context(|| format!("cannot make {}", at.display()))?;
+    Ok(at.join("controller.db"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_file_says_what_holds_without_one() {
+        let printed: ControllerFile = toml::from_str(DEFAULT_CONFIG).unwrap();
+        assert_eq!(printed, ControllerFile::default());
+        // Keys that have no default are shown as comments, and can be read.
+        let mut all = String::new();
+        for line in DEFAULT_CONFIG.lines() {
+            let key = line.strip_prefix('#').filter(|line| !line.starts_with(' '));
+            all.push_str(key.unwrap_or(line));
+            all.push('\n');
+        }
+        let all: ControllerFile = toml::from_str(&all).unwrap();
+        assert!(all.database.is_some() && all.tls_clients.is_some() && all.tls_key.is_some());
+        assert!(all.to_config().unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let bad_ratio = "[decisions]\nratio = [50, 0]";
+        for bad in ["tls_key = 'a'", "tls_certificate = 'a'", "tls_clients = 'a'", bad_ratio] {
+            let file: ControllerFile = toml::from_str(&format!("database = 'd'\n{bad}")).unwrap();
+            assert!(file.to_config().is_err(), "{bad}");
+        }
+        for bad in ["threads = 0", "listen = 'here'", "no_such_key = 1", "[decisions]\nfoo = 1"] {
+            assert!(toml::from_str::<ControllerFile>(bad).is_err(), "{bad}");
+        }
+    }
+}

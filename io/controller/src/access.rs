@@ -1,0 +1,163 @@
+//! Who may do what: tokens in requests, and bodies of bounded size.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use serde::de::DeserializeOwned;
+
+use crate::app::App;
+use crate::refusal::Problem;
+use crate::token::{Role, is_name};
+use crate::tokens::{Caller, TokenError};
+
+/// How long a body may take to arrive.
+const BODY_WAIT: Duration = Duration::from_secs(30);
+
+async fn caller(parts: &Parts, app: &App) -> Result<Caller, Problem> {
+    let header = parts.headers.get(AUTHORIZATION);
+    let text = header.and_then(|value| value.to_str().ok()).and_then(|value| {
+        let (scheme, token) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    });
+    let Some(text) = text else {
+        let error = "a token is needed: the header `Authorization: Bearer TOKEN`";
+        return Err(Problem::new(StatusCode::UNAUTHORIZED, error));
+    };
+    app.tokens.caller(text, &app.database).await.map_err(|error| {
+        let status = match error {
+            TokenError::Unknown | TokenError::Expired => StatusCode::UNAUTHORIZED,
+            TokenError::TooFast(_) => StatusCode::TOO_MANY_REQUESTS,
+        };
+        Problem::new(status, error.to_string())
+    })
+}
+
+/// Lets in those who have one of these roles.
+async fn caller_in(roles: &[Role], parts: &Parts, app: &App) -> Result<Caller, Problem> {
+    let caller = caller(parts, app).await?;
+    if roles.contains(&caller.role) {
+        return Ok(caller);
+    }
+    let roles: Vec<String> = roles.iter().map(Role::to_string).collect();
+    let error = format!(
+        "the token of {} is for a {}; this needs one for: {}",
+        caller.name,
+        caller.role,
+        roles.join(", ")
+    );
+    Err(Problem::new(StatusCode::FORBIDDEN, error))
+}
+
+async fn router_name(parts: &mut Parts) -> Result<String, Problem> {
+    let path = Path::<String>::from_request_parts(parts, &()).await;
+    let name = path.ok().map(|Path(name)| name).filter(|name| is_name(name));
+    name.ok_or_else(|| {
+        let error = "a router's name has 1 to 64 of A-Z a-z 0-9 . _ -";
+        Problem::new(StatusCode::BAD_REQUEST, error)
+    })
+}
+
+/// The router that a request is about, which makes it itself.
+pub(crate) struct OfRouter(pub(crate) String);
+
+impl FromRequestParts<Arc<App>> for OfRouter {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let caller = caller_in(&[Role::Router], parts, app).await?;
+        let name = router_name(parts).await?;
+        own(&caller, &name)?;
+        Ok(Self(name))
+    }
+}
+
+/// The router that a request is about: its own, or of one who sees everything.
+pub(crate) struct SeesRouter(pub(crate) String);
+
+impl FromRequestParts<Arc<App>> for SeesRouter {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let roles = [Role::Router, Role::Operator, Role::Reader];
+        let caller = caller_in(&roles, parts, app).await?;
+        let name = router_name(parts).await?;
+        if caller.role == Role::Router {
+            own(&caller, &name)?;
+        }
+        Ok(Self(name))
+    }
+}
+
+fn own(caller: &Caller, name: &str) -> Result<(), Problem> {
+    if caller.name == name {
+        return Ok(());
+    }
+    let error = format!("the token is for router {}, not for {name}", caller.name);
+    Err(Problem::new(StatusCode::FORBIDDEN, error))
+}
+
+/// Who registers and withdraws files.
+pub(crate) struct Produces(pub(crate) Caller);
+
+impl FromRequestParts<Arc<App>> for Produces {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        caller_in(&[Role::Producer, Role::Operator], parts, app).await.map(Self)
+    }
+}
+
+/// Who sees everything.
+pub(crate) struct Sees;
+
+impl FromRequestParts<Arc<App>> for Sees {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        caller_in(&[Role::Operator, Role::Reader], parts, app).await.map(|_| Self)
+    }
+}
+
+/// Who sees files: everybody but routers.
+pub(crate) struct SeesFiles;
+
+impl FromRequestParts<Arc<App>> for SeesFiles {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let roles = [Role::Producer, Role::Operator, Role::Reader];
+        caller_in(&roles, parts, app).await.map(|_| Self)
+    }
+}
+
+/// A body that is as its schema says.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        let read = tokio::time::timeout(BODY_WAIT, Json::<T>::from_request(request, app)).await;
+        let Ok(read) = read else {
+            let error = "the body takes too long to arrive";
+            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, error));
+        };
+        match read {
+            Ok(Json(body)) => Ok(Self(body)),
+            Err(JsonRejection::JsonDataError(error)) => {
+                let error = std::error::Error::source(&error).map_or_else(
+                    || error.body_text(),
+                    |cause| format!("the body is not as it must be: {cause}"),
+                );
+                Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error))
+            }
+            Err(rejection) => Err(Problem::new(rejection.status(), rejection.body_text())),
+        }
+    }
+}

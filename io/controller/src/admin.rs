@@ -1,0 +1,72 @@
+//! What an operator does at the database itself, also while the controller runs.
+
+use std::path::Path;
+
+use tokio::runtime::Builder;
+
+use crate::clock::wall_ms;
+use crate::config::StartError;
+use crate::database::{Database, DatabaseError, Record};
+use crate::token::{Role, Token};
+
+/// Who changes tokens: whoever may write to the database's file.
+const SHELL: &str = "command line";
+
+async fn with<T>(
+    path: &Path,
+    act: impl AsyncFnOnce(&Database) -> Result<T, DatabaseError>,
+) -> Result<T, StartError> {
+    let of_database = |error| StartError::Database { path: path.to_path_buf(), error };
+    let database = Database::open(path).await.map_err(of_database)?;
+    let done = act(&database).await;
+    database.close().await;
+    done.map_err(of_database)
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, StartError>>) -> Result<T, StartError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(StartError::Threads)?.block_on(work)
+}
+
+fn record(action: &'static str, detail: String) -> Record {
+    Record::Audit { at_ms: wall_ms(), who: SHELL.to_owned(), action, detail }
+}
+
+/// Makes a token that holds for `expires_after_ms` milliseconds, or for ever, and returns its text,
+/// which nobody can read again.
+///
+/// # Errors
+/// The database, or random numbers.
+pub fn add_token(
+    database: &Path,
+    role: Role,
+    name: &str,
+    expires_after_ms: Option<u64>,
+) -> Result<String, StartError> {
+    let now_ms = wall_ms();
+    let expires_ms = expires_after_ms.map(|after| now_ms.saturating_add(after));
+    let issued = Token::issue(role, name, now_ms, expires_ms);
+    let (token, text) =
+        issued.map_err(|error| StartError::Threads(std::io::Error::other(error)))?;
+    let record = record("token added", format!("{} for {role} {name}", token.id));
+    block_on(with(database, async |database| database.add_token(&token, record).await))?;
+    Ok(text)
+}
+
+/// All tokens, the oldest first.
+///
+/// # Errors
+/// The database.
+pub fn tokens(database: &Path) -> Result<Vec<Token>, StartError> {
+    block_on(with(database, async |database| database.tokens().await))
+}
+
+/// Removes a token by what it is listed by. Says whether there was one. A controller that runs lets
+/// its holder in for a few seconds more.
+///
+/// # Errors
+/// The database.
+pub fn remove_token(database: &Path, id: &str) -> Result<bool, StartError> {
+    let record = record("token removed", id.to_owned());
+    block_on(with(database, async |database| database.remove_token(id, record).await))
+}

@@ -1,0 +1,133 @@
+//! What all requests share: the controller with who waits for its configurations, the database, the
+//! tokens.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use weir_control::{Controller, Event};
+use weir_wire::Name;
+
+use crate::clock::{Clock, wall_ms};
+use crate::database::{Database, Record};
+use crate::journal::Journal;
+use crate::metrics::Metrics;
+use crate::tokens::Tokens;
+
+/// Who does what no token's holder does.
+const CONTROLLER: &str = "controller";
+
+/// What all requests share.
+pub(crate) struct App {
+    pub(crate) clock: Clock,
+    pub(crate) database: Database,
+    pub(crate) journal: Journal,
+    pub(crate) tokens: Tokens,
+    pub(crate) metrics: Metrics,
+    /// Whether the program is to end: who waits for news gets none.
+    pub(crate) stopping: watch::Receiver<bool>,
+    /// Files are registered and withdrawn one after the other, in memory as in the database.
+    pub(crate) files_turn: tokio::sync::Mutex<()>,
+    known: Mutex<Known>,
+}
+
+/// The controller, and what its decisions do not need.
+pub(crate) struct Known {
+    pub(crate) controller: Controller,
+    /// Who registered each file.
+    pub(crate) owners: BTreeMap<Name, String>,
+    /// When each router reported last, in milliseconds since 1970.
+    pub(crate) seen_ms: BTreeMap<String, u64>,
+    /// The number of each router's configuration, for those who wait for a higher one.
+    generations: BTreeMap<String, watch::Sender<u64>>,
+    told: u64,
+}
+
+impl Known {
+    pub(crate) fn new(controller: Controller, owners: BTreeMap<Name, String>) -> Self {
+        let (seen_ms, generations) = (BTreeMap::new(), BTreeMap::new());
+        Self { controller, owners, seen_ms, generations, told: 0 }
+    }
+
+    /// News of a router's configuration; none of a router that is not there.
+    pub(crate) fn news_of(&self, router: &str) -> Option<watch::Receiver<u64>> {
+        self.generations.get(router).map(watch::Sender::subscribe)
+    }
+
+    /// How many wait for news of any configuration.
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.generations.values().map(watch::Sender::receiver_count).sum()
+    }
+
+    /// What is to be written of what has come to pass, and those who wait are woken.
+    fn settle(&mut self) -> Vec<Record> {
+        let at_ms = wall_ms();
+        let mut records = Vec::new();
+        for event in self.controller.take_events() {
+            let (action, detail) = match event {
+                Event::RouterFound { router } => {
+                    self.generations.insert(router.clone(), watch::Sender::new(0));
+                    ("router found", router)
+                }
+                Event::RouterLost { router } => {
+                    self.generations.remove(&router);
+                    ("router lost", router)
+                }
+                Event::Planned(plan) => {
+                    let detail = format!("{} for {}", plan.number, plan.object);
+                    let action = if plan.parts.is_empty() { "plan ended" } else { "plan made" };
+                    records.push(Record::Plan { plan, made_ms: at_ms });
+                    (action, detail)
+                }
+                Event::HoldsTooMuch { router, object, segments } => {
+                    ("holds too much", format!("{router}: {segments} segments of {object}"))
+                }
+            };
+            records.push(Record::Audit { at_ms, who: CONTROLLER.to_owned(), action, detail });
+        }
+        if self.told != self.controller.generation() {
+            self.told = self.controller.generation();
+            for (router, sender) in &self.generations {
+                let generation = self.controller.generation_of(router);
+                sender.send_if_modified(|told| std::mem::replace(told, generation) != generation);
+            }
+        }
+        records
+    }
+}
+
+impl App {
+    pub(crate) fn new(
+        known: Known,
+        database: Database,
+        tokens: Tokens,
+        stopping: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            clock: Clock::start(),
+            database,
+            journal: Journal::default(),
+            tokens,
+            metrics: Metrics::default(),
+            stopping,
+            files_turn: tokio::sync::Mutex::new(()),
+            known: Mutex::new(known),
+        }
+    }
+
+    /// Looks at what is known, or changes it. What has come to pass is written afterwards.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+        let mut known = self.lock();
+        let result = act(&mut known);
+        let records = known.settle();
+        drop(known);
+        if !records.is_empty() {
+            self.journal.push(records);
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

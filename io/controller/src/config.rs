@@ -1,0 +1,104 @@
+//! What a controller is started with, and why it is not.
+
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+use weir_control::ControllerConfig;
+
+use crate::database::DatabaseError;
+use crate::journal::RowsKept;
+
+/// What a [`Server`](crate::Server) is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where it listens. Without TLS this is loopback.
+    pub listen: SocketAddr,
+    /// The file of its SQLite database, made if there is none.
+    pub database: PathBuf,
+    /// Certificate and key; without them tokens travel as plain text.
+    pub tls: Option<TlsFiles>,
+    /// Whether it listens beyond loopback without TLS.
+    pub insecure: bool,
+    /// Threads.
+    pub threads: usize,
+    /// Octets of a request's body, at most.
+    pub body_bytes_max: usize,
+    /// Connections at a time, at most.
+    pub connections_max: usize,
+    /// Requests of one token in a second, at most; it may send as many at once.
+    pub requests_per_second_max: NonZeroU32,
+    /// How many old rows the database keeps.
+    pub rows_kept: RowsKept,
+    /// What it decides by.
+    pub controller: ControllerConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8636)),
+            database: PathBuf::from("weir-controller.db"),
+            tls: None,
+            insecure: false,
+            threads: 2,
+            body_bytes_max: 8 << 20,
+            connections_max: 4096,
+            requests_per_second_max: NonZeroU32::new(1000).unwrap_or(NonZeroU32::MIN),
+            rows_kept: RowsKept { audit: 1_000_000, plans: 100_000 },
+            controller: ControllerConfig::default(),
+        }
+    }
+}
+
+/// Files in PEM for TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// Its certificate, followed by those between it and the root.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Certificates of authorities: who connects must have a certificate of one of them.
+    pub clients: Option<PathBuf>,
+}
+
+/// Why a controller does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Tokens would travel as plain text.
+    #[error(
+        "{0} is beyond this machine, where tokens must not travel as plain text; set \
+         tls_certificate and tls_key, or insecure = true if the network is trusted"
+    )]
+    NoTls(SocketAddr),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// A file for TLS is of no use.
+    #[error("{what} in {path} cannot be used: {why}")]
+    Tls {
+        /// What it is to hold.
+        what: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The database.
+    #[error("{path}: {error}")]
+    Database {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: DatabaseError,
+    },
+    /// Threads.
+    #[error("cannot start threads: {0}")]
+    Threads(io::Error),
+}

@@ -1,0 +1,25 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod access;
+mod admin;
+mod app;
+mod clock;
+mod config;
+mod connections;
+mod database;
+mod journal;
+mod metrics;
+mod refusal;
+mod routes;
+mod server;
+mod tls;
+mod token;
+mod tokens;
+
+pub use admin::{add_token, remove_token, tokens};
+pub use config::{Config, StartError, TlsFiles};
+pub use database::DatabaseError;
+pub use journal::RowsKept;
+pub use server::Server;
+pub use token::{Role, Token, is_name};

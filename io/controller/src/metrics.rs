@@ -1,0 +1,74 @@
+//! Counters of the controller, as text for Prometheus.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+
+/// A kind of request and how it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct RequestLabels {
+    pub(crate) method: String,
+    pub(crate) route: String,
+    pub(crate) status: u16,
+}
+
+/// What is counted.
+pub(crate) struct Metrics {
+    pub(crate) requests: Family<RequestLabels, Counter>,
+    pub(crate) decision_seconds: Histogram,
+    gauges: Vec<Gauge>,
+    registry: Mutex<Registry>,
+}
+
+/// Gauges with their texts; [`Metrics::text`] takes their values in this order.
+const GAUGES: [(&str, &str); 8] = [
+    ("routers", "Routers that have reported lately"),
+    ("links", "Faces from one of them to another"),
+    ("files", "Files that producers have registered"),
+    ("plans", "Plans in force"),
+    ("waiting_requests", "Requests that wait for a configuration to change"),
+    ("journal_records", "Plans and lines of the audit that wait for the database"),
+    ("journal_lost_records", "Those that were lost because the database was away for too long"),
+    ("database_up", "Whether the database took what it was given last"),
+];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("weir_controller");
+        let requests = Family::<RequestLabels, Counter>::default();
+        registry.register("requests", "Requests by route and status", requests.clone());
+        // 50 us to 1.6 s.
+        let decision_seconds = Histogram::new(exponential_buckets(50e-6, 2.0, 16));
+        let text = "Time to decide about an object that a router lacks";
+        registry.register("decision_seconds", text, decision_seconds.clone());
+        let gauges = GAUGES.map(|(name, text)| {
+            let gauge = Gauge::default();
+            registry.register(name, text, gauge.clone());
+            gauge
+        });
+        Self { requests, decision_seconds, gauges: gauges.into(), registry: Mutex::new(registry) }
+    }
+}
+
+impl Metrics {
+    /// All of it.
+    ///
+    /// # Errors
+    /// None that is known: text goes into memory.
+    pub(crate) fn text(&self, values: [u64; GAUGES.len()]) -> Result<String, fmt::Error> {
+        for (gauge, value) in self.gauges.iter().zip(values) {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        encode(&mut text, &registry)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,82 @@
+//! Answers that are no success: a status, and a body that says what is wrong.
+
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use weir_control::Refused;
+use weir_control::message::Refusal;
+
+use crate::database::DatabaseError;
+
+/// Seconds after which to try again.
+const RETRY_AFTER_S: u16 = 2;
+
+/// Why a request is not answered as it wishes.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    status: StatusCode,
+    refusal: Refusal,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, error: impl Into<String>) -> Self {
+        Self { status, refusal: Refusal { error: error.into(), expected: None } }
+    }
+
+    pub(crate) fn not_found(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, error)
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let (status, expected) = match &refused {
+            Refused::UnknownRouter(_) => (StatusCode::NOT_FOUND, None),
+            Refused::OutOfOrder { expected } => (StatusCode::CONFLICT, Some(*expected)),
+            Refused::TooMany { .. } => (StatusCode::INSUFFICIENT_STORAGE, None),
+            Refused::NoFile => (StatusCode::UNPROCESSABLE_ENTITY, None),
+            Refused::OtherFile(_) => (StatusCode::CONFLICT, None),
+        };
+        Self { status, refusal: Refusal { error: refused.to_string(), expected } }
+    }
+}
+
+impl From<DatabaseError> for Problem {
+    fn from(error: DatabaseError) -> Self {
+        tracing::error!(%error, "a request is refused");
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.status;
+        let mut response = (status, Json(self.refusal)).into_response();
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                headers.insert(RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+            }
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// What axum refuses by itself.
+macro_rules! from_rejection {
+    ($($rejection:ty),*) => {$(
+        impl From<$rejection> for Problem {
+            fn from(rejection: $rejection) -> Self {
+                Self::new(rejection.status(), rejection.body_text())
+            }
+        }
+    )*};
+}
+
+from_rejection!(QueryRejection, PathRejection);

@@ -1,0 +1,201 @@
+//! Files that producers have.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use weir_control::message::Refusal;
+use weir_control::{File, Segments};
+use weir_wire::Name;
+
+use crate::access::{Body, Produces, Sees, SeesFiles};
+use crate::app::App;
+use crate::clock::wall_ms;
+use crate::database::Record;
+use crate::refusal::Problem;
+use crate::token::Role;
+use crate::tokens::Caller;
+
+/// Files of one answer, at most and when nothing is said.
+const COUNT_MAX: usize = 10_000;
+
+/// Which files are asked for.
+#[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    /// Those whose name comes after this one.
+    #[param(value_type = Option<String>)]
+    after: Option<Name>,
+    /// As many, 10,000 at most.
+    count: Option<usize>,
+}
+
+/// A file with who registered it.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct OwnedFile {
+    #[serde(flatten)]
+    file: File,
+    /// Role and name of the token.
+    owner: String,
+}
+
+/// Files in the order of their names.
+#[utoipa::path(
+    get,
+    path = "/v1/files",
+    params(ListQuery),
+    responses((status = 200, body = Vec<OwnedFile>), (status = "4XX", body = Refusal)),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<App>>,
+    _: SeesFiles,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Result<Json<Vec<OwnedFile>>, Problem> {
+    let Query(ListQuery { after, count }) = query.map_err(Problem::from)?;
+    let count = count.unwrap_or(COUNT_MAX).min(COUNT_MAX);
+    let files = app.with(|known| {
+        let files = known.controller.files();
+        let later = files.filter(|file| after.as_ref().is_none_or(|after| file.name > *after));
+        let owned = |file: &File| OwnedFile {
+            file: file.clone(),
+            owner: known.owners.get(&file.name).cloned().unwrap_or_default(),
+        };
+        later.take(count).map(owned).collect()
+    });
+    Ok(Json(files))
+}
+
+/// A producer has a file. The same again is no error; another size under one name is.
+#[utoipa::path(
+    post,
+    path = "/v1/files",
+    request_body = File,
+    responses(
+        (status = 201, description = "It is registered"),
+        (status = 200, description = "It was registered before"),
+        (status = "4XX", body = Refusal),
+        (status = 503, description = "The database is away; nothing is registered", body = Refusal),
+    ),
+)]
+pub(super) async fn add(
+    State(app): State<Arc<App>>,
+    Produces(caller): Produces,
+    Body(file): Body<File>,
+) -> Result<StatusCode, Problem> {
+    // Who hangs up does not leave it half done.
+    finish(tokio::spawn(async move { add_whole(&app, &caller, file).await })).await
+}
+
+async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, Problem> {
+    let _turn = app.files_turn.lock().await;
+    let owner = caller.who();
+    let is_known = app.with(|known| {
+        let is_known = known.owners.contains_key(&file.name);
+        known.controller.add_file(file.clone()).map(|()| is_known)
+    })?;
+    if is_known {
+        return Ok(StatusCode::OK);
+    }
+    let at_ms = wall_ms();
+    let detail = format!("{}: {} segments", file.name, file.segments);
+    let record = Record::Audit { at_ms, who: owner.clone(), action: "file added", detail };
+    if let Err(error) = app.database.add_file(&file, &owner, at_ms, record).await {
+        app.with(|known| known.controller.remove_file(&file.name));
+        return Err(error.into());
+    }
+    app.with(|known| known.owners.insert(file.name, owner));
+    Ok(StatusCode::CREATED)
+}
+
+/// Which file is meant.
+#[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NameQuery {
+    /// The name of its segments without the segment number.
+    #[param(value_type = String)]
+    name: Name,
+}
+
+/// A file is no longer served: its plan ends. Its owner and operators may say so.
+#[utoipa::path(
+    delete,
+    path = "/v1/files",
+    params(NameQuery),
+    responses(
+        (status = 204, description = "It is withdrawn"),
+        (status = "4XX", body = Refusal),
+        (status = 503, description = "The database is away; the file stays", body = Refusal),
+    ),
+)]
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Produces(caller): Produces,
+    query: Result<Query<NameQuery>, QueryRejection>,
+) -> Result<StatusCode, Problem> {
+    let Query(NameQuery { name }) = query.map_err(Problem::from)?;
+    finish(tokio::spawn(async move { remove_whole(&app, &caller, name).await })).await
+}
+
+async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, Problem> {
+    let _turn = app.files_turn.lock().await;
+    let Some(owner) = app.with(|known| known.owners.get(&name).cloned()) else {
+        return Err(Problem::not_found(format!("{name} is not registered")));
+    };
+    if caller.role != Role::Operator && owner != caller.who() {
+        let error = format!("{name} was registered by {owner}, who may withdraw it");
+        return Err(Problem::new(StatusCode::FORBIDDEN, error));
+    }
+    let (at_ms, who) = (wall_ms(), caller.who());
+    let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
+    app.database.remove_file(&name, record).await?;
+    app.with(|known| {
+        known.owners.remove(&name);
+        known.controller.remove_file(&name)
+    });
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn finish(
+    task: tokio::task::JoinHandle<Result<StatusCode, Problem>>,
+) -> Result<StatusCode, Problem> {
+    task.await.unwrap_or_else(|error| {
+        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    })
+}
+
+/// What a router holds of a file.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Holding {
+    /// Its name.
+    router: String,
+    /// Segments that it says it holds, as `[first, last]`.
+    #[schema(value_type = Vec<[u64; 2]>)]
+    segments: Segments,
+}
+
+/// What routers say they hold of a file or of any other object.
+#[utoipa::path(
+    get,
+    path = "/v1/files/holdings",
+    params(NameQuery),
+    responses((status = 200, body = Vec<Holding>), (status = "4XX", body = Refusal)),
+)]
+pub(super) async fn holdings(
+    State(app): State<Arc<App>>,
+    _: Sees,
+    query: Result<Query<NameQuery>, QueryRejection>,
+) -> Result<Json<Vec<Holding>>, Problem> {
+    let Query(NameQuery { name }) = query.map_err(Problem::from)?;
+    let holding =
+        |(router, segments): (&str, Segments)| Holding { router: router.to_owned(), segments };
+    let held = app.with(|known| {
+        let held = known.controller.holdings(&name);
+        held.into_iter().map(holding).collect()
+    });
+    Ok(Json(held))
+}

@@ -1,0 +1,80 @@
+//! The REST interface: one file for each kind of thing.
+
+mod files;
+mod observe;
+mod routers;
+mod system;
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, SecurityRequirement};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::metrics::RequestLabels;
+use crate::refusal::Problem;
+
+/// The scheme under which the description speaks of tokens.
+const TOKEN: &str = "token";
+
+fn documented() -> OpenApiRouter<Arc<App>> {
+    let info = InfoBuilder::new()
+        .title("Weir controller")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Plans which routers keep which part of which file."));
+    let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    let mut api = OpenApiBuilder::new().info(info.build()).build();
+    api.components.get_or_insert_default().add_security_scheme(TOKEN, token);
+    api.security = Some(vec![SecurityRequirement::new(TOKEN, Vec::<String>::new())]);
+    OpenApiRouter::with_openapi(api)
+        .routes(routes!(routers::report))
+        .routes(routes!(routers::update))
+        .routes(routes!(routers::forward))
+        .routes(routes!(routers::configuration))
+        .routes(routes!(files::list, files::add, files::remove))
+        .routes(routes!(files::holdings))
+        .routes(routes!(observe::routers))
+        .routes(routes!(observe::links))
+        .routes(routes!(observe::plans))
+        .routes(routes!(observe::plan))
+        .routes(routes!(observe::events))
+        .routes(routes!(observe::state))
+        .routes(routes!(system::metrics))
+        .routes(routes!(system::health))
+}
+
+/// All routes.
+pub(crate) fn all(app: Arc<App>, body_bytes_max: usize) -> Router {
+    let (router, api) = documented().split_for_parts();
+    let description = get(async move || Json::<OpenApi>(api.clone()));
+    router
+        .route("/openapi.json", description)
+        .fallback(async || Problem::not_found("there is nothing here; /openapi.json says what is"))
+        .method_not_allowed_fallback(async || {
+            let error = "this cannot be done here; /openapi.json says what can";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, error)
+        })
+        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(from_fn_with_state(app.clone(), count))
+        .with_state(app)
+}
+
+async fn count(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let method = request.method().as_str().to_owned();
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or_else(String::new, |path| path.as_str().to_owned());
+    let response = next.run(request).await;
+    // What strangers send cannot make more labels: methods beside those of routes are one.
+    let method = if route.is_empty() { String::new() } else { method };
+    let labels = RequestLabels { method, route, status: response.status().as_u16() };
+    app.metrics.requests.get_or_create(&labels).inc();
+    response
+}

@@ -1,0 +1,261 @@
+//! What people look at.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use serde::{Deserialize, Serialize};
+use weir_control::message::{Refusal, RouterReport};
+use weir_control::{File, Link, Plan};
+
+use crate::access::Sees;
+use crate::app::{App, Known};
+use crate::clock::wall_ms;
+use crate::database::{AuditRow, DatabaseError, PlanRow};
+use crate::refusal::Problem;
+
+/// Rows of one answer, at most, and when nothing is said.
+const ROWS_MAX: u64 = 1000;
+const ROWS: u64 = 100;
+/// Plans of which the dashboard shows the progress, and lines of the audit beside them.
+const SHOWN_PLANS: usize = 20;
+const SHOWN_EVENTS: u64 = 30;
+
+/// A router that has reported lately.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct RouterView {
+    /// Its name.
+    name: String,
+    /// When it reported last, in milliseconds since 1970.
+    seen_ms: u64,
+    /// The number of its configuration; the one that it has says `generation`.
+    configuration: u64,
+    #[serde(flatten)]
+    report: RouterReport,
+}
+
+/// A face from one router to another.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct LinkView {
+    /// Who has the face.
+    from: String,
+    /// Where it leads.
+    to: String,
+    /// Round-trip time in nanoseconds, if it is known.
+    round_trip_ns: Option<u64>,
+    /// What it carries at most, in bits per second, if it is known.
+    rate_bps: Option<u64>,
+    /// What it has carried lately, in bits per second.
+    load_bps: u64,
+}
+
+fn routers_of(known: &Known) -> Vec<RouterView> {
+    let view = |(name, report): (&str, &RouterReport)| RouterView {
+        name: name.to_owned(),
+        seen_ms: known.seen_ms.get(name).copied().unwrap_or(0),
+        configuration: known.controller.generation_of(name),
+        report: report.clone(),
+    };
+    known.controller.routers().map(view).collect()
+}
+
+fn links_of(known: &Known) -> Vec<LinkView> {
+    let view = |link: &Link| LinkView {
+        from: link.from.clone(),
+        to: link.to.clone(),
+        round_trip_ns: link.round_trip_ns,
+        rate_bps: link.rate_bps,
+        load_bps: link.load_bps,
+    };
+    known.controller.links().iter().map(view).collect()
+}
+
+/// The routers that have reported lately.
+#[utoipa::path(
+    get,
+    path = "/v1/routers",
+    responses((status = 200, body = Vec<RouterView>), (status = "4XX", body = Refusal)),
+)]
+pub(super) async fn routers(State(app): State<Arc<App>>, _: Sees) -> Json<Vec<RouterView>> {
+    Json(app.with(|known| routers_of(known)))
+}
+
+/// The links between them.
+#[utoipa::path(
+    get,
+    path = "/v1/links",
+    responses((status = 200, body = Vec<LinkView>), (status = "4XX", body = Refusal)),
+)]
+pub(super) async fn links(State(app): State<Arc<App>>, _: Sees) -> Json<Vec<LinkView>> {
+    Json(app.with(|known| links_of(known)))
+}
+
+/// Which rows are asked for.
+#[derive(Clone, Copy, Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RowsQuery {
+    /// Those with a lower number than this.
+    before: Option<u64>,
+    /// As many, 1,000 at most.
+    count: Option<u64>,
+}
+
+impl RowsQuery {
+    fn bounds(self) -> (u64, u64) {
+        (self.before.unwrap_or(u64::MAX), self.count.unwrap_or(ROWS).min(ROWS_MAX))
+    }
+}
+
+/// Plans, also those that others have followed, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/plans",
+    params(RowsQuery),
+    responses(
+        (status = 200, body = Vec<PlanRow>),
+        (status = "4XX", body = Refusal),
+        (status = 503, description = "The database is away", body = Refusal),
+    ),
+)]
+pub(super) async fn plans(
+    State(app): State<Arc<App>>,
+    _: Sees,
+    query: Result<Query<RowsQuery>, QueryRejection>,
+) -> Result<Json<Vec<PlanRow>>, Problem> {
+    let Query(rows) = query.map_err(Problem::from)?;
+    let (before, count) = rows.bounds();
+    Ok(Json(app.database.plans(before, count).await?))
+}
+
+/// A plan.
+#[utoipa::path(
+    get,
+    path = "/v1/plans/{number}",
+    params(("number" = u64, Path, description = "Its number")),
+    responses(
+        (status = 200, body = PlanRow),
+        (status = "4XX", body = Refusal),
+        (status = 503, description = "The database is away", body = Refusal),
+    ),
+)]
+pub(super) async fn plan(
+    State(app): State<Arc<App>>,
+    _: Sees,
+    number: Result<Path<u64>, PathRejection>,
+) -> Result<Json<PlanRow>, Problem> {
+    let Path(number) = number.map_err(Problem::from)?;
+    let found = app.database.plan(number).await?;
+    found.map(Json).ok_or_else(|| Problem::not_found(format!("there is no plan {number}")))
+}
+
+/// The audit: who did what, and when, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    params(RowsQuery),
+    responses(
+        (status = 200, body = Vec<AuditRow>),
+        (status = "4XX", body = Refusal),
+        (status = 503, description = "The database is away", body = Refusal),
+    ),
+)]
+pub(super) async fn events(
+    State(app): State<Arc<App>>,
+    _: Sees,
+    query: Result<Query<RowsQuery>, QueryRejection>,
+) -> Result<Json<Vec<AuditRow>>, Problem> {
+    let Query(rows) = query.map_err(Problem::from)?;
+    let (before, count) = rows.bounds();
+    Ok(Json(app.database.audit(before, count).await?))
+}
+
+/// A plan in force, and how far it has come.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+struct Transfer {
+    #[serde(flatten)]
+    plan: Plan,
+    /// The file, if it is still registered.
+    file: Option<File>,
+    /// What routers hold of it.
+    holdings: Vec<HeldRanges>,
+}
+
+/// What a router holds, as `[first, last]`.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+struct HeldRanges {
+    router: String,
+    segments: Vec<(u64, u64)>,
+    /// How many they are.
+    count: u64,
+}
+
+/// What the dashboard shows.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct Overview {
+    /// Milliseconds since 1970 on the controller's clock.
+    now_ms: u64,
+    version: &'static str,
+    routers: Vec<RouterView>,
+    links: Vec<LinkView>,
+    files_count: usize,
+    plans_count: usize,
+    /// The newest plans in force.
+    transfers: Vec<Transfer>,
+    /// The newest lines of the audit; none while the database is away.
+    events: Vec<AuditRow>,
+    /// Routers that were known once and are gone, and when they came.
+    gone: Vec<(String, u64)>,
+    /// Whether the database answers.
+    database: bool,
+}
+
+fn transfers_of(known: &Known) -> Vec<Transfer> {
+    let mut plans: Vec<&Plan> = known.controller.plans().collect();
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.number));
+    let transfer = |plan: &Plan| {
+        let file = known.controller.file(&plan.object).cloned();
+        let held = known.controller.holdings(&plan.object);
+        let ranges = held.into_iter().map(|(router, segments)| HeldRanges {
+            router: router.to_owned(),
+            count: segments.count(),
+            segments: segments.ranges().collect(),
+        });
+        Transfer { plan: plan.clone(), file, holdings: ranges.collect() }
+    };
+    plans.into_iter().take(SHOWN_PLANS).map(transfer).collect()
+}
+
+/// What the dashboard shows, in one answer.
+#[utoipa::path(
+    get,
+    path = "/v1/state",
+    responses((status = 200, body = Overview), (status = "4XX", body = Refusal)),
+)]
+pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview> {
+    let rows = async {
+        let events = app.database.audit(u64::MAX, SHOWN_EVENTS).await?;
+        Ok::<_, DatabaseError>((events, app.database.routers().await?))
+    };
+    let rows = rows.await;
+    let database = rows.is_ok() && !app.journal.is_away();
+    let (events, mut gone) = rows.unwrap_or_default();
+    let overview = app.with(|known| {
+        let routers = routers_of(known);
+        gone.retain(|(name, _)| !routers.iter().any(|router| router.name == *name));
+        Overview {
+            now_ms: wall_ms(),
+            version: env!("CARGO_PKG_VERSION"),
+            routers,
+            links: links_of(known),
+            files_count: known.owners.len(),
+            plans_count: known.controller.plans().count(),
+            transfers: transfers_of(known),
+            events,
+            gone,
+            database,
+        }
+    });
+    Json(overview)
+}

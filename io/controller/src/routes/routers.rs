@@ -1,0 +1,153 @@
+//! What routers tell and ask.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use weir_control::Refused;
+use weir_control::message::{
+    Configuration, Forward, Forwarded, Refusal, Registered, RouterReport, Update, UpdateNumber,
+};
+
+use crate::access::{Body, OfRouter, SeesRouter};
+use crate::app::App;
+use crate::clock::wall_ms;
+use crate::database::Record;
+use crate::refusal::Problem;
+
+/// How long a question for a configuration waits, at most.
+const WAIT_S_MAX: u64 = 60;
+
+/// A router tells of itself, also as a sign of life.
+#[utoipa::path(
+    put,
+    path = "/v1/routers/{router}",
+    params(("router" = String, Path, description = "The name of the token")),
+    request_body = RouterReport,
+    responses(
+        (status = 200, body = Registered),
+        (status = "4XX", body = Refusal),
+    ),
+)]
+pub(super) async fn report(
+    State(app): State<Arc<App>>,
+    OfRouter(router): OfRouter,
+    Body(report): Body<RouterReport>,
+) -> Result<Json<Registered>, Problem> {
+    let now = app.clock.now();
+    let (seen_ms, body) = (wall_ms(), serde_json::to_string(&report).unwrap_or_default());
+    let registered = app.with(|known| {
+        let registered = known.controller.report(now, &router, report)?;
+        let is_first = known.seen_ms.insert(router.clone(), seen_ms).is_none();
+        Ok::<_, Refused>((registered, is_first))
+    });
+    let (registered, is_first) = registered?;
+    if is_first {
+        app.journal.push([Record::Router { name: router, seen_ms, body }]);
+    }
+    Ok(Json(registered))
+}
+
+/// A router tells what of its store has changed.
+///
+/// 409 says which update is expected; number 1 of another generation begins anew at any time.
+#[utoipa::path(
+    post,
+    path = "/v1/routers/{router}/updates",
+    params(("router" = String, Path, description = "The name of the token")),
+    request_body = Update,
+    responses(
+        (status = 200, description = "What is expected next", body = UpdateNumber),
+        (status = 409, body = Refusal),
+        (status = "4XX", body = Refusal),
+    ),
+)]
+pub(super) async fn update(
+    State(app): State<Arc<App>>,
+    OfRouter(router): OfRouter,
+    Body(update): Body<Update>,
+) -> Result<Json<UpdateNumber>, Problem> {
+    let now = app.clock.now();
+    let UpdateNumber { generation, number } = update.at;
+    app.with(|known| known.controller.update(now, &router, update))?;
+    Ok(Json(UpdateNumber { generation, number: number + 1 }))
+}
+
+/// A router is asked for an object that it lacks, and asks what to do.
+#[utoipa::path(
+    post,
+    path = "/v1/routers/{router}/forward",
+    params(("router" = String, Path, description = "The name of the token")),
+    request_body = Forward,
+    responses(
+        (status = 200, body = Forwarded),
+        (status = "4XX", body = Refusal),
+    ),
+)]
+pub(super) async fn forward(
+    State(app): State<Arc<App>>,
+    OfRouter(router): OfRouter,
+    Body(forward): Body<Forward>,
+) -> Result<Json<Forwarded>, Problem> {
+    let begin = Instant::now();
+    let forwarded = app.with(|known| known.controller.forward(&router, &forward.object));
+    app.metrics.decision_seconds.observe(begin.elapsed().as_secs_f64());
+    Ok(Json(forwarded?))
+}
+
+/// Which configuration is asked for.
+#[derive(Clone, Copy, Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfigurationQuery {
+    /// One with a higher generation than this.
+    #[serde(default)]
+    after: u64,
+    /// Seconds to wait until there is one, 60 at most.
+    #[serde(default)]
+    wait: u64,
+}
+
+/// The configuration of a router, as soon as there is one after a generation.
+#[utoipa::path(
+    get,
+    path = "/v1/routers/{router}/config",
+    params(("router" = String, Path, description = "The name of the router"), ConfigurationQuery),
+    responses(
+        (status = 200, body = Configuration),
+        (status = 204, description = "There is none yet"),
+        (status = "4XX", body = Refusal),
+    ),
+)]
+pub(super) async fn configuration(
+    State(app): State<Arc<App>>,
+    SeesRouter(router): SeesRouter,
+    query: Result<Query<ConfigurationQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(ConfigurationQuery { after, wait }) = query.map_err(Problem::from)?;
+    let unknown = || Problem::from(Refused::UnknownRouter(router.clone()));
+    let mut news = app.with(|known| known.news_of(&router)).ok_or_else(unknown)?;
+    let mut stopping = app.stopping.clone();
+    let end = tokio::time::sleep(Duration::from_secs(wait.min(WAIT_S_MAX)));
+    tokio::pin!(end);
+    loop {
+        if *news.borrow_and_update() > after {
+            let found = app.with(|known| known.controller.configuration(&router));
+            if let Some(configuration) = found.filter(|found| found.generation > after) {
+                return Ok(Json(configuration).into_response());
+            }
+        }
+        tokio::select! {
+            changed = news.changed() => changed.map_err(|_| unknown())?,
+            () = &mut end => return Ok(StatusCode::NO_CONTENT.into_response()),
+            _ = stopping.wait_for(|stops| *stops) => {
+                return Ok(StatusCode::NO_CONTENT.into_response());
+            }
+        }
+    }
+}

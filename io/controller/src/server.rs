@@ -1,0 +1,164 @@
+//! The controller as a whole: from its configuration to its end.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use weir_control::Controller;
+
+use crate::app::{App, Known};
+use crate::config::{Config, StartError};
+use crate::connections;
+use crate::database::{Database, DatabaseError};
+use crate::routes;
+use crate::tls;
+use crate::tokens::Tokens;
+
+/// Between two looks at the clock, for routers that have fallen silent.
+const TICK: Duration = Duration::from_secs(1);
+/// Ticks between two looks at the tokens of the database: so long a removed one still holds.
+const TICKS_PER_REFRESH: u64 = 2;
+
+/// A controller that runs in threads of its own, until it is told to stop or dropped.
+pub struct Server {
+    address: SocketAddr,
+    has_tls: bool,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a controller: its database is open and it listens when this returns.
+    ///
+    /// # Errors
+    /// The configuration, the database or the address is of no use.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        if config.tls.is_none() && !config.insecure && !config.listen.ip().is_loopback() {
+            return Err(StartError::NoTls(config.listen));
+        }
+        let tls = config.tls.as_ref().map(tls::acceptor).transpose()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(config.threads.max(1))
+            .thread_name("controller")
+            .enable_all()
+            .build()
+            .map_err(StartError::Threads)?;
+        let (stop, stopping) = watch::channel(false);
+        let (app, listener) = runtime.block_on(prepare(&config, stopping.clone()))?;
+        let listening = |error| StartError::Listen { address: config.listen, error };
+        let address = listener.local_addr().map_err(listening)?;
+        let has_tls = tls.is_some();
+        let thread = thread::Builder::new()
+            .name("controller".to_owned())
+            .spawn(move || run(&runtime, &config, app, listener, tls, stopping))
+            .map_err(StartError::Threads)?;
+        Ok(Self { address, has_tls, stop, thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its address for browsers and agents.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.has_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Ends it: requests under way are answered, and what waits for the database is written if it
+    /// answers.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the controller's thread panicked");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+async fn prepare(
+    config: &Config,
+    stopping: watch::Receiver<bool>,
+) -> Result<(Arc<App>, TcpListener), StartError> {
+    let of_database = |error| StartError::Database { path: config.database.clone(), error };
+    let database = Database::open(&config.database).await.map_err(of_database)?;
+    let tokens = Tokens::new(config.requests_per_second_max);
+    tokens.refresh(&database).await.map_err(of_database)?;
+    let known = restore(config, &database).await.map_err(of_database)?;
+    let listening = |error| StartError::Listen { address: config.listen, error };
+    let listener = TcpListener::bind(config.listen).await.map_err(listening)?;
+    Ok((Arc::new(App::new(known, database, tokens, stopping)), listener))
+}
+
+async fn restore(config: &Config, database: &Database) -> Result<Known, DatabaseError> {
+    let mut controller = Controller::new(config.controller.clone());
+    let (mut files, mut owners) = (Vec::new(), BTreeMap::new());
+    for row in database.files().await? {
+        owners.insert(row.file.name.clone(), row.owner);
+        files.push(row.file);
+    }
+    let plans = database.newest_plans().await?;
+    tracing::info!(files = files.len(), plans = plans.len(), "read from the database");
+    controller.restore(files, plans);
+    Ok(Known::new(controller, owners))
+}
+
+fn run(
+    runtime: &Runtime,
+    config: &Config,
+    app: Arc<App>,
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    stopping: watch::Receiver<bool>,
+) {
+    let routes = routes::all(app.clone(), config.body_bytes_max);
+    runtime.block_on(async {
+        // The journal ends after the last request.
+        let (end_journal, journal_stopping) = watch::channel(false);
+        let (kept, of_journal) = (config.rows_kept, app.clone());
+        let journal = tokio::spawn(async move {
+            of_journal.journal.run(&of_journal.database, kept, journal_stopping).await;
+        });
+        let ticking = tokio::spawn(tick(app.clone()));
+        connections::serve(listener, tls, routes, config.connections_max, stopping).await;
+        ticking.abort();
+        end_journal.send_replace(true);
+        let _ = journal.await;
+        app.database.close().await;
+    });
+}
+
+async fn tick(app: Arc<App>) {
+    let mut ticks = 0_u64;
+    loop {
+        tokio::time::sleep(TICK).await;
+        let now = app.clock.now();
+        app.with(|known| known.controller.tick(now));
+        ticks += 1;
+        if ticks.is_multiple_of(TICKS_PER_REFRESH)
+            && let Err(error) = app.tokens.refresh(&app.database).await
+        {
+            tracing::debug!(%error, "tokens are not read anew");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The tokens in memory: a request is let in without the database, so also while it is away.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::sync::Mutex;
+
+use crate::clock::wall_ms;
+use crate::database::{Database, DatabaseError};
+use crate::token::{Role, Token, split};
+
+/// Between two looks at the database for tokens that are not known: strangers cause no more, and
+/// one look is for all who wait.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Who makes a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    pub(crate) role: Role,
+    pub(crate) name: String,
+}
+
+impl Caller {
+    /// As it stands in the audit.
+    pub(crate) fn who(&self) -> String {
+        format!("{} {}", self.role, self.name)
+    }
+}
+
+/// Why a token does not let in.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TokenError {
+    #[error("the token is not known; `weir controller token list` says which are")]
+    Unknown,
+    #[error("the token has expired; `weir controller token add` makes a new one")]
+    Expired,
+    #[error("the token makes more than {0} requests in a second")]
+    TooFast(NonZeroU32),
+}
+
+struct Held {
+    token: Token,
+    limit: Arc<DefaultDirectRateLimiter>,
+}
+
+/// All tokens.
+pub(crate) struct Tokens {
+    by_id: RwLock<HashMap<String, Held>>,
+    per_second: NonZeroU32,
+    /// When the database was looked at last.
+    looked_at: Mutex<Option<Instant>>,
+}
+
+impl Tokens {
+    pub(crate) fn new(per_second: NonZeroU32) -> Self {
+        let by_id = RwLock::new(HashMap::new());
+        Self { by_id, per_second, looked_at: Mutex::new(None) }
+    }
+
+    /// Takes the tokens that the database has in place of those known.
+    pub(crate) async fn refresh(&self, database: &Database) -> Result<(), DatabaseError> {
+        let tokens = database.tokens().await?;
+        let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
+        let mut former = std::mem::take(&mut *by_id);
+        by_id.extend(tokens.into_iter().map(|token| {
+            let limit = former.remove(&token.id).map(|held| held.limit);
+            let fresh = || Arc::new(RateLimiter::direct(Quota::per_second(self.per_second)));
+            (token.id.clone(), Held { limit: limit.unwrap_or_else(fresh), token })
+        }));
+        Ok(())
+    }
+
+    /// Who has this token. One that was added a moment ago is found in the database.
+    pub(crate) async fn caller(
+        &self,
+        text: &str,
+        database: &Database,
+    ) -> Result<Caller, TokenError> {
+        let (id, secret) = split(text).ok_or(TokenError::Unknown)?;
+        match self.find(id, &secret) {
+            Err(TokenError::Unknown) => {
+                self.look_after(Instant::now(), database).await;
+                self.find(id, &secret)
+            }
+            found => found,
+        }
+    }
+
+    /// Returns once the database was looked at after `since`.
+    async fn look_after(&self, since: Instant, database: &Database) {
+        let mut looked_at = self.looked_at.lock().await;
+        if looked_at.is_some_and(|at| at >= since) {
+            return;
+        }
+        if let Some(at) = *looked_at {
+            tokio::time::sleep_until((at + LOOK_AGAIN).into()).await;
+        }
+        *looked_at = Some(Instant::now());
+        if let Err(error) = self.refresh(database).await {
+            tracing::warn!(%error, "tokens are not read anew");
+        }
+    }
+
+    fn find(&self, id: &str, secret: &[u8]) -> Result<Caller, TokenError> {
+        let by_id = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
+        let held = by_id.get(id).filter(|held| held.token.is_of(secret));
+        let Held { token, limit } = held.ok_or(TokenError::Unknown)?;
+        if token.expires_ms.is_some_and(|expires_ms| expires_ms <= wall_ms()) {
+            return Err(TokenError::Expired);
+        }
+        limit.check().map_err(|_| TokenError::TooFast(self.per_second))?;
+        Ok(Caller { role: token.role, name: token.name.clone() })
+    }
+}

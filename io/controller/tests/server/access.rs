@@ -1,0 +1,171 @@
+//! Who is let in, and what bodies are taken.
+
+use std::num::NonZeroU32;
+
+use serde_json::{Value, json};
+use weir_controller::{Config, Role, Server, StartError, add_token, remove_token, tokens};
+
+use crate::bench::{Answer, Bench, Client, FILE, eventually, file, report};
+
+const ROLES: [Role; 4] = [Role::Router, Role::Producer, Role::Operator, Role::Reader];
+
+#[test]
+fn each_role_may_do_what_it_is_for() {
+    use Role::{Operator, Producer, Reader, Router};
+    let bench = Bench::start();
+    let clients = ROLES.map(|role| (role, bench.client(role, "r1")));
+    let first = clients[0].1.report("r1", &report("r1", 1000, &[], &[]));
+    assert_eq!(first.status, 200);
+    let update = json!({"generation": 1, "number": 1, "changes": []});
+    let object = json!({"object": FILE});
+    let cases: [(&str, &str, Value, &[Role]); 15] = [
+        ("PUT", "/v1/routers/r1", report("r1", 1000, &[], &[]), &[Router]),
+        ("POST", "/v1/routers/r1/updates", update, &[Router]),
+        ("POST", "/v1/routers/r1/forward", object, &[Router]),
+        ("GET", "/v1/routers/r1/config", Value::Null, &[Router, Operator, Reader]),
+        ("POST", "/v1/files", file(FILE, 5), &[Producer, Operator]),
+        ("GET", "/v1/files", Value::Null, &[Producer, Operator, Reader]),
+        ("DELETE", "/v1/files?name=/file/v=1", Value::Null, &[Producer, Operator]),
+        ("GET", "/v1/files/holdings?name=/file/v=1", Value::Null, &[Operator, Reader]),
+        ("GET", "/v1/routers", Value::Null, &[Operator, Reader]),
+        ("GET", "/v1/links", Value::Null, &[Operator, Reader]),
+        ("GET", "/v1/plans", Value::Null, &[Operator, Reader]),
+        ("GET", "/v1/plans/1", Value::Null, &[Operator, Reader]),
+        ("GET", "/v1/events", Value::Null, &[Operator, Reader]),
+        ("GET", "/v1/state", Value::Null, &[Operator, Reader]),
+        ("GET", "/metrics", Value::Null, &[Operator, Reader]),
+    ];
+    for (method, path, body, roles) in cases {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        for (role, client) in &clients {
+            let answer = client.send(method, path, &body);
+            let is_let_in = answer.status != 403;
+            assert_eq!(is_let_in, roles.contains(role), "{role}: {method} {path}: {answer:?}");
+            assert!(answer.status != 401 && answer.status < 500, "{path}: {answer:?}");
+            if !is_let_in {
+                assert!(answer.error().contains(&roles[0].to_string()), "{answer:?}");
+            }
+        }
+        for stranger in ["", "weir-0-0", &clients[0].1.token.replace("weir-", "weir-0")] {
+            let answer = Client::new(&bench.url(), stranger).send(method, path, &body);
+            assert_eq!(answer.status, 401, "{method} {path}: {answer:?}");
+            assert!(answer.error().contains("token"), "{answer:?}");
+        }
+    }
+    let stranger = Client::new(&bench.url(), "");
+    assert_eq!(stranger.get("/health").status, 200);
+    let api = stranger.get("/openapi.json").json();
+    let documented: Vec<&String> = api["paths"].as_object().unwrap().keys().collect();
+    for (_, path, ..) in
+        [("", "/v1/routers/{router}/updates"), ("", "/v1/files"), ("", "/v1/state")]
+    {
+        assert!(documented.iter().any(|known| *known == path), "{documented:?}");
+    }
+}
+
+#[test]
+fn a_routers_token_is_for_that_router() {
+    let bench = Bench::start();
+    let [one, other] = ["one", "other"].map(|name| bench.client(Role::Router, name));
+    assert_eq!(other.report("other", &report("other", 1, &[], &[])).status, 200);
+    for answer in [
+        one.report("other", &report("other", 1, &[], &[])),
+        one.update("other", 1, 1, json!([])),
+        one.forward("other", FILE),
+        one.configuration("other", 0, 0),
+    ] {
+        assert_eq!(answer.status, 403);
+        assert!(answer.error().contains("for router one, not for other"), "{answer:?}");
+    }
+    assert_eq!(one.report("a%2Fb", &report("one", 1, &[], &[])).status, 400);
+}
+
+#[test]
+fn tokens_end() {
+    let bench = Bench::start();
+    let database = bench.database();
+    let short = add_token(&database, Role::Reader, "short", Some(0)).unwrap();
+    let expired = Client::new(&bench.url(), &short).get("/v1/routers");
+    assert_eq!(expired.status, 401);
+    assert!(expired.error().contains("expired"), "{expired:?}");
+
+    let reader = bench.client(Role::Reader, "reader");
+    assert_eq!(reader.get("/v1/routers").status, 200);
+    let listed = tokens(&database).unwrap();
+    let token = listed.iter().find(|token| token.name == "reader").unwrap();
+    assert!(remove_token(&database, &token.id).unwrap());
+    assert!(!remove_token(&database, &token.id).unwrap());
+    eventually(|| reader.get("/v1/routers").status == 401, "the end of a removed token");
+}
+
+#[test]
+fn a_token_has_so_many_requests() {
+    let bench = Bench::with(|config| {
+        config.requests_per_second_max = NonZeroU32::new(5).unwrap();
+    });
+    let [one, other] = ["one", "other"].map(|name| bench.client(Role::Reader, name));
+    let refused = |client: &Client| -> Option<Answer> {
+        let answers = (0..1000).map(|_| client.get("/v1/links"));
+        answers.into_iter().find(|answer| answer.status == 429)
+    };
+    let answer = refused(&one).expect("a refusal among 1,000 requests");
+    assert!(answer.error().contains("more than 5 requests"), "{answer:?}");
+    assert!(answer.retry_after.is_some());
+    assert_eq!(other.get("/v1/links").status, 200);
+}
+
+#[test]
+fn bad_bodies_are_refused_with_the_field() {
+    let bench = Bench::with(|config| config.body_bytes_max = 100_000);
+    let router = bench.client(Role::Router, "r");
+    assert_eq!(router.report("r", &report("r", 1000, &[], &[])).status, 200);
+    let mut extra = report("r", 1000, &[], &[]);
+    extra["clock"] = json!(3);
+    let mut wrong = report("r", 1000, &["s"], &[]);
+    wrong["faces"][0]["load_bps"] = json!("much");
+    let mut prefix = report("r", 1000, &[], &[]);
+    prefix["prefixes"] = json!(["/foo=x"]);
+    for (body, field) in [
+        (json!({"uris": []}), "store_bytes"),
+        (extra, "clock"),
+        (wrong, "faces[0].load_bps"),
+        (prefix, "prefixes[0]"),
+        (json!({"uris": [], "store_bytes": -1}), "store_bytes"),
+    ] {
+        let answer = router.report("r", &body);
+        assert_eq!(answer.status, 422, "{answer:?}");
+        assert!(answer.error().contains(field), "{field}: {answer:?}");
+    }
+    for ranges in [json!([[9, 3]]), json!([[0, 1_u64 << 60]]), json!([[0]])] {
+        let change = json!([{"object": FILE, "tier": "memory", "added": ranges}]);
+        let answer = router.update("r", 1, 1, change);
+        assert_eq!(answer.status, 422, "{answer:?}");
+    }
+    let tape = json!([{"object": FILE, "tier": "tape"}]);
+    assert!(router.update("r", 1, 1, tape).error().contains("tape"));
+
+    assert_eq!(router.send("PUT", "/v1/routers/r", "{\"uris\":").status, 400);
+    let large = json!({"uris": ["x".repeat(100_000)], "store_bytes": 1});
+    assert_eq!(router.report("r", &large).status, 413);
+    assert_eq!(router.get("/v1/routers/r/config?after=-1").status, 400);
+    assert_eq!(router.get("/v1/routers/r/config?since=1").status, 400);
+    assert_eq!(router.get("/nowhere").status, 404);
+    assert_eq!(router.send("DELETE", "/v1/routers/r", "").status, 405);
+    // What was refused has changed nothing.
+    let registered = router.report("r", &report("r", 1000, &[], &[])).json();
+    assert_eq!(registered["expected"]["number"], 0);
+}
+
+#[test]
+fn tokens_do_not_travel_as_plain_text_by_accident() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("controller.db");
+    let config = Config { listen: "0.0.0.0:0".parse().unwrap(), database, ..Config::default() };
+    match Server::start(config.clone()) {
+        Err(StartError::NoTls(address)) => assert_eq!(address, config.listen),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it listens everywhere without TLS"),
+    }
+    assert!(!config.database.exists(), "nothing is made before that");
+    Server::start(Config { insecure: true, ..config }).unwrap().stop();
+}

@@ -1,0 +1,241 @@
+//! A controller on loopback with a database in a temporary folder, and those who talk to it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use ureq::Agent;
+use ureq::http::Request;
+use weir_controller::{Config, Role, Server};
+
+/// A bound for tests that hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Bench {
+    _folder: TempDir,
+    pub(crate) config: Config,
+    server: Option<Server>,
+}
+
+pub(crate) struct Client {
+    pub(crate) url: String,
+    pub(crate) token: String,
+    agent: Agent,
+}
+
+/// Status and body of an answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+    pub(crate) retry_after: Option<String>,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// What a refusal says.
+    pub(crate) fn error(&self) -> String {
+        self.json()["error"].as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
+    }
+}
+
+impl Bench {
+    pub(crate) fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("controller.db");
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut config = Config { listen, database, ..Config::default() };
+        change(&mut config);
+        let server = Server::start(config.clone()).unwrap();
+        Self { _folder: folder, config, server: Some(server) }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.server.take().unwrap().stop();
+    }
+
+    pub(crate) fn restart(&mut self) {
+        if self.server.is_some() {
+            self.stop();
+        }
+        self.server = Some(Server::start(self.config.clone()).unwrap());
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.as_ref().unwrap().url()
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.config.database.clone()
+    }
+
+    /// Somebody with a new token.
+    pub(crate) fn client(&self, role: Role, name: &str) -> Client {
+        let token = weir_controller::add_token(&self.config.database, role, name, None).unwrap();
+        Client::new(&self.url(), &token)
+    }
+}
+
+impl Client {
+    pub(crate) fn new(url: &str, token: &str) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(PATIENCE))
+            .build();
+        Self { url: url.to_owned(), token: token.to_owned(), agent: config.new_agent() }
+    }
+
+    /// The same after the controller was started anew.
+    pub(crate) fn at(&self, bench: &Bench) -> Self {
+        Self::new(&bench.url(), &self.token)
+    }
+
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+        let kind = "application/json";
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url))
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("Content-Type", kind);
+        let mut response = match body {
+            "" if method != "POST" => self.agent.run(request.body(()).unwrap()),
+            body => self.agent.run(request.body(body).unwrap()),
+        }
+        .unwrap();
+        let header = response.headers().get("Retry-After");
+        let retry_after = header.map(|value| value.to_str().unwrap().to_owned());
+        let text = response.body_mut().read_to_string().unwrap();
+        Answer { status: response.status().as_u16(), text, retry_after }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, "")
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send("PUT", path, &body.to_string())
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &body.to_string())
+    }
+
+    pub(crate) fn report(&self, router: &str, report: &Value) -> Answer {
+        self.put(&format!("/v1/routers/{router}"), report)
+    }
+
+    pub(crate) fn update(
+        &self,
+        router: &str,
+        generation: u64,
+        number: u64,
+        changes: Value,
+    ) -> Answer {
+        let body = json!({"generation": generation, "number": number, "changes": changes});
+        self.post(&format!("/v1/routers/{router}/updates"), &body)
+    }
+
+    pub(crate) fn forward(&self, router: &str, object: &str) -> Answer {
+        self.post(&format!("/v1/routers/{router}/forward"), &json!({"object": object}))
+    }
+
+    pub(crate) fn configuration(&self, router: &str, after: u64, wait_s: u64) -> Answer {
+        self.get(&format!("/v1/routers/{router}/config?after={after}&wait={wait_s}"))
+    }
+}
+
+/// What a router with `store_bytes` of memory reports whose faces lead to `neighbours`.
+pub(crate) fn report(
+    name: &str,
+    store_bytes: u64,
+    neighbours: &[&str],
+    prefixes: &[&str],
+) -> Value {
+    let uri = |name: &str| format!("udp://{name}.example:6363");
+    let faces: Vec<Value> = neighbours
+        .iter()
+        .map(|neighbour| json!({"remote": uri(neighbour), "round_trip_ns": 1_000_000}))
+        .collect();
+    json!({
+        "uris": [uri(name)],
+        "store_bytes": store_bytes,
+        "faces": faces,
+        "prefixes": prefixes,
+    })
+}
+
+/// A file of `segments` segments of 8,000 octets.
+pub(crate) fn file(name: &str, segments: u64) -> Value {
+    let size = segments * 8000;
+    json!({"name": name, "segments": segments, "size_bytes": size, "packet_bytes": 8200})
+}
+
+/// Asks until the answer is as wished for.
+pub(crate) fn eventually(mut ask: impl FnMut() -> bool, what: &str) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !ask() {
+        assert!(std::time::Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A consumer's router `c`, a producer's `p` and two between, `a` and `b`, each with a store that
+/// holds two thirds of `/file/v=1`; and that file.
+pub(crate) struct Square {
+    pub(crate) routers: Vec<(&'static str, Client)>,
+    pub(crate) producer: Client,
+    pub(crate) operator: Client,
+}
+
+pub(crate) const FILE: &str = "/file/v=1";
+pub(crate) const FILE_SEGMENTS: u64 = 9000;
+const STORE_BYTES: u64 = 6000 * 11_000;
+
+impl Square {
+    pub(crate) fn join(bench: &Bench) -> Self {
+        let names = ["a", "b", "c", "p"];
+        let routers = names.map(|name| (name, bench.client(Role::Router, name)));
+        let square = Self {
+            routers: routers.into(),
+            producer: bench.client(Role::Producer, "producer"),
+            operator: bench.client(Role::Operator, "operator"),
+        };
+        square.report();
+        let answer = square.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS));
+        assert_eq!(answer.status, 201, "{answer:?}");
+        square
+    }
+
+    pub(crate) fn report(&self) {
+        for (name, client) in &self.routers {
+            let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match *name {
+                "c" => (&["a", "b"], &[], 1_000_000),
+                "p" => (&["a", "b"], &["/file"], 1_000_000),
+                _ => (&["c", "p"], &[], STORE_BYTES),
+            };
+            let answer = client.report(name, &report(name, store, neighbours, prefixes));
+            assert_eq!(answer.status, 200, "{answer:?}");
+        }
+    }
+
+    pub(crate) fn router(&self, name: &str) -> &Client {
+        &self.routers.iter().find(|(router, _)| *router == name).unwrap().1
+    }
+
+    pub(crate) fn at(&self, bench: &Bench) -> Self {
+        Self {
+            routers: self.routers.iter().map(|(name, client)| (*name, client.at(bench))).collect(),
+            producer: self.producer.at(bench),
+            operator: self.operator.at(bench),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! A controller on loopback, and those who talk to it.
+
+mod access;
+mod bench;
+mod rest;
+mod restart;

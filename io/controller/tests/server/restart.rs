@@ -1,0 +1,114 @@
+//! What outlives a controller, and what it does while its database does not answer.
+
+use serde_json::json;
+use sqlx::{Connection as _, SqliteConnection};
+use weir_controller::Role;
+
+use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
+
+#[test]
+fn files_and_plans_outlive_the_controller() {
+    let mut bench = Bench::start();
+    let square = Square::join(&bench);
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    let before = square.router("c").configuration("c", 0, 0).json();
+    bench.restart();
+    let square = square.at(&bench);
+    assert_eq!(square.operator.get("/v1/files").json()[0]["name"], FILE);
+
+    // Routers are soft state: they are told so, and tell of themselves anew.
+    let consumer = square.router("c");
+    assert_eq!(consumer.forward("c", FILE).status, 404);
+    assert_eq!(consumer.configuration("c", 0, 0).status, 404);
+    let registered = consumer.update("c", 1, 2, json!([]));
+    assert_eq!(registered.status, 404, "{registered:?}");
+    square.report();
+    let parts = &before["distributions"][0]["parts"];
+    eventually(
+        || {
+            square.router("c").configuration("c", 0, 0).json()["distributions"][0]["parts"]
+                == *parts
+        },
+        "the plan of the run before",
+    );
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    assert_eq!(square.operator.get("/v1/plans").json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_restarted_controller_goes_on_above_what_routers_have() {
+    let mut bench = Bench::start();
+    let router = bench.client(Role::Router, "r");
+    let report =
+        |generation: u64| json!({"uris": [], "store_bytes": 1000, "generation": generation});
+    assert_eq!(router.report("r", &report(700)).status, 200);
+    bench.restart();
+    let registered = router.at(&bench).report("r", &report(700)).json();
+    assert!(registered["generation"].as_u64().unwrap() > 700, "{registered}");
+}
+
+#[test]
+fn a_locked_database_stops_no_decision_and_is_told() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = format!("sqlite://{}", bench.database().display());
+    let mut other = runtime.block_on(SqliteConnection::connect(&url)).unwrap();
+    let lock = sqlx::query("BEGIN IMMEDIATE");
+    runtime.block_on(lock.execute(&mut other)).unwrap();
+
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    let configuration = square.router("c").configuration("c", 0, 0).json();
+    assert_eq!(configuration["distributions"][0]["object"], FILE);
+    let refused = square.producer.post("/v1/files", &file("/second/v=1", 10));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.error().contains("database"), "{refused:?}");
+    assert!(refused.retry_after.is_some());
+    let refused = square.operator.send("DELETE", &format!("/v1/files?name={FILE}"), "");
+    assert_eq!(refused.status, 503);
+    // Nothing is half done: the one is not there, and the other still is.
+    let files = square.operator.get("/v1/files").json();
+    assert_eq!((files.as_array().unwrap().len(), &files[0]["name"]), (1, &json!(FILE)));
+    assert_eq!(square.router("c").forward("c", "/second/v=1").json()["decision"], "unknown");
+    eventually(|| square.operator.get("/health").status == 503, "that it is told");
+
+    runtime.block_on(sqlx::query("ROLLBACK").execute(&mut other)).unwrap();
+    eventually(|| square.operator.get("/health").status == 200, "that it is over");
+    let plans = || square.operator.get("/v1/plans").json();
+    eventually(|| plans()[0]["object"] == FILE, "the plan that waited");
+    assert_eq!(square.producer.post("/v1/files", &file("/second/v=1", 10)).status, 201);
+}
+
+#[test]
+fn a_silent_router_is_gone_and_its_part_is_kept_elsewhere() {
+    let bench = Bench::with(|config| config.controller.router_timeout_ns = 3_000_000_000);
+    let square = Square::join(&bench);
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    let reports = |names: &[&str]| {
+        for name in names {
+            let seen = square.operator.get("/v1/routers").json();
+            let seen = seen.as_array().unwrap().iter();
+            if let Some(report) = seen.clone().find(|router| router["name"] == *name) {
+                let keys = ["uris", "store_bytes", "faces", "prefixes"];
+                let report: serde_json::Map<_, _> =
+                    keys.iter().map(|key| ((*key).to_owned(), report[*key].clone())).collect();
+                square.router(name).report(name, &report.into());
+            }
+        }
+    };
+    let is_gone = || {
+        reports(&["a", "c", "p"]);
+        let state = square.operator.get("/v1/state").json();
+        state["gone"][0][0] == "b"
+    };
+    eventually(is_gone, "the end of a silent router");
+    let parts =
+        square.router("c").configuration("c", 0, 0).json()["distributions"][0]["parts"].clone();
+    let parts = parts.as_array().unwrap();
+    assert!(!parts.is_empty() && parts.iter().all(|part| part["router"] == "a"), "{parts:?}");
+    let kept: u64 = parts
+        .iter()
+        .map(|part| part["last"].as_u64().unwrap() - part["first"].as_u64().unwrap() + 1)
+        .sum();
+    assert!(kept < FILE_SEGMENTS, "one store cannot have it all");
+}
