@@ -83,8 +83,8 @@ impl Reporter {
 }
 
 /// What a store of several packet threads holds of one object at least. A range of 64 segments
-/// falls to any of the threads, each with an equal part of the store: one of them is full when others are
-/// not. Three standard deviations of that, less what controllers leave free anyway.
+/// falls to any of the threads, each with an equal part of the store: one of them is full when
+/// others are not. Three standard deviations of that, less what controllers leave free anyway.
 fn sure_bytes(store_bytes: u64, threads: usize) -> u64 {
     const RANGE_BYTES: f64 = 64.0 * 8800.0;
     const FREE: f64 = 0.07;
