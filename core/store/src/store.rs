@@ -555,7 +555,7 @@ impl Store {
             };
             let needed = bytes + missing as u64 * NODE_BYTES;
             let node = if missing == 0 { nearest } else { NONE };
-            let incoming = Incoming { node, hash: hashes.whole };
+            let incoming = Incoming { node, hash: hashes.whole, name: data.name.value() };
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {
                 if self.bytes() + needed <= self.config.capacity_bytes {
@@ -566,7 +566,7 @@ impl Store {
         }
     }
 
-    fn evict(&mut self, now: Instant, incoming: Incoming) -> Packet {
+    fn evict(&mut self, now: Instant, incoming: Incoming<'_>) -> Packet {
         let victim = self.policy.take_victim(&mut self.entries, incoming);
         let victim = victim.or_else(|| self.take_kept());
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));

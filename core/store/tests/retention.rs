@@ -131,27 +131,127 @@ fn stream(segments: u32, lag: u32) -> Vec<Request> {
 #[test]
 fn of_a_stream_no_less_is_found_than_before() {
     for lag in [MAX / 50, MAX / 20, MAX / 12, MAX / 3] {
-        let stream = stream(20 * MAX, lag);
-        let from = stream.len() * 4 / 5;
-        let usual = hits(EvictionPolicy::S3Fifo, &stream, from).0;
-        let ours = hits(EvictionPolicy::default(), &stream, from).0;
+        let [usual, ours] = found_of(&stream(20 * MAX, lag));
         assert!(ours * 100 >= usual * 99, "lag {lag}: {ours}, was {usual}");
     }
 }
 
-/// A known loss. S3-FIFO has it all only as long as its main queue is empty: the more there is, up
-/// to nine tenths of the store, the less is left for what came last, and what the reader misses
-/// adds to it.
+/// What readers find in the last fifth, S3-FIFO first.
+fn found_of(stream: &[Request]) -> [usize; 2] {
+    let from = stream.len() * 4 / 5;
+    [EvictionPolicy::S3Fifo, EvictionPolicy::default()].map(|policy| hits(policy, stream, from).0)
+}
+
+/// Regression: what the reader missed went to the main queue, until the end of the stream had but a
+/// tenth of the store, and he found nothing any more.
 #[test]
-fn a_reader_who_lags_far_behind_a_stream_loses_what_s3_fifo_has() {
-    for (lag, stores) in [(MAX / 2, 20), (MAX / 4, 100)] {
-        let stream = stream(stores * MAX, lag);
-        let from = stream.len() * 4 / 5;
-        let usual = hits(EvictionPolicy::S3Fifo, &stream, from).0;
-        let ours = hits(EvictionPolicy::default(), &stream, from).0;
-        let reads = (stream.len() - from) / 2;
-        assert!(usual * 100 >= reads * 99, "lag {lag}: {usual} of {reads}");
-        assert!(ours * 100 < reads, "lag {lag}: {ours} of {reads}, was nothing");
+fn a_reader_far_behind_a_stream_finds_what_s3_fifo_has() {
+    for (percent, stores) in [(50, 20), (75, 20), (90, 20), (97, 20), (25, 100), (50, 100)] {
+        let stream = stream(stores * MAX, MAX * percent / 100);
+        let [usual, ours] = found_of(&stream);
+        let reads = stream.len() / 10;
+        assert!(usual * 100 >= reads * 99, "lag {percent} %: {usual} of {reads}");
+        assert!(ours * 100 >= usual * 99, "lag {percent} %: {ours}, was {usual}");
+    }
+}
+
+/// He comes in bursts, and each shard has every fourth range of 64 segments.
+#[test]
+fn such_a_reader_may_come_in_bursts_and_to_one_of_several_shards() {
+    let of_shard = |at: u32| (0, at / 64 * 256 + at % 64);
+    for burst in [1, 40, 100] {
+        for percent in [25, 50, 75] {
+            let lag = MAX * percent / 100;
+            let mut stream = Vec::new();
+            for begin in (0..20 * MAX).step_by(burst as usize) {
+                stream.extend((begin..begin + burst).map(of_shard));
+                let read = (begin..begin + burst).filter_map(|at| at.checked_sub(lag));
+                stream.extend(read.map(of_shard));
+            }
+            let [usual, ours] = found_of(&stream);
+            assert!(ours * 100 >= usual * 99, "{burst}, lag {percent} %: {ours}, was {usual}");
+        }
+    }
+}
+
+/// In a larger store bursts may be larger.
+#[test]
+fn bursts_may_be_a_twentieth_of_a_store() {
+    let (max, burst) = (20_000_u32, 1_000);
+    let mut stream = Vec::new();
+    for begin in (0..8 * max).step_by(burst as usize) {
+        stream.extend((begin..begin + burst).map(|at| (0, at)));
+        stream.extend((begin..begin + burst).filter_map(|at| Some((0, at.checked_sub(max / 2)?))));
+    }
+    let mut bed = Bed::new(EvictionPolicy::default(), bytes_for(max), CONTENT);
+    let (before, last) = stream.split_at(stream.len() * 3 / 4);
+    bed.hits(before);
+    let hits = bed.hits(last);
+    assert!(hits * 100 >= last.len() * 48, "{hits} of {}", last.len() / 2);
+}
+
+/// S3-FIFO has half of it or less: what two have used goes to its main queue.
+#[test]
+fn two_readers_behind_a_stream_find_it_all() {
+    for (near, far) in [(10, 50), (25, 50), (40, 80), (50, 52), (70, 90)] {
+        let readers = [MAX * near / 100, MAX * far / 100];
+        let of = |at: u32| {
+            let read = readers.iter().filter_map(move |lag| at.checked_sub(*lag));
+            [at].into_iter().chain(read).map(|at| (0, at)).collect::<Vec<_>>()
+        };
+        let stream: Vec<_> = (0..20 * MAX).flat_map(of).collect();
+        let [usual, ours] = found_of(&stream);
+        let reads = stream.len() * 2 / 15;
+        assert!(ours * 100 >= reads * 98, "{readers:?}: {ours} of {reads}, was {usual}");
+    }
+}
+
+/// He begins when nothing of the beginning has been used for long.
+#[test]
+fn a_reader_who_comes_late_to_a_stream_finds_what_s3_fifo_has() {
+    let lag = MAX * 98 / 100;
+    let mut requests = scan(0, 15 * MAX, 1);
+    requests.extend((15 * MAX..25 * MAX).flat_map(|at| [(0, at), (0, at - lag)]));
+    let [usual, ours] = found_of(&requests);
+    assert!(usual > 0 && ours * 100 >= usual * 99, "{ours}, was {usual}");
+}
+
+/// A file that one reads half a store behind another is read again.
+#[test]
+fn a_reading_after_one_that_lagged_finds_a_part() {
+    for percent in [150, 300] {
+        let segments = MAX * percent / 100;
+        let mut requests = stream(segments, MAX / 2);
+        requests.extend(scan(0, segments, 1));
+        let share = share_of_best(&requests, segments as usize);
+        assert!(share > 0.9, "{percent} %: {share}");
+    }
+}
+
+/// One packet in 100 is lost before the store, and comes when it is asked for again.
+#[test]
+fn packets_that_come_late_are_no_readers_who_lag() {
+    let segments = MAX * 3;
+    let late: Vec<_> = (0..segments).filter(|at| at % 100 == 99).collect();
+    let mut file: Vec<_> = (0..segments).filter(|at| at % 100 != 99).map(|at| (0, at)).collect();
+    for &at in &late {
+        let behind = (at as usize + 200).min(file.len());
+        file.insert(behind, (0, at));
+    }
+    let requests = [&file[..], &file[..]].concat();
+    let share = share_of_best(&requests, file.len());
+    assert!(share > 0.9, "{share}");
+}
+
+/// To the last hit.
+#[test]
+fn demand_in_no_order_is_s3_fifos() {
+    for s in [0.7, 1.1] {
+        let law = Zipf::new(20 * MAX, s);
+        let mut rng = Rng::from_seed(11);
+        let requests: Vec<_> = (0..300_000).map(|_| (0, law.draw(&mut rng))).collect();
+        let of = |policy| Bed::new(policy, 2 * bytes_for(MAX), CONTENT).hits(&requests);
+        assert_eq!(of(EvictionPolicy::default()), of(EvictionPolicy::S3Fifo), "Zipf {s}");
     }
 }
 

@@ -29,16 +29,18 @@ pub(crate) enum Policy {
 
 /// Data that needs room.
 #[derive(Copy, Clone)]
-pub(crate) struct Incoming {
+pub(crate) struct Incoming<'a> {
     /// The node of the name without its last component, or `NONE`.
     pub(crate) node: u32,
     /// Hash of the whole name.
     pub(crate) hash: u64,
+    /// TLV-VALUE of the name.
+    pub(crate) name: &'a [u8],
 }
 
-impl Incoming {
+impl Incoming<'_> {
     /// The room is for nothing that is known.
-    pub(crate) const NOTHING: Self = Self { node: NONE, hash: 0 };
+    pub(crate) const NOTHING: Self = Self { node: NONE, hash: 0, name: &[] };
 }
 
 /// Calls the same method of whichever policy it is.
@@ -88,7 +90,7 @@ impl Policy {
     pub(crate) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,
-        incoming: Incoming,
+        incoming: Incoming<'_>,
     ) -> Option<u32> {
         match self {
             Self::Lru(policy) => policy.take_victim(entries),

@@ -1,5 +1,6 @@
 use super::s3fifo::{S3Fifo, SPARED_MAX, USES_MAX, USES_TO_STAY};
 use super::{Incoming, segment_of};
+use crate::disk::segment_at_end;
 use crate::entry::{Entry, List, NONE, Queue};
 use alloc::boxed::Box;
 use weir_base::Slab;
@@ -10,6 +11,8 @@ const WINDOW: u32 = 1 << 16;
 const IN_ORDER: u32 = 1 << 17;
 /// The share of the store that objects which do not fit pass through.
 const WINDOW_SHARE: u64 = 32;
+/// What is left of that while readers lag.
+const LEAST_WINDOW_SHARE: u64 = 512;
 /// Objects that are watched at once.
 const OBJECTS: usize = 256;
 /// Steps forward, less steps back, after which an object counts as read in order; and their most.
@@ -21,14 +24,21 @@ const STEP_MAX: u64 = 4096;
 const USES_MIN: u32 = 64;
 /// Segments of which a packet may have overtaken others.
 const OVERTAKEN_MAX: u64 = 64;
-/// Steps behind the front, none before it between them, after which the front is there: the object
-/// is read anew.
-const BEHIND_MAX: u8 = 32;
-/// What a turn from the front to what has just left counts for, where a step forward takes off one;
-/// the sum from which on an object goes by S3-FIFO; and its most.
+/// Steps behind the front, none before it between them, after which the front is there: at least,
+/// and as a part of the store.
+const BEHIND_MIN: u64 = 32;
+const BEHIND_SHARE: u64 = 16;
+/// Readers behind the front that are told apart, and how far one goes on at once.
+const READERS: usize = 4;
+const READER_STEP_MAX: u64 = 16;
+/// What a turn from the front to a reader far behind it counts for, where a step forward takes off
+/// one, or one of several in a larger store; and the sum from which on its end is kept.
 const LAG: u32 = 1 << 10;
 const LAG_MIN: u32 = 1 << 14;
-const LAG_MAX: u32 = 1 << 16;
+const LAG_ENTRIES: u64 = 1 << 12;
+/// After so many steps forward from where it begins, as a part of the store, a reading counts as a
+/// new one.
+const ANEW_SHARE: u64 = 16;
 /// How many times the store an object may pass without a use of what is kept of it.
 const PASSES_MAX: u64 = 8;
 
@@ -41,10 +51,12 @@ const PASSES_MAX: u64 = 8;
 /// as the store holds, whichever part; this keeps that less the window. Nothing else changes: data
 /// that does not come in order, and objects of which others are pushed out, are S3-FIFO's.
 ///
-/// Of a stream the end is wanted, not the beginning. So an object goes by S3-FIFO while those are
-/// asked for that have left and would not have without a window: readers lag behind its front by
-/// less than the store. It does so for good once eight times the store has passed without a use of
-/// what is kept.
+/// Of a stream the end is wanted, not the beginning. Once readers lag behind the front by less than
+/// the store, which shows in turns from the front to segments that have left and would not have
+/// without a window, the end is kept, until the object is read anew: the beginning makes room for
+/// it, and what readers miss meanwhile passes through the window. In the main queue, where S3-FIFO
+/// puts what comes back, it would take the room that the end needs. An object goes by S3-FIFO for
+/// good once eight times the store has passed without a use of what is kept.
 pub(crate) struct Parts {
     base: S3Fifo,
     window: List<Queue>,
@@ -79,9 +91,18 @@ struct Object {
     /// The segment at the front of those that came.
     last: u64,
     /// Steps behind the front since the last one before it.
-    behind: u8,
-    /// Requests for what has just left.
+    behind: u64,
+    /// Where readers behind the front are, the last first.
+    readers: [u64; READERS],
+    /// What turns to such readers count for.
     lag: u32,
+    /// A reader far behind has asked since the last step forward.
+    is_followed: bool,
+    /// Steps forward since the front has gone back beyond all of them.
+    since_jump: Option<u64>,
+    /// Steps forward, and what they lead over.
+    steps: u64,
+    covered: u64,
     /// When it did.
     active: u32,
     /// Uses of what came in order.
@@ -98,14 +119,77 @@ impl Object {
         is_stream: false,
         last: 0,
         behind: 0,
+        readers: [u64::MAX; READERS],
         lag: 0,
+        is_followed: false,
+        since_jump: None,
+        steps: 1,
+        covered: 1,
         active: 0,
         uses: 0,
         passed: 0,
     };
 
     fn is_in_order(&self) -> bool {
-        self.order >= ORDER_MIN && self.lag < LAG_MIN && !self.is_stream
+        self.order >= ORDER_MIN && !self.is_lagged() && !self.is_stream
+    }
+
+    /// Readers lag behind its front: its end is kept.
+    fn is_lagged(&self) -> bool {
+        self.lag >= LAG_MIN
+    }
+
+    /// Whether a segment is the next of a reader behind the front.
+    fn is_of_reader(&mut self, segment: u64) -> bool {
+        let is_next = |at: &u64| (1..=READER_STEP_MAX).contains(&segment.wrapping_sub(*at));
+        let known = self.readers.iter().position(is_next);
+        self.readers[..=known.unwrap_or(READERS - 1)].rotate_right(1);
+        self.readers[0] = segment;
+        known.is_some()
+    }
+
+    /// A reader asks for what is far behind the front: once for each turn from there counts.
+    fn note_lag(&mut self) {
+        if !core::mem::replace(&mut self.is_followed, true) && !self.is_lagged() {
+            self.lag += LAG;
+            self.since_jump = None;
+        }
+    }
+
+    /// The front has gone on by a segment or some.
+    fn step(&mut self, forward: u64, entries: u64) {
+        self.order = (self.order + 1).min(ORDER_MAX);
+        self.last = self.last.wrapping_add(forward);
+        self.steps += 1;
+        self.covered += forward;
+        self.behind = 0;
+        self.is_followed = false;
+        if !self.is_lagged() {
+            let is_counted = self.steps.is_multiple_of(1 + entries / LAG_ENTRIES);
+            self.lag = self.lag.saturating_sub(is_counted.into());
+            return;
+        }
+        self.since_jump = self.since_jump.map(|steps| steps + 1);
+        if self.since_jump.is_some_and(|steps| steps > entries / ANEW_SHARE) {
+            self.lag = 0;
+        }
+    }
+
+    /// Whether a segment is so far behind the front that only a store without window has it.
+    fn is_behind(&self, segment: u64, entries: u64) -> bool {
+        let reach = self.reach(entries);
+        (OVERTAKEN_MAX.max(reach / WINDOW_SHARE)..reach).contains(&self.last.wrapping_sub(segment))
+    }
+
+    /// Whether a segment is so far behind the front that no store has it.
+    fn is_past(&self, segment: u64, entries: u64) -> bool {
+        self.last.checked_sub(segment).is_some_and(|back| back >= self.reach(entries))
+    }
+
+    /// How many segments behind the front a queue of so many entries would reach: of several shards
+    /// each has a part of them.
+    fn reach(&self, entries: u64) -> u64 {
+        entries.saturating_mul(self.covered) / self.steps
     }
 }
 
@@ -193,18 +277,20 @@ impl Parts {
         let (forward, back) =
             (segment.wrapping_sub(object.last), object.last.wrapping_sub(segment));
         if (1..=STEP_MAX).contains(&forward) {
-            object.order = (object.order + 1).min(ORDER_MAX);
-            object.lag = object.lag.saturating_sub(1);
-            object.behind = 0;
-            object.last = segment;
+            object.step(forward, entries);
         } else {
-            object.order = object.order.saturating_sub(2);
-            let is_lag = (OVERTAKEN_MAX..entries).contains(&back);
-            if is_lag && object.behind == 0 {
-                object.lag = (object.lag + LAG).min(LAG_MAX);
+            let reach = object.reach(entries);
+            if !object.is_of_reader(segment) {
+                // Packets that come late are no readers.
+                object.order = object.order.saturating_sub(2);
+            } else if object.is_overlong && (OVERTAKEN_MAX..reach).contains(&back) {
+                object.note_lag();
             }
             object.behind += 1;
-            if back >= entries || object.behind >= BEHIND_MAX {
+            if back >= reach {
+                object.since_jump = Some(0);
+            }
+            if back >= reach || object.behind >= BEHIND_MIN.max(entries / BEHIND_SHARE) {
                 object.behind = 0;
                 object.last = segment;
             }
@@ -245,7 +331,7 @@ impl Parts {
     pub(super) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,
-        incoming: Incoming,
+        incoming: Incoming<'_>,
     ) -> Option<u32> {
         // What passed a window ages with all else, once others want its room.
         let passed = self.window.head();
@@ -260,11 +346,50 @@ impl Parts {
         {
             return Some(victim);
         }
+        if let Some(&object) = self.object(incoming.node).filter(|object| object.is_lagged())
+            && let Some(victim) = self.take_for_lagged(entries, incoming, &object)
+        {
+            return Some(victim);
+        }
         self.base.take_victim(entries)
     }
 
+    /// The victim for a segment of an object that has lagging readers, if it is not for S3-FIFO to
+    /// choose: its beginning and the window make room for its end. What had passed and is missed
+    /// now passes again: once the end is there nobody misses it.
+    fn take_for_lagged(
+        &mut self,
+        entries: &mut Slab<Entry>,
+        incoming: Incoming<'_>,
+        object: &Object,
+    ) -> Option<u32> {
+        let count = entries.len() as u64;
+        let segment = segment_at_end(incoming.name)?;
+        if object.is_behind(segment, count) {
+            self.way = Way::Window;
+            return self.take_from_window(entries);
+        }
+        for index in self.base.candidates() {
+            let is_past = entries.get(index).is_some_and(|entry| {
+                let segment = segment_of(entry);
+                entry.node == incoming.node
+                    && segment.is_some_and(|segment| object.is_past(segment, count))
+            });
+            if is_past {
+                self.base.on_remove(entries, index);
+                return Some(index);
+            }
+        }
+        let least = (self.base.bytes() + self.window_bytes) / LEAST_WINDOW_SHARE;
+        if self.window_bytes > least { self.take_from_window(entries) } else { None }
+    }
+
     /// The victim for a segment of an object that is read in order; none if S3-FIFO is to choose.
-    fn take_for_ordered(&mut self, entries: &mut Slab<Entry>, incoming: Incoming) -> Option<u32> {
+    fn take_for_ordered(
+        &mut self,
+        entries: &mut Slab<Entry>,
+        incoming: Incoming<'_>,
+    ) -> Option<u32> {
         let is_known = matches!(self.way, Way::Main)
             || self.object(incoming.node)?.uses >= USES_MIN
             || self.base.recall(incoming.hash);
@@ -317,6 +442,11 @@ impl Parts {
             }
             return self.base.take_victim(entries);
         }
+        self.take_from_window(entries).or_else(|| self.base.take_victim(entries))
+    }
+
+    /// What has been in the window longest, less what is used, which stays.
+    fn take_from_window(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
         for _ in 0..SPARED_MAX {
             let index = self.window.head();
             let uses = entries.get(index)?.mark & USES_MAX;
@@ -327,7 +457,7 @@ impl Parts {
             }
             self.base.push_main(entries, index);
         }
-        self.base.take_victim(entries)
+        None
     }
 
     #[inline]
