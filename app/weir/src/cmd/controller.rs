@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_base::NS_PER_S;
@@ -159,7 +160,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch signals")?;
     let server = Server::start(config).context("the controller cannot start")?;
     print(&ready_line(&server.url(), &database.display().to_string(), args.json))?;
+    // Without systemd there is nobody to tell.
+    let _ = sd_notify::notify(&[NotifyState::Ready]);
     signals.forever().next();
+    let _ = sd_notify::notify(&[NotifyState::Stopping]);
     server.stop();
     Ok(())
 }

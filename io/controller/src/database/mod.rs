@@ -2,6 +2,8 @@
 //! PostgreSQL has too.
 
 use std::borrow::Cow;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -156,9 +158,11 @@ async fn write(to: &mut SqliteConnection, record: &Record) -> Result<(), sqlx::E
 impl Database {
     /// Opens the database in a file, which is made if there is none.
     pub(crate) async fn open(path: &Path) -> Result<Self, DatabaseError> {
+        // For its owner alone; SQLite gives its other files the same rights.
+        let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+        made.map_err(sqlx::Error::Io)?;
         let options = SqliteConnectOptions::new()
             .filename(path)
-            .create_if_missing(true)
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(LOCK_WAIT);

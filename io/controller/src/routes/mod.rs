@@ -1,5 +1,6 @@
 //! The REST interface: one file for each kind of thing.
 
+mod dashboard;
 mod files;
 mod observe;
 mod routers;
@@ -57,6 +58,7 @@ pub(crate) fn all(app: Arc<App>, body_bytes_max: usize) -> Router {
     let description = get(async move || Json::<OpenApi>(api.clone()));
     router
         .route("/openapi.json", description)
+        .merge(dashboard::routes())
         .fallback(async || Problem::not_found("there is nothing here; /openapi.json says what is"))
         .method_not_allowed_fallback(async || {
             let error = "this cannot be done here; /openapi.json says what can";

@@ -4,3 +4,4 @@ mod access;
 mod bench;
 mod rest;
 mod restart;
+mod tls;

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file, report};
+use crate::bench::{Bench, Client, FILE, FILE_SEGMENTS, Square, eventually, file, report};
 use serde_json::{Value, json};
 use weir_controller::Role;
 
@@ -177,4 +177,18 @@ fn people_see_routers_links_plans_and_events() {
     let metrics = square.operator.get("/metrics").text;
     assert!(metrics.contains("weir_controller_routers 4"), "{metrics}");
     assert!(metrics.contains("weir_controller_decision_seconds_count 1"), "{metrics}");
+}
+
+#[test]
+fn the_dashboard_comes_whole_and_without_a_token() {
+    let bench = Bench::start();
+    let stranger = Client::new(&bench.url(), "");
+    let page = stranger.get("/");
+    assert_eq!(page.status, 200);
+    for file in ["/style.css", "/dashboard.js"] {
+        assert!(page.text.contains(&format!("\"{file}\"")), "{file}");
+        assert_eq!(stranger.get(file).status, 200, "{file}");
+    }
+    // It needs no other host.
+    assert!(!page.text.contains("//"), "{}", page.text);
 }
