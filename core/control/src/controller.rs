@@ -25,6 +25,9 @@ const PROMISED_SHARE: (u64, u64) = (7, 8);
 /// Routers that the segments of a file are spread over at most, and their weights.
 const SPREAD_MAX: usize = 32;
 const WEIGHT_MAX: u64 = 1000;
+/// Numbers of configurations that routers may bring along, at most: one a millisecond takes 35
+/// years. Else one router could have all numbers used up.
+const GENERATION_MAX: u64 = 1 << 40;
 /// Rules of one router, at most.
 const RULES_MAX: usize = 4096;
 
@@ -119,6 +122,9 @@ pub enum Refused {
         /// The bound.
         max: usize,
     },
+    /// No controller has ever given a number as high.
+    #[error("no configuration has number {0}; start the router's agent anew without one")]
+    NoGeneration(u64),
     /// A file without segments, without a name, or larger than can be.
     #[error("a file has a name, 1 to 2^48 segments, and packets of 1 to 8,800 octets")]
     NoFile,
@@ -138,6 +144,19 @@ pub struct Controller {
     /// The routes of each router.
     routes: BTreeMap<String, Vec<RouteOrder>>,
     events: Vec<Event>,
+    beginning: Beginning,
+}
+
+/// Whether it has been there long enough to know all routers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// No router has told of a configuration: there is none that could be taken away by mistake.
+    Fresh,
+    /// Routers have configurations of a former run. Nobody gets another one until then, when all
+    /// that are there have reported.
+    Waits { until: Instant },
+    /// All that are not known are gone.
+    Over,
 }
 
 impl Controller {
@@ -152,6 +171,7 @@ impl Controller {
             links: Vec::new(),
             routes: BTreeMap::new(),
             events: Vec::new(),
+            beginning: Beginning::Fresh,
         }
     }
 
@@ -187,9 +207,16 @@ impl Controller {
         name: &str,
         report: RouterReport,
     ) -> Result<Registered, Refused> {
+        if report.generation > self.generation.max(GENERATION_MAX) {
+            return Err(Refused::NoGeneration(report.generation));
+        }
         // A controller that has forgotten goes on above what its routers have.
         self.generation = self.generation.max(report.generation);
         let is_new = !self.network.routers.contains_key(name);
+        if self.beginning == Beginning::Fresh && is_new && report.generation > 0 {
+            let until = now.plus_ns(self.config.router_timeout_ns);
+            self.beginning = Beginning::Waits { until };
+        }
         if is_new {
             let max = self.config.routers_max;
             if self.network.routers.len() >= max {
@@ -202,6 +229,9 @@ impl Controller {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
         router.last_seen = now;
+        if is_new {
+            router.generation = report.generation;
+        }
         let has_changed = is_new || !is_same_place(&router.report, &report);
         let store_has_changed = router.report.store_bytes != report.store_bytes;
         router.report = report;
@@ -301,6 +331,13 @@ impl Controller {
     /// What time brings: routers that have fallen silent are gone, and what they kept is planned
     /// anew.
     pub fn tick(&mut self, now: Instant) {
+        match self.beginning {
+            Beginning::Fresh if now.as_ns() > self.config.router_timeout_ns => {
+                self.beginning = Beginning::Over;
+            }
+            Beginning::Waits { until } if now >= until => self.begin(),
+            Beginning::Fresh | Beginning::Waits { .. } | Beginning::Over => {}
+        }
         let timeout_ns = self.config.router_timeout_ns;
         let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
         let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
@@ -317,10 +354,36 @@ impl Controller {
         self.repair(&lost);
     }
 
+    /// All routers that are there have had the time to report: they get configurations, and what
+    /// plans of a former run gave to others is planned anew.
+    fn begin(&mut self) {
+        self.beginning = Beginning::Over;
+        let named = self.map.plans().flat_map(|active| {
+            let parts = active.plan.parts.iter().map(|part| &part.router);
+            parts.chain(active.plan.spread.iter().map(|share| &share.router))
+        });
+        let is_gone = |router: &&String| !self.network.routers.contains_key(*router);
+        let gone: BTreeSet<String> = named.filter(is_gone).cloned().collect();
+        let gone: Vec<String> = gone.into_iter().collect();
+        self.refresh_routes();
+        let names: Vec<String> = self.network.routers.keys().cloned().collect();
+        for name in &names {
+            self.touch(name);
+        }
+        self.repair(&gone);
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.beginning, Beginning::Waits { .. })
+    }
+
     /// The configuration of a router; none of one that is unknown or has none yet.
     #[must_use]
     pub fn configuration(&self, name: &str) -> Option<Configuration> {
         let router = self.network.routers.get(name).filter(|router| router.generation > 0)?;
+        if self.is_waiting() {
+            return None;
+        }
         let routes = self.routes.get(name).cloned().unwrap_or_default();
         let mut configuration = Configuration {
             generation: router.generation,
@@ -396,11 +459,15 @@ impl Controller {
         let Some(file) = self.map.files.get(object).cloned() else { return Decision::Unknown };
         if let Some(active) = self.map.plan(object) {
             let Plan { parts, spread, consumers, .. } = &active.plan;
-            if !consumers.iter().any(|consumer| consumer == name) {
+            if !self.is_waiting() && !consumers.iter().any(|consumer| consumer == name) {
                 let consumers = consumers.iter().cloned().chain([name.to_owned()]);
                 self.make_plan(&file, parts.clone(), spread.clone(), consumers.collect());
             }
             return Decision::Planned;
+        }
+        if self.is_waiting() {
+            // Those who hold or could keep it may not have reported yet.
+            return Decision::NoRoom;
         }
         let consumers = vec![name.to_owned()];
         let holders = self.spread(name, |_, router| holds_all(router, &file));
@@ -628,14 +695,12 @@ impl Controller {
             return;
         }
         let mut all: BTreeMap<String, Vec<RouteOrder>> = BTreeMap::new();
-        let prefixes: BTreeSet<&Name> =
-            self.network.routers.values().flat_map(|router| &router.report.prefixes).collect();
         for (producer, record) in &self.network.routers {
             let paths = Network::paths(&self.links, producer);
-            for prefix in prefixes.iter().filter(|prefix| record.report.prefixes.contains(prefix)) {
+            for prefix in &record.report.prefixes {
                 for name in self.network.routers.keys() {
                     if let (Some(next), Some(cost)) = (paths.next(name), paths.distance(name)) {
-                        let (prefix, router) = ((*prefix).clone(), next.to_owned());
+                        let (prefix, router) = (prefix.clone(), next.to_owned());
                         let cost = cost / 1000;
                         let route = RouteOrder { prefix, router, cost };
                         all.entry(name.clone()).or_default().push(route);
@@ -664,6 +729,9 @@ impl Controller {
 
     /// A router is to get a new configuration.
     fn touch(&mut self, name: &str) {
+        if self.is_waiting() {
+            return;
+        }
         self.generation += 1;
         if let Some(router) = self.network.routers.get_mut(name) {
             router.parent = router.generation;

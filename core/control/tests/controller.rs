@@ -323,11 +323,39 @@ fn what_is_restored_is_in_force_and_numbers_go_on() {
     let mut again = Controller::new(config());
     again.restore(vec![file(12_000)], plans);
     // An agent had a configuration with a higher number than any plan that was written down.
-    let has_more = RouterReport { generation: 900, ..report("one", 64_000_000) };
-    let registered = again.report(seconds(0), "one", has_more).unwrap();
-    assert!(registered.generation > 900);
-    assert_eq!(parts(&again), parts(&controller));
+    // Agents have configurations with higher numbers than any plan that was written down. Until all
+    // routers can have reported nobody gets another one: it would lack what the others are for.
+    let back = |again: &mut Controller, router: &str, store_bytes| {
+        let report = RouterReport { generation: 900, ..report(router, store_bytes) };
+        again.report(seconds(0), router, report).unwrap().generation
+    };
+    assert_eq!(back(&mut again, "edge", 1_000_000), 900);
+    again.tick(seconds(10));
+    assert_eq!(again.configuration("edge"), None);
+    let file = file(1).name;
+    assert_eq!(again.forward("edge", &file).unwrap().decision, Decision::Planned);
+    for (router, store_bytes) in [("origin", 1_000_000), ("one", 64_000_000), ("two", 64_000_000)] {
+        assert_eq!(back(&mut again, router, store_bytes), 900);
+    }
+    again.tick(seconds(15));
+    let edge = again.configuration("edge").unwrap();
+    assert!(edge.generation > 900 && !edge.routes.is_empty());
+    // The third has not come back: its part is planned anew.
+    let kept: Vec<String> = parts(&again).into_iter().map(|(router, _)| router).collect();
+    assert!(!kept.is_empty() && !kept.contains(&"three".to_owned()), "{kept:?}");
     assert!(!again.configuration("one").unwrap().rules.is_empty());
+}
+
+#[test]
+fn no_router_uses_up_the_numbers() {
+    let mut controller = five(config());
+    let mut lies = |generation| {
+        let report = RouterReport { generation, ..report("one", 64_000_000) };
+        controller.report(seconds(1), "one", report)
+    };
+    assert_eq!(lies(u64::MAX), Err(Refused::NoGeneration(u64::MAX)));
+    assert!(lies(1 << 40).is_ok());
+    assert!(lies(1 << 41).is_err());
 }
 
 #[test]

@@ -92,11 +92,9 @@ fn configure(rest: &Rest, shared: &Arc<Shared>, orders: &Orders, mut backoff: Ba
                 shared.generation.store(newer.generation, Ordering::Relaxed);
                 wanted = Some(newer);
             }
+            // What is set up is looked at again: a face may be gone, and its routes with it.
             Ok(None) => {
                 backoff.reset();
-                if is_whole {
-                    continue;
-                }
             }
             Err(error) => {
                 // One that does not know this router yet hears of it in a moment.

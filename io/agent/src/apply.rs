@@ -29,12 +29,14 @@ pub(crate) struct Applier {
     made: BTreeSet<FaceId>,
     /// What has been told to be wrong.
     told: BTreeSet<String>,
+    /// The generation that was last set up whole.
+    whole: u64,
 }
 
 impl Applier {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let (setup, made, told) = (Setup::default(), BTreeSet::new(), BTreeSet::new());
-        Self { shared, client: None, setup, made, told }
+        Self { shared, client: None, setup, made, told, whole: 0 }
     }
 
     /// Sets up what a configuration asks for and takes away what it lacks; whether all of it is
@@ -52,7 +54,8 @@ impl Applier {
             tracing::warn!(generation = configuration.generation, "{problem}; tried again");
         }
         let is_whole = problems.is_empty();
-        if is_whole {
+        if is_whole && self.whole != configuration.generation {
+            self.whole = configuration.generation;
             tracing::info!(
                 generation = configuration.generation,
                 routes = configuration.routes.len(),

@@ -198,7 +198,9 @@ impl Fetch {
     fn on_packet(&mut self, packet: &FromRouter) {
         if packet.header.nack.is_some() {
             let Ok(nacked) = InterestView::decode(&packet.packet) else { return };
+            let is_of_object = nacked.name.parent() == self.object.as_view();
             let segment = nacked.name.last().and_then(|last| last.as_segment());
+            let segment = segment.filter(|_| is_of_object);
             // It is asked for again when its time is over.
             if segment.is_some_and(|segment| self.in_flight.contains_key(&segment)) {
                 self.window.on_loss();
@@ -206,9 +208,12 @@ impl Fetch {
             return;
         }
         let Ok(data) = DataView::decode(&packet.packet) else { return };
-        let is_of_object = data.name.parent() == self.object.as_view();
+        // It may be the answer to an Interest for a part that is not wanted any more.
+        if data.name.parent() != self.object.as_view() {
+            return;
+        }
         let Some(segment) = data.name.last().and_then(|last| last.as_segment()) else { return };
-        if let Some((asked, tries)) = self.in_flight.remove(&segment).filter(|_| is_of_object)
+        if let Some((asked, tries)) = self.in_flight.remove(&segment)
             && tries == 1
         {
             self.window.on_answer(asked.elapsed());

@@ -121,10 +121,11 @@ impl Teller {
             match self.update() {
                 Ok(true) if !self.shared.is_stopping() => {}
                 Ok(_) => return Ok(()),
-                Err(error) if error.is_unknown() => {
-                    // It has forgotten this router.
+                Err(error) if error.is_unknown() && self.reported.is_some() => {
+                    // It has forgotten this router. If it says so again, that waits its turn.
                     self.reported = None;
                     self.report()?;
+                    return self.update().map(drop);
                 }
                 Err(error) => return Err(error),
             }

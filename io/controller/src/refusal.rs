@@ -36,7 +36,7 @@ impl From<Refused> for Problem {
             Refused::UnknownRouter(_) => (StatusCode::NOT_FOUND, None),
             Refused::OutOfOrder { expected } => (StatusCode::CONFLICT, Some(*expected)),
             Refused::TooMany { .. } => (StatusCode::INSUFFICIENT_STORAGE, None),
-            Refused::NoFile => (StatusCode::UNPROCESSABLE_ENTITY, None),
+            Refused::NoFile | Refused::NoGeneration(_) => (StatusCode::UNPROCESSABLE_ENTITY, None),
             Refused::OtherFile(_) => (StatusCode::CONFLICT, None),
         };
         Self { status, refusal: Refusal { error: refused.to_string(), expected } }
