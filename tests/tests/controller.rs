@@ -1,0 +1,219 @@
+//! Routers and their controller as processes: a file that no store holds is kept in parts, read
+//! again without its producer, and none of it waits for the controller (paper
+//! multipath-cache-management, 3.3 and 5).
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+
+const MIB: usize = 1 << 20;
+/// Larger than any one store, smaller than what three may promise together.
+const FILE_BYTES: usize = 24 * MIB;
+const MIDDLE: [&str; 3] = ["one", "two", "three"];
+
+/// A controller and its database.
+struct Controller {
+    process: Process,
+    address: String,
+    database: PathBuf,
+    token: String,
+}
+
+impl Controller {
+    fn start(site: &Site) -> Self {
+        let database = site.path("controller.db");
+        let address = format!("127.0.0.1:{}", site.free_port());
+        let token = add_token(site, &database, "operator", "test");
+        let process = start(site, &address, &database);
+        Self { process, address, database, token }
+    }
+
+    /// The body of an answer; what is no success fails the test.
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: \
+             application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            self.address,
+            self.token,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&self.address).expect("the controller listens");
+        stream.write_all(request.as_bytes()).expect("a request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        assert!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
+        if body.is_empty() { Value::Null } else { serde_json::from_str(body).expect("JSON") }
+    }
+}
+
+fn start(site: &Site, address: &str, database: &Path) -> Process {
+    let database = database.to_str().expect("UTF-8");
+    let arguments = ["controller", "--listen", address, "--database", database, "--json"];
+    let process = site.weir("", &arguments);
+    assert_eq!(process.json_line()["ready"], true);
+    process
+}
+
+fn add_token(site: &Site, database: &Path, role: &str, name: &str) -> String {
+    let database = database.to_str().expect("UTF-8");
+    let arguments =
+        ["controller", "--database", database, "token", "add", "--role", role, "--name", name];
+    site.weir("", &arguments).finish().success().output.trim().to_owned()
+}
+
+/// `edge` - `one`, `two`, `three` beside each other - `origin`.
+struct Network {
+    site: Site,
+    controller: Controller,
+    routers: BTreeMap<&'static str, Router>,
+}
+
+impl Network {
+    fn start() -> Self {
+        let site = Site::new();
+        let controller = Controller::start(&site);
+        let mut network = Self { site, controller, routers: BTreeMap::new() };
+        network.add("origin", "1MiB", &[]);
+        for name in MIDDLE {
+            network.add(name, "16MiB", &["origin"]);
+        }
+        network.add("edge", "1MiB", &MIDDLE);
+        network
+    }
+
+    fn add(&mut self, name: &'static str, store: &str, neighbours: &[&str]) {
+        let token = add_token(&self.site, &self.controller.database, "router", name);
+        let mut config = format!(
+            "[controller]\nurl = \"http://{}\"\nname = \"{name}\"\ntoken = \"{token}\"\n\
+             interval = \"100ms\"\n",
+            self.controller.address
+        );
+        for neighbour in neighbours {
+            config += &format!("[[face]]\nuri = \"{}\"\n", self.routers[neighbour].udp());
+        }
+        let path = self.site.write(&format!("{name}.toml"), config.as_bytes());
+        let path = path.to_str().expect("UTF-8").to_owned();
+        let arguments = vec!["-c".into(), path, "--store".into(), store.into()];
+        let options = RouterOptions { socket: name.into(), arguments };
+        self.routers.insert(name, Router::start_with(&self.site, &options));
+    }
+
+    /// Publishes a file at `origin`, tells the controller of it, and waits until `edge` has a
+    /// route.
+    fn put(&self, name: &str) -> (Process, String, String) {
+        let source = self.site.path("source");
+        let hash = random_file(&source, FILE_BYTES, 5);
+        let origin = self.routers["origin"].unix();
+        let words = ["put", source.to_str().expect("UTF-8"), name, "--json"];
+        let producer = self.site.weir(&origin, &words);
+        let ready = producer.json_line();
+        let versioned = ready["name"].as_str().expect("a name").to_owned();
+        let segments = FILE_BYTES.div_ceil(8000);
+        let file = json!({
+            "name": versioned, "segments": segments, "size_bytes": FILE_BYTES, "packet_bytes": 8400,
+        });
+        self.controller.ask("POST", "/v1/files", Some(&file));
+        wait_until("a route at each router", || {
+            self.routers.values().all(|router| {
+                router.weir_json(&self.site, &["route", "list"]).to_string().contains(name)
+            })
+        });
+        (producer, versioned, hash)
+    }
+
+    fn get(&self, name: &str, target: &str) -> String {
+        let target = self.site.path(target);
+        let words = ["get", name, "-o", target.to_str().expect("UTF-8")];
+        self.routers["edge"].weir_json(&self.site, &words);
+        sha256_hex(&target)
+    }
+
+    /// Whether each router has said that it holds the part of an object that it is to keep.
+    fn are_parts_held(&self, object: &str) -> bool {
+        let path = format!("/v1/files/holdings?name={}", object.replace('%', "%25"));
+        let holders = self.controller.ask("GET", &path, None);
+        let plans = self.controller.ask("GET", "/v1/plans", None);
+        let plan =
+            plans.as_array().and_then(|plans| plans.iter().find(|plan| plan["object"] == object));
+        let parts = plan.and_then(|plan| plan["parts"].as_array()).cloned().unwrap_or_default();
+        let is_held = |part: &Value| {
+            let holder = holders.as_array().expect("holders").iter();
+            let ranges = holder.filter(|holder| holder["router"] == part["router"]);
+            let mut ranges = ranges.flat_map(|holder| holder["segments"].as_array().unwrap());
+            let (first, last) = (part["first"].as_u64(), part["last"].as_u64());
+            ranges.any(|range| range[0].as_u64() <= first && last <= range[1].as_u64())
+        };
+        parts.len() == MIDDLE.len() && parts.iter().all(is_held)
+    }
+
+    /// Waits until the three keep all of an object, and the edge asks each for its part.
+    fn wait_for_parts(&self, object: &str) {
+        wait_until("each part in its router", || self.are_parts_held(object));
+        wait_until("three parts at the edge", || {
+            let strategies = self.routers["edge"].weir_json(&self.site, &["strategy", "list"]);
+            strategies.to_string().matches("part~").count() == MIDDLE.len()
+        });
+    }
+
+    /// Interests that the producer's face of `origin` has carried.
+    fn asked_of_producer(&self) -> u64 {
+        let faces = self.routers["origin"].weir_json(&self.site, &["face", "list"]);
+        let local = faces.as_array().expect("faces").iter().filter(|face| {
+            face["scope"] == "local"
+                && face["uri"].as_str().is_some_and(|uri| uri.starts_with("fd"))
+        });
+        local.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
+    }
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_file_larger_than_any_store_is_read_again_without_its_producer() {
+    let network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+
+    network.wait_for_parts(&versioned);
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "second"), hash);
+    let asked = network.asked_of_producer() - before;
+    assert_eq!(asked, 0, "Interests at the producer during the second reading");
+}
+
+#[test]
+fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
+    let mut network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+    network.wait_for_parts(&versioned);
+
+    network.controller.process.signal(Signal::SIGKILL);
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "second"), hash);
+    assert_eq!(network.asked_of_producer(), before, "what was set up stays");
+
+    let Controller { address, database, .. } = &network.controller;
+    network.controller.process = start(&network.site, address, database);
+    wait_until("all routers again", || {
+        let routers = network.controller.ask("GET", "/v1/routers", None);
+        MIDDLE.iter().all(|name| routers.to_string().contains(&format!("\"{name}\"")))
+    });
+    network.wait_for_parts(&versioned);
+    assert_eq!(network.get(&versioned, "third"), hash);
+    assert_eq!(network.asked_of_producer(), before, "and the plan is the same");
+}
