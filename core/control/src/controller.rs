@@ -334,6 +334,7 @@ impl Controller {
         match self.beginning {
             Beginning::Fresh if now.as_ns() > self.config.router_timeout_ns => {
                 self.beginning = Beginning::Over;
+                self.take_up_plans();
             }
             Beginning::Waits { until } if now >= until => self.begin(),
             Beginning::Fresh | Beginning::Waits { .. } | Beginning::Over => {}
@@ -354,10 +355,31 @@ impl Controller {
         self.repair(&lost);
     }
 
-    /// All routers that are there have had the time to report: they get configurations, and what
-    /// plans of a former run gave to others is planned anew.
+    /// All routers that are there have had the time to report: they get configurations again.
     fn begin(&mut self) {
         self.beginning = Beginning::Over;
+        self.refresh_routes();
+        let names: Vec<String> = self.network.routers.keys().cloned().collect();
+        for name in &names {
+            self.touch(name);
+        }
+        self.take_up_plans();
+    }
+
+    /// Plans of a former run: now that paths are known, so are the routers between, and what was
+    /// given to routers that have not come back is planned anew.
+    fn take_up_plans(&mut self) {
+        let plans: Vec<(Plan, u64)> =
+            self.map.plans().map(|active| (active.plan.clone(), active.bytes_each)).collect();
+        for (plan, bytes_each) in plans {
+            let concerned = self.concerned(&plan);
+            let touched = concerned.clone();
+            let former = self.map.insert_plan(ActivePlan { plan, bytes_each, concerned });
+            let former = former.map(|former| former.concerned).unwrap_or_default();
+            for router in touched.difference(&former) {
+                self.touch(router);
+            }
+        }
         let named = self.map.plans().flat_map(|active| {
             let parts = active.plan.parts.iter().map(|part| &part.router);
             parts.chain(active.plan.spread.iter().map(|share| &share.router))
@@ -365,11 +387,6 @@ impl Controller {
         let is_gone = |router: &&String| !self.network.routers.contains_key(*router);
         let gone: BTreeSet<String> = named.filter(is_gone).cloned().collect();
         let gone: Vec<String> = gone.into_iter().collect();
-        self.refresh_routes();
-        let names: Vec<String> = self.network.routers.keys().cloned().collect();
-        for name in &names {
-            self.touch(name);
-        }
         self.repair(&gone);
     }
 
@@ -394,7 +411,7 @@ impl Controller {
         for active in self.map.plans_of(name) {
             self.add_plan(name, active, &mut configuration);
         }
-        // What is kept comes before what is refused, of which the oldest objects are left out.
+        // What is kept comes before what is refused, of which the last by name are left out.
         configuration.rules.sort_by_key(|rule| matches!(rule.retention, Retention::Refuse));
         configuration.rules.truncate(RULES_MAX);
         let routes = configuration.routes.iter().map(|route| route.router.as_str());

@@ -347,6 +347,27 @@ fn what_is_restored_is_in_force_and_numbers_go_on() {
 }
 
 #[test]
+fn what_was_given_to_routers_that_never_come_back_is_planned_anew() {
+    let mut controller = five(config());
+    controller.add_file(file(12_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let plans: Vec<_> = controller.plans().cloned().collect();
+    let mut again = Controller::new(config());
+    again.restore(vec![file(12_000)], plans);
+    // Their agents have begun anew, too: they have nothing that could be taken away.
+    for (router, store_bytes) in
+        [("edge", 1_000_000), ("origin", 1_000_000), ("one", 64_000_000), ("two", 64_000_000)]
+    {
+        again.report(seconds(1), router, report(router, store_bytes)).unwrap();
+    }
+    again.tick(seconds(16));
+    let kept: Vec<String> = parts(&again).into_iter().map(|(router, _)| router).collect();
+    assert!(!kept.is_empty() && !kept.contains(&"three".to_owned()), "{kept:?}");
+    // Data of the parts passes here and is not to be stored, which no plan that is written down says.
+    assert!(!again.configuration("origin").unwrap().rules.is_empty());
+}
+
+#[test]
 fn no_router_uses_up_the_numbers() {
     let mut controller = five(config());
     let mut lies = |generation| {
