@@ -1,0 +1,89 @@
+//! What plans and routes mean for one router.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::Controller;
+use crate::data_map::ActivePlan;
+use crate::message::{
+    Configuration, Distribution, PartOrder, Peer, Prefetch, Retention, StoreRule,
+};
+use crate::plan::{Part, Plan, Share};
+use crate::segments::Segments;
+
+/// Rules of one router, at most.
+const RULES_MAX: usize = 4096;
+
+impl Controller {
+    /// The configuration of a router; none of one that is unknown or has none yet.
+    #[must_use]
+    pub fn configuration(&self, name: &str) -> Option<Configuration> {
+        let router = self.network.routers.get(name).filter(|router| router.generation > 0)?;
+        if self.is_waiting() {
+            return None;
+        }
+        let routes = self.routes.get(name).cloned().unwrap_or_default();
+        let mut configuration = Configuration {
+            generation: router.generation,
+            parent: router.parent,
+            routes,
+            ..Configuration::default()
+        };
+        for active in self.map.plans_of(name) {
+            self.add_plan(name, active, &mut configuration);
+        }
+        // What is kept comes before what is refused, of which the last by name are left out.
+        configuration.rules.sort_by_key(|rule| matches!(rule.retention, Retention::Refuse));
+        configuration.rules.truncate(RULES_MAX);
+        let routes = configuration.routes.iter().map(|route| route.router.as_str());
+        let distributions = configuration.distributions.iter().flat_map(Distribution::routers);
+        let peers: BTreeSet<&str> = routes.chain(distributions).collect();
+        configuration.peers = peers.into_iter().filter_map(|peer| self.peer(peer)).collect();
+        Some(configuration)
+    }
+
+    /// What a plan means for a router.
+    fn add_plan(&self, name: &str, active: &ActivePlan, to: &mut Configuration) {
+        let ActivePlan { plan, bytes_each, .. } = active;
+        let Plan { object, consumers, .. } = plan;
+        let is_consumer = consumers.iter().any(|consumer| consumer == name);
+        let own = plan.parts.iter().filter(|part| part.router == name);
+        for part in own {
+            let (first, last) = (part.first, part.last);
+            let bytes_max = (last - first + 1) * bytes_each;
+            let retention = Retention::Keep { bytes_max };
+            to.rules.push(StoreRule { object: object.clone(), first, last, retention });
+            let is_read_first = plan.parts.first() == Some(part);
+            if self.config.prefetch && (self.config.prefetch_first || !is_read_first) {
+                to.prefetch.push(Prefetch { object: object.clone(), first, last });
+            }
+        }
+        if !plan.parts.is_empty() {
+            let (first, last) = (0, Segments::LAST_MAX);
+            let retention = Retention::Refuse;
+            to.rules.push(StoreRule { object: object.clone(), first, last, retention });
+        }
+        if is_consumer {
+            let others = plan.parts.iter().filter(|part| {
+                part.router != name && self.network.routers.contains_key(&part.router)
+            });
+            let order = |part: &Part| PartOrder {
+                router: part.router.clone(),
+                first: part.first,
+                last: part.last,
+            };
+            let parts: Vec<PartOrder> = others.map(order).collect();
+            let is_there = |share: &&Share| self.network.routers.contains_key(&share.router);
+            let spread: Vec<Share> = plan.spread.iter().filter(is_there).cloned().collect();
+            if !(parts.is_empty() && spread.is_empty()) {
+                to.distributions.push(Distribution { object: object.clone(), parts, spread });
+            }
+        }
+    }
+
+    fn peer(&self, name: &str) -> Option<Peer> {
+        let router = self.network.routers.get(name)?;
+        Some(Peer { router: name.to_owned(), uris: router.report.uris.clone() })
+    }
+}

@@ -1,0 +1,445 @@
+//! The controller: what routers and producers tell goes in, what they are to do comes out.
+
+mod configuration;
+mod planning;
+mod repair;
+mod routes;
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_S};
+use weir_wire::Name;
+
+use self::planning::promisable;
+use self::routes::is_same_place;
+use crate::data_map::{ActivePlan, DataMap};
+use crate::file::File;
+use crate::message::{
+    Change, Decision, Forwarded, Registered, RouteOrder, RouterReport, Update, UpdateNumber,
+};
+use crate::network::{Link, Network, Router};
+use crate::placement::Placement;
+use crate::plan::Plan;
+use crate::segments::Segments;
+
+/// Numbers of configurations that routers may bring along, at most: one a millisecond takes 35
+/// years. Else one router could have all numbers used up.
+const GENERATION_MAX: u64 = 1 << 40;
+
+/// What a controller is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerConfig {
+    /// A router that says nothing for this long is gone.
+    pub router_timeout_ns: u64,
+    /// How routers are chosen.
+    pub placement: Placement,
+    /// Whether routers fetch their parts of a file while it is read for the first time.
+    pub prefetch: bool,
+    /// Whether that is so of the part that is read first, too. In the paper it is not; but some of
+    /// it has passed before there is a plan, and its keeper is nearer to the producer.
+    pub prefetch_first: bool,
+    /// In what proportion routers share what several hold, or lead to, the nearest to who asks
+    /// first; all further ones as the last. Empty: alike.
+    pub ratio: Vec<u64>,
+    /// Whether routers get routes to the prefixes that producers have registered at others.
+    pub routes: bool,
+    /// Routers at most.
+    pub routers_max: usize,
+    /// Files at most.
+    pub files_max: usize,
+    /// Objects of which one router may tell that it holds something, at most.
+    pub objects_max: usize,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> Self {
+        Self {
+            router_timeout_ns: 15 * NS_PER_S,
+            placement: Placement::default(),
+            prefetch: true,
+            prefetch_first: true,
+            ratio: Vec::new(),
+            routes: true,
+            routers_max: 10_000,
+            files_max: 10_000_000,
+            objects_max: 1_000_000,
+        }
+    }
+}
+
+/// What has come to pass, for a journal and for a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A router has told of itself for the first time, or again after it was gone.
+    RouterFound {
+        /// Its name.
+        router: String,
+    },
+    /// A router has said nothing for too long.
+    RouterLost {
+        /// Its name.
+        router: String,
+    },
+    /// A plan is in force, in place of the one with the number of its parent.
+    Planned(Plan),
+    /// A router says that it holds segments that its file does not have. They do not count.
+    HoldsTooMuch {
+        /// Its name.
+        router: String,
+        /// The file.
+        object: Name,
+        /// How many there are.
+        segments: u64,
+    },
+}
+
+/// Why something is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// The router has not reported, or not for long.
+    #[error("router {0} is not known here; it must report first")]
+    UnknownRouter(String),
+    /// An update does not follow the one before.
+    #[error(
+        "update {number} of generation {generation} is expected, or number 1 of another generation",
+        number = expected.number,
+        generation = expected.generation
+    )]
+    OutOfOrder {
+        /// What is expected.
+        expected: UpdateNumber,
+    },
+    /// There are too many of something.
+    #[error("there are {max} {what} already, which is the most")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// The bound.
+        max: usize,
+    },
+    /// No controller has ever given a number as high.
+    #[error("no configuration has number {0}; start the router's agent anew without one")]
+    NoGeneration(u64),
+    /// A file without segments, without a name, or larger than can be.
+    #[error("a file has a name, 1 to 2^48 segments, and packets of 1 to 8,800 octets")]
+    NoFile,
+    /// A file was registered before with another size.
+    #[error("{0} is registered with another size; a changed file has a new version in its name")]
+    OtherFile(Name),
+}
+
+/// The controller's knowledge and decisions. It has no clock: `now` counts from its start.
+pub struct Controller {
+    config: ControllerConfig,
+    network: Network,
+    map: DataMap,
+    /// The highest number given to a plan or to a configuration, or heard of.
+    generation: u64,
+    links: Vec<Link>,
+    /// The routes of each router.
+    routes: BTreeMap<String, Vec<RouteOrder>>,
+    events: Vec<Event>,
+    beginning: Beginning,
+}
+
+/// Whether it has been there long enough to know all routers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beginning {
+    /// No router has told of a configuration: there is none that could be taken away by mistake.
+    Fresh,
+    /// Routers have configurations of a former run. Nobody gets another one until then, when all
+    /// that are there have reported.
+    Waits { until: Instant },
+    /// All that are not known are gone.
+    Over,
+}
+
+impl Controller {
+    /// A controller that knows of nothing.
+    #[must_use]
+    pub fn new(config: ControllerConfig) -> Self {
+        Self {
+            config,
+            network: Network::default(),
+            map: DataMap::default(),
+            generation: 0,
+            links: Vec::new(),
+            routes: BTreeMap::new(),
+            events: Vec::new(),
+            beginning: Beginning::Fresh,
+        }
+    }
+
+    /// Takes up files and plans of a former run, the newest plan of each file. Routers that have
+    /// not reported yet are not spoken of in configurations.
+    pub fn restore(&mut self, files: Vec<File>, plans: Vec<Plan>) {
+        self.map.files.extend(files.into_iter().map(|file| (file.name.clone(), file)));
+        for plan in plans {
+            self.generation = self.generation.max(plan.number);
+            let Some(file) = self.map.files.get(&plan.object) else { continue };
+            if plan.parts.is_empty() && plan.spread.is_empty() {
+                continue;
+            }
+            let bytes_each = file.stored_bytes_each();
+            let keepers = plan.parts.iter().map(|part| part.router.clone());
+            let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
+            self.map.insert_plan(ActivePlan { plan, bytes_each, concerned });
+        }
+    }
+
+    /// What has come to pass since this was called before.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        core::mem::take(&mut self.events)
+    }
+
+    /// A router tells of itself.
+    ///
+    /// # Errors
+    /// There are too many routers.
+    pub fn report(
+        &mut self,
+        now: Instant,
+        name: &str,
+        report: RouterReport,
+    ) -> Result<Registered, Refused> {
+        if report.generation > self.generation.max(GENERATION_MAX) {
+            return Err(Refused::NoGeneration(report.generation));
+        }
+        // A controller that has forgotten goes on above what its routers have.
+        self.generation = self.generation.max(report.generation);
+        let is_new = !self.network.routers.contains_key(name);
+        if self.beginning == Beginning::Fresh && is_new && report.generation > 0 {
+            let until = now.plus_ns(self.config.router_timeout_ns);
+            self.beginning = Beginning::Waits { until };
+        }
+        if is_new {
+            let max = self.config.routers_max;
+            if self.network.routers.len() >= max {
+                return Err(Refused::TooMany { what: "routers", max });
+            }
+            self.network.routers.insert(name.to_owned(), Router::new(now));
+            self.events.push(Event::RouterFound { router: name.to_owned() });
+        }
+        let Some(router) = self.network.routers.get_mut(name) else {
+            return Err(Refused::UnknownRouter(name.to_owned()));
+        };
+        router.last_seen = now;
+        if is_new {
+            router.generation = report.generation;
+        }
+        let has_changed = is_new || !is_same_place(&router.report, &report);
+        let store_has_changed = router.report.store_bytes != report.store_bytes;
+        router.report = report;
+        let expected = router.expected;
+        if has_changed {
+            self.refresh_routes();
+        }
+        if is_new || store_has_changed {
+            self.touch(name);
+        }
+        let generation = self.generation_of(name);
+        Ok(Registered { generation, expected, timeout_ns: self.config.router_timeout_ns })
+    }
+
+    /// A router tells what its store holds.
+    ///
+    /// # Errors
+    /// It is not the update that is expected; the router is unknown.
+    pub fn update(&mut self, now: Instant, name: &str, update: Update) -> Result<(), Refused> {
+        let Some(router) = self.network.routers.get_mut(name) else {
+            return Err(Refused::UnknownRouter(name.to_owned()));
+        };
+        router.last_seen = now;
+        let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
+        if begins {
+            router.held.clear();
+        } else if update.at != router.expected || update.at.number == 0 {
+            return Err(Refused::OutOfOrder { expected: router.expected });
+        }
+        let UpdateNumber { generation, number } = update.at;
+        router.expected = UpdateNumber { generation, number: number + 1 };
+        for mut change in update.changes {
+            if let Some(file) = self.map.files.get(&change.object)
+                && let Some(event) = limit(name, file, &mut change)
+            {
+                self.events.push(event);
+            }
+            router.apply(change);
+        }
+        let max = self.config.objects_max;
+        if router.held.len() > max {
+            router.held.clear();
+            router.expected = UpdateNumber::default();
+            return Err(Refused::TooMany { what: "objects of this router", max });
+        }
+        Ok(())
+    }
+
+    /// A producer has a file.
+    ///
+    /// # Errors
+    /// It is none, differs from what is known of it, or there are too many.
+    pub fn add_file(&mut self, file: File) -> Result<(), Refused> {
+        let is_file = !file.name.as_view().is_empty()
+            && (1..=File::SEGMENTS_MAX).contains(&file.segments)
+            && (1..=File::PACKET_BYTES_MAX).contains(&file.packet_bytes);
+        if !is_file {
+            return Err(Refused::NoFile);
+        }
+        match self.map.files.get(&file.name) {
+            Some(known) if *known == file => return Ok(()),
+            Some(_) => return Err(Refused::OtherFile(file.name)),
+            None => {}
+        }
+        let max = self.config.files_max;
+        if self.map.files.len() >= max {
+            return Err(Refused::TooMany { what: "files", max });
+        }
+        self.map.files.insert(file.name.clone(), file);
+        Ok(())
+    }
+
+    /// A file is no longer served: its plan ends. Says whether it was known.
+    pub fn remove_file(&mut self, name: &Name) -> bool {
+        let is_known = self.map.files.remove(name).is_some();
+        self.withdraw(name);
+        is_known
+    }
+
+    /// A router asks how to get an object of which it lacks segments (paper
+    /// multipath-cache-management, Algorithms 3 and 4).
+    ///
+    /// # Errors
+    /// The router is unknown.
+    pub fn forward(&mut self, name: &str, object: &Name) -> Result<Forwarded, Refused> {
+        let Some(router) = self.network.routers.get(name) else {
+            return Err(Refused::UnknownRouter(name.to_owned()));
+        };
+        let decision = match self.map.files.get(object) {
+            None => Decision::Unknown,
+            Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
+            Some(_) => self.plan_for(name, object),
+        };
+        Ok(Forwarded { decision, generation: self.generation_of(name) })
+    }
+
+    /// What time brings: routers that have fallen silent are gone, and what they kept is planned
+    /// anew.
+    pub fn tick(&mut self, now: Instant) {
+        match self.beginning {
+            Beginning::Fresh if now.as_ns() > self.config.router_timeout_ns => {
+                self.beginning = Beginning::Over;
+                self.take_up_plans();
+            }
+            Beginning::Waits { until } if now >= until => self.begin(),
+            Beginning::Fresh | Beginning::Waits { .. } | Beginning::Over => {}
+        }
+        let timeout_ns = self.config.router_timeout_ns;
+        let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
+        let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
+        let lost: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
+        if lost.is_empty() {
+            return;
+        }
+        for name in &lost {
+            self.network.routers.remove(name);
+            self.routes.remove(name);
+            self.events.push(Event::RouterLost { router: name.clone() });
+        }
+        self.refresh_routes();
+        self.repair(&lost);
+    }
+
+    /// All routers that are there have had the time to report: they get configurations again.
+    fn begin(&mut self) {
+        self.beginning = Beginning::Over;
+        self.refresh_routes();
+        let names: Vec<String> = self.network.routers.keys().cloned().collect();
+        for name in &names {
+            self.touch(name);
+        }
+        self.take_up_plans();
+    }
+
+    fn is_waiting(&self) -> bool {
+        matches!(self.beginning, Beginning::Waits { .. })
+    }
+
+    /// The number of a router's configuration, 0 if it has none.
+    #[must_use]
+    pub fn generation_of(&self, name: &str) -> u64 {
+        self.network.routers.get(name).map_or(0, |router| router.generation)
+    }
+
+    /// The highest number that a plan or a configuration has. It rises whenever a configuration
+    /// changes.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The routers that are there, with what they reported.
+    pub fn routers(&self) -> impl Iterator<Item = (&str, &RouterReport)> {
+        self.network.routers.iter().map(|(name, router)| (name.as_str(), &router.report))
+    }
+
+    /// The links between routers that are there.
+    #[must_use]
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    /// The files that producers have told of.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.map.files.values()
+    }
+
+    /// A file, if a producer has told of it.
+    #[must_use]
+    pub fn file(&self, name: &Name) -> Option<&File> {
+        self.map.files.get(name)
+    }
+
+    /// The plans in force.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.map.plans().map(|active| &active.plan)
+    }
+
+    /// What each router says it holds of an object, by router; those that hold nothing are left
+    /// out.
+    #[must_use]
+    pub fn holdings(&self, object: &Name) -> Vec<(&str, Segments)> {
+        let held = self.network.routers.iter().map(|(name, router)| {
+            let held = router.held_of(object);
+            (name.as_str(), held)
+        });
+        held.filter(|(_, held)| !held.is_empty()).collect()
+    }
+
+    /// A router is to get a new configuration.
+    fn touch(&mut self, name: &str) {
+        if self.is_waiting() {
+            return;
+        }
+        self.generation += 1;
+        if let Some(router) = self.network.routers.get_mut(name) {
+            router.parent = router.generation;
+            router.generation = self.generation;
+        }
+    }
+}
+
+/// Takes away what the file does not have.
+fn limit(router: &str, file: &File, change: &mut Change) -> Option<Event> {
+    let beyond = Segments::range(file.segments, Segments::LAST_MAX);
+    let segments = change.added.count_within(file.segments, Segments::LAST_MAX);
+    if segments == 0 {
+        return None;
+    }
+    change.added.remove(&beyond);
+    let (router, object) = (router.to_owned(), file.name.clone());
+    Some(Event::HoldsTooMuch { router, object, segments })
+}
