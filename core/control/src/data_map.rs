@@ -2,7 +2,10 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::ops::Bound;
 
+use weir_base::Instant;
 use weir_wire::Name;
 
 use crate::file::File;
@@ -16,6 +19,29 @@ pub(crate) struct ActivePlan {
     /// Routers whose configuration speaks of it: consumers, those that keep a part, and those
     /// between.
     pub(crate) concerned: BTreeSet<String>,
+    /// How much of each part its router has said to hold, and when that last became more.
+    pub(crate) progress: Vec<(u64, Instant)>,
+}
+
+impl ActivePlan {
+    pub(crate) fn new(
+        plan: Plan,
+        bytes_each: u64,
+        concerned: BTreeSet<String>,
+        now: Instant,
+    ) -> Self {
+        let progress = plan.parts.iter().map(|_| (0, now)).collect();
+        Self { plan, bytes_each, concerned, progress }
+    }
+
+    /// What is known of parts that are in the former plan of the same object, too.
+    pub(crate) fn take_progress(&mut self, former: &Self) {
+        for (part, progress) in self.plan.parts.iter().zip(&mut self.progress) {
+            if let Some(at) = former.plan.parts.iter().position(|other| other == part) {
+                *progress = former.progress[at];
+            }
+        }
+    }
 }
 
 /// Files and plans.
@@ -27,6 +53,9 @@ pub(crate) struct DataMap {
     promised: BTreeMap<String, u64>,
     /// Objects whose plans concern a router.
     by_router: BTreeMap<String, BTreeSet<Name>>,
+    /// Objects whose plan would be another one if stores had more room, or ways were others: those
+    /// with segments in no part.
+    loose: BTreeSet<Name>,
 }
 
 impl DataMap {
@@ -41,6 +70,24 @@ impl DataMap {
 
     pub(crate) fn plans(&self) -> impl Iterator<Item = &ActivePlan> {
         self.plans.values()
+    }
+
+    /// The next so many objects after one of which some segments are in no part, by name.
+    pub(crate) fn loose_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.loose.range::<Name, _>((from, Bound::Unbounded));
+        later.take(count).cloned().collect()
+    }
+
+    /// The next so many plans after that of an object, by name.
+    pub(crate) fn objects_after(&self, after: Option<&Name>, count: usize) -> Vec<Name> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let later = self.plans.range::<Name, _>((from, Bound::Unbounded));
+        later.take(count).map(|(object, _)| object.clone()).collect()
+    }
+
+    pub(crate) fn plan_mut(&mut self, object: &Name) -> Option<&mut ActivePlan> {
+        self.plans.get_mut(object)
     }
 
     /// The plans that concern a router.
@@ -60,12 +107,17 @@ impl DataMap {
             let objects = self.by_router.entry(router.clone()).or_default();
             objects.insert(active.plan.object.clone());
         }
+        let kept: u64 = active.plan.parts.iter().map(|part| part.last - part.first + 1).sum();
+        if self.files.get(&active.plan.object).is_some_and(|file| kept < file.segments) {
+            self.loose.insert(active.plan.object.clone());
+        }
         self.plans.insert(active.plan.object.clone(), active);
         former
     }
 
     pub(crate) fn remove_plan(&mut self, object: &Name) -> Option<ActivePlan> {
         let active = self.plans.remove(object)?;
+        self.loose.remove(object);
         for part in &active.plan.parts {
             let bytes = (part.last - part.first + 1) * active.bytes_each;
             if let Some(promised) = self.promised.get_mut(&part.router) {

@@ -29,6 +29,10 @@ pub(crate) struct Router {
     /// Number of its configuration, and of the one before.
     pub(crate) generation: u64,
     pub(crate) parent: u64,
+    /// When it last said to hold something that it did not hold before.
+    pub(crate) gained: Instant,
+    /// It has not kept what it was to keep: until then it gets nothing more to keep.
+    pub(crate) distrusted_until: Option<Instant>,
 }
 
 impl Router {
@@ -40,6 +44,8 @@ impl Router {
             held: BTreeMap::new(),
             generation: 0,
             parent: 0,
+            gained: now,
+            distrusted_until: None,
         }
     }
 

@@ -1,77 +1,12 @@
-//! A controller of five routers: `edge`, where files are read, `one`, `two` and `three` beside each
-//! other, and `origin`, where they are produced (paper multipath-cache-management, Fig. 4).
+//! A controller of five routers, step by step.
 
-use weir_base::{FaceId, Instant, NS_PER_S};
-use weir_control::message::{
-    Change, Decision, FaceReport, Retention, RouterReport, Tier, Update, UpdateNumber,
-};
+mod common;
+
+use common::{MIDDLE, config, face, file, five, name, parts, report, seconds, update};
+use weir_base::FaceId;
+use weir_control::message::{Decision, Retention, RouterReport, UpdateNumber};
 use weir_control::{Controller, ControllerConfig, Event, File, Placement, Refused, Segments};
 use weir_wire::Name;
-
-const MIDDLE: [&str; 3] = ["one", "two", "three"];
-
-fn name(text: &str) -> Name {
-    text.parse().unwrap()
-}
-
-fn seconds(seconds: u64) -> Instant {
-    Instant::from_ns(seconds * NS_PER_S)
-}
-
-fn face(router: &str, milliseconds: u64) -> FaceReport {
-    FaceReport {
-        remote: format!("udp4://{router}"),
-        round_trip_ns: Some(milliseconds * 1_000_000),
-        ..FaceReport::default()
-    }
-}
-
-fn report(router: &str, store_bytes: u64) -> RouterReport {
-    let faces = match router {
-        "edge" => vec![face("one", 1), face("two", 2), face("three", 3)],
-        "origin" => vec![face("one", 10), face("two", 10), face("three", 10)],
-        _ => vec![face("edge", 1), face("origin", 10)],
-    };
-    let prefixes = if router == "origin" { vec![name("/data")] } else { vec![] };
-    let uris = vec![format!("udp4://{router}")];
-    RouterReport { uris, store_bytes, faces, prefixes, ..RouterReport::default() }
-}
-
-fn config() -> ControllerConfig {
-    ControllerConfig { placement: Placement::LargestFree, ..ControllerConfig::default() }
-}
-
-/// Stores of 64 MB between, of 1 MB elsewhere.
-fn five(config: ControllerConfig) -> Controller {
-    let mut controller = Controller::new(config);
-    for router in ["edge", "origin"] {
-        controller.report(seconds(0), router, report(router, 1_000_000)).unwrap();
-    }
-    for router in MIDDLE {
-        controller.report(seconds(0), router, report(router, 64_000_000)).unwrap();
-    }
-    controller
-}
-
-fn file(segments: u64) -> File {
-    let size_bytes = segments * 8000;
-    File { name: name("/data/file/v=1"), segments, size_bytes, packet_bytes: 8200 }
-}
-
-fn update(generation: u64, number: u64, added: Segments) -> Update {
-    let object = file(1).name;
-    let removed = Segments::default();
-    let changes = vec![Change { object, tier: Tier::Memory, added, removed }];
-    Update { at: UpdateNumber { generation, number }, changes }
-}
-
-/// The routers of the plan in force, with the count of segments of each.
-fn parts(controller: &Controller) -> Vec<(String, u64)> {
-    let plans: Vec<_> = controller.plans().collect();
-    assert!(plans.len() < 2);
-    let parts = plans.into_iter().flat_map(|plan| &plan.parts);
-    parts.map(|part| (part.router.clone(), part.last - part.first + 1)).collect()
-}
 
 #[test]
 fn a_file_larger_than_any_store_is_divided() {

@@ -79,6 +79,9 @@ impl Known {
                     records.push(Record::Plan { plan, made_ms: at_ms });
                     (action, detail)
                 }
+                Event::KeepsNot { router, object, segments } => {
+                    ("does not keep", format!("{router}: {segments} segments of {object}"))
+                }
                 Event::HoldsTooMuch { router, object, segments } => {
                     ("holds too much", format!("{router}: {segments} segments of {object}"))
                 }

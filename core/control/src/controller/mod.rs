@@ -6,7 +6,7 @@ mod repair;
 mod routes;
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +14,7 @@ use weir_base::{Instant, NS_PER_S};
 use weir_wire::Name;
 
 use self::planning::promisable;
+use self::repair::Upkeep;
 use self::routes::is_same_place;
 use crate::data_map::{ActivePlan, DataMap};
 use crate::file::File;
@@ -85,6 +86,16 @@ pub enum Event {
     },
     /// A plan is in force, in place of the one with the number of its parent.
     Planned(Plan),
+    /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
+    /// Others get its part, and it gets no other for ten minutes.
+    KeepsNot {
+        /// Its name.
+        router: String,
+        /// The file.
+        object: Name,
+        /// How many it lacks.
+        segments: u64,
+    },
     /// A router says that it holds segments that its file does not have. They do not count.
     HoldsTooMuch {
         /// Its name.
@@ -143,6 +154,9 @@ pub struct Controller {
     routes: BTreeMap<String, Vec<RouteOrder>>,
     events: Vec<Event>,
     beginning: Beginning,
+    upkeep: Upkeep,
+    /// When somebody spoke last.
+    now: Instant,
 }
 
 /// Whether it has been there long enough to know all routers.
@@ -170,6 +184,8 @@ impl Controller {
             routes: BTreeMap::new(),
             events: Vec::new(),
             beginning: Beginning::Fresh,
+            upkeep: Upkeep::default(),
+            now: Instant::ZERO,
         }
     }
 
@@ -186,7 +202,7 @@ impl Controller {
             let bytes_each = file.stored_bytes_each();
             let keepers = plan.parts.iter().map(|part| part.router.clone());
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
-            self.map.insert_plan(ActivePlan { plan, bytes_each, concerned });
+            self.map.insert_plan(ActivePlan::new(plan, bytes_each, concerned, self.now));
         }
     }
 
@@ -205,6 +221,7 @@ impl Controller {
         name: &str,
         report: RouterReport,
     ) -> Result<Registered, Refused> {
+        self.now = self.now.max(now);
         if report.generation > self.generation.max(GENERATION_MAX) {
             return Err(Refused::NoGeneration(report.generation));
         }
@@ -232,6 +249,9 @@ impl Controller {
         }
         let has_changed = is_new || !is_same_place(&router.report, &report);
         let store_has_changed = router.report.store_bytes != report.store_bytes;
+        if is_new || has_changed || report.store_bytes > router.report.store_bytes {
+            self.upkeep.room_came();
+        }
         router.report = report;
         let expected = router.expected;
         if has_changed {
@@ -252,10 +272,15 @@ impl Controller {
         let Some(router) = self.network.routers.get_mut(name) else {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
+        self.now = self.now.max(now);
         router.last_seen = now;
         let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
         if begins {
-            router.held.clear();
+            for ((object, _), _) in core::mem::take(&mut router.held) {
+                if self.map.plan(&object).is_some_and(|active| active.plan.parts.is_empty()) {
+                    self.upkeep.holders_changed(&object);
+                }
+            }
         } else if update.at != router.expected || update.at.number == 0 {
             return Err(Refused::OutOfOrder { expected: router.expected });
         }
@@ -266,6 +291,12 @@ impl Controller {
                 && let Some(event) = limit(name, file, &mut change)
             {
                 self.events.push(event);
+            }
+            if !change.added.is_empty() {
+                router.gained = now;
+            }
+            if self.map.plan(&change.object).is_some_and(|active| active.plan.parts.is_empty()) {
+                self.upkeep.holders_changed(&change.object);
             }
             router.apply(change);
         }
@@ -329,6 +360,7 @@ impl Controller {
     /// What time brings: routers that have fallen silent are gone, and what they kept is planned
     /// anew.
     pub fn tick(&mut self, now: Instant) {
+        self.now = self.now.max(now);
         match self.beginning {
             Beginning::Fresh if now.as_ns() > self.config.router_timeout_ns => {
                 self.beginning = Beginning::Over;
@@ -340,17 +372,18 @@ impl Controller {
         let timeout_ns = self.config.router_timeout_ns;
         let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
         let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
-        let lost: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
-        if lost.is_empty() {
-            return;
+        let lost: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
+        if !lost.is_empty() {
+            for name in &lost {
+                self.network.routers.remove(name);
+                self.routes.remove(name);
+                self.events.push(Event::RouterLost { router: name.clone() });
+            }
+            self.refresh_routes();
+            self.upkeep.room_came();
+            self.repair(&lost);
         }
-        for name in &lost {
-            self.network.routers.remove(name);
-            self.routes.remove(name);
-            self.events.push(Event::RouterLost { router: name.clone() });
-        }
-        self.refresh_routes();
-        self.repair(&lost);
+        self.upkeep();
     }
 
     /// All routers that are there have had the time to report: they get configurations again.

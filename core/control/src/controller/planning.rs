@@ -38,26 +38,31 @@ impl Controller {
             // Those who hold or could keep it may not have reported yet.
             return Decision::NoRoom;
         }
-        let consumers = vec![name.to_owned()];
-        let holders = self.spread(name, |_, router| holds_all(router, &file));
-        if !holders.is_empty() {
-            self.make_plan(&file, Vec::new(), holders, consumers);
-            return Decision::Planned;
-        }
-        let range = (0, file.segments - 1);
-        let candidates = self.candidates(name, object, &file);
-        let parts = place(self.config.placement, &file, range, candidates);
-        if !parts.is_empty() {
-            self.make_plan(&file, parts, Vec::new(), consumers);
-            return Decision::Planned;
-        }
-        let leading = self.leading(name, object);
-        let ways = self.spread(name, |router, _| leading.contains(router));
-        if ways.len() < 2 {
+        let (parts, spread) = self.arrange(name, &file);
+        if parts.is_empty() && spread.is_empty() {
             return Decision::NoRoom;
         }
-        self.make_plan(&file, Vec::new(), ways, consumers);
+        self.make_plan(&file, parts, spread, vec![name.to_owned()]);
         Decision::Planned
+    }
+
+    /// How a file is to be had by a consumer's router: from those that hold it, else from those that
+    /// are to keep parts of it, else over all ways.
+    pub(super) fn arrange(&self, consumer: &str, file: &File) -> (Vec<Part>, Vec<Share>) {
+        let object = &file.name;
+        let holders = self.spread(consumer, |_, router| holds_all(router, file));
+        if !holders.is_empty() {
+            return (Vec::new(), holders);
+        }
+        let range = (0, file.segments - 1);
+        let candidates = self.candidates(consumer, object, file);
+        let parts = place(self.config.placement, file, range, candidates);
+        if !parts.is_empty() {
+            return (parts, Vec::new());
+        }
+        let leading = self.leading(consumer, object);
+        let ways = self.spread(consumer, |router, _| leading.contains(router));
+        (Vec::new(), if ways.len() < 2 { Vec::new() } else { ways })
     }
 
     /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
@@ -111,12 +116,9 @@ impl Controller {
             let distance = to_consumer.distance(name)?;
             let is_near = farthest.is_none_or(|farthest| distance < farthest);
             let fits = free_bytes >= file.stored_bytes_each();
-            let router = name.clone();
-            (fits && is_near && is_reached && !comes_back).then_some(Candidate {
-                router,
-                free_bytes,
-                distance,
-            })
+            let is_trusted = router.distrusted_until.is_none();
+            let is_one = fits && is_trusted && is_near && is_reached && !comes_back;
+            is_one.then(|| Candidate { router: name.clone(), free_bytes, distance })
         };
         self.network.routers.iter().filter_map(candidate).collect()
     }
@@ -136,7 +138,11 @@ impl Controller {
         let concerned = self.concerned(&plan);
         let bytes_each = file.stored_bytes_each();
         let touched = concerned.clone();
-        let former = self.map.insert_plan(ActivePlan { plan, bytes_each, concerned });
+        let mut active = ActivePlan::new(plan, bytes_each, concerned, self.now);
+        if let Some(former) = self.map.plan(&active.plan.object) {
+            active.take_progress(former);
+        }
+        let former = self.map.insert_plan(active);
         let former = former.map(|former| former.concerned).unwrap_or_default();
         for router in touched.union(&former) {
             self.touch(router);
@@ -163,6 +169,7 @@ impl Controller {
 
     pub(super) fn withdraw(&mut self, object: &Name) {
         if let Some(active) = self.map.remove_plan(object) {
+            self.upkeep.room_came();
             self.generation += 1;
             let (number, parent) = (self.generation, active.plan.number);
             let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,0 +1,154 @@
+//! What was planned is planned anew when what it was planned for has changed.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{MIDDLE, STORE_BYTES, alive, config, file, five, parts, report, seconds, update};
+use weir_control::message::{Change, Tier, Update, UpdateNumber};
+use weir_control::{Controller, ControllerConfig, Event, File, Segments};
+
+fn kept(controller: &Controller) -> u64 {
+    parts(controller).iter().map(|(_, count)| count).sum()
+}
+
+#[test]
+fn what_had_no_room_is_kept_when_room_comes() {
+    let mut controller = five(config());
+    controller.add_file(file(30_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let before = parts(&controller);
+    assert!(kept(&controller) < 21_000);
+    controller.report(seconds(1), "two", report("two", 9 * STORE_BYTES)).unwrap();
+    controller.tick(seconds(1));
+    assert_eq!(kept(&controller), 30_000);
+    let after = parts(&controller);
+    assert!(before.iter().all(|part| after.contains(part)), "{before:?} {after:?}");
+    let edge = controller.configuration("edge").unwrap();
+    assert_eq!(edge.distributions[0].parts.len(), 4);
+    assert!(edge.distributions[0].parts.is_sorted_by_key(|part| part.first));
+}
+
+#[test]
+fn what_had_no_room_is_kept_when_another_file_goes() {
+    let mut controller = five(config());
+    let other = File { name: "/data/other/v=1".parse().unwrap(), ..file(12_000) };
+    controller.add_file(other.clone()).unwrap();
+    controller.forward("edge", &other.name).unwrap();
+    controller.add_file(file(12_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    controller.remove_file(&other.name);
+    assert!(kept(&controller) < 12_000);
+    controller.tick(seconds(1));
+    assert_eq!(kept(&controller), 12_000);
+}
+
+fn spread(controller: &Controller) -> Vec<String> {
+    let edge = controller.configuration("edge").unwrap();
+    let spread = edge.distributions.into_iter().flat_map(|one| one.spread);
+    let mut routers: Vec<String> = spread.map(|share| share.router).collect();
+    routers.sort();
+    routers
+}
+
+/// An update that says that all of the file is gone.
+fn evicted(number: u64, segments: Segments) -> Update {
+    let (object, added) = (file(1).name, Segments::default());
+    let changes = vec![Change { object, tier: Tier::Memory, added, removed: segments }];
+    Update { at: UpdateNumber { generation: 1, number }, changes }
+}
+
+#[test]
+fn who_is_asked_in_turn_are_those_that_hold_it_now() {
+    let mut controller = five(config());
+    controller.add_file(file(2_000)).unwrap();
+    let all = || Segments::range(0, 1_999);
+    controller.update(seconds(1), "one", update(1, 1, all())).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    assert_eq!(spread(&controller), ["one"]);
+    controller.update(seconds(2), "two", update(1, 1, Segments::range(0, 999))).unwrap();
+    controller.tick(seconds(2));
+    assert_eq!(spread(&controller), ["one"], "half of it is not all");
+    controller.update(seconds(3), "two", update(1, 2, Segments::range(1_000, 1_999))).unwrap();
+    controller.tick(seconds(3));
+    assert_eq!(spread(&controller), ["one", "two"]);
+    controller.update(seconds(4), "one", evicted(2, Segments::range(7, 7))).unwrap();
+    controller.tick(seconds(4));
+    assert_eq!(spread(&controller), ["two"]);
+    // It begins anew, and says nothing of the file.
+    controller.update(seconds(5), "two", update(2, 1, Segments::default())).unwrap();
+    controller.tick(seconds(5));
+    assert_eq!(
+        (spread(&controller), kept(&controller)),
+        (vec![], 2_000),
+        "now it is kept in parts"
+    );
+}
+
+#[test]
+fn what_was_asked_for_over_all_ways_is_kept_when_stores_come() {
+    let mut controller = Controller::new(config());
+    for router in ["edge", "origin", "one", "two", "three"] {
+        controller.report(seconds(0), router, report(router, 0)).unwrap();
+    }
+    controller.add_file(file(2_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    assert_eq!(spread(&controller), ["one", "three", "two"]);
+    alive(&mut controller, seconds(1));
+    assert_eq!((spread(&controller), kept(&controller)), (vec![], 2_000));
+}
+
+#[test]
+fn what_a_router_does_not_fetch_others_get() {
+    let mut controller = five(config());
+    controller.add_file(file(8_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let before = parts(&controller);
+    let (idle, count) = before[1].clone();
+    let first = controller.plans().next().unwrap().parts[0].clone();
+    let held = Segments::range(first.first, first.last);
+    controller.update(seconds(5), &first.router, update(1, 1, held.clone())).unwrap();
+    controller.take_events();
+    for at in (10..=60).step_by(10) {
+        alive(&mut controller, seconds(at));
+        assert_eq!(parts(&controller), before, "at {at} s there is still time");
+    }
+    alive(&mut controller, seconds(66));
+    let keeps_not = Event::KeepsNot { router: idle.clone(), object: file(1).name, segments: count };
+    assert!(controller.take_events().contains(&keeps_not));
+    let after = parts(&controller);
+    assert!(after.contains(&before[0]) && after.iter().all(|(router, _)| *router != idle));
+    assert_eq!(kept(&controller), 8_000);
+    // A router that had its part and has lost some of it has not kept it either.
+    controller.update(seconds(70), &first.router, evicted(2, Segments::range(0, 9))).unwrap();
+    let third = MIDDLE.iter().find(|one| **one != idle && **one != first.router).unwrap();
+    let rest = Segments::range(first.last + 1, 7_999);
+    controller.update(seconds(70), third, update(1, 1, rest)).unwrap();
+    for at in (70..=140).step_by(10) {
+        alive(&mut controller, seconds(at));
+    }
+    let object = file(1).name;
+    let keeps_not = Event::KeepsNot { router: first.router.clone(), object, segments: 10 };
+    assert!(controller.take_events().contains(&keeps_not));
+    // After a while they may try again.
+    let used = |controller: &Controller| -> BTreeSet<String> {
+        parts(controller).into_iter().map(|(router, _)| router).collect()
+    };
+    assert_eq!(used(&controller), BTreeSet::from([third.to_string()]));
+    for at in (150..=690).step_by(10) {
+        alive(&mut controller, seconds(at));
+    }
+    assert!(used(&controller).len() > 1);
+}
+
+#[test]
+fn without_fetching_ahead_parts_fill_when_they_are_read() {
+    let mut controller = five(ControllerConfig { prefetch: false, ..config() });
+    controller.add_file(file(8_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let before = parts(&controller);
+    for at in (10..=200).step_by(10) {
+        alive(&mut controller, seconds(at));
+    }
+    assert_eq!(parts(&controller), before);
+}
