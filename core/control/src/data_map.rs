@@ -1,4 +1,4 @@
-//! Which files there are, and what is planned for each.
+//! Which objects there are, and what is planned for each.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -8,7 +8,7 @@ use core::ops::Bound;
 use weir_base::Instant;
 use weir_wire::Name;
 
-use crate::file::File;
+use crate::objects::Objects;
 use crate::plan::Plan;
 
 /// A plan in force.
@@ -44,11 +44,11 @@ impl ActivePlan {
     }
 }
 
-/// Files and plans.
+/// Objects and plans.
 #[derive(Default)]
 pub(crate) struct DataMap {
-    pub(crate) files: BTreeMap<Name, File>,
-    plans: BTreeMap<Name, ActivePlan>,
+    pub(crate) objects: Objects,
+    pub(crate) plans: BTreeMap<Name, ActivePlan>,
     /// Octets of a router's store that plans have promised.
     promised: BTreeMap<String, u64>,
     /// Objects whose plans concern a router.
@@ -86,10 +86,6 @@ impl DataMap {
         later.take(count).map(|(object, _)| object.clone()).collect()
     }
 
-    pub(crate) fn plan_mut(&mut self, object: &Name) -> Option<&mut ActivePlan> {
-        self.plans.get_mut(object)
-    }
-
     /// The plans that concern a router.
     pub(crate) fn plans_of(&self, router: &str) -> impl Iterator<Item = &ActivePlan> {
         let objects = self.by_router.get(router).into_iter().flatten();
@@ -108,7 +104,7 @@ impl DataMap {
             objects.insert(active.plan.object.clone());
         }
         let kept: u64 = active.plan.parts.iter().map(|part| part.last - part.first + 1).sum();
-        if self.files.get(&active.plan.object).is_some_and(|file| kept < file.segments) {
+        if self.objects.file(&active.plan.object).is_some_and(|file| kept < file.segments) {
             self.loose.insert(active.plan.object.clone());
         }
         self.plans.insert(active.plan.object.clone(), active);

@@ -8,16 +8,19 @@ extern crate alloc;
 #[macro_use]
 extern crate std;
 
+mod bounds;
 mod controller;
 mod data_map;
 mod file;
 pub mod message;
 mod network;
+mod objects;
 mod orders;
 mod placement;
 mod plan;
 mod segments;
 
+pub use bounds::Bound;
 pub use controller::{Controller, ControllerConfig, Event, Refused};
 pub use file::File;
 pub use network::Link;

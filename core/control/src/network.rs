@@ -9,8 +9,9 @@ use core::cmp::Reverse;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::Name;
 
-use crate::message::{Change, RouterReport, Tier, UpdateNumber};
-use crate::segments::Segments;
+use crate::bounds::{Bound, Tally};
+use crate::message::{RouterReport, UpdateNumber};
+use crate::objects::RouterId;
 
 /// What a hop costs beside its round-trip time, so that of two paths of one delay the one with
 /// fewer routers is taken.
@@ -18,14 +19,18 @@ const HOP_NS: u64 = NS_PER_MS / 10;
 /// What is assumed of a link whose round-trip time nobody knows.
 const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
 
+/// New plans that one router may ask for at once, and in a second.
+pub(crate) const PLANS_MAX: u64 = 4096;
+pub(crate) const PLANS_PER_S: u64 = 64;
+
 /// A router, as far as it has told.
 pub(crate) struct Router {
+    /// What it is called where there is no room for its name.
+    pub(crate) id: RouterId,
     pub(crate) report: RouterReport,
     pub(crate) last_seen: Instant,
     /// The update that is to come next; number 0 asks for a new generation.
     pub(crate) expected: UpdateNumber,
-    /// Objects of which its store holds something, by tier.
-    pub(crate) held: BTreeMap<(Name, Tier), Segments>,
     /// Number of its configuration, and of the one before.
     pub(crate) generation: u64,
     pub(crate) parent: u64,
@@ -33,40 +38,25 @@ pub(crate) struct Router {
     pub(crate) gained: Instant,
     /// It has not kept what it was to keep: until then it gets nothing more to keep.
     pub(crate) distrusted_until: Option<Instant>,
+    /// New plans that it may ask for at present.
+    pub(crate) plans_left: u64,
+    /// What of it did not count.
+    pub(crate) tallies: [Tally; Bound::ALL.len()],
 }
 
 impl Router {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(crate) fn new(id: RouterId, now: Instant) -> Self {
         Self {
+            id,
             report: RouterReport::default(),
             last_seen: now,
             expected: UpdateNumber::default(),
-            held: BTreeMap::new(),
             generation: 0,
             parent: 0,
             gained: now,
             distrusted_until: None,
-        }
-    }
-
-    /// What it holds of an object, in either tier.
-    pub(crate) fn held_of(&self, object: &Name) -> Segments {
-        let mut held = Segments::default();
-        for tier in [Tier::Memory, Tier::Disk] {
-            if let Some(segments) = self.held.get(&(object.clone(), tier)) {
-                held.add(segments);
-            }
-        }
-        held
-    }
-
-    pub(crate) fn apply(&mut self, change: Change) {
-        let key = (change.object, change.tier);
-        let held = self.held.entry(key.clone()).or_default();
-        held.remove(&change.removed);
-        held.add(&change.added);
-        if held.is_empty() {
-            self.held.remove(&key);
+            plans_left: PLANS_MAX,
+            tallies: Default::default(),
         }
     }
 }
@@ -96,6 +86,10 @@ impl Link {
 #[derive(Default)]
 pub(crate) struct Network {
     pub(crate) routers: BTreeMap<String, Router>,
+    names: Vec<String>,
+    free: Vec<RouterId>,
+    /// Whose each address is: of who gave it first.
+    addresses: BTreeMap<String, RouterId>,
 }
 
 /// The paths of all routers to one of them.
@@ -121,23 +115,49 @@ impl<'a> Paths<'a> {
 }
 
 impl Network {
+    /// A router that has not been there.
+    pub(crate) fn add(&mut self, name: &str, now: Instant) {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.names.push(String::new());
+            (self.names.len() - 1) as RouterId
+        });
+        name.clone_into(&mut self.names[id as usize]);
+        self.routers.insert(name.to_owned(), Router::new(id, now));
+    }
+
+    /// A router that is there no longer: its number, which another may get.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<RouterId> {
+        let id = self.routers.remove(name)?.id;
+        self.addresses.retain(|_, owner| *owner != id);
+        self.free.push(id);
+        Some(id)
+    }
+
+    pub(crate) fn name_of(&self, id: RouterId) -> &str {
+        &self.names[id as usize]
+    }
+
+    /// A router gives these addresses. Says how many others gave before.
+    pub(crate) fn claim(&mut self, id: RouterId, uris: &[String]) -> u64 {
+        self.addresses.retain(|uri, owner| *owner != id || uris.contains(uri));
+        let mut taken = 0;
+        for uri in uris {
+            let owner = self.addresses.entry(uri.clone()).or_insert(id);
+            taken += u64::from(*owner != id);
+        }
+        taken
+    }
+
     /// The links between routers that are there. A face carries packets both ways, so that a link
     /// that one end alone tells of has its way back.
     pub(crate) fn links(&self) -> Vec<Link> {
-        let by_uri: BTreeMap<&str, &str> = self
-            .routers
-            .iter()
-            .flat_map(|(name, router)| {
-                router.report.uris.iter().map(move |uri| (uri.as_str(), name.as_str()))
-            })
-            .collect();
         let mut links = Vec::new();
         for (from, router) in &self.routers {
             for face in &router.report.faces {
-                match by_uri.get(face.remote.as_str()) {
-                    Some(to) if to != from => links.push(Link {
+                match self.addresses.get(&face.remote) {
+                    Some(to) if *to != router.id => links.push(Link {
                         from: from.clone(),
-                        to: (*to).to_owned(),
+                        to: self.name_of(*to).to_owned(),
                         round_trip_ns: face.round_trip_ns,
                         rate_bps: face.rate_bps,
                         load_bps: face.load_bps,

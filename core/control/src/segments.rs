@@ -1,5 +1,6 @@
 //! Sets of segment numbers, as ranges.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -8,7 +9,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A set of segment numbers. In messages: a list of `[first, last]`, both included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Segments(RangeInclusiveSet<u64>);
+pub struct Segments(Ranges);
+
+/// Most sets that a controller keeps are one range, which needs no memory of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Ranges {
+    #[default]
+    None,
+    One(u64, u64),
+    /// Two at least.
+    Many(Box<RangeInclusiveSet<u64>>),
+}
 
 /// Why ranges are no set of segments.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +51,51 @@ impl Segments {
 
     /// Adds segments.
     pub fn insert(&mut self, range: RangeInclusive<u64>) {
-        if !range.is_empty() {
-            self.0.insert(range);
+        let (first, last) = (*range.start(), *range.end());
+        if first > last {
+            return;
+        }
+        match &mut self.0 {
+            Ranges::None => self.0 = Ranges::One(first, last),
+            Ranges::One(from, to)
+                if first <= to.saturating_add(1) && *from <= last.saturating_add(1) =>
+            {
+                self.0 = Ranges::One(first.min(*from), last.max(*to));
+            }
+            Ranges::One(from, to) => {
+                let both = [*from..=*to, first..=last];
+                self.0 = Ranges::Many(Box::new(both.into_iter().collect()));
+            }
+            Ranges::Many(ranges) => {
+                ranges.insert(first..=last);
+                self.settle();
+            }
+        }
+    }
+
+    fn take(&mut self, range: RangeInclusive<u64>) {
+        match &mut self.0 {
+            Ranges::None => {}
+            Ranges::One(from, to) if range.end() < from || *to < *range.start() => {}
+            Ranges::One(from, to) => {
+                let mut left = RangeInclusiveSet::new();
+                left.insert(*from..=*to);
+                left.remove(range);
+                self.0 = Ranges::Many(Box::new(left));
+            }
+            Ranges::Many(ranges) => ranges.remove(range),
+        }
+        self.settle();
+    }
+
+    /// One range or none is kept as such.
+    fn settle(&mut self) {
+        let Ranges::Many(ranges) = &self.0 else { return };
+        let mut all = ranges.iter();
+        match (all.next(), all.next()) {
+            (None, _) => self.0 = Ranges::None,
+            (Some(one), None) => self.0 = Ranges::One(*one.start(), *one.end()),
+            (Some(_), Some(_)) => {}
         }
     }
 
@@ -55,14 +109,14 @@ impl Segments {
     /// Takes all of `other` away.
     pub fn remove(&mut self, other: &Self) {
         for (first, last) in other.ranges() {
-            self.0.remove(first..=last);
+            self.take(first..=last);
         }
     }
 
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        matches!(self.0, Ranges::None)
     }
 
     /// How many segments there are.
@@ -71,18 +125,43 @@ impl Segments {
         self.ranges().map(|(first, last)| last - first + 1).sum()
     }
 
+    /// How many ranges they are.
+    pub(crate) fn ranges_count(&self) -> usize {
+        match &self.0 {
+            Ranges::None => 0,
+            Ranges::One(..) => 1,
+            Ranges::Many(ranges) => ranges.len(),
+        }
+    }
+
     /// The ranges in order: first and last, with gaps between them.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter().map(|range| (*range.start(), *range.end()))
+        let (one, many) = match &self.0 {
+            Ranges::None => (None, None),
+            Ranges::One(first, last) => (Some((*first, *last)), None),
+            Ranges::Many(ranges) => (None, Some(ranges)),
+        };
+        let many = many.into_iter().flat_map(|ranges| ranges.iter());
+        one.into_iter().chain(many.map(|range| (*range.start(), *range.end())))
     }
 
     /// How many of the segments `first` to `last` there are.
     pub fn count_within(&self, first: u64, last: u64) -> u64 {
-        let within = first..=last;
-        self.0
-            .overlapping(&within)
-            .map(|range| last.min(*range.end()) - first.max(*range.start()) + 1)
-            .sum()
+        let within = |(from, to): (u64, u64)| (last.min(to) + 1).saturating_sub(first.max(from));
+        match &self.0 {
+            Ranges::None => 0,
+            Ranges::One(from, to) => within((*from, *to)),
+            Ranges::Many(ranges) => {
+                let range = first..=last;
+                let found = ranges.overlapping(&range);
+                found.map(|range| within((*range.start(), *range.end()))).sum()
+            }
+        }
+    }
+
+    /// How many of `other` are here.
+    pub(crate) fn count_of(&self, other: &Self) -> u64 {
+        other.ranges().map(|(first, last)| self.count_within(first, last)).sum()
     }
 }
 
@@ -115,6 +194,8 @@ impl Segments {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
 
     #[test]
     fn ranges_join_and_split() {
@@ -126,6 +207,37 @@ mod tests {
         assert_eq!((held.count(), held.count_within(4, 8)), (17, 2));
         held.add(&Segments::range(5, 6));
         assert_eq!(held.count(), 19);
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_the_set_of_its_numbers(
+            steps in proptest::collection::vec((any::<bool>(), 0_u64..40, 0_u64..8), 0..30),
+        ) {
+            let mut set = Segments::default();
+            let mut numbers = BTreeSet::new();
+            for (adds, first, more) in steps {
+                let range = Segments::range(first, first + more);
+                if adds {
+                    set.add(&range);
+                    numbers.extend(first..=first + more);
+                } else {
+                    set.remove(&range);
+                    numbers.retain(|number| !(first..=first + more).contains(number));
+                }
+                prop_assert_eq!(set.count(), numbers.len() as u64);
+                prop_assert_eq!(set.is_empty(), numbers.is_empty());
+                let listed: BTreeSet<u64> =
+                    set.ranges().flat_map(|(first, last)| first..=last).collect();
+                prop_assert_eq!(&listed, &numbers);
+                prop_assert_eq!(set.ranges().count(), set.ranges_count());
+                let within = numbers.range(5..=20).count() as u64;
+                prop_assert_eq!(set.count_within(5, 20), within);
+                let mut again = Segments::default();
+                numbers.iter().for_each(|&number| again.insert(number..=number));
+                prop_assert_eq!(&again, &set);
+            }
+        }
     }
 
     #[test]

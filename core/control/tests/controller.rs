@@ -225,17 +225,6 @@ fn updates_come_in_order_or_all_anew() {
 }
 
 #[test]
-fn what_a_router_cannot_hold_does_not_count() {
-    let mut controller = five(config());
-    controller.add_file(file(100)).unwrap();
-    controller.take_events();
-    controller.update(seconds(1), "one", update(1, 1, Segments::range(90, 999))).unwrap();
-    assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(90, 99))]);
-    let (router, object) = ("one".to_owned(), file(1).name);
-    assert_eq!(controller.take_events(), [Event::HoldsTooMuch { router, object, segments: 900 }]);
-}
-
-#[test]
 fn a_file_that_is_withdrawn_ends_its_plan() {
     let mut controller = five(config());
     controller.add_file(file(12_000)).unwrap();
@@ -298,7 +287,7 @@ fn what_was_given_to_routers_that_never_come_back_is_planned_anew() {
     again.tick(seconds(16));
     let kept: Vec<String> = parts(&again).into_iter().map(|(router, _)| router).collect();
     assert!(!kept.is_empty() && !kept.contains(&"three".to_owned()), "{kept:?}");
-    // Data of the parts passes here and is not to be stored, which no plan that is written down says.
+    // Data of the parts passes here and is not to be stored, which no plan that is written says.
     assert!(!again.configuration("origin").unwrap().rules.is_empty());
 }
 

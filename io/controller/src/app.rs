@@ -82,8 +82,9 @@ impl Known {
                 Event::KeepsNot { router, object, segments } => {
                     ("does not keep", format!("{router}: {segments} segments of {object}"))
                 }
-                Event::HoldsTooMuch { router, object, segments } => {
-                    ("holds too much", format!("{router}: {segments} segments of {object}"))
+                Event::Bounded { router, bound, count } => {
+                    tracing::warn!(router, %bound, count, "what a router says does not count");
+                    ("does not count", format!("{router}: {count} beyond bound {bound}"))
                 }
             };
             records.push(Record::Audit { at_ms, who: CONTROLLER.to_owned(), action, detail });

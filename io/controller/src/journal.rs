@@ -1,7 +1,7 @@
 //! What happens in memory is written to the database afterwards, in order, so that no decision
 //! waits for a disk.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +10,10 @@ use tokio::sync::{Notify, watch};
 
 use crate::database::{Database, Record};
 
-/// Records that wait at most. Beyond it the oldest are lost, which is counted and told.
-const WAITING_MAX: usize = 100_000;
+/// Plans that wait at most. Beyond it those are lost that others have followed, else the oldest.
+const PLANS_MAX: usize = 100_000;
+/// Other records that wait at most: no plan is lost for them. Beyond it the oldest are.
+const OTHERS_MAX: usize = 100_000;
 /// Records of one transaction.
 const BATCH: usize = 256;
 /// Batches after which old rows are removed.
@@ -36,26 +38,94 @@ pub(crate) struct Journal {
     is_away: AtomicBool,
 }
 
+/// Both queues in the order in which they came. What is lost is counted and told.
 #[derive(Default)]
 struct Waiting {
-    records: VecDeque<Record>,
+    plans: VecDeque<(u64, Record)>,
+    others: VecDeque<(u64, Record)>,
+    next: u64,
     lost: u64,
+}
+
+impl Waiting {
+    fn push(&mut self, record: Record) {
+        self.next += 1;
+        let is_plan = matches!(record, Record::Plan { .. });
+        let queue = if is_plan { &mut self.plans } else { &mut self.others };
+        queue.push_back((self.next, record));
+        if self.others.len() > OTHERS_MAX {
+            self.others.pop_front();
+            self.lost += 1;
+        }
+        if self.plans.len() > PLANS_MAX {
+            self.drop_plans();
+        }
+    }
+
+    /// Makes room for an eighth more plans.
+    fn drop_plans(&mut self) {
+        let before = self.plans.len();
+        let mut followed = HashSet::new();
+        let mut kept: VecDeque<(u64, Record)> = std::mem::take(&mut self.plans)
+            .into_iter()
+            .rev()
+            .filter(|(_, record)| match record {
+                Record::Plan { plan, .. } => followed.insert(plan.object.clone()),
+                Record::Router { .. } | Record::Audit { .. } => true,
+            })
+            .collect();
+        kept.truncate(PLANS_MAX - PLANS_MAX / 8);
+        kept.make_contiguous().reverse();
+        self.lost += (before - kept.len()) as u64;
+        self.plans = kept;
+    }
+
+    fn len(&self) -> usize {
+        self.plans.len() + self.others.len()
+    }
+
+    /// The first of both, and the number of the last of them.
+    fn first(&self, count: usize) -> (Vec<Record>, u64) {
+        let (mut plans, mut others) = (self.plans.iter().peekable(), self.others.iter().peekable());
+        let mut batch = Vec::new();
+        let mut last = 0;
+        while batch.len() < count {
+            let from_plans = match (plans.peek(), others.peek()) {
+                (Some((plan, _)), Some((other, _))) => plan < other,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (None, None) => break,
+            };
+            let next = if from_plans { plans.next() } else { others.next() };
+            batch.extend(next.map(|(number, record)| {
+                last = *number;
+                record.clone()
+            }));
+        }
+        (batch, last)
+    }
+
+    /// Those up to this number are written.
+    fn forget(&mut self, last: u64) {
+        for queue in [&mut self.plans, &mut self.others] {
+            while queue.front().is_some_and(|(number, _)| *number <= last) {
+                queue.pop_front();
+            }
+        }
+    }
 }
 
 impl Journal {
     pub(crate) fn push(&self, records: impl IntoIterator<Item = Record>) {
         let mut waiting = self.waiting();
-        waiting.records.extend(records);
-        let surplus = waiting.records.len().saturating_sub(WAITING_MAX);
-        waiting.records.drain(..surplus);
-        waiting.lost += surplus as u64;
+        records.into_iter().for_each(|record| waiting.push(record));
         drop(waiting);
         self.wake.notify_one();
     }
 
     /// Records that wait.
     pub(crate) fn waiting_count(&self) -> usize {
-        self.waiting().records.len()
+        self.waiting().len()
     }
 
     /// Records that were lost because the database was away for too long.
@@ -107,10 +177,7 @@ impl Journal {
 
     /// Writes some records and says how many. They leave the queue once they are written.
     async fn write_batch(&self, database: &Database) -> Result<usize, ()> {
-        let (batch, lost): (Vec<Record>, u64) = {
-            let waiting = self.waiting();
-            (waiting.records.iter().take(BATCH).cloned().collect(), waiting.lost)
-        };
+        let (batch, last) = self.waiting().first(BATCH);
         if batch.is_empty() {
             return Ok(0);
         }
@@ -121,10 +188,7 @@ impl Journal {
                 if was_away {
                     tracing::info!("the database answers again");
                 }
-                let mut waiting = self.waiting();
-                // Those at the front may have been lost meanwhile.
-                let gone = usize::try_from(waiting.lost - lost).unwrap_or(usize::MAX);
-                waiting.records.drain(..batch.len().saturating_sub(gone));
+                self.waiting().forget(last);
                 Ok(batch.len())
             }
             Err(error) => {
@@ -138,5 +202,74 @@ impl Journal {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_control::Plan;
+
+    fn plan(number: u64, object: &str) -> Record {
+        let (parent, object) = (0, object.parse().unwrap());
+        let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
+        let plan = Plan { number, parent, object, consumers, parts, spread };
+        Record::Plan { plan, made_ms: 0 }
+    }
+
+    fn line(number: usize) -> Record {
+        let (who, detail) = ("router r".to_owned(), number.to_string());
+        Record::Audit { at_ms: 0, who, action: "does not count", detail }
+    }
+
+    /// Numbers of plans, and details of lines, in the order in which they are written.
+    fn all(waiting: &mut Waiting) -> Vec<String> {
+        let mut all = Vec::new();
+        loop {
+            let (batch, last) = waiting.first(BATCH);
+            if batch.is_empty() {
+                return all;
+            }
+            waiting.forget(last);
+            all.extend(batch.into_iter().map(|record| match record {
+                Record::Plan { plan, .. } => format!("plan {}", plan.number),
+                Record::Audit { detail, .. } => detail,
+                Record::Router { name, .. } => name,
+            }));
+        }
+    }
+
+    #[test]
+    fn records_are_written_in_the_order_in_which_they_came() {
+        let mut waiting = Waiting::default();
+        for record in [line(1), plan(2, "/a"), plan(3, "/b"), line(4), line(5), plan(6, "/a")] {
+            waiting.push(record);
+        }
+        assert_eq!(all(&mut waiting), ["1", "plan 2", "plan 3", "4", "5", "plan 6"]);
+        assert_eq!((waiting.len(), waiting.lost), (0, 0));
+    }
+
+    #[test]
+    fn lines_of_the_audit_push_no_plan_out() {
+        let mut waiting = Waiting::default();
+        waiting.push(plan(1, "/a"));
+        (0..OTHERS_MAX + 10).for_each(|number| waiting.push(line(number)));
+        assert_eq!(waiting.lost, 10);
+        let all = all(&mut waiting);
+        assert_eq!(all[..2], ["plan 1".to_owned(), "10".to_owned()]);
+    }
+
+    #[test]
+    fn plans_that_others_have_followed_go_first() {
+        let mut waiting = Waiting::default();
+        waiting.push(plan(1, "/first"));
+        (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/again")));
+        assert_eq!(all(&mut waiting), ["plan 1".to_owned(), format!("plan {}", PLANS_MAX + 1)]);
+        assert_eq!(waiting.lost, PLANS_MAX as u64 - 1);
+        let objects = (0..=PLANS_MAX as u64).map(|number| plan(number, &format!("/{number}")));
+        objects.for_each(|record| waiting.push(record));
+        let all = all(&mut waiting);
+        assert_eq!(all.len(), PLANS_MAX - PLANS_MAX / 8);
+        assert_eq!(all.last().unwrap(), &format!("plan {PLANS_MAX}"));
     }
 }

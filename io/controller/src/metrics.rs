@@ -10,6 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use weir_control::Bound;
 
 /// A kind of request and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -19,10 +20,17 @@ pub(crate) struct RequestLabels {
     pub(crate) status: u16,
 }
 
+/// What something that a router says or asks is too much for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BoundLabels {
+    bound: String,
+}
+
 /// What is counted.
 pub(crate) struct Metrics {
     pub(crate) requests: Family<RequestLabels, Counter>,
     pub(crate) decision_seconds: Histogram,
+    bounded: Family<BoundLabels, Gauge>,
     gauges: Vec<Gauge>,
     registry: Mutex<Registry>,
 }
@@ -48,12 +56,16 @@ impl Default for Metrics {
         let decision_seconds = Histogram::new(exponential_buckets(50e-6, 2.0, 16));
         let text = "Time to decide about an object that a router lacks";
         registry.register("decision_seconds", text, decision_seconds.clone());
+        let bounded = Family::<BoundLabels, Gauge>::default();
+        let text = "What routers say or ask and does not count, since the start, by bound";
+        registry.register("beyond_bounds", text, bounded.clone());
         let gauges = GAUGES.map(|(name, text)| {
             let gauge = Gauge::default();
             registry.register(name, text, gauge.clone());
             gauge
         });
-        Self { requests, decision_seconds, gauges: gauges.into(), registry: Mutex::new(registry) }
+        let (gauges, registry) = (gauges.into(), Mutex::new(registry));
+        Self { requests, decision_seconds, bounded, gauges, registry }
     }
 }
 
@@ -62,7 +74,15 @@ impl Metrics {
     ///
     /// # Errors
     /// None that is known: text goes into memory.
-    pub(crate) fn text(&self, values: [u64; GAUGES.len()]) -> Result<String, fmt::Error> {
+    pub(crate) fn text(
+        &self,
+        values: [u64; GAUGES.len()],
+        bounded: &[(Bound, u64)],
+    ) -> Result<String, fmt::Error> {
+        for (bound, count) in bounded {
+            let labels = BoundLabels { bound: bound.to_string() };
+            self.bounded.get_or_create(&labels).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
         for (gauge, value) in self.gauges.iter().zip(values) {
             gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         }

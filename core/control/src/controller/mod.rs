@@ -16,12 +16,14 @@ use weir_wire::Name;
 use self::planning::promisable;
 use self::repair::Upkeep;
 use self::routes::is_same_place;
+use crate::bounds::Bound;
 use crate::data_map::{ActivePlan, DataMap};
 use crate::file::File;
 use crate::message::{
-    Change, Decision, Forwarded, Registered, RouteOrder, RouterReport, Update, UpdateNumber,
+    Decision, Forwarded, Registered, RouteOrder, RouterReport, Update, UpdateNumber,
 };
-use crate::network::{Link, Network, Router};
+use crate::network::{Link, Network, PLANS_MAX, PLANS_PER_S, Router};
+use crate::objects::{Limits, RouterId};
 use crate::placement::Placement;
 use crate::plan::Plan;
 use crate::segments::Segments;
@@ -29,6 +31,13 @@ use crate::segments::Segments;
 /// Numbers of configurations that routers may bring along, at most: one a millisecond takes 35
 /// years. Else one router could have all numbers used up.
 const GENERATION_MAX: u64 = 1 << 40;
+
+/// Addresses, faces and prefixes of one router, at most. Agents tell of fewer.
+const URIS_MAX: usize = 64;
+const FACES_MAX: usize = 4096;
+const PREFIXES_MAX: usize = 8192;
+/// Octets that a store may hold beyond what was told of it.
+const SLACK_BYTES: u64 = 1 << 20;
 
 /// What a controller is started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +60,15 @@ pub struct ControllerConfig {
     pub routers_max: usize,
     /// Files at most.
     pub files_max: usize,
-    /// Objects of which one router may tell that it holds something, at most.
+    /// Objects of which one router may tell that it holds something, at most, and of them those
+    /// that no producer has registered. What is beyond does not count.
     pub objects_max: usize,
+    /// See there.
+    pub unregistered_max: usize,
+    /// Octets of memory that what one router holds may take here, at most, and what all hold.
+    pub holdings_bytes_max: u64,
+    /// See there.
+    pub holdings_total_bytes_max: u64,
 }
 
 impl Default for ControllerConfig {
@@ -67,6 +83,9 @@ impl Default for ControllerConfig {
             routers_max: 10_000,
             files_max: 10_000_000,
             objects_max: 1_000_000,
+            unregistered_max: 10_000,
+            holdings_bytes_max: 64 << 20,
+            holdings_total_bytes_max: 1 << 30,
         }
     }
 }
@@ -96,14 +115,15 @@ pub enum Event {
         /// How many it lacks.
         segments: u64,
     },
-    /// A router says that it holds segments that its file does not have. They do not count.
-    HoldsTooMuch {
+    /// Something that a router says or asks does not count. Of each kind and router there is one
+    /// event a minute at most.
+    Bounded {
         /// Its name.
         router: String,
-        /// The file.
-        object: Name,
-        /// How many there are.
-        segments: u64,
+        /// What it is too much for.
+        bound: Bound,
+        /// How much does not count, since the last such event: segments, objects or questions.
+        count: u64,
     },
 }
 
@@ -155,6 +175,10 @@ pub struct Controller {
     events: Vec<Event>,
     beginning: Beginning,
     upkeep: Upkeep,
+    /// How often something of any router did not count.
+    bounded: [u64; Bound::ALL.len()],
+    /// When it was told what time it is.
+    ticked: Instant,
     /// When somebody spoke last.
     now: Instant,
 }
@@ -185,6 +209,8 @@ impl Controller {
             events: Vec::new(),
             beginning: Beginning::Fresh,
             upkeep: Upkeep::default(),
+            bounded: Default::default(),
+            ticked: Instant::ZERO,
             now: Instant::ZERO,
         }
     }
@@ -192,10 +218,10 @@ impl Controller {
     /// Takes up files and plans of a former run, the newest plan of each file. Routers that have
     /// not reported yet are not spoken of in configurations.
     pub fn restore(&mut self, files: Vec<File>, plans: Vec<Plan>) {
-        self.map.files.extend(files.into_iter().map(|file| (file.name.clone(), file)));
+        files.into_iter().for_each(|file| self.map.objects.add_file(file));
         for plan in plans {
             self.generation = self.generation.max(plan.number);
-            let Some(file) = self.map.files.get(&plan.object) else { continue };
+            let Some(file) = self.map.objects.file(&plan.object) else { continue };
             if plan.parts.is_empty() && plan.spread.is_empty() {
                 continue;
             }
@@ -222,6 +248,15 @@ impl Controller {
         report: RouterReport,
     ) -> Result<Registered, Refused> {
         self.now = self.now.max(now);
+        for (count, what, max) in [
+            (report.uris.len(), "addresses of this router", URIS_MAX),
+            (report.faces.len(), "faces of this router", FACES_MAX),
+            (report.prefixes.len(), "prefixes of this router", PREFIXES_MAX),
+        ] {
+            if count > max {
+                return Err(Refused::TooMany { what, max });
+            }
+        }
         if report.generation > self.generation.max(GENERATION_MAX) {
             return Err(Refused::NoGeneration(report.generation));
         }
@@ -237,7 +272,7 @@ impl Controller {
             if self.network.routers.len() >= max {
                 return Err(Refused::TooMany { what: "routers", max });
             }
-            self.network.routers.insert(name.to_owned(), Router::new(now));
+            self.network.add(name, now);
             self.events.push(Event::RouterFound { router: name.to_owned() });
         }
         let Some(router) = self.network.routers.get_mut(name) else {
@@ -253,8 +288,16 @@ impl Controller {
             self.upkeep.room_came();
         }
         router.report = report;
-        let expected = router.expected;
+        let (id, expected) = (router.id, router.expected);
         if has_changed {
+            let uris = core::mem::take(&mut router.report.uris);
+            let taken = self.network.claim(id, &uris);
+            if let Some(router) = self.network.routers.get_mut(name) {
+                router.report.uris = uris;
+            }
+            if taken > 0 {
+                self.bound(name, Bound::Address, taken);
+            }
             self.refresh_routes();
         }
         if is_new || store_has_changed {
@@ -275,38 +318,56 @@ impl Controller {
         self.now = self.now.max(now);
         router.last_seen = now;
         let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
-        if begins {
-            for ((object, _), _) in core::mem::take(&mut router.held) {
-                if self.map.plan(&object).is_some_and(|active| active.plan.parts.is_empty()) {
-                    self.upkeep.holders_changed(&object);
-                }
-            }
-        } else if update.at != router.expected || update.at.number == 0 {
+        if !begins && (update.at != router.expected || update.at.number == 0) {
             return Err(Refused::OutOfOrder { expected: router.expected });
         }
         let UpdateNumber { generation, number } = update.at;
         router.expected = UpdateNumber { generation, number: number + 1 };
-        for mut change in update.changes {
-            if let Some(file) = self.map.files.get(&change.object)
-                && let Some(event) = limit(name, file, &mut change)
-            {
-                self.events.push(event);
-            }
-            if !change.added.is_empty() {
-                router.gained = now;
-            }
+        let id = router.id;
+        let limits = limits(&self.config, &router.report);
+        if begins {
+            self.forget_holdings(id);
+        }
+        for change in update.changes {
             if self.map.plan(&change.object).is_some_and(|active| active.plan.parts.is_empty()) {
                 self.upkeep.holders_changed(&change.object);
             }
-            router.apply(change);
-        }
-        let max = self.config.objects_max;
-        if router.held.len() > max {
-            router.held.clear();
-            router.expected = UpdateNumber::default();
-            return Err(Refused::TooMany { what: "objects of this router", max });
+            let applied = self.map.objects.apply(id, &limits, change);
+            if applied.has_gained
+                && let Some(router) = self.network.routers.get_mut(name)
+            {
+                router.gained = now;
+            }
+            for (bound, count) in applied.refused {
+                self.bound(name, bound, count);
+            }
         }
         Ok(())
+    }
+
+    /// What a router holds is not known any more.
+    fn forget_holdings(&mut self, id: RouterId) {
+        let Self { map: DataMap { objects, plans, .. }, upkeep, .. } = self;
+        objects.forget(id, |object| {
+            if plans.get(object).is_some_and(|active| active.plan.parts.is_empty()) {
+                upkeep.holders_changed(object);
+            }
+        });
+    }
+
+    /// Something that a router says or asks does not count.
+    fn bound(&mut self, name: &str, bound: Bound, count: u64) {
+        let total = &mut self.bounded[bound as usize];
+        *total = total.saturating_add(count);
+        let Some(router) = self.network.routers.get_mut(name) else { return };
+        if let Some(count) = router.tallies[bound as usize].add(self.now, count) {
+            self.events.push(Event::Bounded { router: name.to_owned(), bound, count });
+        }
+    }
+
+    /// How often something that routers say or ask did not count, by what it was too much for.
+    pub fn bounded(&self) -> impl Iterator<Item = (Bound, u64)> {
+        Bound::ALL.iter().copied().zip(self.bounded)
     }
 
     /// A producer has a file.
@@ -320,22 +381,22 @@ impl Controller {
         if !is_file {
             return Err(Refused::NoFile);
         }
-        match self.map.files.get(&file.name) {
+        match self.map.objects.file(&file.name) {
             Some(known) if *known == file => return Ok(()),
             Some(_) => return Err(Refused::OtherFile(file.name)),
             None => {}
         }
         let max = self.config.files_max;
-        if self.map.files.len() >= max {
+        if self.map.objects.files_count() >= max {
             return Err(Refused::TooMany { what: "files", max });
         }
-        self.map.files.insert(file.name.clone(), file);
+        self.map.objects.add_file(file);
         Ok(())
     }
 
     /// A file is no longer served: its plan ends. Says whether it was known.
     pub fn remove_file(&mut self, name: &Name) -> bool {
-        let is_known = self.map.files.remove(name).is_some();
+        let is_known = self.map.objects.remove_file(name);
         self.withdraw(name);
         is_known
     }
@@ -349,7 +410,7 @@ impl Controller {
         let Some(router) = self.network.routers.get(name) else {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
-        let decision = match self.map.files.get(object) {
+        let decision = match self.map.objects.file(object) {
             None => Decision::Unknown,
             Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
             Some(_) => self.plan_for(name, object),
@@ -375,7 +436,9 @@ impl Controller {
         let lost: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
         if !lost.is_empty() {
             for name in &lost {
-                self.network.routers.remove(name);
+                if let Some(id) = self.network.remove(name) {
+                    self.forget_holdings(id);
+                }
                 self.routes.remove(name);
                 self.events.push(Event::RouterLost { router: name.clone() });
             }
@@ -383,7 +446,22 @@ impl Controller {
             self.upkeep.room_came();
             self.repair(&lost);
         }
+        self.let_routers_ask(now);
         self.upkeep();
+    }
+
+    /// Routers may ask for more plans, and of what did not count is told what is due.
+    fn let_routers_ask(&mut self, now: Instant) {
+        let since = core::mem::replace(&mut self.ticked, now);
+        let more = now.ns_since(since).saturating_mul(PLANS_PER_S) / NS_PER_S;
+        for (name, router) in &mut self.network.routers {
+            router.plans_left = PLANS_MAX.min(router.plans_left.saturating_add(more));
+            for (tally, &bound) in router.tallies.iter_mut().zip(Bound::ALL) {
+                if let Some(count) = tally.due(now) {
+                    self.events.push(Event::Bounded { router: name.clone(), bound, count });
+                }
+            }
+        }
     }
 
     /// All routers that are there have had the time to report: they get configurations again.
@@ -427,13 +505,13 @@ impl Controller {
 
     /// The files that producers have told of.
     pub fn files(&self) -> impl Iterator<Item = &File> {
-        self.map.files.values()
+        self.map.objects.files()
     }
 
     /// A file, if a producer has told of it.
     #[must_use]
     pub fn file(&self, name: &Name) -> Option<&File> {
-        self.map.files.get(name)
+        self.map.objects.file(name)
     }
 
     /// The plans in force.
@@ -445,11 +523,11 @@ impl Controller {
     /// out.
     #[must_use]
     pub fn holdings(&self, object: &Name) -> Vec<(&str, Segments)> {
-        let held = self.network.routers.iter().map(|(name, router)| {
-            let held = router.held_of(object);
-            (name.as_str(), held)
-        });
-        held.filter(|(_, held)| !held.is_empty()).collect()
+        let holders = self.map.objects.holders(object).into_iter();
+        let mut holders: Vec<(&str, Segments)> =
+            holders.map(|(id, held)| (self.network.name_of(id), held)).collect();
+        holders.sort_unstable_by_key(|(name, _)| *name);
+        holders
     }
 
     /// A router is to get a new configuration.
@@ -465,14 +543,16 @@ impl Controller {
     }
 }
 
-/// Takes away what the file does not have.
-fn limit(router: &str, file: &File, change: &mut Change) -> Option<Event> {
-    let beyond = Segments::range(file.segments, Segments::LAST_MAX);
-    let segments = change.added.count_within(file.segments, Segments::LAST_MAX);
-    if segments == 0 {
-        return None;
+/// What one router may say that it holds. Routers with several packet threads tell of the part of
+/// their memory that they are sure of, a quarter at least; all of it may be full.
+fn limits(config: &ControllerConfig, report: &RouterReport) -> Limits {
+    let memory = report.store_bytes.saturating_mul(4).saturating_add(SLACK_BYTES);
+    let disk = report.disk_bytes.saturating_add(report.disk_bytes / 8).saturating_add(SLACK_BYTES);
+    Limits {
+        objects_max: config.objects_max,
+        unregistered_max: config.unregistered_max,
+        bytes_max: config.holdings_bytes_max,
+        total_bytes_max: config.holdings_total_bytes_max,
+        content_bytes_max: [memory, disk],
     }
-    change.added.remove(&beyond);
-    let (router, object) = (router.to_owned(), file.name.clone());
-    Some(Event::HoldsTooMuch { router, object, segments })
 }

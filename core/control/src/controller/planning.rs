@@ -10,12 +10,14 @@ use alloc::vec::Vec;
 use weir_wire::Name;
 
 use super::{Controller, Event};
+use crate::bounds::Bound;
 use crate::data_map::ActivePlan;
 use crate::file::File;
 use crate::message::Decision;
 use crate::network::{Network, Router};
 use crate::placement::{Candidate, Placement, place};
 use crate::plan::{Part, Plan, Share};
+use crate::segments::Segments;
 
 /// Of a store this share may be promised; the rest goes on as without a controller.
 const PROMISED_SHARE: (u64, u64) = (7, 8);
@@ -25,17 +27,23 @@ const WEIGHT_MAX: u64 = 1000;
 
 impl Controller {
     pub(super) fn plan_for(&mut self, name: &str, object: &Name) -> Decision {
-        let Some(file) = self.map.files.get(object).cloned() else { return Decision::Unknown };
+        let Some(file) = self.map.objects.file(object).cloned() else { return Decision::Unknown };
         if let Some(active) = self.map.plan(object) {
-            let Plan { parts, spread, consumers, .. } = &active.plan;
+            let Plan { parts, spread, consumers, .. } = active.plan.clone();
             if !self.is_waiting() && !consumers.iter().any(|consumer| consumer == name) {
-                let consumers = consumers.iter().cloned().chain([name.to_owned()]);
-                self.make_plan(&file, parts.clone(), spread.clone(), consumers.collect());
+                if !self.may_plan(name) {
+                    return Decision::NoRoom;
+                }
+                let consumers = consumers.into_iter().chain([name.to_owned()]);
+                self.make_plan(&file, parts, spread, consumers.collect());
             }
             return Decision::Planned;
         }
         if self.is_waiting() {
             // Those who hold or could keep it may not have reported yet.
+            return Decision::NoRoom;
+        }
+        if !self.may_plan(name) {
             return Decision::NoRoom;
         }
         let (parts, spread) = self.arrange(name, &file);
@@ -46,11 +54,24 @@ impl Controller {
         Decision::Planned
     }
 
-    /// How a file is to be had by a consumer's router: from those that hold it, else from those that
-    /// are to keep parts of it, else over all ways.
+    /// Whether a router may ask for another plan now. One that asks for too many waits.
+    fn may_plan(&mut self, name: &str) -> bool {
+        let Some(router) = self.network.routers.get_mut(name) else { return false };
+        let is_left = router.plans_left > 0;
+        router.plans_left = router.plans_left.saturating_sub(1);
+        if !is_left {
+            self.bound(name, Bound::Plans, 1);
+        }
+        is_left
+    }
+
+    /// How a file is to be had by a consumer's router: from those that hold it, else from those
+    /// that are to keep parts of it, else over all ways.
     pub(super) fn arrange(&self, consumer: &str, file: &File) -> (Vec<Part>, Vec<Share>) {
         let object = &file.name;
-        let holders = self.spread(consumer, |_, router| holds_all(router, file));
+        let all = self.map.objects.holders(object);
+        let all = all.iter().filter(|(_, held)| holds_all(held, file));
+        let holders = self.spread(consumer, all.map(|(id, _)| self.network.name_of(*id)));
         if !holders.is_empty() {
             return (Vec::new(), holders);
         }
@@ -61,24 +82,22 @@ impl Controller {
             return (parts, Vec::new());
         }
         let leading = self.leading(consumer, object);
-        let ways = self.spread(consumer, |router, _| leading.contains(router));
+        let ways = self.spread(consumer, leading.into_iter());
         (Vec::new(), if ways.len() < 2 { Vec::new() } else { ways })
     }
 
     /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
     /// multipath-cache-management, Algorithm 3).
-    fn spread(&self, consumer: &str, is_one: impl Fn(&str, &Router) -> bool) -> Vec<Share> {
+    fn spread<'a>(&self, consumer: &str, routers: impl Iterator<Item = &'a str>) -> Vec<Share> {
         let to_consumer = Network::paths(&self.links, consumer);
-        let is_other = |(name, _): &(&String, &Router)| name.as_str() != consumer;
-        let all = self.network.routers.iter().filter(is_other);
-        let chosen = all.filter(|(name, router)| is_one(name, router));
-        let mut chosen: Vec<(u64, &String)> =
-            chosen.filter_map(|(name, _)| Some((to_consumer.distance(name)?, name))).collect();
+        let others = routers.filter(|name| *name != consumer);
+        let mut chosen: Vec<(u64, &str)> =
+            others.filter_map(|name| Some((to_consumer.distance(name)?, name))).collect();
         chosen.sort_unstable();
         let ratio = &self.config.ratio;
         let weight = |place: usize| ratio.get(place).or(ratio.last()).copied().unwrap_or(1);
-        let share = |(place, (_, name)): (usize, (u64, &String))| Share {
-            router: name.clone(),
+        let share = |(place, (_, name)): (usize, (u64, &str))| Share {
+            router: name.to_owned(),
             weight: weight(place).clamp(1, WEIGHT_MAX),
         };
         chosen.into_iter().enumerate().map(share).take(SPREAD_MAX).collect()
@@ -182,9 +201,9 @@ impl Controller {
     }
 }
 
-/// Whether a router holds all of a file.
-fn holds_all(router: &Router, file: &File) -> bool {
-    router.held_of(&file.name).count_within(0, file.segments - 1) == file.segments
+/// Whether it is all of a file.
+fn holds_all(held: &Segments, file: &File) -> bool {
+    held.count_within(0, file.segments - 1) == file.segments
 }
 
 /// Octets of a store that plans may have.

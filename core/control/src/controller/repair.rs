@@ -9,7 +9,7 @@ use weir_base::{Instant, NS_PER_S};
 use weir_wire::Name;
 
 use super::{Controller, Event};
-use crate::data_map::ActivePlan;
+use crate::data_map::{ActivePlan, DataMap};
 use crate::file::File;
 use crate::placement::place;
 use crate::plan::{Part, Plan, Share};
@@ -98,10 +98,10 @@ impl Controller {
         }
     }
 
-    /// Plans an object anew without some routers, or without some of their parts, of which the first
-    /// segment is given.
+    /// Plans an object anew without some routers, or without some of their parts, of which the
+    /// first segment is given.
     fn plan_without(&mut self, object: &Name, is_gone: impl Fn(&str, u64) -> bool) {
-        let Some(file) = self.map.files.get(object).cloned() else { return };
+        let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };
         let Plan { mut parts, mut spread, mut consumers, .. } = active.plan.clone();
         consumers.retain(|consumer| self.network.routers.contains_key(consumer));
@@ -149,7 +149,7 @@ impl Controller {
         if self.is_waiting() {
             return;
         }
-        let Some(file) = self.map.files.get(object).cloned() else { return };
+        let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };
         if !active.plan.parts.is_empty() {
             return self.fill(&file);
@@ -228,19 +228,20 @@ impl Controller {
         }
     }
 
-    /// The routers that have had the time to fetch a part of an object and lack some of it, with the
-    /// part's first segment and how much. None where it cannot be had at present.
+    /// The routers that have had the time to fetch a part of an object and lack some of it, with
+    /// the part's first segment and how much. None where it cannot be had at present.
     fn lacking(&mut self, object: &Name) -> Vec<(String, u64, u64)> {
         let (now, skips_first) = (self.now, !self.config.prefetch_first);
         if self.network.producers_of(object).is_empty() {
             return Vec::new();
         }
-        let Some(active) = self.map.plan_mut(object) else { return Vec::new() };
+        let DataMap { objects, plans, .. } = &mut self.map;
+        let Some(active) = plans.get_mut(object) else { return Vec::new() };
         let mut lacking = Vec::new();
         let parts = active.plan.parts.iter().zip(&mut active.progress);
         for (part, (held, since)) in parts.skip(usize::from(skips_first)) {
             let Some(router) = self.network.routers.get(&part.router) else { continue };
-            let holds = router.held_of(object).count_within(part.first, part.last);
+            let holds = objects.held_of(router.id, object).count_within(part.first, part.last);
             if holds > *held {
                 *since = now;
             }

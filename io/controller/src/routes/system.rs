@@ -55,7 +55,7 @@ pub(super) async fn metrics(
     State(app): State<Arc<App>>,
     _: Sees,
 ) -> Result<impl IntoResponse, Problem> {
-    let [routers, links, files, plans, requests] = app.with(|known| {
+    let (counts, bounded) = app.with(|known| {
         let counts = [
             known.controller.routers().count(),
             known.controller.links().len(),
@@ -63,11 +63,13 @@ pub(super) async fn metrics(
             known.controller.plans().count(),
             known.waiting_count(),
         ];
-        counts.map(|count| count as u64)
+        (counts.map(|count| count as u64), known.controller.bounded().collect::<Vec<_>>())
     });
+    let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
     let up = u64::from(!app.journal.is_away());
-    let text = app.metrics.text([routers, links, files, plans, requests, records, lost, up]);
+    let values = [routers, links, files, plans, requests, records, lost, up];
+    let text = app.metrics.text(values, &bounded);
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(CONTENT_TYPE, kind)], text.map_err(failed)?))

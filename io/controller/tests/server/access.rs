@@ -169,3 +169,30 @@ fn tokens_do_not_travel_as_plain_text_by_accident() {
     assert!(!config.database.exists(), "nothing is made before that");
     Server::start(Config { insecure: true, ..config }).unwrap().stop();
 }
+
+#[test]
+fn a_router_that_lies_fills_no_audit() {
+    let bench = Bench::with(|config| config.controller.unregistered_max = 3);
+    let liar = bench.client(Role::Router, "liar");
+    let operator = bench.client(Role::Operator, "o");
+    assert_eq!(liar.report("liar", &report("liar", 1000, &[], &[])).status, 200);
+    for number in 1..=50 {
+        let change = |object: u64| {
+            let object = format!("/{number}/{object}");
+            json!({"object": object, "tier": "memory", "added": [[0, 0]]})
+        };
+        let changes: Vec<Value> = (0..10).map(change).collect();
+        assert_eq!(liar.update("liar", 1, number, changes.into()).status, 200);
+    }
+    let events = || operator.get("/v1/events?count=1000").json();
+    let lines = || {
+        let events = events();
+        let events = events.as_array().unwrap().iter();
+        events.filter(|event| event["action"] == "does not count").count()
+    };
+    eventually(|| lines() == 1, "a line of the audit");
+    let metrics = operator.get("/metrics").text;
+    let counted = "weir_controller_beyond_bounds{bound=\"unregistered\"} 497";
+    assert!(metrics.contains(counted), "{metrics}");
+    assert_eq!(lines(), 1);
+}

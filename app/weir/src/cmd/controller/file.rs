@@ -51,6 +51,9 @@ struct DecisionsSection {
     routers_max: NonZeroUsize,
     files_max: NonZeroUsize,
     objects_max: NonZeroUsize,
+    unregistered_max: usize,
+    holdings_size_max: Size,
+    holdings_total_size_max: Size,
 }
 
 fn at_least_one(value: usize) -> NonZeroUsize {
@@ -70,6 +73,9 @@ impl Default for DecisionsSection {
             routers_max: at_least_one(config.routers_max),
             files_max: at_least_one(config.files_max),
             objects_max: at_least_one(config.objects_max),
+            unregistered_max: config.unregistered_max,
+            holdings_size_max: Size { bytes: config.holdings_bytes_max },
+            holdings_total_size_max: Size { bytes: config.holdings_total_bytes_max },
         }
     }
 }
@@ -159,6 +165,9 @@ impl ControllerFile {
                 routers_max: decisions.routers_max.get(),
                 files_max: decisions.files_max.get(),
                 objects_max: decisions.objects_max.get(),
+                unregistered_max: decisions.unregistered_max,
+                holdings_bytes_max: decisions.holdings_size_max.bytes,
+                holdings_total_bytes_max: decisions.holdings_total_size_max.bytes,
             },
         })
     }

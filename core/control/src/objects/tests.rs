@@ -1,0 +1,126 @@
+use super::*;
+use alloc::format;
+use proptest::prelude::*;
+
+const LIMITS: Limits = Limits {
+    objects_max: 100,
+    unregistered_max: 100,
+    bytes_max: 1 << 20,
+    total_bytes_max: 1 << 20,
+    content_bytes_max: [1 << 40, 1 << 40],
+};
+
+fn name(number: u8) -> Name {
+    format!("/o/{number}").parse().unwrap()
+}
+
+fn file(number: u8) -> File {
+    File { name: name(number), segments: 30, size_bytes: 30 * 1000, packet_bytes: 1200 }
+}
+
+fn change(number: u8, added: Segments, removed: Segments) -> Change {
+    Change { object: name(number), tier: Tier::Memory, added, removed }
+}
+
+impl Objects {
+    /// What accounts say is what there is.
+    fn check(&self) {
+        let mut accounts: BTreeMap<RouterId, (BTreeSet<ObjectId>, usize, u64, u64)> =
+            BTreeMap::new();
+        for (id, object) in self.all.iter().enumerate() {
+            let Some(object) = object else { continue };
+            assert_eq!(self.by_name[object.name()], id as ObjectId);
+            assert!(object.file().is_some() || !object.holders.is_empty());
+            for held in &object.holders {
+                assert!(!held.segments.is_empty());
+                let account = accounts.entry(held.router).or_default();
+                let is_first = account.0.insert(id as ObjectId);
+                account.2 += entry_bytes(&held.segments);
+                match object.file() {
+                    Some(file) => account.3 += content_bytes_each(file) * held.segments.count(),
+                    None if is_first => {
+                        account.1 += 1;
+                        account.2 += named_bytes(object.name());
+                    }
+                    None => {}
+                }
+            }
+        }
+        for (router, account) in &self.accounts {
+            let (objects, unregistered, bytes, content) =
+                accounts.remove(router).unwrap_or_default();
+            assert_eq!(account.objects, objects);
+            assert_eq!((account.unregistered, account.bytes), (unregistered, bytes));
+            assert_eq!(account.content_bytes, [content, 0]);
+        }
+        assert!(accounts.is_empty());
+        assert_eq!(self.total_bytes, self.accounts.values().map(|one| one.bytes).sum::<u64>());
+        assert_eq!(self.files_count, self.files().count());
+        assert_eq!(self.all.len(), self.by_name.len() + self.free.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn accounts_say_what_there_is(
+        steps in proptest::collection::vec(
+            (0_u8..8, 0_u32..3, 0_u8..4, 0_u64..40, 0_u64..9),
+            0..60,
+        ),
+    ) {
+        let mut objects = Objects::default();
+        for (what, router, object, first, more) in steps {
+            let range = Segments::range(first, first + more);
+            match what {
+                0 => objects.add_file(file(object)),
+                1 => drop(objects.remove_file(&name(object))),
+                2 => objects.forget(router, |_| {}),
+                3 | 4 => {
+                    let change = change(object, Segments::default(), range);
+                    objects.apply(router, &LIMITS, change);
+                }
+                _ => {
+                    let change = change(object, range, Segments::default());
+                    let applied = objects.apply(router, &LIMITS, change);
+                    let is_beyond = objects.file(&name(object)).is_some() && first + more >= 30;
+                    prop_assert_eq!(!applied.refused.is_empty(), is_beyond);
+                }
+            }
+            objects.check();
+        }
+    }
+}
+
+#[test]
+fn what_is_beyond_a_bound_does_not_count() {
+    let refused = |limits: &Limits, routers: &[RouterId]| -> Vec<Bound> {
+        let mut objects = Objects::default();
+        objects.add_file(file(0));
+        let mut refused = BTreeSet::new();
+        for &router in routers {
+            for number in 0..10 {
+                let change = change(number, Segments::range(0, 9), Segments::default());
+                let applied = objects.apply(router, limits, change);
+                refused.extend(applied.refused.into_iter().map(|(bound, _)| bound));
+                objects.check();
+            }
+        }
+        refused.into_iter().collect()
+    };
+    assert_eq!(refused(&LIMITS, &[1, 2]), []);
+    let with = |change: fn(&mut Limits)| {
+        let mut limits = LIMITS;
+        change(&mut limits);
+        limits
+    };
+    assert_eq!(refused(&with(|one| one.objects_max = 9), &[1]), [Bound::Objects]);
+    assert_eq!(refused(&with(|one| one.objects_max = 10), &[1]), []);
+    assert_eq!(refused(&with(|one| one.unregistered_max = 8), &[1]), [Bound::Unregistered]);
+    assert_eq!(refused(&with(|one| one.unregistered_max = 9), &[1]), []);
+    assert_eq!(refused(&with(|one| one.bytes_max = 1000), &[1]), [Bound::Memory]);
+    assert_eq!(refused(&with(|one| one.total_bytes_max = 4000), &[1]), []);
+    assert_eq!(refused(&with(|one| one.total_bytes_max = 4000), &[1, 2]), [Bound::Memory]);
+    let small = with(|one| one.content_bytes_max = [9_999, 0]);
+    assert_eq!(refused(&small, &[1]), [Bound::BeyondStore]);
+    assert_eq!(refused(&with(|one| one.content_bytes_max = [10_000, 0]), &[1]), []);
+}

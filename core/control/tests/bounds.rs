@@ -1,0 +1,139 @@
+//! What one router says or asks is bounded, and the operator hears of it.
+
+mod common;
+
+use common::{STORE_BYTES, alive, config, file, five, report, seconds, update};
+use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};
+use weir_control::{Bound, Controller, ControllerConfig, Event, File, Refused, Segments};
+
+fn bounded(router: &str, bound: Bound, count: u64) -> Event {
+    Event::Bounded { router: router.to_owned(), bound, count }
+}
+
+fn count(controller: &Controller, bound: Bound) -> u64 {
+    controller.bounded().find(|(other, _)| *other == bound).unwrap().1
+}
+
+#[test]
+fn what_a_router_cannot_hold_does_not_count_and_is_told_once_a_minute() {
+    let mut controller = five(config());
+    controller.add_file(file(100)).unwrap();
+    controller.take_events();
+    controller.update(seconds(1), "one", update(1, 1, Segments::range(90, 999))).unwrap();
+    assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(90, 99))]);
+    assert_eq!(controller.take_events(), [bounded("one", Bound::BeyondFile, 900)]);
+    for number in 2..1_000 {
+        controller.update(seconds(2), "one", update(1, number, Segments::range(100, 100))).unwrap();
+    }
+    controller.update(seconds(2), "two", update(1, 1, Segments::range(100, 100))).unwrap();
+    assert_eq!(controller.take_events(), [bounded("two", Bound::BeyondFile, 1)]);
+    alive(&mut controller, seconds(10));
+    assert!(controller.take_events().is_empty());
+    for at in (20..=70).step_by(10) {
+        alive(&mut controller, seconds(at));
+    }
+    assert_eq!(controller.take_events(), [bounded("one", Bound::BeyondFile, 998)]);
+    assert_eq!(count(&controller, Bound::BeyondFile), 1_899);
+}
+
+/// An update that says that a router holds a segment of so many objects.
+fn many(number: u64, objects: std::ops::Range<u64>) -> Update {
+    let change = |object: u64| Change {
+        object: format!("/x/{object}").parse().unwrap(),
+        tier: Tier::Memory,
+        added: Segments::range(0, 0),
+        removed: Segments::default(),
+    };
+    let at = UpdateNumber { generation: 1, number };
+    Update { at, changes: objects.map(change).collect() }
+}
+
+#[test]
+fn objects_that_are_no_files_are_remembered_up_to_a_bound() {
+    let mut controller = five(ControllerConfig { unregistered_max: 10, ..config() });
+    controller.take_events();
+    controller.update(seconds(1), "one", many(1, 0..25)).unwrap();
+    assert_eq!(controller.take_events(), [bounded("one", Bound::Unregistered, 1)]);
+    assert_eq!(count(&controller, Bound::Unregistered), 15);
+    // It goes on telling, and others are not touched by it; nor are files.
+    controller.update(seconds(1), "two", many(1, 20..25)).unwrap();
+    controller.add_file(file(100)).unwrap();
+    controller.update(seconds(1), "one", update(1, 2, Segments::range(0, 99))).unwrap();
+    assert_eq!(controller.holdings(&file(1).name).len(), 1);
+    assert_eq!(controller.holdings(&"/x/3".parse().unwrap()).len(), 1);
+    assert_eq!(controller.holdings(&"/x/24".parse().unwrap()), [("two", Segments::range(0, 0))]);
+}
+
+#[test]
+fn a_router_cannot_hold_more_than_its_store() {
+    let mut controller = five(config());
+    // Nine files of 32 MB: a store of 64 MB in several threads may hold four times that.
+    for number in 0..9 {
+        let name = format!("/data/{number}").parse().unwrap();
+        controller.add_file(File { name, ..file(4_000) }).unwrap();
+    }
+    controller.take_events();
+    for number in 0..9 {
+        let object = format!("/data/{number}").parse().unwrap();
+        let (added, removed) = (Segments::range(0, 3_999), Segments::default());
+        let changes = vec![Change { object, tier: Tier::Memory, added, removed }];
+        let at = UpdateNumber { generation: 1, number: number + 1 };
+        controller.update(seconds(1), "one", Update { at, changes }).unwrap();
+    }
+    assert_eq!(controller.take_events(), [bounded("one", Bound::BeyondStore, 4_000)]);
+    assert_eq!(
+        controller.forward("edge", &"/data/7".parse().unwrap()).unwrap().decision,
+        Decision::Planned
+    );
+    let held = |number: u64| controller.holdings(&format!("/data/{number}").parse().unwrap()).len();
+    assert_eq!((held(7), held(8)), (1, 0));
+}
+
+#[test]
+fn a_router_asks_for_so_many_plans_and_leaves_the_rest_to_others() {
+    let mut controller = five(config());
+    controller.report(seconds(0), "one", report("one", 1 << 50)).unwrap();
+    let object = |number: u64| format!("/data/{number}").parse().unwrap();
+    for number in 0..5_000 {
+        controller.add_file(File { name: object(number), ..file(1_000) }).unwrap();
+    }
+    let ask = |controller: &mut Controller, router: &str| -> usize {
+        let decisions =
+            (0..5_000).map(|number| controller.forward(router, &object(number)).unwrap().decision);
+        decisions.filter(|decision| *decision == Decision::Planned).count()
+    };
+    assert_eq!(ask(&mut controller, "edge"), 4_096);
+    assert!(controller.take_events().contains(&bounded("edge", Bound::Plans, 1)));
+    assert!(controller.forward("origin", &object(4_999)).unwrap().decision == Decision::Planned);
+    alive(&mut controller, seconds(1));
+    // Plans that it is in already cost nothing.
+    assert_eq!(ask(&mut controller, "edge"), 4_096 + 64);
+}
+
+#[test]
+fn an_address_is_of_who_gave_it_first() {
+    let mut controller = five(config());
+    let links = controller.links().to_vec();
+    controller.take_events();
+    let uris = vec!["udp4://two".into(), "udp4://one".into()];
+    let lies = RouterReport { uris, ..report("one", STORE_BYTES) };
+    controller.report(seconds(1), "one", lies).unwrap();
+    assert_eq!(controller.links(), links);
+    assert_eq!(controller.take_events(), [bounded("one", Bound::Address, 1)]);
+    // When its owner is gone, another may have it.
+    for router in ["edge", "origin", "three"] {
+        controller.report(seconds(20), router, report(router, 1_000_000)).unwrap();
+    }
+    controller.tick(seconds(20));
+    let heir = RouterReport { uris: vec!["udp4://two".into()], ..report("one", STORE_BYTES) };
+    controller.report(seconds(21), "heir", heir).unwrap();
+    assert!(controller.links().iter().any(|link| link.to == "heir"));
+}
+
+#[test]
+fn a_report_has_so_many_faces() {
+    let mut controller = five(config());
+    let faces = vec![common::face("x", 1); 5_000];
+    let refused = controller.report(seconds(1), "one", RouterReport { faces, ..report("one", 1) });
+    assert_eq!(refused, Err(Refused::TooMany { what: "faces of this router", max: 4096 }));
+}
