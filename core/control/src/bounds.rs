@@ -19,6 +19,8 @@ pub enum Bound {
     Plans,
     /// It gives an address as its own that another router gave before.
     Address,
+    /// It tells of prefixes that its token does not allow.
+    Prefix,
 }
 
 words!(Bound {
@@ -29,6 +31,7 @@ words!(Bound {
     Memory = "memory",
     Plans = "plans",
     Address = "address",
+    Prefix = "prefix",
 });
 
 /// Between two events of one kind about one router.

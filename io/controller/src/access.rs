@@ -63,8 +63,8 @@ async fn router_name(parts: &mut Parts) -> Result<String, Problem> {
     })
 }
 
-/// The router that a request is about, which makes it itself.
-pub(crate) struct OfRouter(pub(crate) String);
+/// The router that a request is about, which makes it itself, and with which token.
+pub(crate) struct OfRouter(pub(crate) String, pub(crate) Caller);
 
 impl FromRequestParts<Arc<App>> for OfRouter {
     type Rejection = Problem;
@@ -73,7 +73,7 @@ impl FromRequestParts<Arc<App>> for OfRouter {
         let caller = caller_in(&[Role::Router], parts, app).await?;
         let name = router_name(parts).await?;
         own(&caller, &name)?;
-        Ok(Self(name))
+        Ok(Self(name, caller))
     }
 }
 

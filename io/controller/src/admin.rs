@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tokio::runtime::Builder;
+use weir_wire::Name;
 
 use crate::clock::wall_ms;
 use crate::config::StartError;
@@ -33,7 +34,8 @@ fn record(action: &'static str, detail: String) -> Record {
 }
 
 /// Makes a token that holds for `expires_after_ms` milliseconds, or for ever, and returns its text,
-/// which nobody can read again.
+/// which nobody can read again. A producer registers files below `prefixes`, and routes lead to a
+/// router for prefixes below them; to other roles they mean nothing.
 ///
 /// # Errors
 /// The database, or random numbers.
@@ -42,13 +44,16 @@ pub fn add_token(
     role: Role,
     name: &str,
     expires_after_ms: Option<u64>,
+    prefixes: &[Name],
 ) -> Result<String, StartError> {
     let now_ms = wall_ms();
     let expires_ms = expires_after_ms.map(|after| now_ms.saturating_add(after));
-    let issued = Token::issue(role, name, now_ms, expires_ms);
+    let issued = Token::issue(role, name, now_ms, expires_ms, prefixes);
     let (token, text) =
         issued.map_err(|error| StartError::Threads(std::io::Error::other(error)))?;
-    let record = record("token added", format!("{} for {role} {name}", token.id));
+    let below: String = prefixes.iter().map(|prefix| format!(" {prefix}")).collect();
+    let below = if below.is_empty() { below } else { format!(", names below{below}") };
+    let record = record("token added", format!("{} for {role} {name}{below}", token.id));
     block_on(with(database, async |database| database.add_token(&token, record).await))?;
     Ok(text)
 }

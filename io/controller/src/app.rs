@@ -17,6 +17,9 @@ use crate::tokens::Tokens;
 /// Who does what no token's holder does.
 const CONTROLLER: &str = "controller";
 
+/// Between two lines of the audit about names that one caller may not register.
+const SILENCE_MS: u64 = 60_000;
+
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) clock: Clock,
@@ -29,6 +32,8 @@ pub(crate) struct App {
     /// Files are registered and withdrawn one after the other, in memory as in the database.
     pub(crate) files_turn: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
+    /// When the audit was told last that a caller may not register a name.
+    told_refused_ms: Mutex<BTreeMap<String, u64>>,
 }
 
 /// The controller, and what its decisions do not need.
@@ -116,6 +121,7 @@ impl App {
             stopping,
             files_turn: tokio::sync::Mutex::new(()),
             known: Mutex::new(known),
+            told_refused_ms: Mutex::default(),
         }
     }
 
@@ -129,6 +135,19 @@ impl App {
             self.journal.push(records);
         }
         result
+    }
+
+    /// A name is not registered, as it is below no prefix of the token. The audit has one line a
+    /// minute of each caller.
+    pub(crate) fn note_refused(&self, who: &str, name: &Name) {
+        let at_ms = wall_ms();
+        let mut told = self.told_refused_ms.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(who).is_some_and(|told_ms| at_ms.saturating_sub(*told_ms) < SILENCE_MS) {
+            return;
+        }
+        told.insert(who.to_owned(), at_ms);
+        let (who, detail) = (who.to_owned(), name.to_string());
+        self.journal.push([Record::Audit { at_ms, who, action: "file refused", detail }]);
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

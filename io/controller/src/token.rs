@@ -6,6 +6,7 @@ use std::str::FromStr;
 use aws_lc_rs::constant_time;
 use aws_lc_rs::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
+use weir_wire::Name;
 
 /// What the holder of a token may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// A router: it tells of itself, under the name of its token only.
     Router,
-    /// A producer: it registers files and withdraws its own.
+    /// A producer: it registers files below the prefixes of its token, and withdraws its own.
     Producer,
     /// Sees everything and withdraws any file.
     Operator,
@@ -63,6 +64,8 @@ pub struct Token {
     pub created_ms: u64,
     /// When it ceases to hold, in milliseconds since 1970, if it does.
     pub expires_ms: Option<u64>,
+    /// What a producer may register files under, and a router have routes lead to it for.
+    pub prefixes: Vec<Name>,
 }
 
 /// Octets of what tokens are listed by, and of their secrets.
@@ -81,14 +84,15 @@ impl Token {
         name: &str,
         created_ms: u64,
         expires_ms: Option<u64>,
+        prefixes: &[Name],
     ) -> Result<(Self, String), getrandom::Error> {
         let (mut id, mut secret) = ([0; ID_BYTES], [0; SECRET_BYTES]);
         getrandom::fill(&mut id)?;
         getrandom::fill(&mut secret)?;
         let (id, hash) = (hex::encode(id), hash(&secret));
         let text = format!("weir-{id}-{}", hex::encode(secret));
-        let name = name.to_owned();
-        Ok((Self { id, hash, role, name, created_ms, expires_ms }, text))
+        let (name, prefixes) = (name.to_owned(), prefixes.to_vec());
+        Ok((Self { id, hash, role, name, created_ms, expires_ms, prefixes }, text))
     }
 
     /// Whether `secret` is the one that this was made with. Takes the same time for any.
@@ -125,19 +129,19 @@ mod tests {
 
     #[test]
     fn a_token_is_known_by_its_secret_alone() {
-        let (token, text) = Token::issue(Role::Router, "r1", 1, None).unwrap();
+        let (token, text) = Token::issue(Role::Router, "r1", 1, None, &[]).unwrap();
         let (id, secret) = split(&text).unwrap();
         assert_eq!(id, token.id);
         assert!(token.is_of(&secret));
         assert!(!token.is_of(&secret[1..]));
-        let (other, _) = Token::issue(Role::Router, "r1", 1, None).unwrap();
+        let (other, _) = Token::issue(Role::Router, "r1", 1, None, &[]).unwrap();
         assert!(!other.is_of(&secret) && other.id != token.id);
         assert!(!text.contains(&hex::encode(&token.hash)));
     }
 
     #[test]
     fn other_text_is_no_token() {
-        let (_, text) = Token::issue(Role::Reader, "a", 1, None).unwrap();
+        let (_, text) = Token::issue(Role::Reader, "a", 1, None, &[]).unwrap();
         for bad in ["", "weir-", "weir-1-2", &text[1..], &text[..text.len() - 1]] {
             assert_eq!(split(bad), None, "{bad}");
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Mutex;
+use weir_wire::Name;
 
 use crate::clock::wall_ms;
 use crate::database::{Database, DatabaseError};
@@ -21,9 +22,22 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 pub(crate) struct Caller {
     pub(crate) role: Role,
     pub(crate) name: String,
+    prefixes: Arc<[Name]>,
 }
 
 impl Caller {
+    /// Whether it may register this name.
+    pub(crate) fn may_register(&self, name: &Name) -> bool {
+        let is_above = |prefix: &Name| prefix.as_view().is_prefix_of(name.as_view());
+        self.role == Role::Operator || self.prefixes.iter().any(is_above)
+    }
+
+    /// What it may register names below, for people.
+    pub(crate) fn prefixes(&self) -> String {
+        let prefixes: Vec<String> = self.prefixes.iter().map(Name::to_string).collect();
+        if prefixes.is_empty() { "no prefix".to_owned() } else { prefixes.join(" and ") }
+    }
+
     /// As it stands in the audit.
     pub(crate) fn who(&self) -> String {
         format!("{} {}", self.role, self.name)
@@ -43,6 +57,7 @@ pub(crate) enum TokenError {
 
 struct Held {
     token: Token,
+    prefixes: Arc<[Name]>,
     limit: Arc<DefaultDirectRateLimiter>,
 }
 
@@ -68,7 +83,8 @@ impl Tokens {
         by_id.extend(tokens.into_iter().map(|token| {
             let limit = former.remove(&token.id).map(|held| held.limit);
             let fresh = || Arc::new(RateLimiter::direct(Quota::per_second(self.per_second)));
-            (token.id.clone(), Held { limit: limit.unwrap_or_else(fresh), token })
+            let prefixes = token.prefixes.as_slice().into();
+            (token.id.clone(), Held { limit: limit.unwrap_or_else(fresh), token, prefixes })
         }));
         Ok(())
     }
@@ -107,11 +123,12 @@ impl Tokens {
     fn find(&self, id: &str, secret: &[u8]) -> Result<Caller, TokenError> {
         let by_id = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
         let held = by_id.get(id).filter(|held| held.token.is_of(secret));
-        let Held { token, limit } = held.ok_or(TokenError::Unknown)?;
+        let Held { token, limit, prefixes } = held.ok_or(TokenError::Unknown)?;
         if token.expires_ms.is_some_and(|expires_ms| expires_ms <= wall_ms()) {
             return Err(TokenError::Expired);
         }
         limit.check().map_err(|_| TokenError::TooFast(self.per_second))?;
-        Ok(Caller { role: token.role, name: token.name.clone() })
+        let (name, prefixes) = (token.name.clone(), Arc::clone(prefixes));
+        Ok(Caller { role: token.role, name, prefixes })
     }
 }

@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use weir_base::NS_PER_S;
 use weir_base::units::Time;
 use weir_controller::{Role, Server, Token, is_name};
+use weir_wire::Name;
 
 use self::file::{ControllerFile, DEFAULT_CONFIG};
 use super::router::{print, start_log};
@@ -78,7 +79,7 @@ enum TokenCommand {
     /// Make a token and print it: this once, as only its hash is kept
     Add {
         /// router: reports as the router of this name; producer: registers files; operator: sees
-        /// everything and withdraws files; reader: sees everything
+        /// everything, registers and withdraws files; reader: sees everything
         #[arg(long)]
         role: Role,
         /// Whose it is; for a router, the name of the router
@@ -87,6 +88,10 @@ enum TokenCommand {
         /// How long it holds, for example 90d or 12h [default: for ever]
         #[arg(long, value_name = "TIME", value_parser = parse_time)]
         expires: Option<Duration>,
+        /// What a producer may register files below, once or more; `/` for any name. For a router:
+        /// what others get routes to it for [default: any]
+        #[arg(long = "prefix", value_name = "NAME")]
+        prefixes: Vec<Name>,
     },
     /// List tokens, without their secrets
     List {
@@ -184,9 +189,23 @@ fn ready_line(url: &str, database: &str, json: bool) -> String {
 fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
     let database = file.database()?;
     match command {
-        TokenCommand::Add { role, name, expires } => {
+        TokenCommand::Add { role, name, expires, mut prefixes } => {
+            match role {
+                Role::Producer if prefixes.is_empty() => bail!(
+                    "a producer registers names below the prefixes of its token: give --prefix, \
+                     or --prefix / for any name"
+                ),
+                Role::Router if prefixes.is_empty() => prefixes.push(Name::new()),
+                Role::Operator | Role::Reader if !prefixes.is_empty() => {
+                    bail!(
+                        "--prefix is for producers and routers; an operator may register any name"
+                    )
+                }
+                Role::Router | Role::Producer | Role::Operator | Role::Reader => {}
+            }
+
             let expires = expires.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-            let text = weir_controller::add_token(&database, role, &name, expires)?;
+            let text = weir_controller::add_token(&database, role, &name, expires, &prefixes)?;
             outln!("{text}")?;
         }
         TokenCommand::List { json } => {
@@ -217,6 +236,7 @@ fn token_json(token: &Token) -> serde_json::Value {
         "name": token.name,
         "created_ms": token.created_ms,
         "expires_ms": token.expires_ms,
+        "prefixes": token.prefixes,
     })
 }
 
@@ -232,7 +252,8 @@ fn token_line(token: &Token) -> String {
             Some(left) => format!("holds for {}", Time { ns: left.as_secs() * NS_PER_S }),
         },
     };
-    format!("{}  {:<8}  {}  {expiry}", token.id, token.role, token.name)
+    let below: String = token.prefixes.iter().map(|prefix| format!("  {prefix}")).collect();
+    format!("{}  {:<8}  {}  {expiry}{below}", token.id, token.role, token.name)
 }
 
 #[cfg(test)]

@@ -296,7 +296,7 @@ impl Controller {
                 router.report.uris = uris;
             }
             if taken > 0 {
-                self.bound(name, Bound::Address, taken);
+                self.does_not_count(name, Bound::Address, taken);
             }
             self.refresh_routes();
         }
@@ -339,7 +339,7 @@ impl Controller {
                 router.gained = now;
             }
             for (bound, count) in applied.refused {
-                self.bound(name, bound, count);
+                self.does_not_count(name, bound, count);
             }
         }
         Ok(())
@@ -355,8 +355,8 @@ impl Controller {
         });
     }
 
-    /// Something that a router says or asks does not count.
-    fn bound(&mut self, name: &str, bound: Bound, count: u64) {
+    /// Something that a router says or asks does not count. The operator is told.
+    pub fn does_not_count(&mut self, name: &str, bound: Bound, count: u64) {
         let total = &mut self.bounded[bound as usize];
         *total = total.saturating_add(count);
         let Some(router) = self.network.routers.get_mut(name) else { return };

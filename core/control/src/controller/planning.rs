@@ -60,7 +60,7 @@ impl Controller {
         let is_left = router.plans_left > 0;
         router.plans_left = router.plans_left.saturating_sub(1);
         if !is_left {
-            self.bound(name, Bound::Plans, 1);
+            self.does_not_count(name, Bound::Plans, 1);
         }
         is_left
     }

@@ -90,14 +90,15 @@ pub(crate) struct Database {
 }
 
 fn migrator() -> Migrator {
-    let begin = Migration::new(
-        1,
-        Cow::Borrowed("begin"),
-        MigrationType::Simple,
-        include_str!("sqlite/0001-begin.sql").into_sql_str(),
-        false,
-    );
-    Migrator { migrations: Cow::Owned(vec![begin]), ..Migrator::DEFAULT }
+    let step = |number: i64, name: &'static str, sql: &'static str| {
+        let sql = sql.into_sql_str();
+        Migration::new(number, Cow::Borrowed(name), MigrationType::Simple, sql, false)
+    };
+    let steps = vec![
+        step(1, "begin", include_str!("sqlite/0001-begin.sql")),
+        step(2, "prefixes", include_str!("sqlite/0002-prefixes.sql")),
+    ];
+    Migrator { migrations: Cow::Owned(steps), ..Migrator::DEFAULT }
 }
 
 /// Integers of SQL have a sign.
@@ -113,7 +114,15 @@ fn body<T: serde::de::DeserializeOwned>(
     row: &SqliteRow,
     what: &'static str,
 ) -> Result<T, DatabaseError> {
-    let text: &str = row.try_get("body")?;
+    from_json(row, "body", what)
+}
+
+fn from_json<T: serde::de::DeserializeOwned>(
+    row: &SqliteRow,
+    column: &'static str,
+    what: &'static str,
+) -> Result<T, DatabaseError> {
+    let text: &str = row.try_get(column)?;
     serde_json::from_str(text)
         .map_err(|error| DatabaseError::Garbled { what, why: error.to_string() })
 }
@@ -206,8 +215,8 @@ impl Database {
 
     pub(crate) async fn add_token(&self, token: &Token, who: Record) -> Result<(), DatabaseError> {
         let mut transaction = self.pool.begin().await?;
-        let sql = "INSERT INTO tokens (id, hash, role, name, created_ms, expires_ms) \
-                   VALUES ($1, $2, $3, $4, $5, $6)";
+        let sql = "INSERT INTO tokens (id, hash, role, name, created_ms, expires_ms, prefixes) \
+                   VALUES ($1, $2, $3, $4, $5, $6, $7)";
         sqlx::query(sql)
             .bind(&token.id)
             .bind(&token.hash)
@@ -215,6 +224,7 @@ impl Database {
             .bind(&token.name)
             .bind(signed(token.created_ms))
             .bind(token.expires_ms.map(signed))
+            .bind(json(&token.prefixes))
             .execute(&mut *transaction)
             .await?;
         write(&mut transaction, &who).await?;
@@ -234,7 +244,7 @@ impl Database {
     }
 
     pub(crate) async fn tokens(&self) -> Result<Vec<Token>, DatabaseError> {
-        let sql = "SELECT id, hash, role, name, created_ms, expires_ms FROM tokens \
+        let sql = "SELECT id, hash, role, name, created_ms, expires_ms, prefixes FROM tokens \
                    ORDER BY created_ms, id";
         let rows = sqlx::query(sql).fetch_all(&self.pool).await?;
         let token = |row: &SqliteRow| -> Result<Token, DatabaseError> {
@@ -249,6 +259,7 @@ impl Database {
                 name: row.try_get("name")?,
                 created_ms: unsigned(row, "created_ms")?,
                 expires_ms: expires.map(|at| u64::try_from(at).unwrap_or(0)),
+                prefixes: from_json(row, "prefixes", "prefixes of a token")?,
             })
         };
         rows.iter().map(token).collect()

@@ -91,8 +91,17 @@ pub(super) async fn add(
 }
 
 async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, Problem> {
-    let _turn = app.files_turn.lock().await;
     let owner = caller.who();
+    if !caller.may_register(&file.name) {
+        app.note_refused(&owner, &file.name);
+        let error = format!(
+            "the token of {owner} is for names below {}, not for {}",
+            caller.prefixes(),
+            file.name
+        );
+        return Err(Problem::new(StatusCode::FORBIDDEN, error));
+    }
+    let _turn = app.files_turn.lock().await;
     let is_known = app.with(|known| {
         let is_known = known.owners.contains_key(&file.name);
         known.controller.add_file(file.clone()).map(|()| is_known)

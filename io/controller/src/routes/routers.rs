@@ -9,10 +9,10 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use weir_control::Refused;
 use weir_control::message::{
     Configuration, Forward, Forwarded, Refusal, Registered, RouterReport, Update, UpdateNumber,
 };
+use weir_control::{Bound, Refused};
 
 use crate::access::{Body, OfRouter, SeesRouter};
 use crate::app::App;
@@ -36,13 +36,19 @@ const WAIT_S_MAX: u64 = 60;
 )]
 pub(super) async fn report(
     State(app): State<Arc<App>>,
-    OfRouter(router): OfRouter,
-    Body(report): Body<RouterReport>,
+    OfRouter(router, caller): OfRouter,
+    Body(mut report): Body<RouterReport>,
 ) -> Result<Json<Registered>, Problem> {
     let now = app.clock.now();
+    let told = report.prefixes.len();
+    report.prefixes.retain(|prefix| caller.may_register(prefix));
+    let foreign = (told - report.prefixes.len()) as u64;
     let (seen_ms, body) = (wall_ms(), serde_json::to_string(&report).unwrap_or_default());
     let registered = app.with(|known| {
         let registered = known.controller.report(now, &router, report)?;
+        if foreign > 0 {
+            known.controller.does_not_count(&router, Bound::Prefix, foreign);
+        }
         let is_first = known.seen_ms.insert(router.clone(), seen_ms).is_none();
         Ok::<_, Refused>((registered, is_first))
     });
@@ -69,7 +75,7 @@ pub(super) async fn report(
 )]
 pub(super) async fn update(
     State(app): State<Arc<App>>,
-    OfRouter(router): OfRouter,
+    OfRouter(router, _): OfRouter,
     Body(update): Body<Update>,
 ) -> Result<Json<UpdateNumber>, Problem> {
     let now = app.clock.now();
@@ -91,7 +97,7 @@ pub(super) async fn update(
 )]
 pub(super) async fn forward(
     State(app): State<Arc<App>>,
-    OfRouter(router): OfRouter,
+    OfRouter(router, _): OfRouter,
     Body(forward): Body<Forward>,
 ) -> Result<Json<Forwarded>, Problem> {
     let begin = Instant::now();

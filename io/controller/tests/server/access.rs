@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde_json::{Value, json};
+use sqlx::{Connection as _, SqliteConnection};
 use weir_controller::{Config, Role, Server, StartError, add_token, remove_token, tokens};
 
 use crate::bench::{Answer, Bench, Client, FILE, eventually, file, report};
@@ -84,7 +85,7 @@ fn a_routers_token_is_for_that_router() {
 fn tokens_end() {
     let bench = Bench::start();
     let database = bench.database();
-    let short = add_token(&database, Role::Reader, "short", Some(0)).unwrap();
+    let short = add_token(&database, Role::Reader, "short", Some(0), &[]).unwrap();
     let expired = Client::new(&bench.url(), &short).get("/v1/routers");
     assert_eq!(expired.status, 401);
     assert!(expired.error().contains("expired"), "{expired:?}");
@@ -195,4 +196,73 @@ fn a_router_that_lies_fills_no_audit() {
     let counted = "weir_controller_beyond_bounds{bound=\"unregistered\"} 497";
     assert!(metrics.contains(counted), "{metrics}");
     assert_eq!(lines(), 1);
+}
+
+#[test]
+fn a_producer_registers_below_the_prefixes_of_its_token() {
+    let bench = Bench::start();
+    let producer = bench.client_below(Role::Producer, "p", &["/cms", "/atlas/raw"]);
+    let operator = bench.client_below(Role::Operator, "o", &[]);
+    for name in ["/cms", "/cms/run/v=1", "/atlas/raw/v=1"] {
+        assert_eq!(producer.post("/v1/files", &file(name, 10)).status, 201, "{name}");
+    }
+    for name in ["/cmsx/v=1", "/atlas/v=1", "/v=1"] {
+        let refused = producer.post("/v1/files", &file(name, 10));
+        assert_eq!(refused.status, 403, "{refused:?}");
+        let words = ["producer p", "/cms and /atlas/raw", name];
+        assert!(words.iter().all(|word| refused.error().contains(word)), "{refused:?}");
+    }
+    assert_eq!(operator.post("/v1/files", &file("/cmsx/v=1", 10)).status, 201);
+    assert_eq!(operator.get("/v1/files").json().as_array().unwrap().len(), 4);
+    let events = || operator.get("/v1/events?count=100").json();
+    let of = |action: &str| -> Vec<String> {
+        let events = events();
+        let events = events.as_array().unwrap().iter();
+        let events = events.filter(|event| event["action"] == action);
+        events.map(|event| event["detail"].as_str().unwrap().to_owned()).collect()
+    };
+    eventually(|| of("file refused") == ["/cmsx/v=1"], "one line for all refusals of a minute");
+    assert!(of("token added").iter().any(|line| line.ends_with("names below /cms /atlas/raw")));
+    // It is kept with the token.
+    let listed = tokens(&bench.database()).unwrap();
+    let token = listed.iter().find(|token| token.name == "p").unwrap();
+    let prefixes: Vec<String> = token.prefixes.iter().map(ToString::to_string).collect();
+    assert_eq!(prefixes, ["/cms", "/atlas/raw"]);
+}
+
+#[test]
+fn routes_lead_to_a_router_for_the_prefixes_of_its_token() {
+    let bench = Bench::start();
+    let router = bench.client_below(Role::Router, "r", &["/cms"]);
+    let other = bench.client(Role::Router, "s");
+    let operator = bench.client(Role::Operator, "o");
+    let told = report("r", 1000, &["s"], &["/cms/a", "/", "/atlas"]);
+    assert_eq!(router.report("r", &told).status, 200);
+    other.report("s", &report("s", 1000, &["r"], &[]));
+    assert_eq!(operator.get("/v1/routers").json()[0]["prefixes"], json!(["/cms/a"]));
+    let routes = other.configuration("s", 0, 0).json()["routes"].clone();
+    assert_eq!((routes.as_array().unwrap().len(), &routes[0]["prefix"]), (1, &json!("/cms/a")));
+    let counted = "weir_controller_beyond_bounds{bound=\"prefix\"} 2";
+    assert!(operator.get("/metrics").text.contains(counted));
+}
+
+#[test]
+fn tokens_of_older_versions_are_for_any_name() {
+    let mut bench = Bench::start();
+    let producer = bench.client_below(Role::Producer, "p", &[]);
+    assert_eq!(producer.post("/v1/files", &file("/a/v=1", 10)).status, 403);
+    bench.stop();
+    // As the step to the new tables leaves it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let url = format!("sqlite://{}", bench.database().display());
+        let mut database = SqliteConnection::connect(&url).await.unwrap();
+        let column = "ALTER TABLE tokens DROP COLUMN prefixes";
+        sqlx::query(column).execute(&mut database).await.unwrap();
+        let step = "DELETE FROM _sqlx_migrations WHERE version = 2";
+        sqlx::query(step).execute(&mut database).await.unwrap();
+    });
+    bench.restart();
+    let producer = producer.at(&bench);
+    assert_eq!(producer.post("/v1/files", &file("/a/v=1", 10)).status, 201);
 }

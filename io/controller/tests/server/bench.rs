@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use ureq::Agent;
 use ureq::http::Request;
 use weir_controller::{Config, Role, Server};
+use weir_wire::Name;
 
 /// A bound for tests that hang.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -78,9 +79,16 @@ impl Bench {
         self.config.database.clone()
     }
 
-    /// Somebody with a new token.
+    /// Somebody with a new token for any name.
     pub(crate) fn client(&self, role: Role, name: &str) -> Client {
-        let token = weir_controller::add_token(&self.config.database, role, name, None).unwrap();
+        self.client_below(role, name, &["/"])
+    }
+
+    /// Somebody with a new token for names below some.
+    pub(crate) fn client_below(&self, role: Role, name: &str, prefixes: &[&str]) -> Client {
+        let prefixes: Vec<Name> = prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect();
+        let database = &self.config.database;
+        let token = weir_controller::add_token(database, role, name, None, &prefixes).unwrap();
         Client::new(&self.url(), &token)
     }
 }

@@ -69,7 +69,7 @@ fn ask(
     let connection = ClientConnection::new(Arc::new(config), name).unwrap();
     let address = bench.url().replace("https://", "");
     let mut stream = StreamOwned::new(connection, TcpStream::connect(address).unwrap());
-    let token = add_token(&bench.database(), Role::Reader, "reader", None).unwrap();
+    let token = add_token(&bench.database(), Role::Reader, "reader", None, &[]).unwrap();
     let head = format!(
         "GET /v1/routers HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
          Connection: close\r\n\r\n"
