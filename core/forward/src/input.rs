@@ -108,7 +108,19 @@ pub enum Command {
     SetProducerRegions(Vec<Name>),
     /// Asks what the store holds, or says what it is to hold.
     Store(StoreCommand),
-    /// Whether to tell of large objects of which the store lacks segments, see
-    /// [`Event::Missed`](crate::Event::Missed). Not at the start.
-    WatchMisses(bool),
+    /// Whose misses of large objects to tell of, see [`Event::Missed`](crate::Event::Missed).
+    WatchMisses(MissWatch),
+}
+
+/// Of whose Interests a router tells that its store lacked a segment of a large object.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum MissWatch {
+    /// Of nobody's.
+    #[default]
+    Off,
+    /// Of those that came by faces of local scope: from applications of this machine. What other
+    /// hosts ask for in vain costs nothing, however much it is.
+    Local,
+    /// Of all.
+    All,
 }

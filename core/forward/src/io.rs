@@ -129,7 +129,8 @@ pub enum Event {
     /// misses of a large object, and none of a small one. Only while
     /// [`Command::WatchMisses`](crate::Command::WatchMisses) has it so.
     Missed {
-        /// Who asked: an application, or another router, which has asked its own store before.
+        /// Who asked: an application, or, where all are watched, another router, which has asked
+        /// its own store before.
         ingress: FaceId,
         /// The name without the segment number.
         object: Name,

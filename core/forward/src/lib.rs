@@ -25,7 +25,7 @@ pub use blocking::BlockingStore;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
 pub use content::decision::StoreDecision;
 pub use contents::{StoreCommand, StoreEvent};
-pub use input::{Command, Input};
+pub use input::{Command, Input, MissWatch};
 pub use io::{
     DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox,
     UnsolicitedPolicy,

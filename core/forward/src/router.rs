@@ -14,7 +14,7 @@ use crate::content::busy::BusyPolicy;
 use crate::content::disk::DiskState;
 use crate::content::queries::Queries;
 use crate::egress::Sender;
-use crate::input::Input;
+use crate::input::{Input, MissWatch};
 use crate::io::{DataSource, Outbox, UnsolicitedPolicy};
 use crate::packet::ReceivedPacket;
 use crate::shard::SHARDS_MAX;
@@ -145,9 +145,9 @@ pub struct Router {
     pub(crate) stats: RouterStats,
     expired: Vec<u32>,
     pub(crate) orphans: OrphanSearch,
+    /// Whose misses of large objects to tell of.
+    pub(crate) watches_misses: MissWatch,
     /// While the index of the store's contents is being built.
-    /// Whether to tell of large objects of which the store lacks segments.
-    pub(crate) watches_misses: bool,
     pub(crate) building_since: Option<Instant>,
     pub(crate) refusals: Refusals,
     pub(crate) matched: Vec<u32>,
@@ -189,7 +189,7 @@ impl Router {
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
             orphans: OrphanSearch::default(),
-            watches_misses: false,
+            watches_misses: MissWatch::Off,
             building_since: None,
             refusals: Refusals::default(),
             matched: Vec::new(),

@@ -24,7 +24,8 @@ pub struct ContentsCursor {
     pub(crate) shards: Vec<Option<HoldingsCursor>>,
 }
 
-/// An Interest for a segment of a large object that the store lacks.
+/// An Interest of an application of this machine for a segment of a large object that the store
+/// lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The face that it came by.

@@ -7,6 +7,7 @@ use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PacketView, rewrite_interest, tlv};
 
 use crate::content::decision::{Refusal, StoreDecision, StoredData};
+use crate::input::MissWatch;
 use crate::io::{Event, Outbox};
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
 use crate::router::Router;
@@ -308,7 +309,12 @@ impl Router {
                 self.decide(now, received, interest, asked, found, out)
             }
             Lookup::Miss => {
-                if self.watches_misses {
+                let is_watched = match self.watches_misses {
+                    MissWatch::Off => false,
+                    MissWatch::Local => asked.face.is_local(),
+                    MissWatch::All => true,
+                };
+                if is_watched {
                     tell_miss(received.face, interest.name, out);
                 }
                 StoreDecision::Forward

@@ -1,7 +1,7 @@
 //! What a router's store holds is told as ranges, and rules for it hold.
 
 use super::*;
-use crate::{StoreCommand, StoreEvent};
+use crate::{MissWatch, StoreCommand, StoreEvent};
 use alloc::format;
 use alloc::vec;
 use weir_store::{
@@ -146,7 +146,7 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
     bed.route("/a", &[(U, 0)]);
     fetch(&mut bed, 0..130);
     assert!(bed.out.events.is_empty(), "nobody has asked for it");
-    bed.command(Command::WatchMisses(true));
+    bed.command(Command::WatchMisses(MissWatch::Local));
     fetch(&mut bed, 0..130);
     assert!(bed.out.events.is_empty(), "the store has all of it");
     fetch(&mut bed, 130..257);
@@ -164,4 +164,10 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
         bed.ask(LOCAL, &Ask::new(name, 7));
     }
     assert!(missed(&mut bed).is_empty());
+    // A neighbour's are told of only if those of all are.
+    bed.ask(V, &Ask::new("/a/c/v=1/seg=64", 8));
+    assert!(missed(&mut bed).is_empty());
+    bed.command(Command::WatchMisses(MissWatch::All));
+    bed.ask(V, &Ask::new("/a/d/v=1/seg=64", 9));
+    assert_eq!(missed(&mut bed), [(V, "/a/d/v=1".into())]);
 }

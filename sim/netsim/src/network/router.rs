@@ -8,8 +8,9 @@ use weir_forward::shard::shard_of_packet;
 use weir_control::Segments;
 use weir_control::message::{Change, Tier};
 use weir_forward::{
-    BlockingStore, Bypass, Command, Event, FaceAttributes, FaceScope, Input, Labels, Mark, NextHop,
-    Outbox, Router, RouterConfig, RouterStats, StoreCommand, StoreEvent, strategy::Strategy,
+    BlockingStore, Bypass, Command, Event, FaceAttributes, FaceScope, Input, Labels, Mark,
+    MissWatch, NextHop, Outbox, Router, RouterConfig, RouterStats, StoreCommand, StoreEvent,
+    strategy::Strategy,
 };
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
 use weir_store::{Holding, HoldingsConfig, HoldingsCursor, StoreConfig};
@@ -167,7 +168,11 @@ impl RouterNode {
                 let attributes = FaceAttributes::point_to_point(scope);
                 apply(shard, now, Command::AddFace { face, attributes }, &mut out);
             }
-            let watches = self.setup.watches_misses;
+            // Consumers of a simulation may be behind links, as routers are.
+            let watches = match self.setup.watches_misses {
+                true => MissWatch::All,
+                false => MissWatch::Off,
+            };
             apply(shard, now, Command::WatchMisses(watches), &mut out);
             let prefix = Name::new();
             let strategy = Some(self.setup.strategy.clone());
