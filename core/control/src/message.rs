@@ -33,9 +33,51 @@ pub struct RouterReport {
     #[serde(default)]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub prefixes: Vec<Name>,
-    /// The generation of the [`Configuration`] that it has; 0 if it has none.
+    /// The generation of the [`Configuration`] that it is set up as; 0 if there is none.
     #[serde(default)]
     pub generation: u64,
+    /// What of a configuration is not set up, and is tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<SetupProblem>,
+}
+
+impl RouterReport {
+    /// The highest generation that it has heard of.
+    pub(crate) fn latest_generation(&self) -> u64 {
+        let of_problems = self.problems.iter().map(|problem| problem.generation);
+        of_problems.fold(self.generation, u64::max)
+    }
+}
+
+/// Something of a [`Configuration`] that a router has not set up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SetupProblem {
+    /// The configuration's number. That of the report is as high if the router counts as set up
+    /// all the same.
+    pub generation: u64,
+    /// What is not set up.
+    pub part: SetupPart,
+    /// What is wrong, for people.
+    pub text: String,
+}
+
+/// A part of a [`Configuration`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum SetupPart {
+    /// What the store keeps and refuses.
+    Rules,
+    /// Faces to other routers.
+    Faces,
+    /// Routes.
+    Routes,
+    /// How the parts of objects are asked for.
+    Strategies,
+    /// Any of these: the router's management does not answer.
+    Management,
 }
 
 /// A face of a router.

@@ -3,21 +3,34 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
+use weir_control::message::{Configuration, SetupPart};
 use weir_runtime::Handle;
 
 use crate::apply::Applier;
 use crate::backoff::Backoff;
-use crate::config::{AgentConfig, AgentError};
+use crate::config::AgentConfig;
+use crate::error::AgentError;
 use crate::prefetch::{Orders, Prefetcher};
 use crate::rest::Rest;
 use crate::shared::Shared;
 use crate::tell::Teller;
 
 /// How long the controller keeps a question for a newer configuration.
-const POLL_S: u64 = 25;
-/// How soon a configuration is tried again that could not be set up whole.
-const RETRY_S: u64 = 2;
+const POLL: Duration = Duration::from_secs(25);
+
+/// What an agent has done.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentStats {
+    /// Reports of the router that the controller took.
+    pub reports: u64,
+    /// Large objects that the controller was asked about.
+    pub questions: u64,
+    /// Misses of large objects that it was not asked about, because they were too many or it did
+    /// not answer.
+    pub questions_left_out: u64,
+}
 
 /// A router's agent. It ends when this is dropped; what it has set up in the router stays.
 pub struct Agent {
@@ -42,9 +55,29 @@ impl Agent {
             let prefetcher = Prefetcher::new(Arc::clone(&shared), orders.clone());
             spawn("weir-agent-fetch", move || prefetcher.run())?;
         }
-        let backoff = Backoff::new(seed()?);
-        spawn("weir-agent-conf", move || configure(&rest, &shared, &orders, backoff))?;
+        let configurer = Configurer {
+            rest,
+            shared: Arc::clone(&shared),
+            orders,
+            backoff: Backoff::new(seed()?),
+            retry: Backoff::new(seed()?),
+            applier: Applier::new(shared),
+            wanted: None,
+            pause: None,
+        };
+        spawn("weir-agent-conf", move || configurer.run())?;
         Ok(agent)
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> AgentStats {
+        let counters = &self.shared.counters;
+        AgentStats {
+            reports: counters.reports.load(Ordering::Relaxed),
+            questions: counters.questions.load(Ordering::Relaxed),
+            questions_left_out: counters.questions_left_out.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -57,8 +90,10 @@ impl Drop for Agent {
 
 impl std::fmt::Debug for Agent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let generation = self.shared.generation.load(Ordering::Relaxed);
-        f.debug_struct("Agent").field("generation", &generation).finish_non_exhaustive()
+        let (generation, problems) = self.shared.setup();
+        let mut text = f.debug_struct("Agent");
+        text.field("generation", &generation).field("problems", &problems);
+        text.field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 
@@ -67,49 +102,83 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// Asks for configurations and sets them up.
-fn configure(rest: &Rest, shared: &Arc<Shared>, orders: &Orders, mut backoff: Backoff) {
-    let mut applier = Applier::new(Arc::clone(shared));
-    let mut wanted = None;
-    let mut is_whole = true;
-    while !shared.is_stopping() {
-        let after = shared.generation.load(Ordering::Relaxed);
-        let wait_s = if is_whole { POLL_S } else { RETRY_S };
-        match rest.configuration(after, wait_s) {
-            Ok(Some(newer)) => {
-                backoff.reset();
-                if newer.generation <= after {
-                    tracing::warn!(
-                        after,
-                        offered = newer.generation,
-                        "the controller offers an older configuration; it is refused"
-                    );
-                    if !shared.pause(backoff.next(None)) {
-                        return;
-                    }
-                    continue;
-                }
-                orders.replace(newer.prefetch.clone());
-                shared.generation.store(newer.generation, Ordering::Relaxed);
-                wanted = Some(newer);
+struct Configurer {
+    rest: Rest,
+    shared: Arc<Shared>,
+    orders: Orders,
+    /// Between requests to a controller that does not answer.
+    backoff: Backoff,
+    /// Between tries to set up what could not be set up whole.
+    retry: Backoff,
+    applier: Applier,
+    wanted: Option<Configuration>,
+    /// How long until the present configuration is tried again; nothing if it is set up.
+    pause: Option<Duration>,
+}
+
+impl Configurer {
+    fn run(mut self) {
+        while !self.shared.is_stopping() {
+            if !self.ask() {
+                return;
             }
+            let Some(wanted) = &self.wanted else { continue };
             // What is set up is looked at again: a face may be gone, and its routes with it.
+            let outcome = self.applier.apply(wanted);
+            let generation = wanted.generation;
+            if !outcome.has_failed(SetupPart::Rules) {
+                self.orders.replace(wanted.prefetch.clone());
+            }
+            self.shared
+                .set_up(outcome.is_whole().then_some(generation), outcome.problems(generation));
+            self.pause = match outcome.is_whole() {
+                true => {
+                    self.retry.reset();
+                    None
+                }
+                false => Some(self.retry.next(None)),
+            };
+        }
+    }
+
+    /// Asks for a newer configuration than the one that is wanted, for as long as that one need not
+    /// be tried again; whether to go on.
+    fn ask(&mut self) -> bool {
+        let (asked, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
+        // The controller counts in whole seconds.
+        let wait_s = wait.as_secs().max(1);
+        let after = self.wanted.as_ref().map_or(0, |wanted| wanted.generation);
+        match self.rest.configuration(after, wait_s) {
+            Ok(Some(newer)) if newer.generation <= after => {
+                tracing::warn!(
+                    after,
+                    offered = newer.generation,
+                    "the controller offers an older configuration; it is refused"
+                );
+                self.shared.pause(self.backoff.next(None))
+            }
+            Ok(Some(newer)) => {
+                self.backoff.reset();
+                self.retry.reset();
+                self.wanted = Some(newer);
+                true
+            }
+            // One that does not wait is not asked all the time.
+            Ok(None) if asked.elapsed() < Duration::from_secs(1) => {
+                self.shared.pause(self.backoff.next(None).min(wait))
+            }
             Ok(None) => {
-                backoff.reset();
+                self.backoff.reset();
+                true
             }
             Err(error) => {
                 // One that does not know this router yet hears of it in a moment.
-                let pause = backoff.next(error.retry_after());
-                if !error.is_unknown() && backoff.is_first() {
+                let pause = self.backoff.next(error.retry_after());
+                if !error.is_unknown() && self.backoff.is_first() {
                     tracing::info!(%error, "no configuration; what is set up stays");
                 }
-                if !shared.pause(pause) {
-                    return;
-                }
-                continue;
+                self.shared.pause(pause)
             }
-        }
-        if let Some(wanted) = &wanted {
-            is_whole = applier.apply(wanted);
         }
     }
 }

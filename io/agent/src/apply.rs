@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::FaceId;
-use weir_control::message::{Configuration, Peer};
+use weir_control::message::{Configuration, Peer, SetupPart, SetupProblem};
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, FacePersistency, FaceStatus, RibEntry, route_origin};
+use weir_manage::{
+    ControlParameters, FacePersistency, FaceStatus, FibEntry, RibEntry, StrategyChoice,
+    route_origin,
+};
 use weir_runtime::ContentsError;
 use weir_socket::{Client, CommandError};
 use weir_wire::Name;
@@ -17,6 +20,9 @@ use crate::shared::Shared;
 
 /// How long the store may take to follow rules.
 const RULES_TIMEOUT: Duration = Duration::from_secs(5);
+/// Problems that the controller is told at most, and letters of each.
+const PROBLEMS_MAX: usize = 32;
+const TEXT_MAX: usize = 300;
 /// The answer to a face that is there already.
 const EXISTS: u64 = 409;
 
@@ -28,9 +34,45 @@ pub(crate) struct Applier {
     /// Faces made for configurations.
     made: BTreeSet<FaceId>,
     /// What has been told to be wrong.
-    told: BTreeSet<String>,
+    told: BTreeSet<(SetupPart, String)>,
     /// The generation that was last set up whole.
     whole: u64,
+}
+
+/// What came of a configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// What failed and is to be tried again.
+    failed: BTreeSet<(SetupPart, String)>,
+    /// What is left as somebody else has set it.
+    kept: BTreeSet<(SetupPart, String)>,
+}
+
+impl Outcome {
+    fn failed(&mut self, part: SetupPart, text: String) {
+        self.failed.insert((part, text));
+    }
+
+    /// Whether all is set up that is to be.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// Whether a part failed.
+    pub(crate) fn has_failed(&self, part: SetupPart) -> bool {
+        self.failed.iter().any(|(failed, _)| *failed == part)
+    }
+
+    /// What the controller is told of it.
+    pub(crate) fn problems(&self, generation: u64) -> Vec<SetupProblem> {
+        let all = self.failed.iter().chain(&self.kept);
+        let problem = |(part, text): &(SetupPart, String)| SetupProblem {
+            generation,
+            part: *part,
+            text: text.chars().take(TEXT_MAX).collect(),
+        };
+        all.take(PROBLEMS_MAX).map(problem).collect()
+    }
 }
 
 impl Applier {
@@ -39,48 +81,57 @@ impl Applier {
         Self { shared, client: None, setup, made, told, whole: 0 }
     }
 
-    /// Sets up what a configuration asks for and takes away what it lacks; whether all of it is
-    /// done. What is not is to be tried again.
-    pub(crate) fn apply(&mut self, configuration: &Configuration) -> bool {
-        let mut problems = Vec::new();
-        self.apply_rules(configuration, &mut problems);
-        if let Err(error) = self.apply_tables(configuration, &mut problems) {
+    /// Sets up what a configuration asks for and takes away what it lacks.
+    pub(crate) fn apply(&mut self, configuration: &Configuration) -> Outcome {
+        let mut outcome = Outcome::default();
+        self.apply_rules(configuration, &mut outcome);
+        if let Err(error) = self.apply_tables(configuration, &mut outcome) {
             // The connection may be gone: with a new one next time.
             self.client = None;
-            problems.push(format!("the router's management fails: {error}"));
+            outcome.failed(SetupPart::Management, error.to_string());
         }
-        let problems: BTreeSet<String> = problems.into_iter().collect();
-        for problem in problems.difference(&self.told) {
-            tracing::warn!(generation = configuration.generation, "{problem}; tried again");
+        self.tell(configuration, &outcome);
+        outcome
+    }
+
+    /// Says what is new of what is wrong.
+    fn tell(&mut self, configuration: &Configuration, outcome: &Outcome) {
+        let generation = configuration.generation;
+        for (part, text) in outcome.failed.difference(&self.told) {
+            tracing::warn!(generation, ?part, "{text}; tried again");
         }
-        let is_whole = problems.is_empty();
-        if is_whole && self.whole != configuration.generation {
-            self.whole = configuration.generation;
+        for (part, text) in outcome.kept.difference(&self.told) {
+            tracing::warn!(generation, ?part, "{text}");
+        }
+        if outcome.is_whole() && self.whole != generation {
+            self.whole = generation;
             tracing::info!(
-                generation = configuration.generation,
+                generation,
                 routes = configuration.routes.len(),
                 distributions = configuration.distributions.len(),
                 rules = configuration.rules.len(),
                 "set up as the controller says"
             );
         }
-        self.told = problems;
-        is_whole
+        self.told = outcome.failed.union(&outcome.kept).cloned().collect();
     }
 
-    fn apply_rules(&mut self, configuration: &Configuration, problems: &mut Vec<String>) {
+    fn apply_rules(&mut self, configuration: &Configuration, outcome: &mut Outcome) {
         let rules = configuration.store_rules();
         match self.shared.contents.set_rules(rules, RULES_TIMEOUT) {
             // Those that come late come.
             Ok(()) | Err(ContentsError::Late) => {}
-            Err(error) => problems.push(format!("the store's rules stay as they were: {error}")),
+            Err(error) => {
+                let text = format!("the store's rules stay as they were: {error}");
+                outcome.failed(SetupPart::Rules, text);
+            }
         }
     }
 
     fn apply_tables(
         &mut self,
         configuration: &Configuration,
-        problems: &mut Vec<String>,
+        outcome: &mut Outcome,
     ) -> Result<(), CommandError> {
         let mut client = match self.client.take() {
             Some(client) => client,
@@ -96,30 +147,89 @@ impl Applier {
         for peer in &configuration.peers {
             match self.face_to(&mut client, peer, &mut by_uri)? {
                 Ok(face) => drop(faces.insert(&peer.router, face)),
-                Err(problem) => problems.push(problem),
+                Err(text) => outcome.failed(SetupPart::Faces, text),
             }
         }
+        let kept = self.kept_strategies(&mut client, configuration)?;
+        let texts = kept.iter().map(|object| {
+            let text = format!("{object} keeps the strategy that somebody else has set");
+            (SetupPart::Strategies, text)
+        });
+        outcome.kept.extend(texts);
         let routes: Vec<RibEntry> = client.dataset("rib/list")?;
+        let face_of = |router: &str| faces.get(router).copied();
         let others = |object: &Name| others(&routes, object);
-        let wanted = Setup::wanted(configuration, |router| faces.get(router).copied(), others);
+        let keeps = |object: &Name| kept.contains(object);
+        let wanted = Setup::wanted(configuration, face_of, others, keeps);
         for step in self.setup.steps_to(&wanted) {
             match carry_out(&mut client, &step) {
                 Ok(()) => self.setup.note(step),
                 Err(CommandError::Refused(response)) => {
                     let (code, text) = (response.code, response.text);
-                    problems.push(format!("the router refuses {step:?}: {code} {text}"));
+                    let text = format!("the router refuses {step:?}: {code} {text}");
+                    outcome.failed(step.part(), text);
                 }
                 Err(error) => return Err(error),
             }
         }
         let used: BTreeSet<FaceId> = faces.into_values().collect();
-        let unused = |face: &FaceId| !used.contains(face) && !self.setup.uses(*face);
-        for face in self.made.iter().copied().filter(unused).collect::<Vec<_>>() {
-            let parameters = ControlParameters { face_id: Some(face), ..Default::default() };
-            client.command(Command::FacesDestroy, &parameters)?;
-            self.made.remove(&face);
-        }
+        self.destroy_unused(&mut client, &used)?;
         self.client = Some(client);
+        Ok(())
+    }
+
+    /// The objects at whose names somebody else has set a strategy.
+    fn kept_strategies(
+        &mut self,
+        client: &mut Client,
+        configuration: &Configuration,
+    ) -> Result<BTreeSet<Name>, CommandError> {
+        let chosen: Vec<StrategyChoice> = client.dataset("strategy-choice/list")?;
+        let chosen: BTreeMap<Name, Name> =
+            chosen.into_iter().map(|choice| (choice.name, choice.strategy)).collect();
+        self.setup.forget_strategies(|prefix, strategy| chosen.get(prefix) == Some(strategy));
+        let objects = configuration.distributions.iter().map(|one| &one.object);
+        let is_kept = |object: &&Name| {
+            let strategy = chosen.get(*object);
+            strategy.is_some_and(|strategy| !self.setup.has_strategy(object, strategy))
+        };
+        Ok(objects.filter(is_kept).cloned().collect())
+    }
+
+    /// Destroys the faces made here that neither a configuration needs any more nor anybody else.
+    fn destroy_unused(
+        &mut self,
+        client: &mut Client,
+        used: &BTreeSet<FaceId>,
+    ) -> Result<(), CommandError> {
+        let unused = |face: &FaceId| !used.contains(face) && !self.setup.uses(*face);
+        let unused: Vec<FaceId> = self.made.iter().copied().filter(unused).collect();
+        if unused.is_empty() {
+            return Ok(());
+        }
+        let faces: Vec<FaceStatus> = client.dataset("faces/list")?;
+        // Its own routes over them are gone by now.
+        let fib: Vec<FibEntry> = client.dataset("fib/list")?;
+        let strategies: Vec<StrategyChoice> = client.dataset("strategy-choice/list")?;
+        for face in unused {
+            let is_as_made = |status: &FaceStatus| {
+                let info = &status.info;
+                info.face_id == face && info.persistency == FacePersistency::Permanent
+            };
+            if !faces.iter().any(is_as_made) {
+                // Somebody has changed it and counts on it, or it is gone.
+                self.made.remove(&face);
+                continue;
+            }
+            let mut next_hops = fib.iter().flat_map(|entry| &entry.next_hops);
+            let is_used = next_hops.any(|hop| hop.face_id == face)
+                || strategies.iter().any(|choice| names_face(&choice.strategy, face));
+            if !is_used {
+                let parameters = ControlParameters { face_id: Some(face), ..Default::default() };
+                client.command(Command::FacesDestroy, &parameters)?;
+                self.made.remove(&face);
+            }
+        }
         Ok(())
     }
 
@@ -166,6 +276,16 @@ fn others(routes: &[RibEntry], object: &Name) -> Vec<FaceId> {
         .collect()
 }
 
+/// Whether a parameter of a strategy is about a face, as in `part~258:0-99` and `weight~258:2`.
+fn names_face(strategy: &Name, face: FaceId) -> bool {
+    let mut parameters = strategy.as_view().components().filter_map(|component| {
+        let text = std::str::from_utf8(component.value).ok()?;
+        let (_, value) = text.split_once('~')?;
+        value.split(':').next()?.parse().ok()
+    });
+    parameters.any(|named: u64| named == face.0)
+}
+
 fn carry_out(client: &mut Client, step: &Step) -> Result<(), CommandError> {
     let origin = Some(route_origin::CONTROLLER);
     let (command, parameters) = match step.clone() {
@@ -196,4 +316,17 @@ fn carry_out(client: &mut Client, step: &Step) -> Result<(), CommandError> {
         }
     };
     client.command(command, &parameters).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strategy_names_the_faces_of_its_parameters() {
+        let strategy: Name =
+            "/localhost/nfd/strategy/multipath/v=1/part~257%3A0-99/weight~25%3A2".parse().unwrap();
+        assert!(names_face(&strategy, FaceId(257)) && names_face(&strategy, FaceId(25)));
+        assert!(!names_face(&strategy, FaceId(2)) && !names_face(&strategy, FaceId(0)));
+    }
 }

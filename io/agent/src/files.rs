@@ -2,7 +2,8 @@
 
 use weir_control::File;
 
-use crate::config::AgentError;
+use crate::access::Access;
+use crate::error::AgentError;
 use crate::rest::{Http, RestError};
 
 /// A controller, as a producer sees it: it plans for the files that it is told of.
@@ -17,13 +18,13 @@ pub struct Files {
 pub struct FileError(#[from] RestError);
 
 impl Files {
-    /// The controller at `url`, to which requests bear `token`; `ca_pem` has the certificates by
-    /// which an `https` one is believed.
+    /// The files of one controller.
     ///
     /// # Errors
-    /// The address or the certificates cannot be used. Nothing is sent yet.
-    pub fn new(url: &str, token: Option<&str>, ca_pem: Option<&[u8]>) -> Result<Self, AgentError> {
-        Ok(Self { http: Http::new(url, token, ca_pem)? })
+    /// The address or the certificates cannot be used, or the token would travel as plain text.
+    /// Nothing is sent yet.
+    pub fn new(access: &Access) -> Result<Self, AgentError> {
+        Ok(Self { http: Http::new(access)? })
     }
 
     /// Tells of a file. The same again is no error.

@@ -1,12 +1,15 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod access;
 mod agent;
 mod apply;
 mod backoff;
 mod config;
+mod error;
 mod files;
 mod prefetch;
+mod questions;
 mod report;
 mod rest;
 mod setup;
@@ -14,6 +17,8 @@ mod shared;
 mod tell;
 mod window;
 
-pub use agent::Agent;
-pub use config::{AgentConfig, AgentError};
+pub use access::Access;
+pub use agent::{Agent, AgentStats};
+pub use config::AgentConfig;
+pub use error::AgentError;
 pub use files::{FileError, Files};

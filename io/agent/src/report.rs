@@ -1,6 +1,6 @@
 //! What a router tells of itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use weir_base::FaceId;
@@ -19,8 +19,6 @@ pub(crate) struct Reporter {
     /// Octets that each face had moved, and when.
     moved: BTreeMap<FaceId, u64>,
     moved_at: Option<Instant>,
-    /// Faces of applications of this machine.
-    local: Vec<FaceId>,
 }
 
 impl Reporter {
@@ -29,16 +27,16 @@ impl Reporter {
         &mut self,
         client: &mut Client,
         uris: &[String],
-        generation: u64,
         threads: usize,
     ) -> Result<RouterReport, CommandError> {
         let faces: Vec<FaceStatus> = client.dataset("faces/list")?;
         let routes: Vec<RibEntry> = client.dataset("rib/list")?;
         let store = client.dataset::<CsInfo>("cs/info")?.into_iter().next().unwrap_or_default();
         let is_local = |status: &&FaceStatus| status.info.scope == FaceScope::Local;
-        self.local = faces.iter().filter(is_local).map(|status| status.info.face_id).collect();
+        let local: BTreeSet<FaceId> =
+            faces.iter().filter(is_local).map(|status| status.info.face_id).collect();
         let prefixes = routes.iter().filter(|entry| {
-            let leads_here = entry.routes.iter().any(|route| self.is_local(route.face_id));
+            let leads_here = entry.routes.iter().any(|route| local.contains(&route.face_id));
             leads_here && !is_of_this_machine(&entry.name)
         });
         let prefixes = prefixes.map(|entry| entry.name.clone()).take(PREFIXES_MAX).collect();
@@ -48,13 +46,8 @@ impl Reporter {
             disk_bytes: store.disk.map_or(0, |disk| disk.capacity_bytes()),
             faces: self.faces(&faces),
             prefixes,
-            generation,
+            ..RouterReport::default()
         })
-    }
-
-    /// Whether a face leads to an application of this machine, as of the last report.
-    pub(crate) fn is_local(&self, face: FaceId) -> bool {
-        self.local.contains(&face)
     }
 
     fn faces(&mut self, faces: &[FaceStatus]) -> Vec<FaceReport> {

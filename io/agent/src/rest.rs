@@ -1,17 +1,17 @@
 //! Requests to the controller.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use weir_control::message::{
     Configuration, Forward, Forwarded, Refusal, Registered, RouterReport, Update, UpdateNumber,
 };
 use weir_wire::Name;
 
-use crate::config::{AgentConfig, AgentError};
+use crate::access::Access;
+use crate::config::AgentConfig;
+use crate::error::AgentError;
 
 /// How long an answer may take, beyond what is waited for on purpose.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,23 +72,19 @@ impl RestError {
 }
 
 impl Http {
-    pub(crate) fn new(
-        url: &str,
-        token: Option<&str>,
-        ca_pem: Option<&[u8]>,
-    ) -> Result<Self, AgentError> {
-        check_url(url, ca_pem.is_some())?;
+    pub(crate) fn new(access: &Access) -> Result<Self, AgentError> {
+        let tls = access.tls()?;
         let mut builder = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
             .user_agent(concat!("weir-agent/", env!("CARGO_PKG_VERSION")));
-        if let Some(pem) = ca_pem {
-            builder = builder.tls_config(tls(pem)?);
+        if let Some(tls) = tls {
+            builder = builder.tls_config(tls);
         }
         let http = builder.build().new_agent();
-        let url = url.trim_end_matches('/').to_owned();
-        let authorization = token.map(|token| format!("Bearer {token}"));
+        let url = access.url.trim_end_matches('/').to_owned();
+        let authorization = access.token.as_ref().map(|token| format!("Bearer {token}"));
         Ok(Self { http, url, authorization })
     }
 
@@ -127,7 +123,7 @@ impl Http {
 
 impl Rest {
     pub(crate) fn new(config: &AgentConfig) -> Result<Self, AgentError> {
-        let http = Http::new(&config.url, config.token.as_deref(), config.ca_pem.as_deref())?;
+        let http = Http::new(&config.access)?;
         Ok(Self { http, path: format!("/v1/routers/{}", config.name) })
     }
 
@@ -157,37 +153,6 @@ impl Rest {
             octets => answer(octets).map(Some),
         }
     }
-}
-
-/// Whether an address can be that of a controller.
-fn check_url(url: &str, has_certificates: bool) -> Result<(), AgentError> {
-    let rest = ["http://", "https://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-        return Err(AgentError::Url(url.to_owned()));
-    }
-    if url.starts_with("https:") && !has_certificates {
-        return Err(AgentError::NoCertificates);
-    }
-    Ok(())
-}
-
-fn tls(pem: &[u8]) -> Result<TlsConfig, AgentError> {
-    let mut certificates: Vec<Certificate<'static>> = Vec::new();
-    for item in parse_pem(pem) {
-        match item {
-            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
-            Ok(_) => {}
-            Err(error) => return Err(AgentError::Certificates(error.to_string())),
-        }
-    }
-    if certificates.is_empty() {
-        return Err(AgentError::Certificates("there is none".into()));
-    }
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    Ok(TlsConfig::builder()
-        .unversioned_rustls_crypto_provider(provider)
-        .root_certs(RootCerts::new_with_certs(&certificates))
-        .build())
 }
 
 /// The body of a success.

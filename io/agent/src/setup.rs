@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use weir_base::FaceId;
-use weir_control::message::Configuration;
+use weir_control::message::{Configuration, SetupPart};
 use weir_manage::route_flags;
 use weir_wire::Name;
 
@@ -30,13 +30,25 @@ pub(crate) enum Step {
     UnsetStrategy { prefix: Name },
 }
 
+impl Step {
+    /// What of a configuration it is of.
+    pub(crate) fn part(&self) -> SetupPart {
+        match self {
+            Self::AddRoute { .. } | Self::RemoveRoute { .. } => SetupPart::Routes,
+            Self::SetStrategy { .. } | Self::UnsetStrategy { .. } => SetupPart::Strategies,
+        }
+    }
+}
+
 impl Setup {
     /// What a configuration asks for. `face_of` is the face to a router, and `others` are the faces
-    /// by which routes lead that are not the controller's.
+    /// by which routes lead that are not the controller's. An object that `keeps` a strategy of
+    /// somebody else goes as without a plan.
     pub(crate) fn wanted(
         configuration: &Configuration,
         face_of: impl Fn(&str) -> Option<FaceId>,
         others: impl Fn(&Name) -> Vec<FaceId>,
+        keeps: impl Fn(&Name) -> bool,
     ) -> Self {
         let mut setup = Self::default();
         for route in &configuration.routes {
@@ -45,7 +57,7 @@ impl Setup {
                 setup.routes.insert((route.prefix.clone(), face), value);
             }
         }
-        for distribution in &configuration.distributions {
+        for distribution in configuration.distributions.iter().filter(|one| !keeps(&one.object)) {
             let object = &distribution.object;
             let mut ordinary = others(object);
             let is_above = |prefix: &Name| prefix.as_view().is_prefix_of(object.as_view());
@@ -103,6 +115,16 @@ impl Setup {
         }
     }
 
+    /// Whether the strategy of this name at this prefix was set for a configuration.
+    pub(crate) fn has_strategy(&self, prefix: &Name, strategy: &Name) -> bool {
+        self.strategies.get(prefix) == Some(strategy)
+    }
+
+    /// What others have put in the place of a strategy, or taken away, is theirs.
+    pub(crate) fn forget_strategies(&mut self, is_there: impl Fn(&Name, &Name) -> bool) {
+        self.strategies.retain(|prefix, strategy| is_there(prefix, strategy));
+    }
+
     /// The routes of faces that are gone went with them.
     pub(crate) fn forget_faces(&mut self, is_there: impl Fn(FaceId) -> bool) {
         self.routes.retain(|(_, face), _| is_there(*face));
@@ -152,7 +174,7 @@ mod tests {
     }
 
     fn wanted(configuration: &Configuration) -> Setup {
-        Setup::wanted(configuration, face_of, |_| Vec::new())
+        Setup::wanted(configuration, face_of, |_| Vec::new(), |_| false)
     }
 
     #[test]
@@ -184,6 +206,15 @@ mod tests {
         assert_eq!(steps.len(), 3);
         assert!(matches!(steps[0], Step::UnsetStrategy { .. }));
         assert!(setup.uses(FaceId(258)));
+        // What somebody else has set at the object's name stays, and nothing is set beside it.
+        let kept = Setup::wanted(&parted(), face_of, |_| Vec::new(), |_| true);
+        assert_eq!(kept, wanted(&configuration(&["one"])));
+        let object = name("/data/file/v=1");
+        let mut replaced = setup.clone();
+        assert!(replaced.has_strategy(&object, &setup.strategies[&object]));
+        replaced.forget_strategies(|_, _| false);
+        let steps = replaced.steps_to(&kept);
+        assert!(!steps.iter().any(|step| matches!(step, Step::UnsetStrategy { .. })), "{steps:?}");
         let mut setup = setup;
         setup.forget_faces(|face| face != FaceId(258));
         assert!(!setup.uses(FaceId(258)) && setup.uses(FaceId(257)));

@@ -5,17 +5,27 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_base::FaceId;
+use weir_control::message::SetupProblem;
 use weir_runtime::{Contents, LocalPort};
 use weir_socket::{Client, ClientError};
+
+/// What is counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reports: AtomicU64,
+    pub(crate) questions: AtomicU64,
+    pub(crate) questions_left_out: AtomicU64,
+}
 
 /// See the module's text.
 pub(crate) struct Shared {
     pub(crate) contents: Contents,
+    pub(crate) counters: Counters,
     port: LocalPort,
     is_stopping: AtomicBool,
     stopping: (Mutex<()>, Condvar),
-    /// The generation of the configuration that is set up.
-    pub(crate) generation: AtomicU64,
+    /// The generation of the configuration that is set up, and what of the last one is not.
+    setup: Mutex<(u64, Vec<SetupProblem>)>,
     /// The face of the thread that fetches ahead; 0 before there is one.
     pub(crate) prefetch_face: AtomicU64,
 }
@@ -24,12 +34,24 @@ impl Shared {
     pub(crate) fn new(contents: Contents, port: LocalPort) -> Self {
         Self {
             contents,
+            counters: Counters::default(),
             port,
             is_stopping: AtomicBool::new(false),
             stopping: Default::default(),
-            generation: AtomicU64::new(0),
+            setup: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
         }
+    }
+
+    /// What is set up now: the generation, if all of a configuration is, and what is wrong.
+    pub(crate) fn set_up(&self, generation: Option<u64>, problems: Vec<SetupProblem>) {
+        let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        *setup = (generation.unwrap_or(setup.0), problems);
+    }
+
+    /// The generation that is set up, and what is wrong.
+    pub(crate) fn setup(&self) -> (u64, Vec<SetupProblem>) {
+        self.setup.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all waits.

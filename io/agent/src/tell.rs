@@ -1,20 +1,19 @@
 //! Tells the controller of the router: what it is, what its store holds, what it is asked for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use weir_base::FaceId;
 use weir_control::Segments;
-use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};
-use weir_runtime::ContentsError;
+use weir_control::message::{Change, RouterReport, Tier, Update, UpdateNumber};
+use weir_runtime::{ContentsError, Missed};
 use weir_socket::Client;
 use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
 use weir_wire::Name;
 
 use crate::backoff::Backoff;
 use crate::config::AgentConfig;
+use crate::questions::Questions;
 use crate::report::{Reporter, is_same};
 use crate::rest::{Rest, RestError};
 use crate::shared::Shared;
@@ -25,11 +24,6 @@ const INDEX_BYTES_MAX: u64 = 64 << 20;
 const BLOCKS_MAX: usize = 1024;
 /// How long the router has for an answer.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Objects that are remembered to have been asked about.
-const ASKED_MAX: usize = 4096;
-/// How soon an object is asked about again: if there was an answer to go by, and if there was none.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
-const ASK_AGAIN_SOON: Duration = Duration::from_secs(5);
 
 /// See the module's text.
 pub(crate) struct Teller {
@@ -43,8 +37,7 @@ pub(crate) struct Teller {
     /// The last report that the controller has, and when the next is due in any case.
     reported: Option<(RouterReport, Instant)>,
     updates: Updates,
-    /// When an object may be asked about again.
-    asked: BTreeMap<Name, Instant>,
+    questions: Questions,
 }
 
 /// Where telling of changes is.
@@ -77,7 +70,7 @@ impl Teller {
             reporter: Reporter::default(),
             reported: None,
             updates: Updates::default(),
-            asked: BTreeMap::new(),
+            questions: Questions::default(),
         }
     }
 
@@ -133,8 +126,7 @@ impl Teller {
     }
 
     fn report(&mut self) -> Result<(), RestError> {
-        let generation = self.shared.generation.load(Ordering::Relaxed);
-        let report = match self.ask_router(generation) {
+        let report = match self.ask_router() {
             Ok(report) => report,
             Err(error) => {
                 return Err(RestError::Failed(format!("the router's management: {error}")));
@@ -149,6 +141,7 @@ impl Teller {
         }
         let is_first = self.reported.is_none();
         let registered = self.rest.report(&report)?;
+        self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
         if is_first {
             tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
         }
@@ -162,17 +155,22 @@ impl Teller {
         Ok(())
     }
 
-    fn ask_router(&mut self, generation: u64) -> Result<RouterReport, String> {
+    fn ask_router(&mut self) -> Result<RouterReport, String> {
         let client = match &mut self.client {
             Some(client) => client,
             none => none.insert(self.shared.connect().map_err(|error| error.to_string())?),
         };
         let threads = self.shared.contents.threads();
-        let report = self.reporter.report(client, &self.uris, generation, threads);
-        if report.is_err() {
-            self.client = None;
+        match self.reporter.report(client, &self.uris, threads) {
+            Ok(report) => {
+                let (generation, problems) = self.shared.setup();
+                Ok(RouterReport { generation, problems, ..report })
+            }
+            Err(error) => {
+                self.client = None;
+                Err(error.to_string())
+            }
         }
-        report.map_err(|error| error.to_string())
     }
 
     /// Tells of changes, if there are any. Whether there are more.
@@ -223,12 +221,24 @@ impl Teller {
     /// to tell again.
     fn hear_misses(&mut self) {
         let until = Instant::now() + self.interval;
+        let mut answers = true;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // In steps, so that the end is not waited for.
-            let missed = self.shared.contents.next_missed(left.min(Duration::from_millis(200)));
-            if let Some(missed) = missed {
-                self.on_missed(missed.ingress, missed.object);
+            let mut missed = self.shared.contents.next_missed(left.min(Duration::from_millis(200)));
+            let mut objects = Vec::new();
+            // All that waits is looked at before the first question: what came in between is newer.
+            while let Some(Missed { ingress, object }) = missed {
+                let counters = &self.shared.counters;
+                if !self.shared.is_own(ingress)
+                    && self.questions.may_ask(Instant::now(), &object, answers, counters)
+                {
+                    objects.push(object);
+                }
+                missed = self.shared.contents.next_missed(Duration::ZERO);
+            }
+            for object in objects {
+                answers = answers && self.ask_about(object);
             }
             if self.shared.is_stopping() || Instant::now() >= until {
                 return;
@@ -236,40 +246,20 @@ impl Teller {
         }
     }
 
-    fn on_missed(&mut self, ingress: FaceId, object: Name) {
-        let now = Instant::now();
-        if self.asked.get(&object).is_some_and(|again| now < *again) || self.shared.is_own(ingress)
-        {
-            return;
-        }
-        if !self.reporter.is_local(ingress) {
-            // An application that has come since, or another router, which asks for itself.
-            let generation = self.shared.generation.load(Ordering::Relaxed);
-            let _ = self.ask_router(generation);
-            if !self.reporter.is_local(ingress) {
-                return;
-            }
-        }
-        if self.asked.len() >= ASKED_MAX {
-            self.asked.retain(|_, again| now < *again);
-        }
-        if self.asked.len() >= ASKED_MAX {
-            self.asked.pop_first();
-        }
-        let again = match self.rest.forward(&object) {
+    /// Asks about an object; whether the controller answers. One that is silent is not waited for
+    /// again before it has been told what is due.
+    fn ask_about(&mut self, object: Name) -> bool {
+        match self.rest.forward(&object) {
             Ok(answer) => {
                 tracing::info!(%object, decision = ?answer.decision, "asked how to get it");
-                match answer.decision {
-                    Decision::Small | Decision::Planned => ASK_AGAIN,
-                    Decision::Unknown | Decision::NoRoom => ASK_AGAIN_SOON,
-                }
+                self.questions.answered(Instant::now(), object, answer.decision);
+                true
             }
             Err(error) => {
                 tracing::debug!(%object, %error, "the controller does not say how to get it");
-                ASK_AGAIN_SOON
+                !matches!(error, RestError::Failed(_))
             }
-        };
-        self.asked.insert(object, now + again);
+        }
     }
 }
 

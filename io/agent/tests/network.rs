@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Site, TestController, name};
+use weir_agent::AgentConfig;
+use weir_base::{FaceId, Instant as Moment};
+use weir_control::message::{FaceReport, RouterReport, SetupPart, SetupProblem};
 use weir_control::{ControllerConfig, File, Part};
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, FaceStatus, RibEntry, route_origin};
+use weir_manage::{ControlParameters, FaceStatus, RibEntry, StrategyChoice, route_origin};
 use weir_runtime::Handle;
 use weir_socket::Client;
 use weir_wire::{Component, Data, DataView, Interest, InterestView, LpHeader, Name};
@@ -165,6 +168,8 @@ fn a_file_larger_than_any_store_is_read_twice_and_produced_once() {
         row.wait_for_routes();
         let object = file(segments).name;
         read(&row.edge.router, &object, segments);
+        // A reader as fast as this may have ended before its router has asked.
+        row.controller.wait_until("it is planned", |controller| controller.plans().count() == 1);
         row.controller.wait_until("each keeps its part", |controller| {
             let held: BTreeMap<_, _> = controller.holdings(&object).into_iter().collect();
             let has = |part: &Part| {
@@ -252,4 +257,220 @@ fn routes_come_and_go_with_producers_and_those_of_others_stay() {
         assert!(Instant::now() < until, "{:?}", routes(&mut client));
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Interests that came from applications of this process, the agent's among them.
+fn local_interests(router: &Handle) -> u64 {
+    let faces = router.snapshot().unwrap().faces;
+    let local = faces.iter().filter(|face| face.uri.starts_with("fd"));
+    local.map(|face| face.counters.in_interests).sum()
+}
+
+/// Asks for a late segment of so many objects, each once; how often that was refused, which is the
+/// answer of a router without a route.
+fn miss(client: &mut Client, objects: u64) -> u64 {
+    let path = client.paths().next().unwrap();
+    let (mut refused, mut packets) = (0, Vec::new());
+    for first in (0..objects).step_by(50) {
+        for number in first..first + 50 {
+            let asked = name(&format!("/flood/{number}/v=1/seg=64"));
+            let nonce = client.random() as u32;
+            let interest = Interest::new(asked).nonce(nonce).lifetime_ms(1000).encode();
+            client.send_octets(path, &interest).unwrap();
+        }
+        let deadline = client.now().plus_ns(1_000_000_000);
+        let wanted = refused + 50;
+        while refused < wanted && client.now() < deadline {
+            client.poll(Some(deadline), &mut packets).unwrap();
+            refused +=
+                packets.drain(..).filter(|packet| packet.header.nack.is_some()).count() as u64;
+        }
+    }
+    refused
+}
+
+const FLOOD: u64 = 10_000;
+
+/// A router whose agent reports at its start and then not for a minute.
+fn quiet_site(controller: &TestController) -> Site {
+    let (router, uri) = common::router(1, 1 << 20, &[]);
+    let mut site = Site { agent: None, router, uri };
+    let quiet = |config: &mut AgentConfig| config.interval = Duration::from_secs(60);
+    site.start_agent_with("edge", controller, quiet);
+    controller.wait_until("the router has told of itself and been set up", |controller| {
+        controller.configuration("edge").is_some()
+    });
+    site
+}
+
+#[test]
+fn a_flood_of_what_others_miss_costs_the_agent_nothing() {
+    let controller = TestController::start(ControllerConfig::default());
+    let site = quiet_site(&controller);
+    let mut stranger = Client::connect(&site.uri.parse().unwrap()).unwrap();
+    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let before = local_interests(&site.router);
+    assert!(miss(&mut stranger, FLOOD) > FLOOD / 2);
+    // What an application misses after it is asked about all the same: the flood is behind.
+    let path = client.paths().next().unwrap();
+    let interest = Interest::new(name("/own/v=1/seg=64")).nonce(1).lifetime_ms(1000).encode();
+    client.send_octets(path, &interest).unwrap();
+    client.flush().unwrap();
+    let until = Instant::now() + PATIENCE;
+    while controller.requests("forward") == 0 {
+        assert!(Instant::now() < until, "{:?}", site.agent);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let cost = local_interests(&site.router) - before;
+    assert!(cost < 20, "{cost} Interests for management after {FLOOD} misses");
+    assert_eq!(controller.requests("forward"), 1);
+}
+
+#[test]
+fn a_flood_of_what_applications_miss_is_asked_about_in_part_and_counted() {
+    let controller = TestController::start(ControllerConfig::default());
+    let site = quiet_site(&controller);
+    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let (began, before) = (Instant::now(), local_interests(&site.router));
+    let missed = miss(&mut client, FLOOD);
+    assert_eq!(missed, FLOOD);
+    let agent = site.agent.as_ref().unwrap();
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let (stats, drops) = (agent.stats(), site.router.snapshot().unwrap().runtime_drops);
+        let untold = drops.iter().find(|(reason, _)| *reason == "miss-untold").unwrap().1;
+        let counted = stats.questions + stats.questions_left_out + untold;
+        if counted == FLOOD {
+            break;
+        }
+        assert!(counted < FLOOD && Instant::now() < until, "{stats:?} {untold}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let asked = controller.requests("forward");
+    assert!(asked > 0 && asked <= 64 * (began.elapsed().as_secs() + 2), "{asked} questions");
+    assert_eq!(asked, agent.stats().questions);
+    let cost = local_interests(&site.router) - before - FLOOD;
+    assert!(cost < 20, "{cost} Interests for management");
+}
+
+/// A router `ghost` of the controller's that reports these addresses, a face to the one that is
+/// there, and a producer or none.
+fn report_ghost(controller: &TestController, site: &Site, uri: &str, has_producer: bool) {
+    let face = FaceReport { remote: site.uri.clone(), ..FaceReport::default() };
+    let report = RouterReport {
+        uris: vec![uri.to_owned()],
+        faces: vec![face],
+        prefixes: has_producer.then(|| name("/ghost")).into_iter().collect(),
+        ..RouterReport::default()
+    };
+    controller.with(|controller| {
+        controller.report(Moment::ZERO, "ghost", report).unwrap();
+    });
+}
+
+/// Waits until the router has told that it is set up as the controller wants it now.
+fn wait_until_set_up(controller: &TestController, router: &str) {
+    controller.wait_until("the newest configuration is set up", |controller| {
+        let report = controller.routers().find(|(name, _)| *name == router).unwrap().1;
+        report.generation == controller.generation_of(router)
+    });
+}
+
+fn lone_site() -> (TestController, Site) {
+    let never = ControllerConfig { router_timeout_ns: u64::MAX / 2, ..ControllerConfig::default() };
+    let controller = TestController::start(never);
+    let site = Site::start("edge", &controller, 1, 12 << 20, &[]);
+    controller.wait_until("the router has told of itself", |controller| {
+        controller.routers().any(|(name, _)| name == "edge")
+    });
+    (controller, site)
+}
+
+#[test]
+fn a_face_that_somebody_else_uses_stays() {
+    let (controller, site) = lone_site();
+    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let ghost = "udp4://127.0.0.1:9";
+    let face = |client: &mut Client| -> Option<FaceId> {
+        let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
+        faces.iter().find(|face| face.info.uri == ghost).map(|face| face.info.face_id)
+    };
+    report_ghost(&controller, &site, ghost, true);
+    wait_until_set_up(&controller, "edge");
+    let made = face(&mut client).expect("a face for the configuration");
+    let parameters = ControlParameters {
+        name: Some(name("/mine")),
+        face_id: Some(made),
+        ..ControlParameters::default()
+    };
+    client.command(Command::RibRegister, &parameters).unwrap();
+    report_ghost(&controller, &site, ghost, false);
+    wait_until_set_up(&controller, "edge");
+    assert_eq!(face(&mut client), Some(made), "a route of somebody else needs it");
+    client.command(Command::RibUnregister, &parameters).unwrap();
+    report_ghost(&controller, &site, ghost, true);
+    wait_until_set_up(&controller, "edge");
+    assert_eq!(face(&mut client), Some(made));
+    report_ghost(&controller, &site, ghost, false);
+    wait_until_set_up(&controller, "edge");
+    assert_eq!(face(&mut client), None, "nobody needs it");
+}
+
+#[test]
+fn what_cannot_be_set_up_is_told_and_tried_again() {
+    let (controller, site) = lone_site();
+    report_ghost(&controller, &site, "dev://nowhere", true);
+    let of_edge = |controller: &weir_control::Controller| {
+        let mut routers = controller.routers();
+        routers.find(|(name, _)| *name == "edge").unwrap().1.clone()
+    };
+    controller.wait_until("it says what is wrong", |controller| {
+        let (report, newest) = (of_edge(controller), controller.generation_of("edge"));
+        let is_so = |problem: &SetupProblem| {
+            problem.part == SetupPart::Faces
+                && problem.generation == newest
+                && problem.text.contains("dev://nowhere")
+        };
+        report.problems.iter().any(is_so) && report.generation < newest
+    });
+    // It comes back somewhere else.
+    report_ghost(&controller, &site, "dev://nowhere", false);
+    report_ghost(&controller, &site, "udp4://127.0.0.1:9", true);
+    wait_until_set_up(&controller, "edge");
+    controller.wait_until("nothing is wrong", |controller| of_edge(controller).problems.is_empty());
+}
+
+#[test]
+fn a_strategy_that_somebody_else_has_set_stays() {
+    let segments = 2000;
+    let row = Row::start(1, 12 << 20);
+    let _producer = Producer::start(&row.origin.router, "/data", segments);
+    row.controller.with(|controller| controller.add_file(file(segments)).unwrap());
+    row.wait_for_routes();
+    let object = file(segments).name;
+    let mut client = Client::over_pair(row.edge.router.local_port().connect().unwrap()).unwrap();
+    let parameters = ControlParameters {
+        name: Some(object.clone()),
+        strategy: Some(name("/localhost/nfd/strategy/best-route")),
+        ..ControlParameters::default()
+    };
+    client.command(Command::StrategyChoiceSet, &parameters).unwrap();
+    let strategy = |client: &mut Client| -> Option<String> {
+        let chosen: Vec<StrategyChoice> = client.dataset("strategy-choice/list").unwrap();
+        let of_object = chosen.into_iter().find(|choice| choice.name == object);
+        of_object.map(|choice| choice.strategy.to_string())
+    };
+    let own = strategy(&mut client);
+    assert!(own.is_some());
+    read(&row.edge.router, &object, segments);
+    row.controller.wait_until("it says that the strategy stays", |controller| {
+        let mut routers = controller.routers();
+        let report = routers.find(|(name, _)| *name == "edge").unwrap().1;
+        report.problems.iter().any(|problem| problem.part == SetupPart::Strategies)
+            && report.generation == controller.generation_of("edge")
+    });
+    assert_eq!(strategy(&mut client), own);
+    row.controller.with(|controller| assert!(controller.remove_file(&object)));
+    wait_until_set_up(&row.controller, "edge");
+    assert_eq!(strategy(&mut client), own, "it outlives the plan");
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
-use weir_agent::AgentConfig;
+use weir_agent::{Access, AgentConfig};
 use weir_base::units::Time;
 use weir_face::FaceUri;
 
@@ -15,6 +15,9 @@ pub(crate) struct ControllerSection {
     pub(crate) token: Option<String>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) insecure: bool,
     pub(crate) name: Option<String>,
     pub(crate) uris: Vec<String>,
     pub(crate) interval: Time,
@@ -28,6 +31,9 @@ impl Default for ControllerSection {
             token: None,
             token_file: None,
             ca: None,
+            certificate: None,
+            key: None,
+            insecure: false,
             name: None,
             uris: Vec::new(),
             interval: super::to_time(std::time::Duration::from_secs(1)),
@@ -53,7 +59,17 @@ impl ControllerSection {
             Some(path) => Some(read(path, "token_file")?.trim().to_owned()),
             None => self.token.clone(),
         };
-        let ca_pem = self.ca.as_deref().map(|path| read(path, "ca").map(String::into_bytes));
+        let pem = |path: &Option<PathBuf>, key: &str| {
+            path.as_deref().map(|path| read(path, key).map(String::into_bytes)).transpose()
+        };
+        let access = Access {
+            url,
+            token,
+            ca_pem: pem(&self.ca, "ca")?,
+            certificate_pem: pem(&self.certificate, "certificate")?,
+            key_pem: pem(&self.key, "key")?,
+            insecure: self.insecure,
+        };
         let uris = match self.uris.is_empty() {
             true => reachable(listening),
             false => self.uris.iter().map(|uri| canonical(uri)).collect::<anyhow::Result<_>>()?,
@@ -65,12 +81,10 @@ impl ControllerSection {
             );
         }
         Ok(Some(AgentConfig {
-            url,
-            token,
+            access,
             name,
             uris,
             interval: std::time::Duration::from_nanos(self.interval.ns),
-            ca_pem: ca_pem.transpose()?,
             prefetch: self.prefetch,
         }))
     }
@@ -114,6 +128,9 @@ mod tests {
         let unreadable = section("url = 'http://h'\nname = 'a'\ntoken_file = '/nowhere/at/all'");
         let error = format!("{:#}", unreadable.agent(&[]).unwrap_err());
         assert!(error.contains("/nowhere/at/all"), "{error}");
+        let unreadable = section("url = 'https://h'\nname = 'a'\nkey = '/nowhere/at/all'");
+        let error = format!("{:#}", unreadable.agent(&[]).unwrap_err());
+        assert!(error.contains("/nowhere/at/all") && error.contains("`key`"), "{error}");
     }
 
     #[test]

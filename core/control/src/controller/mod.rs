@@ -32,10 +32,11 @@ use crate::segments::Segments;
 /// years. Else one router could have all numbers used up.
 const GENERATION_MAX: u64 = 1 << 40;
 
-/// Addresses, faces and prefixes of one router, at most. Agents tell of fewer.
+/// Addresses, faces, prefixes and problems of one router, at most. Agents tell of fewer.
 const URIS_MAX: usize = 64;
 const FACES_MAX: usize = 4096;
 const PREFIXES_MAX: usize = 8192;
+const PROBLEMS_MAX: usize = 256;
 /// Octets that a store may hold beyond what was told of it.
 const SLACK_BYTES: u64 = 1 << 20;
 
@@ -252,18 +253,20 @@ impl Controller {
             (report.uris.len(), "addresses of this router", URIS_MAX),
             (report.faces.len(), "faces of this router", FACES_MAX),
             (report.prefixes.len(), "prefixes of this router", PREFIXES_MAX),
+            (report.problems.len(), "problems of this router", PROBLEMS_MAX),
         ] {
             if count > max {
                 return Err(Refused::TooMany { what, max });
             }
         }
-        if report.generation > self.generation.max(GENERATION_MAX) {
-            return Err(Refused::NoGeneration(report.generation));
+        let latest = report.latest_generation();
+        if latest > self.generation.max(GENERATION_MAX) {
+            return Err(Refused::NoGeneration(latest));
         }
         // A controller that has forgotten goes on above what its routers have.
-        self.generation = self.generation.max(report.generation);
+        self.generation = self.generation.max(latest);
         let is_new = !self.network.routers.contains_key(name);
-        if self.beginning == Beginning::Fresh && is_new && report.generation > 0 {
+        if self.beginning == Beginning::Fresh && is_new && latest > 0 {
             let until = now.plus_ns(self.config.router_timeout_ns);
             self.beginning = Beginning::Waits { until };
         }
@@ -280,7 +283,7 @@ impl Controller {
         };
         router.last_seen = now;
         if is_new {
-            router.generation = report.generation;
+            router.generation = latest;
         }
         let has_changed = is_new || !is_same_place(&router.report, &report);
         let store_has_changed = router.report.store_bytes != report.store_bytes;

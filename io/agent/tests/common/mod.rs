@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use weir_agent::{Agent, AgentConfig};
+use weir_agent::{Access, Agent, AgentConfig};
 use weir_base::Instant as Moment;
 use weir_control::message::{Forward, Refusal, RouterReport, Update};
 use weir_control::{Controller, ControllerConfig, Refused};
@@ -123,6 +123,7 @@ impl TestController {
     }
 
     fn serve(&self, stream: TcpStream) {
+        stream.set_nodelay(true).unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some((method, target, body)) = request(&mut reader) {
@@ -298,15 +299,27 @@ impl Site {
     }
 
     pub(crate) fn start_agent(&mut self, name: &str, controller: &TestController) {
-        let config = AgentConfig {
-            url: format!("http://{}", controller.address),
-            token: Some("secret".into()),
+        self.start_agent_with(name, controller, |_| {});
+    }
+
+    pub(crate) fn start_agent_with(
+        &mut self,
+        name: &str,
+        controller: &TestController,
+        change: impl FnOnce(&mut AgentConfig),
+    ) {
+        let mut config = AgentConfig {
+            access: Access {
+                url: format!("http://{}", controller.address),
+                token: Some("secret".into()),
+                ..Access::default()
+            },
             name: name.into(),
             uris: vec![self.uri.clone()],
             interval: Duration::from_millis(100),
-            ca_pem: None,
             prefetch: true,
         };
+        change(&mut config);
         self.agent = Some(Agent::start(config, &self.router).unwrap());
     }
 }

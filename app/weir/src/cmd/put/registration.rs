@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use weir_agent::Files;
+use weir_agent::{Access, AgentError, Files};
 use weir_control::File;
 use weir_socket::Published;
 
@@ -26,6 +26,16 @@ pub(super) struct ControllerArgs {
     /// A PEM file with the certificates by which it is believed; needed for https
     #[arg(long = "controller-ca", value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
+    /// A PEM file with your own certificate, for a controller that asks for one
+    #[arg(long = "controller-cert", value_name = "FILE", requires = "url", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// A PEM file with the private key of that certificate
+    #[arg(long = "controller-key", value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Send the token as plain text beyond this machine: the network is trusted, or TLS ends
+    /// elsewhere
+    #[arg(long = "controller-insecure", requires = "url")]
+    insecure: bool,
 }
 
 impl ControllerArgs {
@@ -36,10 +46,26 @@ impl ControllerArgs {
             fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", printable(path.display())))
         };
+        let pem = |path: &Option<PathBuf>| {
+            path.as_ref().map(read).transpose().map(|text| text.map(String::into_bytes))
+        };
         let token = self.token_file.as_ref().map(read).transpose()?;
-        let ca = self.ca.as_ref().map(read).transpose()?;
-        let token = token.as_deref().map(str::trim);
-        Ok(Some(Files::new(url, token, ca.as_deref().map(str::as_bytes))?))
+        let access = Access {
+            url: url.clone(),
+            token: token.map(|token| token.trim().to_owned()),
+            ca_pem: pem(&self.ca)?,
+            certificate_pem: pem(&self.certificate)?,
+            key_pem: pem(&self.key)?,
+            insecure: self.insecure,
+        };
+        Files::new(&access).map(Some).map_err(|error| {
+            let hint = match error {
+                AgentError::PlainToken(_) => " (--controller-insecure)",
+                AgentError::NoCertificates => " (--controller-ca)",
+                _ => "",
+            };
+            anyhow::anyhow!("--controller: {error}{hint}")
+        })
     }
 }
 

@@ -1,0 +1,160 @@
+//! Where a controller is, and who believes whom by what.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ureq::http::Uri;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+use crate::error::AgentError;
+
+/// A controller: where it is, and who believes whom by what.
+#[derive(Clone, Default)]
+pub struct Access {
+    /// Where it is, such as `https://controller.example:7443`.
+    pub url: String,
+    /// The bearer token that requests bear. Over plain http it goes to this machine alone.
+    pub token: Option<String>,
+    /// PEM of the certificates by which the controller's is believed; needed for https.
+    pub ca_pem: Option<Vec<u8>>,
+    /// PEM of one's own certificate, followed by those between it and the root, for controllers
+    /// that ask for one.
+    pub certificate_pem: Option<Vec<u8>>,
+    /// PEM of its private key.
+    pub key_pem: Option<Vec<u8>>,
+    /// Whether the token may travel as plain text beyond this machine.
+    pub insecure: bool,
+}
+
+impl fmt::Debug for Access {
+    /// Without what is secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+impl Access {
+    /// How requests are sent, if they may be.
+    pub(crate) fn tls(&self) -> Result<Option<TlsConfig>, AgentError> {
+        let uri = self.uri().ok_or_else(|| AgentError::Url(self.url.clone()))?;
+        if uri.scheme_str() == Some("http") {
+            if self.token.is_some() && !self.insecure && !is_this_machine(&uri) {
+                return Err(AgentError::PlainToken(self.url.clone()));
+            }
+            if self.certificate_pem.is_some() || self.key_pem.is_some() {
+                return Err(AgentError::OwnCertificate("it is for https"));
+            }
+            return Ok(None);
+        }
+        let ca_pem = self.ca_pem.as_ref().ok_or(AgentError::NoCertificates)?;
+        let roots = certificates(ca_pem)?;
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let tls = TlsConfig::builder()
+            .unversioned_rustls_crypto_provider(provider)
+            .root_certs(RootCerts::new_with_certs(&roots))
+            .client_cert(self.own_certificate()?);
+        Ok(Some(tls.build()))
+    }
+
+    fn uri(&self) -> Option<Uri> {
+        let uri: Uri = self.url.parse().ok()?;
+        let is_there = matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.host().is_some_and(|host| !host.is_empty());
+        is_there.then_some(uri)
+    }
+
+    fn own_certificate(&self) -> Result<Option<ClientCert>, AgentError> {
+        let (chain, key) = match (&self.certificate_pem, &self.key_pem) {
+            (None, None) => return Ok(None),
+            (Some(chain), Some(key)) => (chain, key),
+            (Some(_), None) => return Err(AgentError::OwnCertificate("its key is missing")),
+            (None, Some(_)) => {
+                return Err(AgentError::OwnCertificate("it is missing, its key not"));
+            }
+        };
+        let chain = certificates(chain)
+            .map_err(|_| AgentError::OwnCertificate("there is none in its file"))?;
+        let key = PrivateKey::from_pem(key)
+            .map_err(|_| AgentError::OwnCertificate("there is no private key in its key's file"))?;
+        Ok(Some(ClientCert::new_with_certs(&chain, key)))
+    }
+}
+
+/// Whether a request to `uri` stays on this machine.
+fn is_this_machine(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse();
+    address.map_or(host.eq_ignore_ascii_case("localhost"), |address: IpAddr| address.is_loopback())
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate<'static>>, AgentError> {
+    let mut certificates: Vec<Certificate<'static>> = Vec::new();
+    for item in parse_pem(pem) {
+        match item {
+            Ok(PemItem::Certificate(certificate)) => certificates.push(certificate),
+            Ok(_) => {}
+            Err(error) => return Err(AgentError::Certificates(error.to_string())),
+        }
+    }
+    if certificates.is_empty() {
+        return Err(AgentError::Certificates("there is none".into()));
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(url: &str) -> Access {
+        Access { url: url.into(), token: Some("secret".into()), ..Access::default() }
+    }
+
+    #[test]
+    fn a_token_leaves_this_machine_by_tls_alone() {
+        for url in [
+            "http://127.0.0.1:8636",
+            "http://127.1.2.3",
+            "http://[::1]:80/",
+            "http://localhost:8636/base",
+            "http://LocalHost",
+        ] {
+            assert!(access(url).tls().is_ok(), "{url}");
+        }
+        for url in [
+            "http://192.0.2.1:8636",
+            "http://controller.example",
+            "http://[2001:db8::1]:80",
+            "http://127.0.0.1@controller.example/",
+            "http://127.0.0.1.example/",
+            "http://localhost.example/",
+            "http://0.0.0.0:8636",
+        ] {
+            let refused = access(url).tls();
+            assert!(matches!(refused, Err(AgentError::PlainToken(_))), "{url}");
+            let text = refused.err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(text.contains("https") && text.contains("insecure"), "{text}");
+            assert!(Access { insecure: true, ..access(url) }.tls().is_ok(), "{url}");
+            assert!(Access { token: None, ..access(url) }.tls().is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn bad_addresses_and_certificates_are_refused() {
+        for url in ["", "h:80", "ftp://h", "http://", "http:///v1", "https://", "HTTP//h"] {
+            assert!(matches!(access(url).tls(), Err(AgentError::Url(_))), "{url}");
+        }
+        let https = access("https://h");
+        assert!(matches!(https.tls(), Err(AgentError::NoCertificates)));
+        let https = Access { ca_pem: Some(b"none".to_vec()), ..https };
+        assert!(matches!(https.tls(), Err(AgentError::Certificates(_))));
+        let plain = Access { certificate_pem: Some(Vec::new()), ..access("http://127.0.0.1") };
+        assert!(matches!(plain.tls(), Err(AgentError::OwnCertificate(_))));
+    }
+
+    #[test]
+    fn what_is_secret_is_not_shown() {
+        assert!(!format!("{:?}", access("http://h")).contains("secret"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Which large objects a controller is asked about. Applications ask for whatever they like: what
+//! follows from it is bounded, and what is left out is counted.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use weir_control::message::Decision;
+use weir_wire::Name;
+
+use crate::shared::Counters;
+
+/// Questions in a second at most. What is left out is missed again 64 segments later.
+const PER_SECOND_MAX: u32 = 64;
+/// How soon an object is asked about again: if there was an answer to go by, and if there was none.
+const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN_SOON: Duration = Duration::from_secs(5);
+/// Objects that are remembered: as many as can be asked about before the first may be again.
+const REMEMBERED_MAX: usize = PER_SECOND_MAX as usize * (AGAIN.as_secs() as usize + 1);
+/// How often it is told that questions were left out.
+const TELL: Duration = Duration::from_secs(60);
+
+/// What has been asked, and when something may be asked again.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    again: BTreeMap<Name, Instant>,
+    /// When the present second began, and what was asked in it.
+    second: Option<(Instant, u32)>,
+    /// When it may be told that questions are left out.
+    tell: Option<Instant>,
+}
+
+impl Questions {
+    /// Whether to ask about an object now, which is then done; what is not, and was not asked about
+    /// lately, counts as left out. Nothing is asked if the controller `answers` nothing.
+    pub(crate) fn may_ask(
+        &mut self,
+        now: Instant,
+        object: &Name,
+        answers: bool,
+        counters: &Counters,
+    ) -> bool {
+        if self.again.get(object).is_some_and(|again| now < *again) {
+            return false;
+        }
+        let second = match self.second {
+            Some((began, asked)) if now.duration_since(began) < Duration::from_secs(1) => {
+                (began, asked)
+            }
+            _ => {
+                // Once a second: who asks for many names has none of them looked at often.
+                self.again.retain(|_, again| now < *again);
+                (now, 0)
+            }
+        };
+        self.second = Some(second);
+        if !answers || second.1 >= PER_SECOND_MAX || self.again.len() >= REMEMBERED_MAX {
+            let left_out = counters.questions_left_out.fetch_add(1, Ordering::Relaxed) + 1;
+            if self.tell.is_none_or(|tell| now >= tell) {
+                self.tell = Some(now + TELL);
+                tracing::warn!(
+                    left_out,
+                    "applications miss more large objects than the controller is asked about"
+                );
+            }
+            return false;
+        }
+        counters.questions.fetch_add(1, Ordering::Relaxed);
+        self.second = Some((second.0, second.1 + 1));
+        self.again.insert(object.clone(), now + AGAIN_SOON);
+        true
+    }
+
+    /// Takes note of an answer.
+    pub(crate) fn answered(&mut self, now: Instant, object: Name, decision: Decision) {
+        let again = match decision {
+            Decision::Small | Decision::Planned => AGAIN,
+            Decision::Unknown | Decision::NoRoom => AGAIN_SOON,
+        };
+        self.again.insert(object, now + again);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(number: u64) -> Name {
+        format!("/a/{number}").parse().unwrap()
+    }
+
+    #[test]
+    fn a_flood_has_some_asked_about_and_the_rest_counted() {
+        let (mut questions, counters, began) =
+            (Questions::default(), Counters::default(), Instant::now());
+        let mut asked = 0;
+        for number in 0..10_000 {
+            // Ten seconds.
+            let now = began + Duration::from_millis(number);
+            if questions.may_ask(now, &name(number), true, &counters) {
+                questions.answered(now, name(number), Decision::Planned);
+                asked += 1;
+            }
+        }
+        assert_eq!(asked, 10 * u64::from(PER_SECOND_MAX));
+        assert_eq!(counters.questions.load(Ordering::Relaxed), asked);
+        assert_eq!(counters.questions_left_out.load(Ordering::Relaxed), 10_000 - asked);
+        assert!(questions.again.len() <= REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn an_object_is_asked_about_again_later_and_none_while_the_controller_is_silent() {
+        let (mut questions, counters, began) =
+            (Questions::default(), Counters::default(), Instant::now());
+        let may = |questions: &mut Questions, after_s, answers| {
+            let now = began + Duration::from_secs(after_s);
+            questions.may_ask(now, &name(1), answers, &counters)
+        };
+        assert!(!may(&mut questions, 0, false));
+        assert!(may(&mut questions, 0, true));
+        assert!(!may(&mut questions, 4, true));
+        assert!(may(&mut questions, 6, true));
+        questions.answered(began, name(1), Decision::Planned);
+        assert!(!may(&mut questions, 59, true));
+        assert!(may(&mut questions, 61, true));
+        assert_eq!(counters.questions_left_out.load(Ordering::Relaxed), 1);
+    }
+}

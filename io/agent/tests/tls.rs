@@ -1,0 +1,119 @@
+//! Agents and producers, and a real controller that asks for their certificates.
+
+mod common;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, name};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use weir_agent::{Access, Agent, AgentConfig, Files};
+use weir_control::File;
+use weir_controller::{Config, Role, Server, TlsFiles, add_token};
+
+struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// A certificate for a name, and its key, in PEM.
+    fn issue(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// A controller that asks for certificates, and what it takes to be let in.
+struct Guarded {
+    folder: tempfile::TempDir,
+    authority: Authority,
+    server: Server,
+}
+
+impl Guarded {
+    fn start() -> Self {
+        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
+        let at = |file: &str| folder.path().join(file);
+        let (certificate, key) = authority.issue("localhost");
+        fs::write(at("certificate.pem"), certificate).unwrap();
+        fs::write(at("key.pem"), key).unwrap();
+        fs::write(at("authority.pem"), authority.0.pem()).unwrap();
+        let tls = TlsFiles {
+            certificate: at("certificate.pem"),
+            key: at("key.pem"),
+            clients: Some(at("authority.pem")),
+        };
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            database: at("controller.db"),
+            tls: Some(tls),
+            ..Config::default()
+        };
+        let server = Server::start(config).unwrap();
+        Self { folder, authority, server }
+    }
+
+    /// Access with a token, and with a certificate of this authority if there is one.
+    fn access(&self, role: Role, name: &str, authority: Option<&Authority>) -> Access {
+        let database = self.folder.path().join("controller.db");
+        let prefixes = match role {
+            Role::Producer => vec![common::name("/data")],
+            _ => Vec::new(),
+        };
+        let token = add_token(&database, role, name, None, &prefixes).unwrap();
+        let own = authority.map(|authority| authority.issue("client.example"));
+        let (certificate, key) = own.unzip();
+        Access {
+            url: self.server.url().replace("127.0.0.1", "localhost"),
+            token: Some(token),
+            ca_pem: Some(self.authority.0.pem().into_bytes()),
+            certificate_pem: certificate.map(String::into_bytes),
+            key_pem: key.map(String::into_bytes),
+            insecure: false,
+        }
+    }
+}
+
+fn file() -> File {
+    File { name: name("/data/v=1"), segments: 100, size_bytes: 800_000, packet_bytes: 8200 }
+}
+
+#[test]
+fn who_has_a_certificate_of_the_controllers_authority_is_let_in() {
+    let guarded = Guarded::start();
+    let own = guarded.access(Role::Producer, "producer", Some(&guarded.authority));
+    Files::new(&own).unwrap().add(&file()).unwrap();
+    for stranger in [None, Some(&Authority::new())] {
+        let access = guarded.access(Role::Producer, "stranger", stranger);
+        let error = Files::new(&access).unwrap().add(&file()).unwrap_err();
+        assert!(!error.to_string().is_empty());
+    }
+    // Half of what it takes is refused before anything is sent.
+    let half = Access { key_pem: None, ..own };
+    assert!(Files::new(&half).is_err());
+}
+
+#[test]
+fn an_agent_shows_its_certificate() {
+    let guarded = Guarded::start();
+    let (router, uri) = common::router(1, 1 << 20, &[]);
+    let config = AgentConfig {
+        access: guarded.access(Role::Router, "edge", Some(&guarded.authority)),
+        name: "edge".into(),
+        uris: vec![uri],
+        interval: Duration::from_millis(50),
+        prefetch: true,
+    };
+    let agent = Agent::start(config, &router).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while agent.stats().reports == 0 {
+        assert!(Instant::now() < until, "{agent:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
