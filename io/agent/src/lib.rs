@@ -15,7 +15,6 @@ mod rest;
 mod setup;
 mod shared;
 mod tell;
-mod window;
 
 pub use access::Access;
 pub use agent::{Agent, AgentStats};

@@ -1,28 +1,34 @@
-//! Fetches parts of objects ahead of demand, as an ordinary consumer of the router, which stores
-//! what passes as its rules say. What is fetched is not kept here, nor believed: who reads it later
-//! verifies it.
+//! Fetches parts of objects ahead of demand: the transport's consumer on a local face of the
+//! router, which stores what passes as its rules say. What is fetched is not kept here, nor
+//! believed: who reads it later verifies it. It gives way to whatever else uses the same path
+//! (`ledbat`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_control::message::Prefetch;
-use weir_socket::{Client, FromRouter};
-use weir_wire::{DataView, Interest, InterestView, Name};
+use weir_security::trust::Trust;
+use weir_security::{DigestVerifier, Verifier};
+use weir_socket::{
+    Client, DownloadError, DownloadId, DownloadOptions, Found, Host, Notifier, Opened, Output,
+    OutputError, PacketReader, Summary, download,
+};
+use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Verification};
 
 use crate::shared::Shared;
-use crate::window::Window;
 
-/// How long an Interest waits for its Data.
-const LIFETIME: Duration = Duration::from_secs(2);
-/// How often a segment is asked for before the part is left for later.
-const TRIES_MAX: u32 = 6;
-/// How long a part is left for later, and how often new orders are looked for.
+/// How long a part is left for later that cannot be had, and how often new orders are looked for.
 const LATER: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the router has to say what is there already.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interests under way at most: a bound beside that of the controller, which sees no queue where
+/// there is none but the router's own work.
+const WINDOW_MAX: u32 = 64;
+/// Segments that came before others at most.
+const UNITS_MAX: u32 = 512;
 
 /// What is to be fetched, whole: new orders take the place of all before.
 #[derive(Clone, Default)]
@@ -51,15 +57,6 @@ pub(crate) struct Prefetcher {
     done: Vec<Prefetch>,
 }
 
-/// How a part came to its end.
-enum End {
-    Done,
-    /// It is not wanted any more.
-    Withdrawn,
-    /// Something is missing that does not come, or the router is gone.
-    Failed(String),
-}
-
 impl Prefetcher {
     pub(crate) fn new(shared: Arc<Shared>, orders: Orders) -> Self {
         Self { shared, orders, client: None, done: Vec::new() }
@@ -73,7 +70,7 @@ impl Prefetcher {
                 continue;
             };
             match self.fetch(&order) {
-                End::Done => {
+                Ok(()) => {
                     tracing::info!(
                         object = %order.object,
                         first = order.first,
@@ -82,8 +79,9 @@ impl Prefetcher {
                     );
                     self.done.push(order);
                 }
-                End::Withdrawn => {}
-                End::Failed(error) => {
+                // It is not wanted any more, or nothing is.
+                Err(_) if !self.orders.has(&order) || self.shared.is_stopping() => {}
+                Err(error) => {
                     tracing::warn!(object = %order.object, %error, "cannot fetch ahead; later");
                     if !self.shared.pause(LATER) {
                         return;
@@ -93,25 +91,22 @@ impl Prefetcher {
         }
     }
 
-    fn fetch(&mut self, order: &Prefetch) -> End {
-        let client = match self.client.take().map_or_else(|| self.connect(), Ok) {
-            Ok(client) => client,
-            Err(error) => return End::Failed(error),
+    fn fetch(&mut self, order: &Prefetch) -> Result<(), String> {
+        let mut client = self.client.take().map_or_else(|| self.connect(), Ok)?;
+        let mut part = Part {
+            order,
+            shared: &self.shared,
+            orders: &self.orders,
+            gaps: self.gaps(order),
+            gap: 0..0,
+            trust: Arc::new(DigestVerifier),
         };
-        let mut fetch = Fetch {
-            client,
-            window: Window::new(),
-            object: order.object.clone(),
-            wanted: self.missing(order),
-            in_flight: BTreeMap::new(),
-        };
-        let is_wanted = || !self.shared.is_stopping() && self.orders.has(order);
-        let end = fetch.run(is_wanted);
+        let options =
+            DownloadOptions { fetch: config(), threads: 1, side_by_side: 1, ..Default::default() };
+        download(&mut client, options, &mut part).map_err(|error| error.to_string())?;
         // After a failure with a new one: this may be gone.
-        if !matches!(end, End::Failed(_)) {
-            self.client = Some(fetch.client);
-        }
-        end
+        self.client = Some(client);
+        Ok(())
     }
 
     fn connect(&self) -> Result<Client, String> {
@@ -122,122 +117,131 @@ impl Prefetcher {
         Ok(client)
     }
 
-    /// The segments of a part that the store lacks.
-    fn missing(&self, order: &Prefetch) -> VecDeque<(u64, u32)> {
+    /// The segments of a part that the store lacks, the last first.
+    fn gaps(&self, order: &Prefetch) -> Vec<Range<u64>> {
         let page = self.shared.contents.list_one(&order.object, ROUTER_TIMEOUT);
         let holdings = page.map(|page| page.holdings).unwrap_or_default();
-        let mut held: Vec<(u64, u64)> = holdings
-            .iter()
-            .flat_map(|holding| &holding.ranges)
-            .map(|range| (range.first, range.last))
-            .collect();
-        held.sort_unstable();
-        let mut missing = VecDeque::new();
-        let mut next = order.first;
-        for (first, last) in held {
-            missing.extend((next..first.min(order.last.saturating_add(1))).map(|at| (at, 0)));
-            next = next.max(last.saturating_add(1));
-        }
-        if next <= order.last {
-            missing.extend((next..=order.last).map(|at| (at, 0)));
-        }
-        missing
+        let ranges = holdings.iter().flat_map(|holding| &holding.ranges);
+        gaps(order.first..order.last.saturating_add(1), ranges.map(|one| (one.first, one.last)))
     }
 }
 
-/// A part that is being fetched.
-struct Fetch {
-    client: Client,
-    window: Window,
-    object: Name,
-    /// Segments to be asked for, and how often they were.
-    wanted: VecDeque<(u64, u32)>,
-    /// When a segment was asked for, and how often.
-    in_flight: BTreeMap<u64, (Instant, u32)>,
+/// What of a range is in none of these, the last first.
+fn gaps(wanted: Range<u64>, held: impl Iterator<Item = (u64, u64)>) -> Vec<Range<u64>> {
+    let mut held: Vec<(u64, u64)> = held.collect();
+    held.sort_unstable();
+    let mut gaps = Vec::new();
+    let mut next = wanted.start;
+    for (first, last) in held {
+        let end = first.min(wanted.end);
+        if next < end {
+            gaps.push(next..end);
+        }
+        next = next.max(last.saturating_add(1));
+    }
+    if next < wanted.end {
+        gaps.push(next..wanted.end);
+    }
+    gaps.reverse();
+    gaps
 }
 
-impl Fetch {
-    fn run(&mut self, is_wanted: impl Fn() -> bool) -> End {
-        let mut packets = Vec::new();
-        while !self.wanted.is_empty() || !self.in_flight.is_empty() {
-            if !is_wanted() {
-                return End::Withdrawn;
-            }
-            self.ask();
-            let deadline = self.client.now().plus_ns(LOOK.as_nanos() as u64);
-            if let Err(error) = self.client.poll(Some(deadline), &mut packets) {
-                return End::Failed(error.to_string());
-            }
-            for packet in packets.drain(..) {
-                self.on_packet(&packet);
-            }
-            if let Some(segment) = self.expire() {
-                return End::Failed(format!("segment {segment} does not come"));
-            }
-        }
-        End::Done
+/// How it is fetched: at lower priority than what anybody waits for.
+fn config() -> ConsumerConfig {
+    ConsumerConfig {
+        controller: Controller::Ledbat,
+        window_max: WINDOW_MAX,
+        reader_units_max: UNITS_MAX,
+        verification: Verification::Off,
+        look_for_manifest: false,
+        use_manifest: false,
+        ..ConsumerConfig::default()
+    }
+}
+
+/// A part that is being fetched, gap by gap.
+struct Part<'a> {
+    order: &'a Prefetch,
+    shared: &'a Shared,
+    orders: &'a Orders,
+    gaps: Vec<Range<u64>>,
+    /// The one that is being fetched.
+    gap: Range<u64>,
+    /// Not asked: nothing is verified.
+    trust: Arc<dyn Verifier>,
+}
+
+impl Host for Part<'_> {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        self.gap = self.gaps.pop()?;
+        let (versioned, segments) = (self.order.object.clone(), self.gap.clone());
+        Some((DownloadId(segments.start), Target::Range { versioned, segments }))
     }
 
-    fn ask(&mut self) {
-        let Some(path) = self.client.paths().next() else { return };
-        while self.in_flight.len() < self.window.size() {
-            let Some((segment, tries)) = self.wanted.pop_front() else { return };
-            let mut name = self.object.clone();
-            name.append_segment(segment);
-            let nonce = self.client.random() as u32;
-            let lifetime_ms = LIFETIME.as_millis() as u64;
-            let interest = Interest::new(name).nonce(nonce).lifetime_ms(lifetime_ms).encode();
-            if self.client.send_octets(path, &interest).is_err() {
-                self.wanted.push_front((segment, tries));
-                return;
-            }
-            self.in_flight.insert(segment, (Instant::now(), tries + 1));
-        }
+    fn output(&mut self, _: DownloadId, _: &Found) -> Result<Box<dyn Output>, String> {
+        Ok(Box::new(Nowhere { segments: self.gap.clone() }))
     }
 
-    fn on_packet(&mut self, packet: &FromRouter) {
-        if packet.header.nack.is_some() {
-            let Ok(nacked) = InterestView::decode(&packet.packet) else { return };
-            let is_of_object = nacked.name.parent() == self.object.as_view();
-            let segment = nacked.name.last().and_then(|last| last.as_segment());
-            let segment = segment.filter(|_| is_of_object);
-            // It is asked for again when its time is over.
-            if segment.is_some_and(|segment| self.in_flight.contains_key(&segment)) {
-                self.window.on_loss();
-            }
-            return;
-        }
-        let Ok(data) = DataView::decode(&packet.packet) else { return };
-        // It may be the answer to an Interest for a part that is not wanted any more.
-        if data.name.parent() != self.object.as_view() {
-            return;
-        }
-        let Some(segment) = data.name.last().and_then(|last| last.as_segment()) else { return };
-        if let Some((asked, tries)) = self.in_flight.remove(&segment)
-            && tries == 1
-        {
-            self.window.on_answer(asked.elapsed());
-        }
+    fn ended(
+        &mut self,
+        _: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        result.map(drop)
     }
 
-    /// Takes back what was not answered in time; a segment that has been asked for often enough.
-    fn expire(&mut self) -> Option<u64> {
-        let late: Vec<u64> = self
-            .in_flight
-            .iter()
-            .filter(|(_, (asked, _))| asked.elapsed() > LIFETIME)
-            .map(|(segment, _)| *segment)
-            .collect();
-        if !late.is_empty() {
-            self.window.on_loss();
-        }
-        for segment in late {
-            let Some((_, tries)) = self.in_flight.remove(&segment) else { continue };
-            if tries >= TRIES_MAX {
-                return Some(segment);
-            }
-            self.wanted.push_front((segment, tries));
-        }
-        None
+    fn trust(&mut self, _: DownloadId) -> &mut dyn Trust {
+        &mut self.trust
+    }
+
+    fn progress(&mut self, _: u64) -> bool {
+        !self.shared.is_stopping() && self.orders.has(self.order)
+    }
+}
+
+/// Where what is fetched goes.
+struct Nowhere {
+    segments: Range<u64>,
+}
+
+impl Output for Nowhere {
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn open(&mut self, _: &Metadata) -> Result<Opened, OutputError> {
+        let (reader, segments) = (Box::new(Passed::default()), self.segments.clone());
+        Ok(Opened::Reader { reader, segments, packets_max: UNITS_MAX })
+    }
+}
+
+/// Counts what passes.
+#[derive(Default)]
+struct Passed {
+    packets: u32,
+}
+
+impl PacketReader for Passed {
+    fn take(&mut self, packets: &mut Vec<Delivery>) {
+        self.packets += packets.drain(..).count() as u32;
+    }
+
+    fn attach(&mut self, _: Notifier) {}
+
+    fn done(&mut self) -> Option<u32> {
+        Some(std::mem::take(&mut self.packets))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_not_fetched() {
+        let held = [(20, 29), (5, 9), (25, 34), (90, 200)];
+        assert_eq!(gaps(0..100, held.into_iter()), [35..90, 10..20, 0..5]);
+        assert_eq!(gaps(7..8, held.into_iter()), []);
+        assert_eq!(gaps(10..100, [(0, 9)].into_iter()).first(), Some(&(10..100)));
     }
 }

@@ -10,6 +10,7 @@ mod fixed;
 mod icp;
 mod ictp;
 mod lately;
+mod ledbat;
 mod nb_cc;
 mod sources;
 mod weir;
@@ -27,6 +28,7 @@ pub(crate) use delay::Delay;
 pub use fixed::Fixed;
 pub(crate) use icp::Icp;
 pub(crate) use ictp::Ictp;
+pub(crate) use ledbat::Ledbat;
 pub use nb_cc::{NbCc, NbCcConfig};
 pub(crate) use weir::Weir;
 
@@ -297,6 +299,8 @@ controllers! {
     NbCc = "nb-cc" => NbCc,
     /// `Delay`: what the transport of paper socket-api did.
     Delay = "delay" => Delay,
+    /// `Ledbat`: for what nobody waits for.
+    Ledbat = "ledbat" => Ledbat,
     /// `Weir`: our own.
     Weir = "weir" => Weir,
 }

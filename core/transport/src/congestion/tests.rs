@@ -2,7 +2,7 @@ extern crate std;
 
 use std::vec::Vec;
 
-use weir_base::{NS_PER_MS, NS_PER_US};
+use weir_base::{NS_PER_MS, NS_PER_S, NS_PER_US};
 
 use weir_wire::CongestionMark;
 
@@ -122,6 +122,47 @@ fn delay_ends_slow_start_near_the_capacity() {
     let windows = rounds(&mut cubic, 60, 20.0);
     let largest = windows.iter().copied().fold(0.0, f64::max);
     assert!((200.0..900.0).contains(&largest), "{windows:?}");
+}
+
+#[test]
+fn ledbat_takes_what_is_left_and_gives_way() {
+    let bounds = WindowBounds { initial: None, max: 1000 };
+    let mut control = Ledbat::bounded(Default::default(), bounds);
+    // Alone at 20 segments a millisecond: 200 fill the path, 300 more are the target of 15 ms.
+    let windows = rounds(&mut control, 400, 20.0);
+    assert!(windows.iter().all(|&window| window < 520.0), "{windows:?}");
+    assert!(windows[300..].iter().all(|&window| window > 400.0), "{windows:?}");
+    // Somebody else's queue takes 40 ms: it ends with one Interest.
+    let mut now = Instant::from_ns(60 * NS_PER_S);
+    let mut rounds_taken = 0;
+    while control.allowance().window > 1.0 {
+        rounds_taken += 1;
+        assert!(rounds_taken < 20, "{}", control.allowance().window);
+        now = now.plus_ns(50 * NS_PER_MS);
+        for order in 0..control.allowance().window as u64 {
+            control.on_data(&Sample {
+                now,
+                rtt_ns: Some(50 * NS_PER_MS),
+                smoothed_rtt_ns: 50 * NS_PER_MS,
+                min_rtt_ns: 10 * NS_PER_MS,
+                sent_order: order,
+                next_order: order + 1,
+                window_limited: true,
+                lost: 0,
+                mark: CongestionMark::NONE,
+                packets: 1,
+                marked_packets: 0,
+                bytes: 1000,
+                round: Round::default(),
+            });
+        }
+    }
+    // It leaves, and the room is taken again.
+    let grown = rounds(&mut control, 100, 20.0);
+    assert!(grown.last().is_some_and(|&window| window > 90.0), "{grown:?}");
+    control.on_congestion(now, Congestion::Mark);
+    control.on_timeout(now);
+    assert_eq!(control.allowance().window, 1.0);
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! Low extra delay background transport (RFC 6817), with the start and the decrease of LEDBAT++:
+//! what nobody waits for takes the room that others leave.
+
+use weir_base::{Instant, NS_PER_S};
+
+use super::constants::constants;
+use super::lately::Lately;
+use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
+
+/// Constants of [`Ledbat`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct LedbatConfig {
+    /// Delay beyond the least that is caused at most, in seconds (RFC 6817: up to 0.1; ours is
+    /// 0.015, of which a foreground transfer over 20 ms feels little).
+    pub(crate) target_s: f64,
+    /// Growth in a round trip without delay, in Interests (GAIN: 1).
+    pub(crate) gain: f64,
+    /// How long a round trip counts among the least, in seconds (BASE_HISTORY: 10 min). One that
+    /// forgot sooner would take the queue of others for a longer path.
+    pub(crate) memory_s: f64,
+}
+
+impl Default for LedbatConfig {
+    fn default() -> Self {
+        Self { target_s: 0.015, gain: 1.0, memory_s: 600.0 }
+    }
+}
+
+constants!(LedbatConfig {
+    target_s in 0.0001..=1.0,
+    gain in 0.01..=10.0,
+    memory_s in 1.0..=86_400.0,
+});
+
+/// Window at the start, in Interests.
+const INITIAL_WINDOW: f64 = 2.0;
+/// What a loss, a mark or a Nack leaves of the window.
+const LOSS_FACTOR: f64 = 0.5;
+/// Slow start ends at this part of the target.
+const START_PART: f64 = 0.25;
+/// Round trips of which the least is the present one (CURRENT_FILTER).
+const CURRENT: usize = 4;
+
+/// The window grows by one a round trip while no queue is seen, less the nearer the delay comes to
+/// the target, and shrinks beyond it, down to one Interest.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledbat {
+    config: LedbatConfig,
+    window: f64,
+    window_max: f64,
+    is_slow_start: bool,
+    base: Lately,
+    /// The last round trips, and how many there were.
+    current_ns: [u64; CURRENT],
+    count: usize,
+}
+
+impl Ledbat {
+    /// How long the last answers waited, as a part of the target.
+    fn waited(&mut self, now: Instant, rtt_ns: u64) -> f64 {
+        self.base.add(now, rtt_ns);
+        self.current_ns[self.count % CURRENT] = rtt_ns;
+        self.count += 1;
+        let known = &self.current_ns[..self.count.min(CURRENT)];
+        let current_ns = known.iter().copied().min().unwrap_or(rtt_ns);
+        let base_ns = self.base.bounds().map_or(current_ns, |(least, _)| least);
+        current_ns.saturating_sub(base_ns) as f64 / (self.config.target_s * NS_PER_S as f64)
+    }
+
+    fn shrink(&mut self) {
+        self.window = (self.window * LOSS_FACTOR).max(1.0);
+        self.is_slow_start = false;
+    }
+}
+
+impl Make for Ledbat {
+    type Config = LedbatConfig;
+
+    fn bounded(config: LedbatConfig, bounds: WindowBounds) -> Self {
+        Self {
+            config,
+            window: bounds.initial_or(INITIAL_WINDOW).min(bounds.max()),
+            window_max: bounds.max(),
+            is_slow_start: true,
+            base: Lately::new((config.memory_s * NS_PER_S as f64) as u64),
+            current_ns: [0; CURRENT],
+            count: 0,
+        }
+    }
+}
+
+impl CongestionControl for Ledbat {
+    fn on_data(&mut self, sample: &Sample) {
+        let Some(rtt_ns) = sample.rtt_ns else { return };
+        let waited = self.waited(sample.now, rtt_ns);
+        self.is_slow_start &= waited < START_PART;
+        if waited > 1.0 {
+            // Down to half in a round trip at most, by as much as the target is passed.
+            let part = (waited - 1.0).min(1.0) * LOSS_FACTOR;
+            self.window = (self.window - part).max(1.0);
+        } else if sample.window_limited {
+            self.window += match self.is_slow_start {
+                true => 1.0,
+                false => self.config.gain * (1.0 - waited) / self.window,
+            };
+            self.window = self.window.min(self.window_max);
+        }
+    }
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
+        self.shrink();
+    }
+
+    fn on_timeout(&mut self, _now: Instant) {
+        self.window = 1.0;
+        self.is_slow_start = false;
+    }
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window)
+    }
+}
