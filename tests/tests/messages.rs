@@ -75,6 +75,8 @@ const CASES: &[Case] = &[
     case("put: a name of this machine", Running, "put file /localhost/a", "use another"),
     case("put: no such key", Running, "put file /a --key /none", "`weir key list`"),
     case("put: segments too large", Running, "put file /a --segment-size 9000", "--segment-size"),
+    case("put: no repository", Running, "put file /a --repo SITE", "name an empty directory"),
+    case("put: an empty repository", Running, "put --repo SITE/none", "name a file or directory"),
     // get
     case("get: nobody has it", Running, "get /nobody/has", "`weir put`"),
     case("get: no answer", Silence, "get /a", "Is its producer running?"),

@@ -1,4 +1,4 @@
-//! One router for one store.
+//! One router for one store, one producer for one repository.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -14,13 +14,20 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(5);
 
 /// How it went.
-pub(crate) enum Locked {
+#[derive(Debug)]
+pub enum Locked {
+    /// It is locked.
     Yes,
+    /// Another process holds it: which, if it can be known.
     No(Option<LockHolder>),
 }
 
-/// Locks the file until all that is open of this opening is closed.
-pub(crate) fn lock(file: &File) -> io::Result<Locked> {
+/// Locks the file until all that is open of this opening is closed. Waits a moment for a holder
+/// that may be about to end.
+///
+/// # Errors
+/// What the system says.
+pub fn lock(file: &File) -> io::Result<Locked> {
     let begin = Instant::now();
     loop {
         match file.try_lock() {

@@ -9,12 +9,15 @@ mod erasures;
 mod event_loop;
 mod host;
 mod keeper;
+mod kept;
 mod lookup;
 mod notifier;
 mod output;
 mod paths;
 mod prefix_map;
 mod publish;
+mod published;
+mod repository;
 mod serve;
 mod sign_pool;
 mod sink;
@@ -35,9 +38,10 @@ pub use output::{
 };
 pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
 pub use publish::{
-    Label, PublishError, PublishOptions, Published, Signs, publish_file, publish_listing,
-    publish_octets,
+    Label, PublishError, PublishOptions, Signs, publish_file, publish_listing, publish_octets,
 };
+pub use published::Published;
+pub use repository::{Findings, Put, Putting, Repository, RepositoryError, Unsettled};
 pub use serve::{Loss, ObjectStore, serve};
 pub use sink::FileSink;
 pub use sockets::{

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
-use weir_base::{Packet, Pool, words};
+use weir_base::{Packet, words};
 use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, PartId, Shape};
 use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
 use weir_transport::{
@@ -16,6 +16,7 @@ use weir_transport::{
 };
 use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
 
+use crate::published::{Content, Fingerprint, Published};
 use crate::sign_pool::{Signers, Task};
 
 /// Segments that a thread reads and signs at a time.
@@ -121,81 +122,6 @@ pub enum PublishError {
     Stopped,
 }
 
-/// What tells whether a file is still the one that was signed.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fingerprint {
-    device: u64,
-    inode: u64,
-    len: u64,
-    mtime: (i64, i64),
-}
-
-impl Fingerprint {
-    pub(crate) fn of(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            len: metadata.len(),
-            mtime: (metadata.mtime(), metadata.mtime_nsec()),
-        })
-    }
-}
-
-/// Where an object's content is.
-#[derive(Clone, Debug)]
-pub(crate) enum Content {
-    File {
-        path: PathBuf,
-        fingerprint: Fingerprint,
-    },
-    Memory(Packet),
-    /// The file is not what it was, or cannot be read any more.
-    Lost,
-}
-
-/// An object ready to be served.
-#[derive(Clone, Debug)]
-pub struct Published {
-    pub(crate) object: SealedObject,
-    pub(crate) content: Content,
-}
-
-impl Published {
-    /// Name of the version.
-    pub fn versioned(&self) -> &Name {
-        &self.object.versioned
-    }
-
-    /// Octets of the object.
-    pub fn size_bytes(&self) -> u64 {
-        self.object.size_bytes
-    }
-
-    /// The packet of a segment whose content is in memory.
-    pub(crate) fn packet(&self, segment: u64, pool: &mut Pool) -> Packet {
-        let Content::Memory(octets) = &self.content else { unreachable!("it is in memory") };
-        let (mut block, frame, offset) = self.object.frame(segment, pool);
-        let out = &mut block[frame.content];
-        out.copy_from_slice(&octets[offset as usize..][..out.len()]);
-        block.freeze(frame.len)
-    }
-
-    /// Segments of the object.
-    pub fn segments(&self) -> u64 {
-        self.object.segments()
-    }
-
-    /// Octets of its largest Data packet.
-    pub fn packet_bytes(&self) -> u64 {
-        let mut pool = Pool::new(0);
-        // Of those that are full, the last has the longest name.
-        let full = self.segments().saturating_sub(2);
-        let (_, frame, _) = self.object.frame(full, &mut pool);
-        frame.len as u64
-    }
-}
-
 /// What an object is called and who signs it.
 #[derive(Clone, Copy)]
 pub struct Label<'a> {
@@ -242,7 +168,7 @@ pub fn publish_file(
             _ => PublishError::Read { path: path.to_owned(), source },
         })
     };
-    let published = publish(&about, label, content, fingerprint.len, options, read, progress)?;
+    let published = publish(&about, label, content, fingerprint.len(), options, read, progress)?;
     if Fingerprint::of(&file).map_err(read_error)? != fingerprint {
         return Err(PublishError::Changed { path: path.to_owned() });
     }
@@ -296,14 +222,7 @@ pub fn publish_listing(
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
     const DIRECTORY_MODE: u64 = 0o040_755;
-    let mut octets = Vec::new();
-    for (name, is_directory) in entries {
-        octets.extend_from_slice(name);
-        if *is_directory {
-            octets.push(b'/');
-        }
-        octets.push(0);
-    }
+    let octets = listing_octets(entries);
     let mut listing = label.name.clone();
     listing.append_keyword(weir_transport::LISTING_KEYWORD);
     let about = About {
@@ -313,6 +232,19 @@ pub fn publish_listing(
         versioned: listing.append_version(label.version).clone(),
     };
     publish_memory(octets.into(), &about, label, options)
+}
+
+/// The content of a listing.
+pub(crate) fn listing_octets(entries: &[(Vec<u8>, bool)]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (name, is_directory) in entries {
+        octets.extend_from_slice(name);
+        if *is_directory {
+            octets.push(b'/');
+        }
+        octets.push(0);
+    }
+    octets
 }
 
 fn publish_memory(
@@ -407,7 +339,7 @@ fn finish(
         size_bytes,
         packets,
     };
-    Ok(Published { object, content })
+    Ok(Published::sealed(object, content))
 }
 
 /// The size of segments, and how many there are.
@@ -416,7 +348,7 @@ fn segmented(size_bytes: u64, options: &PublishOptions) -> (u64, u64) {
     (segment_size, size_bytes.div_ceil(segment_size).max(1))
 }
 
-fn signature_info(signer: &dyn Signer) -> SignatureInfo {
+pub(crate) fn signature_info(signer: &dyn Signer) -> SignatureInfo {
     let info = SignatureInfo::new(signer.signature_type().0);
     SignatureInfo { key_locator: signer.key_locator(), ..info }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use crossbeam_channel::{Sender, unbounded};
@@ -13,13 +13,14 @@ use weir_transport::{
     Catalog, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput, ProducerOutbox,
     ProducerStats, ReadOp,
 };
-use weir_wire::{DecodeError, InterestView};
+use weir_wire::{DecodeError, InterestView, Name};
 
 use crate::client::Client;
 use crate::connection::random_u64;
 use crate::event_loop::{Context, Endpoint, EventLoop};
+use crate::kept::ReadError;
 use crate::paths::{ClientError, FromRouter};
-use crate::publish::{Content, Fingerprint, Published};
+use crate::published::{Content, Fingerprint, Form, Published, read_segment};
 
 /// Files kept open at a time.
 const OPEN_FILES_MAX: usize = 256;
@@ -47,6 +48,16 @@ pub enum Loss {
         /// What the system says.
         source: io::Error,
     },
+    /// A packet of a repository is not what was written. It is not served; the others are.
+    #[error("{packet} of {object} in {} is damaged", path.display())]
+    Damaged {
+        /// The file of the repository.
+        path: PathBuf,
+        /// The object's version.
+        object: Name,
+        /// Which packet.
+        packet: String,
+    },
 }
 
 struct OpenFile {
@@ -70,6 +81,7 @@ pub struct ObjectStore {
     inputs: Vec<ProducerInput>,
     out: ProducerOutbox,
     dropped: u64,
+    damaged: u64,
     /// Takes word of the files that are lost.
     losses: Option<Sender<Loss>>,
 }
@@ -110,6 +122,7 @@ impl ObjectStore {
             inputs: Vec::new(),
             out: ProducerOutbox::default(),
             dropped: 0,
+            damaged: 0,
             losses: None,
         }
     }
@@ -117,11 +130,20 @@ impl ObjectStore {
     /// Adds an object.
     pub fn add(&mut self, published: Published) {
         let catalog = self.producer.source_mut();
-        for packet in &published.object.packets {
-            catalog.add_packet(packet.clone()).expect("it was made as Data");
-        }
         let versioned = published.versioned().as_view();
         let id = catalog.add_object(versioned, published.segments());
+        match &published.0 {
+            Form::Sealed(object, _) => {
+                for packet in &object.packets {
+                    catalog.add_packet(packet.clone()).expect("it was made as Data");
+                }
+            }
+            Form::Kept(kept) => {
+                for (number, whole) in (kept.header.segments..).zip(&kept.header.whole) {
+                    catalog.add_part(whole.name.as_view(), id, number);
+                }
+            }
+        }
         debug_assert_eq!(id.0 as usize, self.objects.len());
         self.objects.push(published);
     }
@@ -142,6 +164,11 @@ impl ObjectStore {
     /// What was served so far.
     pub fn stats(&self) -> ProducerStats {
         self.producer.stats()
+    }
+
+    /// Interests for packets of a repository that are not what was written. None of these was sent.
+    pub fn damaged(&self) -> u64 {
+        self.damaged
     }
 
     /// Data that could not be sent.
@@ -177,52 +204,83 @@ impl ObjectStore {
         }
     }
 
-    /// A segment, unless its file is lost.
+    /// A segment or another packet of an object, unless its file is lost.
     fn segment(&mut self, now: Instant, op: &ReadOp, pool: &mut Pool) -> Option<Packet> {
         let id = op.object;
-        let Published { object, content } = &self.objects[id.0 as usize];
-        let (mut block, frame, offset) = object.frame(op.segment, pool);
-        let out = &mut block[frame.content];
-        match content {
-            Content::Memory(octets) => {
-                out.copy_from_slice(&octets[offset as usize..][..out.len()]);
-            }
-            Content::File { .. } => {
-                let read = self.file(now, id).and_then(|file| {
-                    file.read_exact_at(out, offset).map_err(|error| match error.kind() {
-                        io::ErrorKind::UnexpectedEof => None,
-                        _ => Some(error),
-                    })
-                });
-                if let Err(reason) = read {
-                    self.lose(id, reason);
-                    return None;
+        let index = id.0 as usize;
+        if let Form::Sealed(_, Content::Memory(_)) = &self.objects[index].0 {
+            return Some(self.objects[index].packet(op.segment, pool));
+        }
+        let reason = match self.prepare_file(now, id) {
+            Err(reason) => reason,
+            Ok(()) => {
+                let file = &self.open[&id].file;
+                match &self.objects[index].0 {
+                    Form::Sealed(object, _) => match read_segment(object, file, op.segment, pool) {
+                        Ok(packet) => return Some(packet),
+                        Err(reason) => reason,
+                    },
+                    Form::Kept(kept) => match kept.read(file, op.segment, pool) {
+                        Ok(packet) => return Some(packet),
+                        Err(ReadError::Damaged) => None,
+                        Err(ReadError::Io(error)) => Some(error),
+                    },
                 }
             }
-            Content::Lost => return None,
+        };
+        match &self.objects[index].0 {
+            Form::Sealed(..) => self.lose(id, reason),
+            Form::Kept(_) => self.lose_packet(id, op.segment, reason),
         }
-        Some(block.freeze(frame.len))
+        None
     }
 
     /// A file cannot be served any more: it has changed, or the system says why.
     fn lose(&mut self, id: ObjectId, reason: Option<io::Error>) {
-        self.open.remove(&id);
-        self.opened.retain(|&open| open != id);
-        let content = &mut self.objects[id.0 as usize].content;
+        self.close_file(id);
+        let Form::Sealed(_, content) = &mut self.objects[id.0 as usize].0 else { return };
         let Content::File { path, .. } = std::mem::replace(content, Content::Lost) else { return };
-        let loss = match reason {
+        self.tell(match reason {
             None => Loss::Changed { path },
             Some(source) => Loss::Read { path, source },
-        };
+        });
+    }
+
+    /// A packet of a repository cannot be served. Of each object that is told once.
+    fn lose_packet(&mut self, id: ObjectId, number: u64, reason: Option<io::Error>) {
+        self.damaged += u64::from(reason.is_none());
+        let Form::Kept(kept) = &mut self.objects[id.0 as usize].0 else { return };
+        if std::mem::replace(&mut kept.is_told, true) {
+            return;
+        }
+        if reason.is_none() {
+            // A mark for the next start. Where it cannot be made, the damage is found again.
+            let _ = kept.mark_damaged();
+        }
+        let (path, object) = (kept.path.clone(), kept.header.versioned.clone());
+        let packet = kept.packet_name(number);
+        self.tell(match reason {
+            None => Loss::Damaged { path, object, packet },
+            Some(source) => Loss::Read { path, source },
+        });
+    }
+
+    fn tell(&self, loss: Loss) {
         if let Some(losses) = &self.losses {
             // Whoever does not listen does not want to know.
             let _ = losses.send(loss);
         }
     }
 
-    /// The file of an object, open and found unchanged within the last second. An error without a
-    /// reason is a change.
-    fn file(&mut self, now: Instant, id: ObjectId) -> Result<&File, Option<io::Error>> {
+    fn close_file(&mut self, id: ObjectId) {
+        if self.open.remove(&id).is_some() {
+            self.opened.retain(|&open| open != id);
+        }
+    }
+
+    /// Has the file of an object open and found unchanged within the last second. An error without
+    /// a reason is a change.
+    fn prepare_file(&mut self, now: Instant, id: ObjectId) -> Result<(), Option<io::Error>> {
         let needs_check = match self.open.get(&id) {
             Some(open) => now >= open.checked.plus_ns(CHECK_NS),
             None => {
@@ -233,13 +291,11 @@ impl ObjectStore {
         if needs_check {
             self.check_file(now, id)?;
         }
-        Ok(&self.open[&id].file)
+        Ok(())
     }
 
     fn open_file(&mut self, now: Instant, id: ObjectId) -> io::Result<()> {
-        let Content::File { path, .. } = &self.objects[id.0 as usize].content else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
+        let path = self.objects[id.0 as usize].path().ok_or(io::ErrorKind::NotFound)?;
         // What has become a pipe would be waited for.
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if self.opened.len() >= OPEN_FILES_MAX
@@ -253,11 +309,11 @@ impl ObjectStore {
     }
 
     fn check_file(&mut self, now: Instant, id: ObjectId) -> Result<(), Option<io::Error>> {
-        let Content::File { fingerprint, .. } = &self.objects[id.0 as usize].content else {
-            return Ok(());
-        };
         let Some(open) = self.open.get_mut(&id) else { return Ok(()) };
         open.checked = now;
+        // What lies in a repository has checksums.
+        let object = &self.objects[id.0 as usize].0;
+        let Form::Sealed(_, Content::File { fingerprint, .. }) = object else { return Ok(()) };
         match Fingerprint::of(&open.file)? {
             found if found == *fingerprint => Ok(()),
             _ => Err(None),

@@ -1,23 +1,24 @@
 //! `weir put`.
 
+mod kept;
 mod publisher;
 mod registration;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_agent::Files;
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
 use weir_socket::{
-    Client, Loss, ObjectStore, PublishOptions, Published, Signs, serve, unix_time_ms,
+    Client, Loss, ObjectStore, PublishOptions, Published, Repository, Signs, serve, unix_time_ms,
 };
 use weir_wire::Name;
 
-use self::publisher::{LeftOut, Publisher, Root};
+use self::publisher::{LeftOut, Publisher, Root, Version};
 use self::registration::ControllerArgs;
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::{
@@ -34,14 +35,27 @@ const LEFT_OUT_TOLD: usize = 20;
 ///
 /// Every segment is signed once, before anything is served; the content is read from the file when
 /// it is asked for. What of a directory cannot be read, changes or goes away is named and left out.
+/// With --repo the signed packets are kept, and served again without path and name.
 /// Runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
+#[command(
+    override_usage = "weir put <PATH> <NAME> [OPTIONS]\n       weir put --repo <DIR> [OPTIONS]"
+)]
 pub(crate) struct Args {
     /// The file or directory
-    path: PathBuf,
+    #[arg(required_unless_present = "repo", requires = "name")]
+    path: Option<PathBuf>,
     /// The name, such as /data/file
-    #[arg(value_parser = parse_name)]
-    name: Name,
+    #[arg(value_parser = parse_name, required_unless_present = "repo")]
+    name: Option<Name>,
+    /// Keep the signed packets in this directory, and serve all that is kept there: what has not
+    /// changed since is not signed again, and files that are gone are served from it
+    #[arg(long, value_name = "DIR")]
+    repo: Option<PathBuf>,
+    /// Take what is kept under this name or below it out of the repository, and end
+    #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
+        conflicts_with_all = ["path", "url"])]
+    remove: Option<Name>,
     /// Octets of content in a segment
     #[arg(long, value_name = "OCTETS", default_value_t = 8000, value_parser = parse_positive)]
     segment_size: u32,
@@ -106,35 +120,70 @@ struct Signing {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
-    refuse_local_name(&args.name)?;
+    if let Some(name) = &args.name {
+        refuse_local_name(name)?;
+    }
     let stop = Stop::on_signals()?;
-    let metadata =
-        std::fs::metadata(&args.path).map_err(|error| cannot_read(&args.path, &error))?;
+    let is_directory = args.path.as_deref().map(is_directory).transpose()?;
+    let mut repository = args.repo.as_deref().map(kept::open).transpose()?;
+    if let (Some(name), Some(repository)) = (&args.remove, &mut repository) {
+        return kept::remove(repository, name, args.json);
+    }
+    // Nothing is signed in vain when there is no router.
+    let client = args.router.connect()?;
+    let controller = args.controller.files()?;
+    let mut served = Served::default();
+    if let (Some(path), Some(name), Some(is_directory)) = (&args.path, &args.name, is_directory) {
+        let signing = args.signing()?;
+        let source = Source { path, name, is_directory };
+        served = args.publish(source, &signing, repository.as_mut(), &stop)?;
+    }
+    if let Some(repository) = &repository {
+        kept::add(repository, &mut served)?;
+        if served.names.is_empty() {
+            let path = printable(repository.path().display());
+            bail!("nothing is kept in {path} yet; name a file or directory, and what to call it");
+        }
+    }
+    let mut server = Server { args: &args, served, stop: &stop };
+    server.run(client, controller.as_ref())
+}
+
+fn is_directory(path: &Path) -> anyhow::Result<bool> {
+    let metadata = std::fs::metadata(path).map_err(|error| cannot_read(path, &error))?;
     if !metadata.is_dir() && !metadata.is_file() {
         // Merely to open a pipe could take for ever.
         bail!(
             "{} is neither a file nor a directory; write what comes from it to a file first, and \
              put that",
-            printable(args.path.display())
+            printable(path.display())
         );
     }
-    // Nothing is signed in vain when there is no router.
-    let client = args.router.connect()?;
-    let controller = args.controller.files()?;
-    let signing = args.signing()?;
-    let version = args.version.unwrap_or_else(unix_time_ms);
-    let mut publisher = Publisher::new(args.publish_options(), version, &signing, &stop);
-    let root = if metadata.is_dir() {
-        publisher.directory(&args.path, &args.name, args.follow_links)?
-    } else {
-        publisher.file(&args.path, &args.name)?
-    };
-    let Publisher { mut store, left_out, .. } = publisher;
-    if let Some(certificate) = &signing.certificate {
-        store.add_packet(certificate.as_slice().into()).context("the certificate")?;
-    }
-    let mut server = Server { args: &args, signing: &signing, store, stop: &stop, root, left_out };
-    server.run(client, controller.as_ref())
+    Ok(metadata.is_dir())
+}
+
+/// What is put.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    path: &'a Path,
+    name: &'a Name,
+    is_directory: bool,
+}
+
+/// What is served, and under which names.
+#[derive(Default)]
+struct Served {
+    store: ObjectStore,
+    /// Of what was put now.
+    root: Option<Root>,
+    /// The names that the router is told.
+    names: Vec<Name>,
+    /// The names of keys, which it is told if it likes.
+    key_names: Vec<Name>,
+    signer: Option<Name>,
+    left_out: Vec<LeftOut>,
+    /// Objects that were there as they would be signed.
+    was_there: usize,
 }
 
 impl Args {
@@ -150,6 +199,48 @@ impl Args {
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),
             ..defaults
         }
+    }
+
+    /// Signs what is put, unless the repository has it, and has that keep it.
+    fn publish(
+        &self,
+        source: Source<'_>,
+        signing: &Signing,
+        mut repository: Option<&mut Repository>,
+        stop: &Stop,
+    ) -> anyhow::Result<Served> {
+        let (options, version) = (self.publish_options(), self.version());
+        let mut publisher = Publisher::new(&options, version, signing, repository.as_deref(), stop);
+        let root = match source.is_directory {
+            true => publisher.directory(source.path, source.name, self.follow_links)?,
+            false => publisher.file(source.path, source.name)?,
+        };
+        let mut served = Served {
+            root: Some(root),
+            names: vec![source.name.clone()],
+            signer: signing.name.clone(),
+            left_out: std::mem::take(&mut publisher.left_out),
+            was_there: publisher.was_there(),
+            ..Served::default()
+        };
+        let published = publisher.into_published();
+        match repository.as_mut() {
+            Some(repository) => kept::replace(repository, source.name, &published, signing)?,
+            None => {
+                published.into_iter().for_each(|published| served.store.add(published));
+                if let Some(certificate) = &signing.certificate {
+                    let certificate = certificate.as_slice().into();
+                    served.store.add_packet(certificate).context("the certificate")?;
+                }
+                served.key_names.extend(signing.certificate_prefix.clone());
+            }
+        }
+        Ok(served)
+    }
+
+    fn version(&self) -> Version {
+        let is_fixed = self.version.is_some();
+        Version { number: self.version.unwrap_or_else(unix_time_ms), is_fixed }
     }
 
     fn signing(&self) -> anyhow::Result<Signing> {
@@ -186,71 +277,60 @@ fn explain_no_key(error: KeyChainError) -> anyhow::Error {
 /// Serves everything until it is stopped.
 struct Server<'a> {
     args: &'a Args,
-    signing: &'a Signing,
-    store: ObjectStore,
+    served: Served,
     stop: &'a Stop,
-    root: Root,
-    left_out: Vec<LeftOut>,
 }
 
 impl Server<'_> {
     fn run(&mut self, mut client: Client, controller: Option<&Files>) -> anyhow::Result<()> {
         self.register(&mut client)?;
         if let Some(files) = controller {
-            registration::register(files, self.store.objects());
+            registration::register(files, self.served.store.objects());
         }
         self.announce()?;
-        let (stop, is_directory) = (self.stop, self.root.is_directory);
         let mut lost = None;
         while lost.is_none() {
-            let mut go_on = |losses: Vec<Loss>| {
-                for loss in losses {
-                    match is_directory {
-                        true => errln!("weir: {loss}; it is served no more, the rest is"),
-                        false => lost = Some(loss),
-                    }
-                }
-                !stop.is_set() && lost.is_none()
-            };
-            let Err(error) = serve(&mut client, &mut self.store, &mut go_on) else { break };
+            let mut go_on = losses_told(self.stop, self.served.is_lone_file(), &mut lost);
+            let Err(error) = serve(&mut client, &mut self.served.store, &mut go_on) else { break };
             errln!("weir: {error}; trying to reach the router again");
             let Some(connected) = self.reconnect() else { break };
             client = connected;
             errln!("weir: serving again");
         }
+        self.unregister(&mut client);
         if let Some(loss) = lost {
-            self.unregister(&mut client);
             bail!("{loss}; run the command again to sign and serve what it is now");
         }
-        self.unregister(&mut client);
         if !self.args.json {
-            let stats = self.store.stats();
+            let stats = self.served.store.stats();
             errln!("sent {} ({})", count(stats.data, "Data", "Data"), octets(stats.octets));
+        }
+        if let damaged @ 1.. = self.served.store.damaged() {
+            errln!(
+                "weir: {} not sent",
+                count(damaged, "damaged packet was", "damaged packets were")
+            );
         }
         Ok(())
     }
 
     fn register(&self, client: &mut Client) -> anyhow::Result<()> {
-        client.register_prefix(&self.args.name).with_context(|| {
-            format!("cannot register {} with the router at {}", self.args.name, client.uri())
-        })?;
-        if let Some(prefix) = self.certificate_prefix() {
+        for name in &self.served.names {
+            client.register_prefix(name).with_context(|| {
+                format!("cannot register {name} with the router at {}", client.uri())
+            })?;
+        }
+        for name in self.served.key_names() {
             // The certificate travels with the metadata as well.
-            let _ = client.register_prefix(prefix);
+            let _ = client.register_prefix(name);
         }
         Ok(())
     }
 
-    fn certificate_prefix(&self) -> Option<&Name> {
-        let prefix = self.signing.certificate_prefix.as_ref()?;
-        (!self.args.name.as_view().is_prefix_of(prefix.as_view())).then_some(prefix)
-    }
-
     /// The router forgets the routes with the connection; this is for the others.
     fn unregister(&self, client: &mut Client) {
-        let _ = client.unregister_prefix(&self.args.name);
-        if let Some(prefix) = self.certificate_prefix() {
-            let _ = client.unregister_prefix(prefix);
+        for name in self.served.names.iter().chain(self.served.key_names()) {
+            let _ = client.unregister_prefix(name);
         }
     }
 
@@ -266,44 +346,95 @@ impl Server<'_> {
     }
 
     fn announce(&self) -> anyhow::Result<()> {
-        let objects = self.store.objects();
-        let size_bytes: u64 = objects.iter().map(Published::size_bytes).sum();
-        let segments: u64 = objects.iter().map(Published::segments).sum();
-        let signer = self.signing.name.as_ref().map(ToString::to_string);
-        for LeftOut { path, reason } in self.left_out.iter().take(LEFT_OUT_TOLD) {
+        let Served { root, left_out, signer, .. } = &self.served;
+        for LeftOut { path, reason } in left_out.iter().take(LEFT_OUT_TOLD) {
             errln!("left out {}: {reason}", printable(path.display()));
         }
-        if let Some(more) = self.left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0)
-        {
+        if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0) {
             errln!("left out {}", count(more as u64, "more entry", "more entries"));
         }
         if self.args.json {
-            let ready = json!({
-                "name": self.root.versioned.to_string(),
-                "object": self.args.name.to_string(),
-                "directory": self.root.is_directory,
-                "objects": objects.len(),
-                "bytes": size_bytes,
-                "segments": segments,
-                "signer": signer,
-                "skipped": self.left_out.len(),
-            });
-            outln!("{ready}")?;
-            return Ok(());
+            return Ok(outln!("{}", self.ready())?);
         }
-        outln!("{}", self.root.versioned)?;
-        let what = match self.root.is_directory {
-            true => format!("{}, ", count(objects.len() as u64, "object", "objects")),
-            false => String::new(),
+        let objects = self.served.store.objects();
+        let is_one = root.as_ref().is_some_and(|root| !root.is_directory) && objects.len() == 1;
+        match root {
+            Some(root) => outln!("{}", root.versioned)?,
+            None => self.served.names.iter().try_for_each(|name| outln!("{name}"))?,
+        }
+        let what = match is_one {
+            false => format!("{}, ", count(objects.len() as u64, "object", "objects")),
+            true => String::new(),
         };
-        errln!(
-            "{what}{} in {}, signed by {}",
-            octets(size_bytes),
-            count(segments, "segment", "segments"),
-            signer.as_deref().unwrap_or("nobody (digests only)"),
-        );
-        let allow = if signer.is_some() { "" } else { " --allow-unsigned" };
-        errln!("serving, Ctrl-C to stop; get it with: weir get {}{allow}", self.args.name);
+        let by = match (root, signer) {
+            (None, _) => "signed before".to_owned(),
+            (_, None) => "signed by nobody (digests only)".to_owned(),
+            (_, Some(signer)) => format!("signed by {signer}"),
+        };
+        let size_bytes = objects.iter().map(Published::size_bytes).sum();
+        let segments = objects.iter().map(Published::segments).sum();
+        errln!("{what}{} in {}, {by}", octets(size_bytes), count(segments, "segment", "segments"));
+        let unsigned = root.is_some() && signer.is_none();
+        let allow = if unsigned { " --allow-unsigned" } else { "" };
+        if let Some(name) = self.args.name.as_ref().or(self.served.names.first()) {
+            errln!("serving, Ctrl-C to stop; get it with: weir get {name}{allow}");
+        }
         Ok(())
+    }
+
+    /// What programs are told when all is ready to be got.
+    fn ready(&self) -> Value {
+        let Served { root, left_out, signer, names, was_there, .. } = &self.served;
+        let objects = self.served.store.objects();
+        let mut ready = json!({
+            "name": root.as_ref().map(|root| root.versioned.to_string()),
+            "object": self.args.name.as_ref().map(ToString::to_string),
+            "directory": root.as_ref().is_some_and(|root| root.is_directory),
+            "objects": objects.len(),
+            "bytes": objects.iter().map(Published::size_bytes).sum::<u64>(),
+            "segments": objects.iter().map(Published::segments).sum::<u64>(),
+            "signer": signer.as_ref().map(ToString::to_string),
+            "skipped": left_out.len(),
+        });
+        if self.args.repo.is_some() {
+            ready["names"] = names.iter().map(ToString::to_string).collect();
+            ready["not_signed_again"] = (*was_there).into();
+        }
+        ready
+    }
+}
+
+impl Served {
+    /// Without its file there is nothing to serve.
+    fn is_lone_file(&self) -> bool {
+        self.root.as_ref().is_some_and(|root| !root.is_directory) && self.store.objects().len() == 1
+    }
+
+    /// Names of keys that are not registered with the others.
+    fn key_names(&self) -> impl Iterator<Item = &Name> {
+        let is_below = |name: &&Name, above: &Name| above.as_view().is_prefix_of(name.as_view());
+        self.key_names
+            .iter()
+            .filter(move |name| !self.names.iter().any(|above| is_below(name, above)))
+    }
+}
+
+/// Tells of losses. That of a lone file ends it all, but not that of one of its packets.
+fn losses_told<'a>(
+    stop: &'a Stop,
+    is_lone_file: bool,
+    lost: &'a mut Option<Loss>,
+) -> impl FnMut(Vec<Loss>) -> bool + 'a {
+    move |losses| {
+        for loss in losses {
+            match loss {
+                Loss::Damaged { .. } => {
+                    errln!("weir: {loss}; it is not served, the rest is: put the file again");
+                }
+                loss if is_lone_file => *lost = Some(loss),
+                loss => errln!("weir: {loss}; it is served no more, the rest is"),
+            }
+        }
+        !stop.is_set() && lost.is_none()
     }
 }

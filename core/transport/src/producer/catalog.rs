@@ -20,7 +20,7 @@ pub enum Answer {
     Segment {
         /// Of this object.
         object: ObjectId,
-        /// Its number, one that the object has.
+        /// Its number, one that the object has, or that of a part ([`Catalog::add_part`]).
         segment: u64,
     },
     /// With this packet.
@@ -44,6 +44,23 @@ struct Object {
     segments: u64,
 }
 
+/// A packet that has a name of its own.
+#[derive(Clone, Debug)]
+enum Whole {
+    Packet(Packet),
+    /// The driver has it, by this number of an object.
+    Part(ObjectId, u64),
+}
+
+impl Whole {
+    fn answer(&self) -> Answer {
+        match *self {
+            Self::Packet(ref packet) => Answer::Packet(packet.clone()),
+            Self::Part(object, segment) => Answer::Segment { object, segment },
+        }
+    }
+}
+
 /// Finds the answers to Interests: segments of objects, and packets that are kept whole (metadata,
 /// manifest parts, certificates).
 #[derive(Clone, Debug, Default)]
@@ -52,7 +69,7 @@ pub struct Catalog {
     /// By the value of the versioned name.
     versions: BTreeMap<Vec<u8>, ObjectId>,
     /// By the value of the packet's name.
-    packets: BTreeMap<Vec<u8>, Packet>,
+    packets: BTreeMap<Vec<u8>, Whole>,
     /// The object asked for last: the next Interest is for it, too.
     last: Option<ObjectId>,
 }
@@ -82,8 +99,39 @@ impl Catalog {
     /// When it is no Data.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
         let name = DataView::decode(&packet)?.name.value().to_vec();
-        self.packets.insert(name, packet);
+        self.packets.insert(name, Whole::Packet(packet));
         Ok(())
+    }
+
+    /// Adds a packet by name that the driver reads as it reads segments: as that of this `number`,
+    /// which no segment of the object has.
+    pub fn add_part(&mut self, name: NameView<'_>, object: ObjectId, number: u64) {
+        self.packets.insert(name.value().to_vec(), Whole::Part(object, number));
+    }
+
+    /// Takes an object away, and the whole packets of these names. What has come in the place of
+    /// one stays.
+    pub fn remove<'a>(
+        &mut self,
+        object: ObjectId,
+        packets: impl IntoIterator<Item = NameView<'a>>,
+    ) {
+        let Object { versioned, segments } = &mut self.objects[object.0 as usize];
+        let versioned = core::mem::take(versioned);
+        *segments = 0;
+        self.last = self.last.filter(|&last| last != object);
+        if self.versions.get(&versioned) == Some(&object) {
+            self.versions.remove(&versioned);
+        }
+        for name in packets {
+            let is_its = match self.packets.get(name.value()) {
+                Some(&Whole::Part(of, _)) => of == object,
+                other => other.is_some(),
+            };
+            if is_its {
+                self.packets.remove(name.value());
+            }
+        }
     }
 
     /// How many objects have been added.
@@ -102,11 +150,14 @@ impl Catalog {
 
     fn search(&mut self, interest: &InterestView<'_>) -> Answer {
         let (name, digest) = split_digest(interest.name);
-        if let Some(packet) = self.packets.get(name.value()) {
-            let fits = digest.is_none_or(|digest| {
-                DataView::decode(packet).is_ok_and(|data| data.implicit_digest() == digest)
-            });
-            return if fits { Answer::Packet(packet.clone()) } else { Answer::Unknown };
+        if let Some(whole) = self.packets.get(name.value()) {
+            let fits = match (whole, digest) {
+                (Whole::Packet(packet), Some(digest)) => {
+                    DataView::decode(packet).is_ok_and(|data| data.implicit_digest() == digest)
+                }
+                _ => true,
+            };
+            return if fits { whole.answer() } else { Answer::Unknown };
         }
         if let Some(segment) = name.last().and_then(|last| last.as_segment())
             && let Some(&object) = self.versions.get(name.parent().value())
@@ -132,7 +183,7 @@ impl Catalog {
         if let Some((_, packet)) = packet
             && ends_in_keyword(prefix)
         {
-            return Answer::Packet(packet.clone());
+            return packet.answer();
         }
         let object = self.versions.range::<[u8], _>(from).next();
         match (object.filter(|(name, _)| name.starts_with(prefix)), packet) {
@@ -142,7 +193,7 @@ impl Catalog {
                 let object = latest.flatten().unwrap_or(object);
                 Answer::Segment { object, segment: 0 }
             }
-            (None, Some((_, packet))) => Answer::Packet(packet.clone()),
+            (None, Some((_, packet))) => packet.answer(),
             (None, None) => Answer::Unknown,
         }
     }
@@ -283,5 +334,44 @@ mod tests {
         let wire = Interest::new(segment).encode();
         let answer = catalog.find(&InterestView::decode(&wire).unwrap());
         assert_eq!(answer, Answer::Segment { object: ObjectId(0), segment: 0 });
+    }
+
+    #[test]
+    fn parts_are_found_as_packets_are_and_asked_for_by_number() {
+        let mut catalog = catalog();
+        for (number, uri) in
+            [(3, "/a/c/32=metadata/54=%01/50=%00"), (4, "/a/c/54=%01/32=manifest/50=%00")]
+        {
+            catalog.add_part(name(uri).as_view(), ObjectId(2), number);
+            assert_eq!(ask(&mut catalog, uri, false), segment(2, number));
+            let mut full = name(uri);
+            full.append_implicit_digest([7; 32]);
+            let wire = Interest::new(full).encode();
+            // The driver compares the digest.
+            assert_eq!(catalog.find(&InterestView::decode(&wire).unwrap()), segment(2, number));
+        }
+        assert_eq!(ask(&mut catalog, "/a/c/32=metadata", true), segment(2, 3));
+        assert_eq!(ask(&mut catalog, "/a/c", true), segment(2, 0));
+    }
+
+    #[test]
+    fn what_is_removed_is_gone_and_what_took_its_place_is_not() {
+        let mut catalog = catalog();
+        let part = name("/a/b/54=%02/32=manifest/50=%01");
+        catalog.add_part(part.as_view(), ObjectId(1), 3);
+        assert_eq!(ask(&mut catalog, "/a/b/54=%02/50=%00", false), segment(1, 0));
+        let metadata = name("/a/b/32=metadata/54=%02/50=%00");
+        catalog.remove(ObjectId(1), [part.as_view(), metadata.as_view()]);
+        for uri in ["/a/b/54=%02/50=%00", "/a/b/54=%02/32=manifest/50=%01"] {
+            assert_eq!(ask(&mut catalog, uri, false), Answer::Unknown);
+        }
+        assert_eq!(ask(&mut catalog, "/a/b/32=metadata", true), Answer::Unknown);
+        assert_eq!(ask(&mut catalog, "/a/b", true), segment(0, 0));
+        // The same version once more, and then the end of the first.
+        let again = catalog.add_object(name("/a/b/54=%01").as_view(), 4);
+        catalog.add_part(part.as_view(), again, 4);
+        catalog.remove(ObjectId(0), [part.as_view()]);
+        assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%03", false), segment(3, 3));
+        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), segment(3, 4));
     }
 }

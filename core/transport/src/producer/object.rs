@@ -64,17 +64,38 @@ impl SealedObject {
         self.signatures.lens.len() as u64
     }
 
+    /// Octets of the Content of a segment, and where in the object they begin.
+    fn content(&self, segment: u64) -> (usize, u64) {
+        let offset = segment * self.segment_size;
+        ((self.size_bytes - offset).min(self.segment_size) as usize, offset)
+    }
+
     /// A block that holds a segment, all but its content, and where in the object that begins. The
     /// driver fills it in at [`Frame::content`] and freezes [`Frame::len`] octets.
     ///
     /// # Panics
     /// When there is no such segment.
     pub fn frame(&self, segment: u64, pool: &mut Pool) -> (PacketMut, Frame, u64) {
-        let offset = segment * self.segment_size;
-        let content_len = (self.size_bytes - offset).min(self.segment_size) as usize;
+        let (content_len, offset) = self.content(segment);
         let signature = self.signatures.of(segment);
         let mut block = pool.alloc(self.template.frame(segment, content_len, signature.len()).len);
         let frame = self.template.write(segment, content_len, signature, &mut block);
         (block, frame, offset)
+    }
+
+    /// As [`SealedObject::frame`], to the start of `out`.
+    ///
+    /// # Panics
+    /// When there is no such segment, or `out` is shorter than it.
+    pub fn write(&self, segment: u64, out: &mut [u8]) -> (Frame, u64) {
+        let (content_len, offset) = self.content(segment);
+        (self.template.write(segment, content_len, self.signatures.of(segment), out), offset)
+    }
+
+    /// No segment has more octets than this.
+    pub fn packet_bytes_max(&self) -> u64 {
+        let (content_len, _) = self.content(0);
+        let last = self.segments().saturating_sub(1);
+        self.template.frame(last, content_len, self.signatures.stride).len as u64
     }
 }

@@ -23,7 +23,7 @@ use super::publication::Publication;
 use super::requests::{Request, Requests};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
 use crate::connection::random_u64;
-use crate::publish::Published;
+use crate::published::Published;
 
 /// Octets of content that one thread signs alone.
 const LONE_BYTES: usize = 1 << 16;
@@ -335,7 +335,7 @@ impl Producer {
         self.check_unmapped("an offer")?;
         let (object, version) = self.version_of(name);
         let published = self.publish_object(&object, version, content.into(), &mut || true)?;
-        Offer::decode(published.object.packets.last().expect("every object has metadata").clone())
+        Offer::decode(published.packets().last().expect("every object has metadata").clone())
     }
 
     /// What leads others to the latest version of an object that was published here, if there is

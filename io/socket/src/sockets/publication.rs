@@ -9,7 +9,8 @@ use super::SocketError;
 use super::outbound::{Identity, Outbound};
 use super::pending::{Answer, Confirmation, Pending, pending};
 use super::producer_endpoint::Told;
-use crate::publish::{Label, PublishError, PublishOptions, Published, publish_octets_with};
+use crate::publish::{Label, PublishError, PublishOptions, publish_octets_with};
+use crate::published::Published;
 use crate::sign_pool::{Place, Signers, Task};
 
 /// Packets published at once: others are answered between them.
@@ -65,7 +66,7 @@ impl Publication {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<(Vec<Packet>, Packet), SocketError> {
         let mut pool = Pool::new(0);
-        let mut packets = published.object.packets.clone();
+        let mut packets = published.packets().to_vec();
         let metadata = packets.pop().expect("every object has metadata");
         for segment in 0..published.segments() {
             if packets.len() >= BATCH_PACKETS {

@@ -10,9 +10,10 @@ use std::sync::mpsc::sync_channel;
 
 use anyhow::bail;
 use weir_socket::{
-    Label, ObjectStore, PublishError, PublishOptions, Published, is_reserved_name, publish_file,
-    publish_listing,
+    Label, PublishError, PublishOptions, Published, Put, Putting, Repository, RepositoryError,
+    Unsettled, is_reserved_name, publish_file, publish_listing,
 };
+use weir_transport::LISTING_KEYWORD;
 use weir_wire::Name;
 
 use super::Signing;
@@ -25,6 +26,10 @@ const DEPTH_MAX: usize = 64;
 const ENTRIES_MAX: usize = 1 << 22;
 /// Files from this size on are signed one at a time, each by all threads.
 const LARGE_BYTES: u64 = 1 << 20;
+/// Objects that are written to a repository before their disk is waited for.
+const UNSETTLED_MAX: usize = 256;
+/// Octets of these.
+const UNSETTLED_BYTES_MAX: u64 = 256 << 20;
 
 /// The name with its version, and how much there is below it.
 pub(super) struct Root {
@@ -40,30 +45,49 @@ pub(super) struct LeftOut {
 
 /// Signs everything.
 pub(super) struct Publisher<'a> {
-    options: PublishOptions,
-    version: u64,
+    options: &'a PublishOptions,
+    version: Version,
     signing: &'a Signing,
     stop: &'a Stop,
-    pub(super) store: ObjectStore,
+    shelf: Shelf<'a>,
     pub(super) left_out: Vec<LeftOut>,
+}
+
+/// The number of the version.
+#[derive(Copy, Clone)]
+pub(super) struct Version {
+    pub(super) number: u64,
+    /// It is so even where a repository has a later one.
+    pub(super) is_fixed: bool,
 }
 
 impl<'a> Publisher<'a> {
     pub(super) fn new(
-        options: PublishOptions,
-        version: u64,
+        options: &'a PublishOptions,
+        version: Version,
         signing: &'a Signing,
+        repository: Option<&'a Repository>,
         stop: &'a Stop,
     ) -> Self {
-        let (store, left_out) = (ObjectStore::new(), Vec::new());
-        Self { options, version, signing, stop, store, left_out }
+        let (shelf, left_out) = (Shelf::new(repository), Vec::new());
+        Self { options, version, signing, stop, shelf, left_out }
+    }
+
+    /// What has been signed, or is there from before. All of it is settled.
+    pub(super) fn into_published(self) -> Vec<Published> {
+        self.shelf.published
+    }
+
+    /// How many objects did not need to be signed.
+    pub(super) fn was_there(&self) -> usize {
+        self.shelf.was_there
     }
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<Root> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = octet_bar(format!("signing {}", printable(path.display())), Some(size));
         let (stop, mut silence) = (self.stop, Silence::new(bar.is_hidden()));
-        let published = publish_file(path, self.label(name), &self.options, &mut |signed| {
+        let put = self.how(name).file(path, name, &mut |signed| {
             bar.set_position(signed);
             silence.end(|| {
                 format!(
@@ -76,9 +100,9 @@ impl<'a> Publisher<'a> {
             !stop.is_set()
         });
         bar.finish_and_clear();
-        let published = published.map_err(explain)?;
-        let versioned = published.versioned().clone();
-        self.store.add(published);
+        put.and_then(|put| self.shelf.take(put)).map_err(explain)?;
+        self.shelf.settle().map_err(explain)?;
+        let versioned = self.shelf.published[0].versioned().clone();
         Ok(Root { versioned, is_directory: false })
     }
 
@@ -101,36 +125,32 @@ impl<'a> Publisher<'a> {
         self.sign_listings(name, &tree)
     }
 
-    fn sign_files(&mut self, name: &Name, tree: &mut Tree) -> anyhow::Result<()> {
+    fn sign_files(&mut self, root: &Name, tree: &mut Tree) -> anyhow::Result<()> {
         let bar = file_bar("signing", tree.files.len() as u64);
         let files = std::mem::take(&mut tree.files);
         let (stop, large) = (self.stop, Mutex::new(()));
-        let signer = Signs { version: self.version, signing: self.signing, options: &self.options };
+        let how = self.how(root);
         let sign = |file: &Entry| {
-            let name = tree.name_of(name, file);
+            let name = tree.name_of(root, file);
             let path = tree.path_of(file);
             let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
             let _alone = (size >= LARGE_BYTES).then(|| large.lock());
-            let go_on = &mut |_| !stop.is_set();
-            publish_file(&path, signer.label(&name), signer.options, go_on)
+            how.file(&path, &name, &mut |_| !stop.is_set())
         };
-        let (store, left_out) = (&mut self.store, &mut self.left_out);
+        let (shelf, left_out) = (&mut self.shelf, &mut self.left_out);
         let mut failed: Vec<usize> = Vec::new();
         let mut silence = Silence::new(bar.is_hidden());
-        let result = side_by_side(self.options.threads, &files, sign, |at, signed| {
+        let result = side_by_side(how.options.threads, &files, sign, |at, put| {
             bar.inc(1);
-            silence.end(|| format!("signing {name}: {} of {} files", bar.position(), files.len()));
-            match signed {
-                Ok(published) => store.add(published),
-                Err(error @ (PublishError::Stopped | PublishError::Sign(_))) => {
-                    return Err(explain(error));
-                }
-                Err(error @ PublishError::SegmentSize { .. }) => return Err(explain(error)),
-                Err(error) => {
+            silence.end(|| format!("signing {root}: {} of {} files", bar.position(), files.len()));
+            match put {
+                Ok(put) => shelf.take(put).map_err(explain)?,
+                Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
                     let path = tree.path_of(&files[at]);
                     left_out.push(LeftOut { path, reason: reason(&error) });
                     failed.push(at);
                 }
+                Err(error) => return Err(explain(error)),
             }
             Ok(())
         });
@@ -146,7 +166,7 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    fn sign_listings(&mut self, name: &Name, tree: &Tree) -> anyhow::Result<Root> {
+    fn sign_listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<Root> {
         let mut listings: Vec<Vec<(Vec<u8>, bool)>> = vec![Vec::new(); tree.folders.len()];
         let folders = tree.folders.iter().map(|folder| (folder, true));
         for (entry, is_folder) in folders.chain(tree.files.iter().map(|file| (file, false))) {
@@ -155,46 +175,121 @@ impl<'a> Publisher<'a> {
             }
         }
         listings.iter_mut().for_each(|listing| listing.sort());
-        let signer = Signs { version: self.version, signing: self.signing, options: &self.options };
+        let how = self.how(root);
         let numbers: Vec<usize> = (0..listings.len()).collect();
-        let sign = |&at: &usize| {
-            let name = tree.name_of(name, &tree.folders[at]);
-            publish_listing(&listings[at], signer.label(&name), signer.options)
-        };
-        let (store, stop, mut root) = (&mut self.store, self.stop, None);
-        side_by_side(self.options.threads, &numbers, sign, |at, signed: Result<Published, _>| {
-            let published = signed.map_err(explain)?;
-            if at == 0 {
-                root = Some(published.versioned().clone());
-            }
-            store.add(published);
+        let sign = |&at: &usize| how.listing(&listings[at], &tree.name_of(root, &tree.folders[at]));
+        let (shelf, stop) = (&mut self.shelf, self.stop);
+        side_by_side(how.options.threads, &numbers, sign, |_, put| {
+            put.and_then(|put| shelf.take(put)).map_err(explain)?;
             match stop.is_set() {
-                true => Err(explain(PublishError::Stopped)),
+                true => Err(explain(PublishError::Stopped.into())),
                 false => Ok(()),
             }
         })?;
-        let versioned = root.expect("the first is the root");
-        Ok(Root { versioned, is_directory: true })
+        self.shelf.settle().map_err(explain)?;
+        let mut listing = root.clone();
+        listing.append_keyword(LISTING_KEYWORD);
+        let is_root =
+            |object: &&Published| object.versioned().as_view().parent() == listing.as_view();
+        let published = self.shelf.published.iter().find(is_root).expect("the root has one");
+        Ok(Root { versioned: published.versioned().clone(), is_directory: true })
     }
 
-    fn label<'b>(&'b self, name: &'b Name) -> Label<'b> {
-        Signs { version: self.version, signing: self.signing, options: &self.options }.label(name)
+    fn how<'b>(&self, root: &'b Name) -> How<'b>
+    where
+        'a: 'b,
+    {
+        let Self { options, version, signing, .. } = *self;
+        How { root, options, version, signing, repository: self.shelf.repository }
     }
 }
 
-/// How everything is signed.
+/// What is signed, and waits to be served.
+struct Shelf<'a> {
+    repository: Option<&'a Repository>,
+    published: Vec<Published>,
+    was_there: usize,
+    unsettled: Vec<Unsettled>,
+    unsettled_bytes: u64,
+}
+
+impl<'a> Shelf<'a> {
+    fn new(repository: Option<&'a Repository>) -> Self {
+        let (published, unsettled) = (Vec::new(), Vec::new());
+        Self { repository, published, was_there: 0, unsettled, unsettled_bytes: 0 }
+    }
+
+    fn take(&mut self, put: Put) -> Result<(), RepositoryError> {
+        match put {
+            Put::Ready(published) => {
+                self.was_there += usize::from(self.repository.is_some());
+                self.published.push(published);
+            }
+            Put::New(unsettled) => {
+                self.unsettled_bytes += unsettled.size_bytes();
+                self.unsettled.push(unsettled);
+                let is_much = self.unsettled_bytes >= UNSETTLED_BYTES_MAX;
+                if is_much || self.unsettled.len() >= UNSETTLED_MAX {
+                    self.settle()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), RepositoryError> {
+        if let Some(repository) = self.repository {
+            self.unsettled_bytes = 0;
+            self.published.extend(repository.settle(std::mem::take(&mut self.unsettled))?);
+        }
+        Ok(())
+    }
+}
+
+/// How everything is signed, and where it is kept.
 #[derive(Clone, Copy)]
-struct Signs<'a> {
-    version: u64,
+struct How<'a> {
+    root: &'a Name,
+    version: Version,
     signing: &'a Signing,
     options: &'a PublishOptions,
+    repository: Option<&'a Repository>,
 }
 
-impl<'a> Signs<'a> {
-    fn label(self, name: &'a Name) -> Label<'a> {
+impl<'a> How<'a> {
+    fn file(
+        self,
+        path: &Path,
+        name: &Name,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Put, RepositoryError> {
+        let label = self.label(name);
+        match self.repository {
+            Some(repository) => repository.put_file(path, label, self.putting(), progress),
+            None => Ok(Put::Ready(publish_file(path, label, self.options, progress)?)),
+        }
+    }
+
+    fn listing(self, entries: &[(Vec<u8>, bool)], name: &Name) -> Result<Put, RepositoryError> {
+        let label = self.label(name);
+        match self.repository {
+            Some(repository) => repository.put_listing(entries, label, self.putting()),
+            None => Ok(Put::Ready(publish_listing(entries, label, self.options)?)),
+        }
+    }
+
+    fn putting(self) -> Putting<'a> {
+        let Self { root, options, version, .. } = self;
+        Putting { root, is_version_fixed: version.is_fixed, options }
+    }
+
+    fn label<'b>(self, name: &'b Name) -> Label<'b>
+    where
+        'a: 'b,
+    {
         Label {
             name,
-            version: self.version,
+            version: self.version.number,
             signer: &*self.signing.signer,
             certificate: self.signing.certificate.as_deref(),
         }
@@ -375,8 +470,34 @@ fn reason(error: &PublishError) -> String {
     }
 }
 
-/// What to do about what cannot be signed.
-fn explain(error: PublishError) -> anyhow::Error {
+/// Whether that is no reason to give up the others.
+fn concerns_a_file(error: &PublishError) -> bool {
+    !matches!(
+        error,
+        PublishError::Stopped | PublishError::Sign(_) | PublishError::SegmentSize { .. }
+    )
+}
+
+/// What to do about what cannot be signed or kept.
+pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
+    let next = match &error {
+        RepositoryError::Publish(_) => return explain_publish(error),
+        RepositoryError::Write { .. } => {
+            "; what the repository had it has, and what was signed before: run the command again \
+             when there is room and leave to write"
+        }
+        RepositoryError::Foreign { .. } => "; name an empty directory, or one that does not exist",
+        RepositoryError::InUse { .. } => {
+            "; one process at a time can use a repository: stop that one, or name another directory"
+        }
+        RepositoryError::Layout { .. } => "; use the version of weir that made it",
+        RepositoryError::Read { .. } => "",
+    };
+    anyhow::anyhow!("{error}{next}")
+}
+
+fn explain_publish(error: RepositoryError) -> anyhow::Error {
+    let RepositoryError::Publish(error) = error else { return error.into() };
     match &error {
         PublishError::Stopped => Interrupted("").into(),
         PublishError::Read { path, source } => cannot_read(path, source),

@@ -1,0 +1,75 @@
+//! The repository that `weir put --repo` keeps packets in.
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::json;
+use weir_socket::{Published, Repository};
+use weir_wire::Name;
+
+use super::publisher::explain;
+use super::{Served, Signing};
+use crate::table::{count, errln, outln, printable};
+
+/// Opens it, and tells what of it is not as it was left.
+pub(super) fn open(path: &Path) -> anyhow::Result<Repository> {
+    let repository = Repository::open(path).map_err(explain)?;
+    let findings = repository.findings();
+    if findings.unfinished > 0 {
+        let files = count(findings.unfinished, "object that was", "objects that were");
+        errln!(
+            "weir: {files} being written when weir ended before: removed, put again what is missing"
+        );
+    }
+    if findings.damaged > 0 {
+        let objects = count(findings.damaged, "object is", "objects are");
+        errln!(
+            "weir: {objects} damaged: served as far as possible, and signed anew when put again"
+        );
+    }
+    for path in &findings.unreadable {
+        let path = printable(path.display());
+        errln!("weir: {path} is not what was written: left out; remove it");
+    }
+    Ok(repository)
+}
+
+/// Has it keep what has just been put below `root`, and nothing else there.
+pub(super) fn replace(
+    repository: &mut Repository,
+    root: &Name,
+    published: &[Published],
+    signing: &Signing,
+) -> anyhow::Result<()> {
+    repository.replace(root, published).map_err(explain)?;
+    if let (Some(certificate), Some(prefix)) = (&signing.certificate, &signing.certificate_prefix) {
+        repository.put_packet(certificate, prefix).map_err(explain)?;
+    }
+    Ok(())
+}
+
+/// Adds all that is kept to what is served.
+pub(super) fn add(repository: &Repository, served: &mut Served) -> anyhow::Result<()> {
+    repository.objects().for_each(|published| served.store.add(published));
+    for (root, packet) in repository.packets() {
+        served.store.add_packet(packet).context("a certificate of the repository")?;
+        served.key_names.push(root);
+    }
+    served.key_names.sort();
+    served.key_names.dedup();
+    served.names = repository.roots();
+    Ok(())
+}
+
+/// Takes out what is kept under a name or below it.
+pub(super) fn remove(repository: &mut Repository, name: &Name, json: bool) -> anyhow::Result<()> {
+    let removed = repository.remove(name).map_err(explain)?;
+    if removed == 0 {
+        anyhow::bail!("nothing below {name} is kept in {}", printable(repository.path().display()));
+    }
+    match json {
+        true => outln!("{}", json!({ "removed": removed }))?,
+        false => outln!("removed {}", count(removed, "object", "objects"))?,
+    }
+    Ok(())
+}

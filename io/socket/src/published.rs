@@ -1,0 +1,148 @@
+//! Objects that are ready to be served.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use weir_base::{Packet, Pool};
+use weir_transport::SealedObject;
+use weir_wire::Name;
+
+use crate::kept::Kept;
+
+/// What tells whether a file is still the one that was signed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    device: u64,
+    inode: u64,
+    len: u64,
+    mtime: (i64, i64),
+}
+
+impl Fingerprint {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// Where the content of an object is that was signed here.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    File {
+        path: PathBuf,
+        fingerprint: Fingerprint,
+    },
+    Memory(Packet),
+    /// The file is not what it was, or cannot be read any more.
+    Lost,
+}
+
+/// An object ready to be served: signed by this process, its content where it was, or a
+/// repository's.
+#[derive(Clone, Debug)]
+pub struct Published(pub(crate) Form);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    Sealed(Box<SealedObject>, Content),
+    Kept(Box<Kept>),
+}
+
+impl Published {
+    pub(crate) fn sealed(object: SealedObject, content: Content) -> Self {
+        Self(Form::Sealed(Box::new(object), content))
+    }
+
+    /// Name of the version.
+    pub fn versioned(&self) -> &Name {
+        match &self.0 {
+            Form::Sealed(object, _) => &object.versioned,
+            Form::Kept(kept) => &kept.header.versioned,
+        }
+    }
+
+    /// Octets of the object.
+    pub fn size_bytes(&self) -> u64 {
+        match &self.0 {
+            Form::Sealed(object, _) => object.size_bytes,
+            Form::Kept(kept) => kept.header.size_bytes,
+        }
+    }
+
+    /// Segments of the object.
+    pub fn segments(&self) -> u64 {
+        match &self.0 {
+            Form::Sealed(object, _) => object.segments(),
+            Form::Kept(kept) => kept.header.segments,
+        }
+    }
+
+    /// Octets of its largest Data packet.
+    pub fn packet_bytes(&self) -> u64 {
+        match &self.0 {
+            Form::Sealed(object, _) => {
+                let mut pool = Pool::new(0);
+                // Of those that are full, the last has the longest name.
+                let full = self.segments().saturating_sub(2);
+                let (_, frame, _) = object.frame(full, &mut pool);
+                frame.len as u64
+            }
+            Form::Kept(kept) => kept.header.packet_bytes,
+        }
+    }
+
+    /// The file that it is read from, if it is.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Form::Sealed(_, Content::File { path, .. }) => Some(path),
+            Form::Sealed(..) => None,
+            Form::Kept(kept) => Some(&kept.path),
+        }
+    }
+
+    /// Metadata and manifest parts of an object that was signed here.
+    pub(crate) fn packets(&self) -> &[Packet] {
+        match &self.0 {
+            Form::Sealed(object, _) => &object.packets,
+            Form::Kept(_) => &[],
+        }
+    }
+
+    /// The packet of a segment whose content is in memory.
+    pub(crate) fn packet(&self, segment: u64, pool: &mut Pool) -> Packet {
+        let Form::Sealed(object, Content::Memory(octets)) = &self.0 else {
+            unreachable!("it is in memory")
+        };
+        let (mut block, frame, offset) = object.frame(segment, pool);
+        let out = &mut block[frame.content];
+        out.copy_from_slice(&octets[offset as usize..][..out.len()]);
+        block.freeze(frame.len)
+    }
+}
+
+/// The packet of a segment whose content is read from its file. An error without a reason is a
+/// file that has become shorter.
+pub(crate) fn read_segment(
+    object: &SealedObject,
+    file: &File,
+    segment: u64,
+    pool: &mut Pool,
+) -> Result<Packet, Option<io::Error>> {
+    let (mut block, frame, offset) = object.frame(segment, pool);
+    file.read_exact_at(&mut block[frame.content], offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => None,
+        _ => Some(error),
+    })?;
+    Ok(block.freeze(frame.len))
+}

@@ -1,0 +1,317 @@
+use std::sync::atomic::AtomicU64;
+
+use tempfile::TempDir;
+use weir_security::{DigestSigner, SignError, SignatureType, Signer};
+use weir_wire::KeyLocator;
+
+use super::*;
+use crate::kept::ReadError;
+
+/// A digest signer that counts what it signs.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Counting {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Signer for Counting {
+    fn signature_type(&self) -> SignatureType {
+        DigestSigner.signature_type()
+    }
+
+    fn key_locator(&self) -> Option<KeyLocator> {
+        DigestSigner.key_locator()
+    }
+
+    fn sign(&self, signed: &[&[u8]]) -> Result<Vec<u8>, SignError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        DigestSigner.sign(signed)
+    }
+}
+
+struct Bed {
+    folder: TempDir,
+    signer: Counting,
+    options: PublishOptions,
+    root: Name,
+}
+
+impl Bed {
+    fn new() -> Self {
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+            signer: Counting::default(),
+            options: PublishOptions { segment_size: 1000, ..PublishOptions::default() },
+            root: "/r".parse().unwrap(),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("repo")
+    }
+
+    fn open(&self) -> Repository {
+        Repository::open(&self.path()).unwrap()
+    }
+
+    /// A file of that many octets that nobody has changed lately.
+    fn file(&self, name: &str, len: usize) -> PathBuf {
+        let path = self.folder.path().join(name);
+        fs::write(&path, vec![len as u8; len]).unwrap();
+        std::thread::sleep(2 * TICK);
+        path
+    }
+
+    fn put(&self, repository: &Repository, path: &Path, version: u64) -> Put {
+        let mut name = self.root.clone();
+        name.append_generic(path.file_name().unwrap().as_encoded_bytes());
+        let label = Label { name: &name, version, signer: &self.signer, certificate: None };
+        let putting = Putting { root: &self.root, is_version_fixed: false, options: &self.options };
+        repository.put_file(path, label, putting, &mut |_| true).unwrap()
+    }
+
+    /// Puts a file and settles it.
+    fn add(&self, repository: &mut Repository, path: &Path, version: u64) -> Published {
+        let Put::New(unsettled) = self.put(repository, path, version) else {
+            panic!("it was there");
+        };
+        let published = repository.settle(vec![unsettled]).unwrap().pop().unwrap();
+        let Form::Kept(kept) = &published.0 else { panic!("it is kept") };
+        repository.take_place(kept).unwrap();
+        published
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.path().join(OBJECTS)).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// All packets of an object, segments first.
+fn packets(published: &Published) -> Vec<Result<Packet, ReadError>> {
+    let Form::Kept(kept) = &published.0 else { panic!("it is kept") };
+    let (file, mut pool) = (File::open(&kept.path).unwrap(), Pool::new(0));
+    let count = kept.header.segments + kept.header.whole.len() as u64;
+    (0..count).map(|number| kept.read(&file, number, &mut pool)).collect()
+}
+
+fn sound(published: &Published) -> Vec<Packet> {
+    packets(published).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn what_is_kept_comes_back_and_is_not_signed_again() {
+    let bed = Bed::new();
+    let path = bed.file("x", 5500);
+    let mut repository = bed.open();
+    let published = bed.add(&mut repository, &path, 7);
+    let first = sound(&published);
+    // Six segments, a manifest, metadata.
+    assert_eq!((first.len(), bed.signer.count()), (8, 8));
+    for (number, packet) in first.iter().enumerate().take(6) {
+        let data = DataView::decode(packet).unwrap();
+        assert_eq!(data.name.last().unwrap().as_segment(), Some(number as u64));
+        assert_eq!(data.content.len(), if number < 5 { 1000 } else { 500 });
+    }
+    drop(repository);
+    let repository = bed.open();
+    assert_eq!(repository.findings(), &Findings::default());
+    let again: Vec<_> = repository.objects().collect();
+    assert_eq!(again.len(), 1);
+    assert!(sound(&again[0]) == first);
+    assert_eq!((again[0].segments(), again[0].size_bytes()), (6, 5500));
+    assert_eq!(again[0].packet_bytes(), published.packet_bytes());
+    assert_eq!(repository.roots(), std::slice::from_ref(&bed.root));
+    let Put::Ready(there) = bed.put(&repository, &path, 8) else { panic!("signed again") };
+    assert!(sound(&there) == first);
+    assert_eq!(bed.signer.count(), 8);
+}
+
+#[test]
+fn what_has_changed_gets_a_later_version_whatever_the_clock_says() {
+    let bed = Bed::new();
+    let path = bed.file("x", 2500);
+    let mut repository = bed.open();
+    bed.add(&mut repository, &path, 100);
+    bed.file("x", 2501);
+    let published = bed.add(&mut repository, &path, 50);
+    let last = published.versioned().as_view().last().unwrap();
+    assert_eq!(last.as_version(), Some(101));
+    assert_eq!(bed.files().len(), 1, "the old version stays");
+    drop(repository);
+    let repository = bed.open();
+    let again: Vec<_> = repository.objects().collect();
+    assert_eq!(again[0].versioned(), published.versioned());
+}
+
+/// Another key, size or kind of signing makes other packets of the same file.
+#[test]
+fn other_options_sign_anew() {
+    let mut bed = Bed::new();
+    let path = bed.file("x", 2500);
+    let mut repository = bed.open();
+    bed.add(&mut repository, &path, 1);
+    bed.options.segment_size = 800;
+    bed.add(&mut repository, &path, 2);
+    bed.options.freshness_ms += 1;
+    bed.add(&mut repository, &path, 3);
+    assert!(matches!(bed.put(&repository, &path, 4), Put::Ready(_)));
+}
+
+#[test]
+fn what_was_not_finished_is_dropped() {
+    let bed = Bed::new();
+    let (x, y) = (bed.file("x", 2500), bed.file("y", 2500));
+    let mut repository = bed.open();
+    bed.add(&mut repository, &x, 1);
+    let Put::New(mut unsettled) = bed.put(&repository, &y, 1) else { panic!("it was there") };
+    // As if the process had been killed here.
+    unsettled.is_settled = true;
+    drop((unsettled, repository));
+    assert_eq!(bed.files().len(), 2);
+    let repository = bed.open();
+    assert_eq!(repository.findings().unfinished, 1);
+    assert_eq!(repository.objects().count(), 1);
+    assert_eq!(bed.files().len(), 1);
+    // What is given up leaves nothing either.
+    drop(bed.put(&repository, &y, 1));
+    assert_eq!(bed.files().len(), 1);
+}
+
+/// Killed between a name for the new version and the end of the old one.
+#[test]
+fn of_two_versions_the_later_one_is_served() {
+    let bed = Bed::new();
+    let path = bed.file("x", 2500);
+    let mut repository = bed.open();
+    bed.add(&mut repository, &path, 5);
+    bed.file("x", 2600);
+    let Put::New(unsettled) = bed.put(&repository, &path, 6) else { panic!("it was there") };
+    let later = repository.settle(vec![unsettled]).unwrap();
+    drop(repository);
+    assert_eq!(bed.files().len(), 2);
+    let repository = bed.open();
+    let found: Vec<_> = repository.objects().collect();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].versioned(), later[0].versioned());
+    assert_eq!(bed.files().len(), 1);
+}
+
+#[test]
+fn a_damaged_object_is_known_and_signed_anew() {
+    let bed = Bed::new();
+    let path = bed.file("x", 5500);
+    let mut repository = bed.open();
+    let published = bed.add(&mut repository, &path, 1);
+    let file = published.path().unwrap().to_owned();
+    let mut octets = fs::read(&file).unwrap();
+    let at = octets.len() - 20;
+    octets[at] ^= 1;
+    fs::write(&file, &octets).unwrap();
+    let found = packets(&published);
+    let damaged = found.iter().filter(|packet| matches!(packet, Err(ReadError::Damaged)));
+    assert_eq!((found.len(), damaged.count()), (8, 1));
+    drop(repository);
+    // Nobody has read it: nobody knows.
+    assert_eq!(bed.open().findings().damaged, 0);
+    let Form::Kept(mut kept) = published.0 else { panic!("it is kept") };
+    kept.mark_damaged().unwrap();
+    let mut repository = bed.open();
+    assert_eq!(repository.findings().damaged, 1);
+    let anew = bed.add(&mut repository, &path, 2);
+    assert_eq!(sound(&anew).len(), 8);
+    assert_eq!(bed.files().len(), 1, "the damaged one stays");
+    assert_eq!(bed.open_again(repository).findings(), &Findings::default());
+}
+
+impl Bed {
+    fn open_again(&self, repository: Repository) -> Repository {
+        drop(repository);
+        self.open()
+    }
+}
+
+#[test]
+fn cut_files_are_damaged_and_others_are_left_alone() {
+    let bed = Bed::new();
+    let path = bed.file("x", 5500);
+    let mut repository = bed.open();
+    let file = bed.add(&mut repository, &path, 1).path().unwrap().to_owned();
+    let whole = fs::read(&file).unwrap();
+    fs::write(&file, &whole[..whole.len() - 1]).unwrap();
+    let odd = bed.path().join(OBJECTS).join("odd.obj");
+    fs::write(&odd, b"weirobj\x01 what is this?").unwrap();
+    let repository = bed.open_again(repository);
+    let findings = repository.findings().clone();
+    let expected = Findings { unfinished: 0, damaged: 1, unreadable: vec![odd.clone()] };
+    assert_eq!(findings, expected);
+    let found: Vec<_> = repository.objects().collect();
+    let read = packets(&found[0]);
+    assert_eq!(read.iter().filter(|packet| packet.is_err()).count(), 1);
+    assert!(odd.exists());
+    assert_eq!(bed.open_again(repository).findings(), &expected);
+}
+
+#[test]
+fn what_is_put_no_more_is_removed_and_only_that() {
+    let bed = Bed::new();
+    let (x, y) = (bed.file("x", 100), bed.file("y", 100));
+    let mut repository = bed.open();
+    let [_, kept] = [&x, &y].map(|path| bed.add(&mut repository, path, 1));
+    repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
+    repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
+    let other_root: Name = "/other".parse().unwrap();
+    repository.replace(&other_root, []).unwrap();
+    assert_eq!(repository.objects().count(), 2);
+    repository.replace(&bed.root, [&kept]).unwrap();
+    let mut repository = bed.open_again(repository);
+    let left: Vec<_> = repository.objects().collect();
+    assert_eq!(left.iter().map(Published::versioned).collect::<Vec<_>>(), [kept.versioned()]);
+    assert_eq!(repository.remove(&"/r/x".parse().unwrap()).unwrap(), 0);
+    assert_eq!(repository.remove(&"/r/y".parse().unwrap()).unwrap(), 1);
+    let packets = repository.packets();
+    assert_eq!(packets.len(), 1);
+    assert_eq!(packets[0].1[..], certificate()[..]);
+    assert_eq!(bed.files().len(), 1);
+}
+
+fn certificate() -> Vec<u8> {
+    weir_wire::Data::new("/key/KEY/1/self/54=%01".parse().unwrap()).encode_with_digest()
+}
+
+#[test]
+fn a_repository_has_one_user_and_a_folder_of_its_own() {
+    let bed = Bed::new();
+    let repository = bed.open();
+    let error = Repository::open(&bed.path()).unwrap_err();
+    assert!(matches!(error, RepositoryError::InUse { .. }), "{error}");
+    drop(repository);
+    bed.open();
+    let folder = bed.folder.path();
+    fs::write(folder.join("something"), b"of mine").unwrap();
+    let error = Repository::open(folder).unwrap_err();
+    assert!(matches!(error, RepositoryError::Foreign { .. }), "{error}");
+    fs::write(bed.path().join(MARK), b"weir repository 9\n").unwrap();
+    let error = Repository::open(&bed.path()).unwrap_err();
+    assert!(matches!(error, RepositoryError::Layout { .. }), "{error}");
+}
+
+#[test]
+fn roots_below_others_go_without_saying() {
+    let bed = Bed::new();
+    let path = bed.file("x", 100);
+    let mut repository = bed.open();
+    let mut bed = bed;
+    for root in ["/r/a", "/r", "/q", "/r/a/b", "/ra"] {
+        bed.root = root.parse().unwrap();
+        bed.add(&mut repository, &path, 1);
+    }
+    let roots: Vec<String> = repository.roots().iter().map(ToString::to_string).collect();
+    assert_eq!(roots, ["/q", "/r", "/ra"]);
+}
