@@ -14,6 +14,7 @@ use crate::config::AgentConfig;
 use crate::error::AgentError;
 use crate::prefetch::{Orders, Prefetcher};
 use crate::rest::Rest;
+use crate::round_trips::RoundTrips;
 use crate::shared::Shared;
 use crate::tell::Teller;
 
@@ -55,6 +56,8 @@ impl Agent {
             let prefetcher = Prefetcher::new(Arc::clone(&shared), orders.clone());
             spawn("weir-agent-fetch", move || prefetcher.run())?;
         }
+        let round_trips = RoundTrips::new(Arc::clone(&shared), config.interval);
+        spawn("weir-agent-rtt", move || round_trips.run())?;
         let configurer = Configurer {
             rest,
             shared: Arc::clone(&shared),

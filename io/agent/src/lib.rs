@@ -12,6 +12,7 @@ mod prefetch;
 mod questions;
 mod report;
 mod rest;
+mod round_trips;
 mod setup;
 mod shared;
 mod tell;

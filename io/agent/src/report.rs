@@ -27,6 +27,7 @@ impl Reporter {
         &mut self,
         client: &mut Client,
         uris: &[String],
+        round_trips: &BTreeMap<FaceId, u64>,
         threads: usize,
     ) -> Result<RouterReport, CommandError> {
         let faces: Vec<FaceStatus> = client.dataset("faces/list")?;
@@ -44,13 +45,17 @@ impl Reporter {
             uris: uris.to_vec(),
             store_bytes: sure_bytes(store.capacity_bytes.unwrap_or(0), threads),
             disk_bytes: store.disk.map_or(0, |disk| disk.capacity_bytes()),
-            faces: self.faces(&faces),
+            faces: self.faces(&faces, round_trips),
             prefixes,
             ..RouterReport::default()
         })
     }
 
-    fn faces(&mut self, faces: &[FaceStatus]) -> Vec<FaceReport> {
+    fn faces(
+        &mut self,
+        faces: &[FaceStatus],
+        round_trips: &BTreeMap<FaceId, u64>,
+    ) -> Vec<FaceReport> {
         let now = Instant::now();
         let since = self.moved_at.replace(now).map(|before| now - before);
         let mut moved = BTreeMap::new();
@@ -67,7 +72,8 @@ impl Reporter {
             moved.insert(status.info.face_id, bytes);
             if reports.len() < FACES_MAX {
                 let remote = status.info.uri.clone();
-                reports.push(FaceReport { remote, load_bps, ..FaceReport::default() });
+                let round_trip_ns = round_trips.get(&status.info.face_id).copied();
+                reports.push(FaceReport { remote, round_trip_ns, load_bps, rate_bps: None });
             }
         }
         self.moved = moved;

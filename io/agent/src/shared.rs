@@ -1,5 +1,6 @@
 //! What the agent's threads have in common.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     stopping: (Mutex<()>, Condvar),
     /// The generation of the configuration that is set up, and what of the last one is not.
     setup: Mutex<(u64, Vec<SetupProblem>)>,
+    /// Round-trip times to the other ends of faces in nanoseconds, as they are told.
+    round_trips: Mutex<BTreeMap<FaceId, u64>>,
     /// The face of the thread that fetches ahead; 0 before there is one.
     pub(crate) prefetch_face: AtomicU64,
 }
@@ -39,6 +42,7 @@ impl Shared {
             is_stopping: AtomicBool::new(false),
             stopping: Default::default(),
             setup: Mutex::default(),
+            round_trips: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
         }
     }
@@ -52,6 +56,16 @@ impl Shared {
     /// The generation that is set up, and what is wrong.
     pub(crate) fn setup(&self) -> (u64, Vec<SetupProblem>) {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Round-trip times are these now.
+    pub(crate) fn set_round_trips(&self, round_trips: BTreeMap<FaceId, u64>) {
+        *self.round_trips.lock().unwrap_or_else(PoisonError::into_inner) = round_trips;
+    }
+
+    /// Round-trip times to the other ends of faces in nanoseconds, as far as they are known.
+    pub(crate) fn round_trips(&self) -> BTreeMap<FaceId, u64> {
+        self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends all waits.

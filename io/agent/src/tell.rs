@@ -161,7 +161,7 @@ impl Teller {
             none => none.insert(self.shared.connect().map_err(|error| error.to_string())?),
         };
         let threads = self.shared.contents.threads();
-        match self.reporter.report(client, &self.uris, threads) {
+        match self.reporter.report(client, &self.uris, &self.shared.round_trips(), threads) {
             Ok(report) => {
                 let (generation, problems) = self.shared.setup();
                 Ok(RouterReport { generation, problems, ..report })

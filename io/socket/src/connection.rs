@@ -32,7 +32,9 @@ impl Connection {
     /// A connection to the router of this process.
     pub(crate) fn over_pair(stream: UnixStream) -> io::Result<Self> {
         let socket = Socket::of_pair(stream)?;
-        let config = socket.link_config();
+        let mut config = socket.link_config();
+        // Who has asked for local fields may say by which face an Interest leaves.
+        config.codec.local_fields = true;
         Self::new(socket, config)
     }
 

@@ -1,0 +1,238 @@
+//! Measures how far other routers are: an Interest to each face, for a name that nobody has and
+//! that goes no further than the next router (`/localhop`). Its refusal comes back, from any router
+//! that speaks NDNLPv2. What is told of it is what a link is like, not how busy it is: the least of
+//! some, and another value only when it is plainly another.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_base::FaceId;
+use weir_manage::{FaceScope, FaceStatus, LinkType};
+use weir_socket::Client;
+use weir_wire::{DataView, Interest, InterestView, LpHeader, Name};
+
+use crate::shared::Shared;
+
+/// Faces that are measured at most.
+const FACES_MAX: usize = 256;
+/// Between two probes, whatever face they go to.
+const PACE: Duration = Duration::from_millis(50);
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// A face is measured again after so many intervals of the agent.
+const INTERVALS: u32 = 5;
+/// Measures of a face of which the least is its round-trip time.
+const KEPT: usize = 5;
+/// Measures before the first is told: the first packets of a link take their time.
+const FIRST: usize = 3;
+/// Probes in a row without an answer, after which a face is probed more and more seldom.
+const FAILURES: u32 = 3;
+/// Changes that are told: by more than this part of what was told last, and than so much. Routes
+/// are computed anew after each.
+const CHANGE_PARTS: u64 = 5;
+const CHANGE_NS: u64 = 1_000_000;
+
+/// What is known of one face.
+#[derive(Debug, Default)]
+struct Measured {
+    /// The last ones, and how many there were.
+    round_trips_ns: [u64; KEPT],
+    count: usize,
+    failures: u32,
+    /// When it is to be measured next; at once if nothing is said.
+    due: Option<Instant>,
+    told_ns: Option<u64>,
+}
+
+impl Measured {
+    /// Takes a measure; whether something else is to be told now.
+    fn take(&mut self, round_trip_ns: u64) -> bool {
+        self.failures = 0;
+        self.round_trips_ns[self.count % KEPT] = round_trip_ns;
+        self.count += 1;
+        if self.count < FIRST {
+            return false;
+        }
+        let known = &self.round_trips_ns[..self.count.min(KEPT)];
+        let least_ns = known.iter().copied().min().unwrap_or(round_trip_ns);
+        let is_other = self.told_ns.is_none_or(|told_ns| {
+            least_ns.abs_diff(told_ns) > (told_ns / CHANGE_PARTS).max(CHANGE_NS)
+        });
+        if is_other {
+            self.told_ns = Some(least_ns);
+        }
+        is_other
+    }
+
+    /// How long until it is measured again.
+    fn pause(&self, period: Duration) -> Duration {
+        match self.failures {
+            0 if self.count < FIRST => Duration::ZERO,
+            failures => period * (1 << failures.saturating_sub(FAILURES).min(6)),
+        }
+    }
+}
+
+/// The thread that measures.
+pub(crate) struct RoundTrips {
+    shared: Arc<Shared>,
+    period: Duration,
+    client: Option<Client>,
+    faces: BTreeMap<FaceId, Measured>,
+}
+
+impl RoundTrips {
+    pub(crate) fn new(shared: Arc<Shared>, interval: Duration) -> Self {
+        let period = interval * INTERVALS;
+        Self { shared, period, client: None, faces: BTreeMap::new() }
+    }
+
+    pub(crate) fn run(mut self) {
+        let mut looked: Option<Instant> = None;
+        while self.shared.pause(PACE) {
+            let is_due = looked.is_none_or(|looked| looked.elapsed() >= self.period);
+            let measured = if is_due { self.look() } else { Ok(()) };
+            if is_due {
+                looked = Some(Instant::now());
+            }
+            if measured.and_then(|()| self.measure_next()).is_err() {
+                // With a new connection, later.
+                self.client = None;
+                looked = Some(Instant::now());
+            }
+        }
+    }
+
+    /// Looks which faces there are.
+    fn look(&mut self) -> Result<(), String> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => {
+                let mut client = self.shared.connect().map_err(|error| error.to_string())?;
+                // By what face an Interest leaves is for its sender to say only with these.
+                client.enable_local_fields().map_err(|error| error.to_string())?;
+                none.insert(client)
+            }
+        };
+        let there: Vec<FaceStatus> =
+            client.dataset("faces/list").map_err(|error| error.to_string())?;
+        let is_link = |status: &&FaceStatus| {
+            let info = &status.info;
+            info.scope == FaceScope::NonLocal && info.link_type == LinkType::PointToPoint
+        };
+        let links = there.iter().filter(is_link).map(|status| status.info.face_id);
+        let mut former = std::mem::take(&mut self.faces);
+        self.faces = links
+            .take(FACES_MAX)
+            .map(|face| (face, former.remove(&face).unwrap_or_default()))
+            .collect();
+        if !former.is_empty() {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    fn measure_next(&mut self) -> Result<(), String> {
+        let now = Instant::now();
+        let is_due =
+            |(_, measured): &(&FaceId, &Measured)| measured.due.is_none_or(|due| due <= now);
+        let next = self.faces.iter().filter(is_due).min_by_key(|(_, measured)| measured.due);
+        let Some(face) = next.map(|(face, _)| *face) else { return Ok(()) };
+        let Some(client) = &mut self.client else { return Ok(()) };
+        let round_trip = probe(client, face)?;
+        let Some(measured) = self.faces.get_mut(&face) else { return Ok(()) };
+        let is_other = match round_trip {
+            Some(round_trip) => measured.take(round_trip.as_nanos() as u64),
+            None => {
+                measured.failures = measured.failures.saturating_add(1);
+                false
+            }
+        };
+        measured.due = Some(Instant::now() + measured.pause(self.period));
+        if is_other {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let told = self.faces.iter().filter_map(|(face, one)| Some((*face, one.told_ns?)));
+        self.shared.set_round_trips(told.collect());
+    }
+}
+
+/// How long a refusal takes to come back by a face; nothing if none does.
+fn probe(client: &mut Client, face: FaceId) -> Result<Option<Duration>, String> {
+    let Some(path) = client.paths().next() else { return Err("the router is gone".into()) };
+    let mut name = Name::new();
+    name.append_str("localhop").append_str("weir").append_str("round-trip");
+    name.append_str(&format!("{:016x}", client.random()));
+    let nonce = client.random() as u32;
+    let lifetime_ms = TIMEOUT.as_millis() as u64;
+    let wire = Interest::new(name.clone()).nonce(nonce).lifetime_ms(lifetime_ms).encode();
+    let packet = client.pool().copy(&wire);
+    let header = LpHeader { next_hop_face: Some(face.0), ..LpHeader::default() };
+    let asked = client.now();
+    if client.send(path, header, packet).is_err() {
+        return Ok(None);
+    }
+    let deadline = asked.plus_ns(TIMEOUT.as_nanos() as u64);
+    let mut packets = Vec::new();
+    while client.now() < deadline {
+        client.poll(Some(deadline), &mut packets).map_err(|error| error.to_string())?;
+        for packet in packets.drain(..) {
+            let is_answer = match packet.header.nack {
+                Some(_) => InterestView::decode(&packet.packet)
+                    .is_ok_and(|interest| interest.name == name.as_view()),
+                None => {
+                    DataView::decode(&packet.packet).is_ok_and(|data| data.name == name.as_view())
+                }
+            };
+            if is_answer {
+                return Ok(Some(Duration::from_nanos(client.now().ns_since(asked))));
+            }
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_wobble_is_not_told_and_a_change_is() {
+        let mut measured = Measured::default();
+        assert!(!measured.take(90 * MS) && !measured.take(40 * MS), "the first are not told");
+        assert!(measured.take(41 * MS));
+        assert_eq!(measured.told_ns, Some(40 * MS));
+        // Queues come and go; the link is the same.
+        for round_trip_ms in [60, 45, 40, 80, 47, 33, 35, 47, 39] {
+            assert!(!measured.take(round_trip_ms * MS), "{round_trip_ms}");
+        }
+        let told: Vec<bool> = (0..6).map(|_| measured.take(100 * MS)).collect();
+        assert_eq!(told.iter().filter(|told| **told).count(), 1, "{told:?}");
+        assert_eq!(measured.told_ns, Some(100 * MS));
+        // Shorter is believed at once.
+        assert!(measured.take(20 * MS));
+        // Parts of a millisecond are nothing.
+        let mut near = Measured::default();
+        let told = [MS / 10, MS / 2, MS / 3, MS / 20, MS].map(|ns| near.take(ns));
+        assert_eq!(told, [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_seldom() {
+        let period = Duration::from_secs(5);
+        let mut measured = Measured { count: 9, ..Measured::default() };
+        let pauses = (0..12).map(|failures| {
+            measured.failures = failures;
+            measured.pause(period).as_secs()
+        });
+        let pauses: Vec<u64> = pauses.collect();
+        assert_eq!(pauses, [5, 5, 5, 5, 10, 20, 40, 80, 160, 320, 320, 320]);
+    }
+}
