@@ -1,10 +1,20 @@
 //! Files that a producer tells a controller of.
 
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
 use weir_control::File;
+use weir_wire::Name;
 
 use crate::access::Access;
+use crate::backoff::Backoff;
 use crate::error::AgentError;
-use crate::rest::{Http, RestError};
+use crate::rest::{Http, RestError, answer};
+
+/// Files of one request: as many as a controller takes.
+const LIST_MAX: usize = 1000;
 
 /// A controller, as a producer sees it: it plans for the files that it is told of.
 #[derive(Clone, Debug)]
@@ -12,10 +22,32 @@ pub struct Files {
     http: Http,
 }
 
-/// Why a controller does not take a file.
+/// Why a controller does not take files.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct FileError(#[from] RestError);
+
+/// A file that a controller refuses, while it takes others.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct FileRefused {
+    /// Its name.
+    pub name: Name,
+    /// Why, in the controller's words.
+    pub error: String,
+}
+
+/// What becomes of files that are told of in the background.
+#[derive(Debug)]
+pub enum FilesEvent {
+    /// The controller refuses this one, for good.
+    Refused(FileRefused),
+    /// It does not answer, or has no room for now: it is tried again. Told once.
+    Waiting(FileError),
+    /// It refuses all of them, for good.
+    Failed(FileError),
+    /// It has been told of all.
+    Done,
+}
 
 impl Files {
     /// The files of one controller.
@@ -27,11 +59,75 @@ impl Files {
         Ok(Self { http: Http::new(access)? })
     }
 
-    /// Tells of a file. The same again is no error.
+    /// Tells of files, in one request for each thousand; those that the controller does not take.
+    /// The same again is no error.
     ///
     /// # Errors
-    /// The controller refuses it or does not answer.
-    pub fn add(&self, file: &File) -> Result<(), FileError> {
-        Ok(self.http.post("/v1/files", file).map(drop)?)
+    /// The controller refuses them all or does not answer.
+    pub fn add(&self, files: &[File]) -> Result<Vec<FileRefused>, FileError> {
+        let mut refused = Vec::new();
+        for files in files.chunks(LIST_MAX) {
+            let octets = self.http.post("/v1/files/list", &files)?;
+            refused.extend(answer::<Vec<FileRefused>>(octets)?);
+        }
+        Ok(refused)
     }
+
+    /// Tells of files in a thread of its own, again and again with growing waits until the
+    /// controller has answered, and `tell`s what becomes of them.
+    ///
+    /// # Errors
+    /// The system has no thread, or no random numbers.
+    pub fn add_in_background(
+        &self,
+        files: Vec<File>,
+        mut tell: impl FnMut(FilesEvent) + Send + 'static,
+    ) -> io::Result<Adding> {
+        let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+        let (adding, this) = (Adding { stop: Arc::clone(&stop) }, self.clone());
+        let mut backoff = Backoff::new(getrandom::u64().map_err(io::Error::other)?);
+        std::thread::Builder::new().name("weir-files".into()).spawn(move || {
+            loop {
+                let FileError(error) = match this.add(&files) {
+                    Ok(refused) => {
+                        refused.into_iter().map(FilesEvent::Refused).for_each(&mut tell);
+                        return tell(FilesEvent::Done);
+                    }
+                    Err(error) => error,
+                };
+                if !error.is_passing() {
+                    return tell(FilesEvent::Failed(error.into()));
+                }
+                let pause = backoff.next(error.retry_after());
+                if backoff.is_first() {
+                    tell(FilesEvent::Waiting(error.into()));
+                }
+                if is_stopped(&stop, pause) {
+                    return;
+                }
+            }
+        })?;
+        Ok(adding)
+    }
+}
+
+/// Files that a controller is told of in the background, until this is dropped.
+#[derive(Debug)]
+#[must_use = "when it is dropped, no more is tried"]
+pub struct Adding {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+}
+
+impl Drop for Adding {
+    fn drop(&mut self) {
+        *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.stop.1.notify_all();
+    }
+}
+
+/// Waits; whether no more is to be tried.
+fn is_stopped((lock, changed): &(Mutex<bool>, Condvar), pause: Duration) -> bool {
+    let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = changed.wait_timeout_while(guard, pause, |stops| !*stops);
+    *waited.unwrap_or_else(PoisonError::into_inner).0
 }

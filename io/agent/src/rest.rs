@@ -63,6 +63,14 @@ impl RestError {
         matches!(self, Self::Refused { status: 400 | 413 | 422, .. })
     }
 
+    /// Whether the same may be taken later.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Failed(_) => true,
+        }
+    }
+
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
@@ -179,7 +187,7 @@ fn check(
     Err(RestError::Refused { status: status.as_u16(), text, expected, retry_after })
 }
 
-fn answer<T: DeserializeOwned>(octets: Vec<u8>) -> Result<T, RestError> {
+pub(crate) fn answer<T: DeserializeOwned>(octets: Vec<u8>) -> Result<T, RestError> {
     serde_json::from_slice(&octets)
         .map_err(|error| RestError::Failed(format!("its answer makes no sense: {error}")))
 }

@@ -88,10 +88,10 @@ fn file() -> File {
 fn who_has_a_certificate_of_the_controllers_authority_is_let_in() {
     let guarded = Guarded::start();
     let own = guarded.access(Role::Producer, "producer", Some(&guarded.authority));
-    Files::new(&own).unwrap().add(&file()).unwrap();
+    assert!(Files::new(&own).unwrap().add(&[file()]).unwrap().is_empty());
     for stranger in [None, Some(&Authority::new())] {
         let access = guarded.access(Role::Producer, "stranger", stranger);
-        let error = Files::new(&access).unwrap().add(&file()).unwrap_err();
+        let error = Files::new(&access).unwrap().add(&[file()]).unwrap_err();
         assert!(!error.to_string().is_empty());
     }
     // Half of what it takes is refused before anything is sent.

@@ -284,9 +284,9 @@ struct Server<'a> {
 impl Server<'_> {
     fn run(&mut self, mut client: Client, controller: Option<&Files>) -> anyhow::Result<()> {
         self.register(&mut client)?;
-        if let Some(files) = controller {
-            registration::register(files, self.served.store.objects());
-        }
+        let _adding = controller
+            .map(|files| registration::register(files, self.served.store.objects()))
+            .transpose()?;
         self.announce()?;
         let mut lost = None;
         while lost.is_none() {

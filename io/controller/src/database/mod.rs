@@ -265,23 +265,27 @@ impl Database {
         rows.iter().map(token).collect()
     }
 
-    pub(crate) async fn add_file(
+    /// Adds files with their lines of the audit: all or none.
+    pub(crate) async fn add_files(
         &self,
-        file: &File,
+        files: &[File],
         owner: &str,
         at_ms: u64,
-        who: Record,
     ) -> Result<(), DatabaseError> {
         let mut transaction = self.pool.begin().await?;
-        let sql = "INSERT INTO files (name, owner, added_ms, body) VALUES ($1, $2, $3, $4)";
-        sqlx::query(sql)
-            .bind(file.name.to_string())
-            .bind(owner)
-            .bind(signed(at_ms))
-            .bind(json(file))
-            .execute(&mut *transaction)
-            .await?;
-        write(&mut transaction, &who).await?;
+        for file in files {
+            let sql = "INSERT INTO files (name, owner, added_ms, body) VALUES ($1, $2, $3, $4)";
+            sqlx::query(sql)
+                .bind(file.name.to_string())
+                .bind(owner)
+                .bind(signed(at_ms))
+                .bind(json(file))
+                .execute(&mut *transaction)
+                .await?;
+            let detail = format!("{}: {} segments", file.name, file.segments);
+            let (who, action) = (owner.to_owned(), "file added");
+            write(&mut transaction, &Record::Audit { at_ms, who, action, detail }).await?;
+        }
         Ok(transaction.commit().await?)
     }
 

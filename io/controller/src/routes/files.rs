@@ -1,5 +1,6 @@
 //! Files that producers have.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -21,6 +22,8 @@ use crate::tokens::Caller;
 
 /// Files of one answer, at most and when nothing is said.
 const COUNT_MAX: usize = 10_000;
+/// Files of one request that registers them, at most.
+const LIST_MAX: usize = 1000;
 
 /// Which files are asked for.
 #[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
@@ -92,15 +95,8 @@ pub(super) async fn add(
 
 async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, Problem> {
     let owner = caller.who();
-    if !caller.may_register(&file.name) {
-        app.note_refused(&owner, &file.name);
-        let error = format!(
-            "the token of {owner} is for names below {}, not for {}",
-            caller.prefixes(),
-            file.name
-        );
-        return Err(Problem::new(StatusCode::FORBIDDEN, error));
-    }
+    may_register(app, caller, &file.name)
+        .map_err(|error| Problem::new(StatusCode::FORBIDDEN, error))?;
     let _turn = app.files_turn.lock().await;
     let is_known = app.with(|known| {
         let is_known = known.owners.contains_key(&file.name);
@@ -109,15 +105,102 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     if is_known {
         return Ok(StatusCode::OK);
     }
-    let at_ms = wall_ms();
-    let detail = format!("{}: {} segments", file.name, file.segments);
-    let record = Record::Audit { at_ms, who: owner.clone(), action: "file added", detail };
-    if let Err(error) = app.database.add_file(&file, &owner, at_ms, record).await {
+    if let Err(error) = app.database.add_files(std::slice::from_ref(&file), &owner, wall_ms()).await
+    {
         app.with(|known| known.controller.remove_file(&file.name));
         return Err(error.into());
     }
     app.with(|known| known.owners.insert(file.name, owner));
     Ok(StatusCode::CREATED)
+}
+
+/// A file of a list that is not taken.
+#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+pub(super) struct FileRefused {
+    /// Its name.
+    #[schema(value_type = String)]
+    name: Name,
+    /// Why, for people.
+    error: String,
+}
+
+/// A producer has files, 1,000 at most. Those that are refused are in the answer, with the reason;
+/// the others are registered, all of them or, if the database is away, none.
+#[utoipa::path(
+    post,
+    path = "/v1/files/list",
+    request_body = Vec<File>,
+    responses(
+        (status = 200, description = "All but these are registered", body = Vec<FileRefused>),
+        (status = "4XX", body = Refusal),
+        (status = 503, description = "The database is away; nothing is registered", body = Refusal),
+    ),
+)]
+pub(super) async fn add_list(
+    State(app): State<Arc<App>>,
+    Produces(caller): Produces,
+    Body(files): Body<Vec<File>>,
+) -> Result<Json<Vec<FileRefused>>, Problem> {
+    if files.len() > LIST_MAX {
+        let error = format!("a list has {LIST_MAX} files at most; send the rest in another");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error));
+    }
+    // Who hangs up does not leave it half done.
+    let task = tokio::spawn(async move { add_all(&app, &caller, files).await });
+    let refused = task.await.unwrap_or_else(|error| {
+        Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
+    });
+    refused.map(Json)
+}
+
+async fn add_all(
+    app: &App,
+    caller: &Caller,
+    files: Vec<File>,
+) -> Result<Vec<FileRefused>, Problem> {
+    let owner = caller.who();
+    let mut refused = Vec::new();
+    let mut new: BTreeMap<Name, File> = BTreeMap::new();
+    let _turn = app.files_turn.lock().await;
+    for file in files {
+        let name = file.name.clone();
+        if let Err(error) = may_register(app, caller, &name) {
+            refused.push(FileRefused { name, error });
+            continue;
+        }
+        let added = app.with(|known| {
+            let is_known = known.owners.contains_key(&file.name);
+            known.controller.add_file(file.clone()).map(|()| is_known)
+        });
+        match added {
+            Ok(true) => {}
+            // Twice in the list it is one.
+            Ok(false) => drop(new.insert(name, file)),
+            Err(error) => refused.push(FileRefused { name, error: error.to_string() }),
+        }
+    }
+    let new: Vec<File> = new.into_values().collect();
+    let at_ms = wall_ms();
+    if let Err(error) = app.database.add_files(&new, &owner, at_ms).await {
+        app.with(|known| {
+            for file in &new {
+                known.controller.remove_file(&file.name);
+            }
+        });
+        return Err(error.into());
+    }
+    app.with(|known| known.owners.extend(new.into_iter().map(|file| (file.name, owner.clone()))));
+    Ok(refused)
+}
+
+/// Whether a caller's token is for a name; if not, why not.
+fn may_register(app: &App, caller: &Caller, name: &Name) -> Result<(), String> {
+    if caller.may_register(name) {
+        return Ok(());
+    }
+    let owner = caller.who();
+    app.note_refused(&owner, name);
+    Err(format!("the token of {owner} is for names below {}, not for {name}", caller.prefixes()))
 }
 
 /// Which file is meant.

@@ -41,6 +41,7 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(routers::forward))
         .routes(routes!(routers::configuration))
         .routes(routes!(files::list, files::add, files::remove))
+        .routes(routes!(files::add_list))
         .routes(routes!(files::holdings))
         .routes(routes!(observe::routers))
         .routes(routes!(observe::links))

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use weir_agent::{Access, AgentError, Files};
+use weir_agent::{Access, Adding, AgentError, FileRefused, Files, FilesEvent};
 use weir_control::File;
 use weir_socket::Published;
 
@@ -69,19 +69,30 @@ impl ControllerArgs {
     }
 }
 
-/// Tells of all large objects. What the controller does not take is served all the same. It is told
-/// of no end: what routers keep outlives who made it.
-pub(super) fn register(files: &Files, objects: &[Published]) {
-    for object in objects.iter().filter(|object| object.segments() >= SEGMENTS_MIN) {
-        let file = File {
-            name: object.versioned().clone(),
-            segments: object.segments(),
-            size_bytes: object.size_bytes(),
-            packet_bytes: object.packet_bytes(),
-        };
-        if let Err(error) = files.add(&file) {
-            let name = &file.name;
-            errln!("weir: the controller does not know of {name}: {error}; it is served without");
+/// Tells of all large objects, while they are served. What the controller does not take is served
+/// all the same. It is told of no end: what routers keep outlives who made it.
+pub(super) fn register(files: &Files, objects: &[Published]) -> anyhow::Result<Adding> {
+    let large = objects.iter().filter(|object| object.segments() >= SEGMENTS_MIN);
+    let file = |object: &Published| File {
+        name: object.versioned().clone(),
+        segments: object.segments(),
+        size_bytes: object.size_bytes(),
+        packet_bytes: object.packet_bytes(),
+    };
+    let mut is_late = false;
+    let tell = move |event| match event {
+        FilesEvent::Refused(FileRefused { name, error }) => {
+            errln!("weir: the controller does not take {name}: {error}; it is served without");
         }
-    }
+        FilesEvent::Waiting(error) => {
+            is_late = true;
+            errln!("weir: the controller is not told yet: {error}; trying again while serving");
+        }
+        FilesEvent::Failed(error) => {
+            errln!("weir: the controller is not told: {error}; all is served without");
+        }
+        FilesEvent::Done if is_late => errln!("weir: the controller has been told"),
+        FilesEvent::Done => {}
+    };
+    files.add_in_background(large.map(file).collect(), tell).context("cannot tell the controller")
 }

@@ -1,0 +1,80 @@
+//! A producer and a real controller that is away at first.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use weir_agent::{Access, Files, FilesEvent};
+use weir_control::File;
+use weir_controller::{Config, Role, Server, add_token};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn file(number: u64) -> File {
+    let name = format!("/data/{number}/v=1").parse().unwrap();
+    File { name, segments: 100, size_bytes: 800_000, packet_bytes: 8200 }
+}
+
+fn next(events: &Receiver<FilesEvent>) -> FilesEvent {
+    events.recv_timeout(PATIENCE).expect("something happens")
+}
+
+/// A controller's configuration at this address, and the access of a producer of `/data`.
+fn controller(folder: &tempfile::TempDir, listen: SocketAddr) -> (Config, Access) {
+    let database = folder.path().join("controller.db");
+    let prefixes = ["/data".parse().unwrap()];
+    let token = add_token(&database, Role::Producer, "producer", None, &prefixes).unwrap();
+    let access =
+        Access { url: format!("http://{listen}"), token: Some(token), ..Access::default() };
+    (Config { listen, database, ..Config::default() }, access)
+}
+
+#[test]
+fn files_wait_for_a_controller_that_is_silent_and_come_all_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (config, access) = controller(&folder, silent.local_addr().unwrap());
+    let (tell, events) = channel();
+    let mut files: Vec<File> = (0..1200).map(file).collect();
+    files.push(file(1199));
+    files.push(File { name: "/others/v=1".parse().unwrap(), ..file(0) });
+    let producer = Files::new(&access).unwrap();
+    let adding = producer.add_in_background(files, move |event| drop(tell.send(event))).unwrap();
+    let FilesEvent::Waiting(_) = next(&events) else { panic!("nobody has answered") };
+    // One request waits, not one for each file.
+    silent.set_nonblocking(true).unwrap();
+    let mut connections = 0;
+    while silent.accept().is_ok() {
+        connections += 1;
+    }
+    assert!((1..5).contains(&connections), "{connections} requests");
+    drop(silent);
+    let server = Server::start(config).unwrap();
+    let FilesEvent::Refused(refused) = next(&events) else { panic!("one is of another prefix") };
+    assert_eq!(refused.name.to_string(), "/others/v=1");
+    assert!(refused.error.contains("/data"), "{}", refused.error);
+    let FilesEvent::Done = next(&events) else { panic!("the others are registered") };
+    // The same again is no error, and another size is.
+    assert_eq!(producer.add(&[file(7)]).unwrap(), []);
+    let other = File { segments: 99, ..file(8) };
+    assert_eq!(producer.add(&[file(7), other]).unwrap().len(), 1);
+    drop(adding);
+    server.stop();
+}
+
+#[test]
+fn what_is_refused_for_good_is_not_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut config, mut access) = controller(&folder, SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = Server::start(config).unwrap();
+    access.url = server.url();
+    access.token = Some("wrong".into());
+    let (tell, events) = channel();
+    let producer = Files::new(&access).unwrap();
+    let tell = move |event| drop(tell.send(event));
+    let _adding = producer.add_in_background(vec![file(1)], tell).unwrap();
+    let FilesEvent::Failed(error) = next(&events) else { panic!("the token is wrong") };
+    assert!(error.to_string().contains("401"), "{error}");
+}
