@@ -144,11 +144,11 @@ pub struct Change {
     /// Where.
     pub tier: Tier,
     /// Segments that are held and were not.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Segments::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u64; 2]>))]
     pub added: Segments,
     /// Segments that were held and are not.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Segments::is_empty")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<[u64; 2]>))]
     pub removed: Segments,
 }

@@ -2,13 +2,11 @@
 
 mod common;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Site, TestController, name};
+use common::wire::{Wire, relay};
+use common::{PATIENCE, Producer, SEGMENT_BYTES, Site, TestController, name, read};
 use weir_agent::AgentConfig;
 use weir_base::{FaceId, Instant as Moment};
 use weir_control::message::{FaceReport, RouterReport, SetupPart, SetupProblem};
@@ -17,99 +15,7 @@ use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FaceStatus, RibEntry, StrategyChoice, route_origin};
 use weir_runtime::Handle;
 use weir_socket::Client;
-use weir_wire::{Component, Data, DataView, Interest, InterestView, LpHeader, Name};
-
-const SEGMENT_BYTES: usize = 8000;
-
-/// An application that produces segments of any object below a prefix, and counts what it is asked.
-struct Producer {
-    asked: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Producer {
-    fn start(router: &Handle, prefix: &str, segments: u64) -> Self {
-        let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
-        client.register_prefix(&name(prefix)).unwrap();
-        let (asked, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, ends) = (Arc::clone(&asked), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            let last = Component::segment(segments - 1);
-            let mut packets = Vec::new();
-            while !ends.load(Ordering::Relaxed) {
-                let deadline = client.now().plus_ns(20_000_000);
-                if client.poll(Some(deadline), &mut packets).is_err() {
-                    return;
-                }
-                for packet in packets.drain(..) {
-                    let Ok(interest) = InterestView::decode(&packet.packet) else { continue };
-                    count.fetch_add(1, Ordering::Relaxed);
-                    let wire = Data::new(interest.name.to_name())
-                        .freshness_ms(1000)
-                        .final_block_id(last.clone())
-                        .content([7; SEGMENT_BYTES])
-                        .encode_with_digest();
-                    let header =
-                        LpHeader { pit_token: packet.header.pit_token, ..LpHeader::default() };
-                    let data = client.pool().copy(&wire);
-                    let _ = client.send(packet.path, header, data);
-                }
-            }
-        });
-        Self { asked, stop, thread: Some(thread) }
-    }
-
-    fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Producer {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-/// Reads all segments in order, some at a time, as `weir get` would.
-fn read(router: &Handle, object: &Name, segments: u64) {
-    let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
-    let path = client.paths().next().unwrap();
-    let mut wanted: VecDeque<u64> = (0..segments).collect();
-    let mut in_flight: BTreeMap<u64, Instant> = BTreeMap::new();
-    let until = Instant::now() + PATIENCE;
-    let mut packets = Vec::new();
-    while !wanted.is_empty() || !in_flight.is_empty() {
-        assert!(Instant::now() < until, "{} segments are missing", wanted.len() + in_flight.len());
-        while in_flight.len() < 16
-            && let Some(segment) = wanted.pop_front()
-        {
-            let mut asked = object.clone();
-            asked.append_segment(segment);
-            let nonce = client.random() as u32;
-            let interest = Interest::new(asked).nonce(nonce).lifetime_ms(1000).encode();
-            client.send_octets(path, &interest).unwrap();
-            in_flight.insert(segment, Instant::now());
-        }
-        let deadline = client.now().plus_ns(20_000_000);
-        client.poll(Some(deadline), &mut packets).unwrap();
-        for packet in packets.drain(..) {
-            if packet.header.nack.is_none() {
-                let data = DataView::decode(&packet.packet).unwrap();
-                assert_eq!(data.content.len(), SEGMENT_BYTES);
-                in_flight.remove(&data.name.last().unwrap().as_segment().unwrap());
-            }
-        }
-        let late = |at: &Instant| at.elapsed() > Duration::from_secs(1);
-        let late: Vec<u64> =
-            in_flight.iter().filter(|(_, at)| late(at)).map(|(segment, _)| *segment).collect();
-        for segment in late {
-            in_flight.remove(&segment);
-            wanted.push_back(segment);
-        }
-    }
-}
+use weir_wire::Interest;
 
 fn file(segments: u64) -> File {
     File {
@@ -479,57 +385,16 @@ fn a_strategy_that_somebody_else_has_set_stays() {
     assert_eq!(strategy(&mut client), own, "it outlives the plan");
 }
 
-/// Has datagrams that one end receives sent by another, each after a while.
-fn delay(
-    delay: Duration,
-    receive: impl Fn(&mut [u8]) -> Option<usize> + Send + 'static,
-    send: impl Fn(&[u8]) + Send + 'static,
-) {
-    let (late, due) = std::sync::mpsc::channel::<(Instant, Vec<u8>)>();
-    std::thread::spawn(move || {
-        let mut octets = vec![0; 9000];
-        while let Some(length) = receive(&mut octets) {
-            let _ = late.send((Instant::now() + delay, octets[..length].to_vec()));
-        }
-    });
-    std::thread::spawn(move || {
-        for (at, datagram) in due {
-            std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            send(&datagram);
-        }
-    });
-}
-
-/// Passes datagrams on between whoever sends to it and a router, each after a while.
-fn relay(router: &str, delay_each: Duration) -> String {
-    let router: SocketAddr = router.strip_prefix("udp4://").unwrap().parse().unwrap();
-    let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let far = UdpSocket::bind("127.0.0.1:0").unwrap();
-    far.connect(router).unwrap();
-    let uri = format!("udp4://{}", near.local_addr().unwrap());
-    let sender: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
-    let (near_in, far_out) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-    let noted = Arc::clone(&sender);
-    let receive = move |octets: &mut [u8]| {
-        let (length, from) = near_in.recv_from(octets).ok()?;
-        *noted.lock().unwrap() = Some(from);
-        Some(length)
-    };
-    delay(delay_each, receive, move |octets| drop(far_out.send(octets)));
-    let back = move |octets: &[u8]| {
-        let to = sender.lock().unwrap().expect("somebody asked");
-        let _ = near.send_to(octets, to);
-    };
-    delay(delay_each, move |octets| far.recv(octets).ok(), back);
-    uri
-}
-
 #[test]
 fn the_round_trip_of_a_link_is_told() {
     let controller = TestController::start(ControllerConfig::default());
     let near = Site::start("near", &controller, 1, 1 << 20, &[]);
     let (router, uri) = common::router(1, 1 << 20, &[]);
-    let mut far = Site { agent: None, uri: relay(&uri, Duration::from_millis(30)), router };
+    let mut far = Site {
+        agent: None,
+        uri: relay(&uri, Wire { delay: Duration::from_millis(30), ..Wire::default() }),
+        router,
+    };
     far.start_agent("far", &controller);
     let (router, uri) = common::router(2, 1 << 20, &[&near.uri, &far.uri]);
     let mut site = Site { agent: None, router, uri };

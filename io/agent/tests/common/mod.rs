@@ -2,22 +2,26 @@
 //! this process.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::collections::BTreeMap;
+pub(crate) mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use weir_agent::{Access, Agent, AgentConfig};
 use weir_base::Instant as Moment;
-use weir_control::message::{Forward, Refusal, RouterReport, Update};
+use weir_control::message::{Configuration, Forward, Refusal, RouterReport, Update};
 use weir_control::{Controller, ControllerConfig, Refused};
 use weir_runtime::{
     DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, NAME_COMPONENTS_MAX,
     Runtime, RuntimeConfig, StaticFace, UnsolicitedPolicy,
 };
+use weir_socket::Client;
 use weir_store::StoreConfig;
-use weir_wire::Name;
+use weir_wire::{Component, Data, DataView, Interest, InterestView, LpHeader, Name};
 
 /// How long anything may take that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -32,6 +36,11 @@ struct State {
     /// Requests answered, by what they were.
     requests: BTreeMap<&'static str, u64>,
     is_refusing: bool,
+    /// Updates that were taken, and octets of their requests.
+    updates: Vec<Update>,
+    update_bytes: u64,
+    /// In place of what the controller would say.
+    dictated: Option<Configuration>,
 }
 
 impl State {
@@ -58,6 +67,9 @@ impl TestController {
             began: Instant::now(),
             requests: BTreeMap::new(),
             is_refusing: false,
+            updates: Vec::new(),
+            update_bytes: 0,
+            dictated: None,
         };
         let controller = Self { shared: Arc::new((Mutex::new(state), Condvar::new())), address };
         let serving = controller.clone();
@@ -84,6 +96,18 @@ impl TestController {
     /// Forgets everything, as one that is started anew.
     pub(crate) fn forget(&self) {
         self.with(|controller| *controller = Controller::new(ControllerConfig::default()));
+    }
+
+    /// All updates, and the octets of their requests.
+    pub(crate) fn updates(&self) -> (Vec<Update>, u64) {
+        let state = self.state();
+        (state.updates.clone(), state.update_bytes)
+    }
+
+    /// From now on all routers are to be set up so.
+    pub(crate) fn dictate(&self, configuration: Configuration) {
+        self.state().dictated = Some(configuration);
+        self.shared.1.notify_all();
     }
 
     /// From now on answers all with 503, or not any more.
@@ -126,8 +150,8 @@ impl TestController {
         stream.set_nodelay(true).unwrap();
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
-        while let Some((method, target, body)) = request(&mut reader) {
-            let (status, body) = self.answer(&method, &target, &body);
+        while let Some(request) = request(&mut reader) {
+            let (status, body) = self.answer(&request);
             let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n", body.len());
             let head = if status == 204 { "HTTP/1.1 204 x\r\n\r\n".to_owned() } else { head };
             if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
@@ -136,8 +160,9 @@ impl TestController {
         }
     }
 
-    fn answer(&self, method: &str, target: &str, body: &[u8]) -> Answer {
-        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    fn answer(&self, request: &Request) -> Answer {
+        let Request { method, target, body, head_bytes } = request;
+        let (path, query) = target.split_once('?').unwrap_or((target.as_str(), ""));
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let ["v1", "routers", router, rest @ ..] = &parts[..] else { return refusal(404, "path") };
         if self.state().is_refusing {
@@ -145,7 +170,7 @@ impl TestController {
         }
         let mut state = self.state();
         let now = state.now();
-        let answer = match (method, rest) {
+        let answer = match (method.as_str(), rest) {
             ("PUT", []) => {
                 *state.requests.entry("report").or_default() += 1;
                 let report: RouterReport = serde_json::from_slice(body).unwrap();
@@ -154,6 +179,8 @@ impl TestController {
             ("POST", ["updates"]) => {
                 *state.requests.entry("update").or_default() += 1;
                 let update: Update = serde_json::from_slice(body).unwrap();
+                state.updates.push(update.clone());
+                state.update_bytes += (head_bytes + body.len()) as u64;
                 json(state.controller.update(now, router, update))
             }
             ("POST", ["forward"]) => {
@@ -182,6 +209,11 @@ impl TestController {
         loop {
             if !state.controller.routers().any(|(name, _)| name == router) {
                 return refusal(404, "unknown");
+            }
+            if let Some(dictated) = &state.dictated
+                && dictated.generation > after
+            {
+                return (200, serde_json::to_vec(dictated).unwrap());
             }
             let generation = state.controller.generation_of(router);
             // One that has forgotten has none for a while.
@@ -218,16 +250,25 @@ fn refusal(status: u16, error: &str) -> Answer {
     (status, serde_json::to_vec(&Refusal { error: error.into(), expected: None }).unwrap())
 }
 
-/// Method, target and body of the next request.
-fn request(reader: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> {
+/// A request, and the octets before its body.
+struct Request {
+    method: String,
+    target: String,
+    body: Vec<u8>,
+    head_bytes: usize,
+}
+
+/// The next request.
+fn request(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
     let mut words = line.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
-    let (mut length, mut is_chunked) = (0, false);
+    let (mut length, mut is_chunked, mut head_bytes) = (0, false, line.len());
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
+        head_bytes += header.len();
         let header = header.trim().to_ascii_lowercase();
         if header.is_empty() {
             break;
@@ -240,7 +281,7 @@ fn request(reader: &mut impl BufRead) -> Option<(String, String, Vec<u8>)> {
     assert!(!is_chunked, "bodies have a length");
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((method, target, body))
+    Some(Request { method, target, body, head_bytes })
 }
 
 /// A router with an agent. The agent goes first.
@@ -323,5 +364,98 @@ impl Site {
         };
         change(&mut config);
         self.agent = Some(Agent::start(config, &self.router).unwrap());
+    }
+}
+
+/// Content of each segment.
+pub(crate) const SEGMENT_BYTES: usize = 8000;
+
+/// An application that produces segments of any object below a prefix, and counts what it is asked.
+pub(crate) struct Producer {
+    asked: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Producer {
+    pub(crate) fn start(router: &Handle, prefix: &str, segments: u64) -> Self {
+        let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+        client.register_prefix(&name(prefix)).unwrap();
+        let (asked, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, ends) = (Arc::clone(&asked), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            let last = Component::segment(segments - 1);
+            let mut packets = Vec::new();
+            while !ends.load(Ordering::Relaxed) {
+                let deadline = client.now().plus_ns(20_000_000);
+                if client.poll(Some(deadline), &mut packets).is_err() {
+                    return;
+                }
+                for packet in packets.drain(..) {
+                    let Ok(interest) = InterestView::decode(&packet.packet) else { continue };
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let wire = Data::new(interest.name.to_name())
+                        .freshness_ms(1000)
+                        .final_block_id(last.clone())
+                        .content([7; SEGMENT_BYTES])
+                        .encode_with_digest();
+                    let header =
+                        LpHeader { pit_token: packet.header.pit_token, ..LpHeader::default() };
+                    let data = client.pool().copy(&wire);
+                    let _ = client.send(packet.path, header, data);
+                }
+            }
+        });
+        Self { asked, stop, thread: Some(thread) }
+    }
+
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// Reads all segments in order, some at a time, as `weir get` would.
+pub(crate) fn read(router: &Handle, object: &Name, segments: u64) {
+    let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+    let path = client.paths().next().unwrap();
+    let mut wanted: VecDeque<u64> = (0..segments).collect();
+    let mut in_flight: BTreeMap<u64, Instant> = BTreeMap::new();
+    let until = Instant::now() + PATIENCE;
+    let mut packets = Vec::new();
+    while !wanted.is_empty() || !in_flight.is_empty() {
+        assert!(Instant::now() < until, "{} segments are missing", wanted.len() + in_flight.len());
+        while in_flight.len() < 16
+            && let Some(segment) = wanted.pop_front()
+        {
+            let mut asked = object.clone();
+            asked.append_segment(segment);
+            let nonce = client.random() as u32;
+            let interest = Interest::new(asked).nonce(nonce).lifetime_ms(1000).encode();
+            client.send_octets(path, &interest).unwrap();
+            in_flight.insert(segment, Instant::now());
+        }
+        let deadline = client.now().plus_ns(20_000_000);
+        client.poll(Some(deadline), &mut packets).unwrap();
+        for packet in packets.drain(..) {
+            if packet.header.nack.is_none() {
+                let data = DataView::decode(&packet.packet).unwrap();
+                assert_eq!(data.content.len(), SEGMENT_BYTES);
+                in_flight.remove(&data.name.last().unwrap().as_segment().unwrap());
+            }
+        }
+        let late = |at: &Instant| at.elapsed() > Duration::from_secs(1);
+        let late: Vec<u64> =
+            in_flight.iter().filter(|(_, at)| late(at)).map(|(segment, _)| *segment).collect();
+        for segment in late {
+            in_flight.remove(&segment);
+            wanted.push_back(segment);
+        }
     }
 }

@@ -1,0 +1,157 @@
+//! What fetching ahead costs a transfer that somebody waits for, over one link that both need.
+//! Shown with `--nocapture`.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::wire::{Wire, relay};
+use common::{PATIENCE, Producer, Site, TestController, name};
+use weir_control::ControllerConfig;
+use weir_control::message::{Configuration, Prefetch};
+use weir_manage::commands::Command;
+use weir_manage::{ControlParameters, FaceStatus};
+use weir_security::trust::Trust;
+use weir_security::{DigestVerifier, Verifier};
+use weir_socket::{
+    Client, DownloadError, DownloadId, DownloadOptions, Found, Host, MemoryOutput, Output, Summary,
+    download,
+};
+use weir_transport::{ConsumerConfig, Target, Verification};
+
+/// Segments of the transfer that is waited for: 16 MB, 3.3 s of the link.
+const SEGMENTS: u64 = 2000;
+const ROUNDS: u64 = 3;
+
+/// Somebody who waits for one object.
+struct Waiting {
+    target: Option<Target>,
+    trust: Arc<dyn Verifier>,
+    segments: u64,
+}
+
+impl Host for Waiting {
+    fn next(&mut self) -> Option<(DownloadId, Target)> {
+        Some((DownloadId(0), self.target.take()?))
+    }
+
+    fn output(&mut self, _: DownloadId, _: &Found) -> Result<Box<dyn Output>, String> {
+        Ok(Box::new(MemoryOutput::new(64 << 20)))
+    }
+
+    fn ended(
+        &mut self,
+        _: DownloadId,
+        result: Result<Summary, DownloadError>,
+    ) -> Result<(), DownloadError> {
+        self.segments = result?.segments;
+        Ok(())
+    }
+
+    fn trust(&mut self, _: DownloadId) -> &mut dyn Trust {
+        &mut self.trust
+    }
+
+    fn progress(&mut self, _: u64) -> bool {
+        true
+    }
+}
+
+/// How long a transfer of an object takes that nobody has asked for before.
+fn transfer(site: &Site, number: u64) -> Duration {
+    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let versioned = name(&format!("/data/front-{number}/v=1"));
+    let mut waiting = Waiting {
+        target: Some(Target::Range { versioned, segments: 0..SEGMENTS }),
+        trust: Arc::new(DigestVerifier),
+        segments: 0,
+    };
+    let fetch = ConsumerConfig {
+        verification: Verification::Off,
+        look_for_manifest: false,
+        use_manifest: false,
+        ..ConsumerConfig::default()
+    };
+    let options = DownloadOptions { fetch, threads: 1, ..DownloadOptions::default() };
+    let began = Instant::now();
+    download(&mut client, options, &mut waiting).unwrap();
+    assert_eq!(waiting.segments, SEGMENTS);
+    began.elapsed()
+}
+
+/// `edge` behind a link of 40 Mbit/s and 10 ms each way, with 100 ms of queue, to `origin`.
+fn behind_a_link(controller: &TestController) -> (Site, Site, Producer) {
+    let (router, uri) = common::router(1, 0, &[]);
+    let origin = Site { agent: None, router, uri };
+    let producer = Producer::start(&origin.router, "/data", 1_000_000);
+    let rate_bps = 40e6;
+    let wire =
+        Wire { delay: Duration::from_millis(10), rate_bps, queue_bytes: rate_bps / 8.0 * 0.1 };
+    let (router, uri) = common::router(1, 1 << 20, &[&relay(&origin.uri, wire)]);
+    let mut edge = Site { agent: None, router, uri };
+    let mut client = Client::over_pair(edge.router.local_port().connect().unwrap()).unwrap();
+    let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
+    let link = faces.iter().find(|face| face.info.uri.starts_with("udp4")).unwrap();
+    let parameters = ControlParameters {
+        name: Some(name("/data")),
+        face_id: Some(link.info.face_id),
+        ..ControlParameters::default()
+    };
+    client.command(Command::RibRegister, &parameters).unwrap();
+    edge.start_agent("edge", controller);
+    (edge, origin, producer)
+}
+
+#[test]
+#[ignore = "half a minute, and its figures want idle processors"]
+fn a_transfer_beside_fetching_ahead() {
+    let controller = TestController::start(ControllerConfig::default());
+    let (edge, _origin, producer) = behind_a_link(&controller);
+    let fetch = |generation: u64, is_on: bool| {
+        let object = name(&format!("/data/ahead-{generation}/v=1"));
+        let order = Prefetch { object, first: 0, last: 999_999 };
+        controller.dictate(Configuration {
+            generation,
+            prefetch: is_on.then_some(order).into_iter().collect(),
+            ..Configuration::default()
+        });
+    };
+    let (mut alone, mut beside, mut ahead, mut ahead_alone) = (vec![], vec![], vec![], vec![]);
+    for round in 0..ROUNDS {
+        let generation = 1000 + 2 * round;
+        fetch(generation, false);
+        std::thread::sleep(Duration::from_secs(1));
+        alone.push(transfer(&edge, 2 * round).as_secs_f64());
+        let before = producer.asked();
+        fetch(generation + 1, true);
+        let until = Instant::now() + PATIENCE;
+        while producer.asked() == before {
+            assert!(Instant::now() < until, "it is not fetched ahead: {:?}", edge.agent);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // It has taken the link before the other comes.
+        std::thread::sleep(Duration::from_secs(2));
+        let began = producer.asked();
+        beside.push(transfer(&edge, 2 * round + 1).as_secs_f64());
+        let ended = producer.asked();
+        ahead.push(ended.saturating_sub(began + SEGMENTS) as f64);
+        // And it takes it again.
+        std::thread::sleep(Duration::from_secs(3));
+        ahead_alone.push((producer.asked() - ended) as f64 / 3.0);
+    }
+    let median = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let (alone_s, beside_s) = (median(&mut alone), median(&mut beside));
+    let (ahead, ahead_alone) = (median(&mut ahead), median(&mut ahead_alone));
+    println!(
+        "16 MB over 40 Mbit/s: {alone_s:.2} s alone ({alone:.2?}), {beside_s:.2} s beside fetching \
+         ahead ({beside:.2?}), {:.3} times; meanwhile {ahead:.0} Interests for what is fetched \
+         ahead, {ahead_alone:.0} a second afterwards",
+        beside_s / alone_s
+    );
+    assert!(beside_s < 2.0 * alone_s, "{beside:?} {alone:?}");
+    assert!(ahead_alone > 0.0);
+}

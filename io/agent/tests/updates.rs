@@ -1,0 +1,107 @@
+//! What it takes to tell a controller what a store holds: octets of Updates over octets of the Data
+//! that they tell of, as ranges, and as one message for each packet would take (paper
+//! multipath-cache-management, 3.1). Shown with `--nocapture`.
+
+mod common;
+
+use common::{Producer, SEGMENT_BYTES, Site, TestController, name, read};
+use weir_control::message::{Change, Update, UpdateNumber};
+use weir_control::{ControllerConfig, Segments};
+use weir_wire::Name;
+
+/// Octets of a Data with its name and signature, beside the content.
+const OVERHEAD_BYTES: u64 = 100;
+
+/// What was told of.
+#[derive(Debug, Default)]
+struct Told {
+    messages: u64,
+    bytes: u64,
+    /// Segments that came or went: what takes a message each, packet by packet.
+    packets: u64,
+    by_packet_bytes: u64,
+    /// Of segments that came.
+    data_bytes: u64,
+}
+
+impl Told {
+    fn of(updates: &[Update], bytes: u64) -> Self {
+        let bodies: u64 = updates.iter().map(length).sum();
+        let head = (bytes - bodies) / (updates.len() as u64).max(1);
+        let mut told = Self { messages: updates.len() as u64, bytes, ..Self::default() };
+        for change in updates.iter().flat_map(|update| &update.changes) {
+            let Change { object, tier, added, removed } = change;
+            for (segments, is_added) in [(added, true), (removed, false)] {
+                told.data_bytes += match is_added {
+                    true => segments.count() * (SEGMENT_BYTES as u64 + OVERHEAD_BYTES),
+                    false => 0,
+                };
+                for segment in segments.ranges().flat_map(|(first, last)| first..=last) {
+                    told.packets += 1;
+                    let one = Segments::range(segment, segment);
+                    let none = Segments::default();
+                    let (added, removed) = if is_added { (one, none) } else { (none, one) };
+                    let object = object.clone();
+                    let changes = vec![Change { object, tier: *tier, added, removed }];
+                    let at = UpdateNumber { generation: 1_790_000_000_000, number: told.packets };
+                    told.by_packet_bytes += head + length(&Update { at, changes });
+                }
+            }
+        }
+        told
+    }
+
+    fn share(&self, bytes: u64) -> f64 {
+        100.0 * bytes as f64 / self.data_bytes as f64
+    }
+}
+
+/// Octets of a body.
+fn length(update: &Update) -> u64 {
+    serde_json::to_vec(update).unwrap().len() as u64
+}
+
+/// Has a router whose agent tells every 100 ms read objects of so many segments each.
+fn told(store_bytes: u64, objects: u64, segments: u64) -> Told {
+    let controller = TestController::start(ControllerConfig::default());
+    let site = Site::start("edge", &controller, 2, store_bytes, &[]);
+    controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
+    let _producer = Producer::start(&site.router, "/data", segments);
+    let object = |number: u64| -> Name {
+        name(&format!("/data/climate/run-17/file-{number:05}.nc/v=1790000000000"))
+    };
+    for number in 0..objects {
+        read(&site.router, &object(number), segments);
+    }
+    let last = object(objects - 1);
+    controller.wait_until("the last is told of", |controller| {
+        let held = controller.holdings(&last);
+        held.iter().any(|(_, held)| held.count() > 0)
+    });
+    let (updates, bytes) = controller.updates();
+    Told::of(&updates, bytes)
+}
+
+#[test]
+fn updates_take_less_than_a_hundredth_of_what_they_tell_of() {
+    for (what, store_bytes, objects, segments) in [
+        ("one file of 40 MB in a store of 64 MiB", 64 << 20, 1, 5000),
+        ("one file of 40 MB in a store of 16 MiB", 16 << 20, 1, 5000),
+        ("20 files of 2 MB in a store of 16 MiB", 16 << 20, 20, 250),
+        ("2,000 files of one segment in a store of 64 MiB", 64 << 20, 2000, 1),
+    ] {
+        let told = told(store_bytes, objects, segments);
+        let (ranges, by_packet) = (told.share(told.bytes), told.share(told.by_packet_bytes));
+        println!(
+            "{what}: {} messages, {} octets, {ranges:.3} % of the Data; packet by packet {} \
+             messages, {by_packet:.2} %",
+            told.messages, told.bytes, told.packets
+        );
+        assert!(told.data_bytes > 0, "{what}");
+        assert!(told.bytes < told.by_packet_bytes, "{what}: {told:?}");
+        // Of a file of one segment the name alone is a hundredth.
+        if segments > 1 {
+            assert!(ranges < 1.0, "{what}: {told:?}");
+        }
+    }
+}
