@@ -27,11 +27,16 @@ pub(super) struct ControllerArgs {
     #[arg(long = "controller-ca", value_name = "FILE", requires = "url")]
     ca: Option<PathBuf>,
     /// A PEM file with your own certificate, for a controller that asks for one
-    #[arg(long = "controller-cert", value_name = "FILE", requires = "url", requires = "key")]
+    #[arg(
+        long = "controller-cert",
+        value_name = "FILE",
+        requires = "url",
+        requires = "controller_key"
+    )]
     certificate: Option<PathBuf>,
     /// A PEM file with the private key of that certificate
     #[arg(long = "controller-key", value_name = "FILE", requires = "certificate")]
-    key: Option<PathBuf>,
+    controller_key: Option<PathBuf>,
     /// Send the token as plain text beyond this machine: the network is trusted, or TLS ends
     /// elsewhere
     #[arg(long = "controller-insecure", requires = "url")]
@@ -55,7 +60,7 @@ impl ControllerArgs {
             token: token.map(|token| token.trim().to_owned()),
             ca_pem: pem(&self.ca)?,
             certificate_pem: pem(&self.certificate)?,
-            key_pem: pem(&self.key)?,
+            key_pem: pem(&self.controller_key)?,
             insecure: self.insecure,
         };
         Files::new(&access).map(Some).map_err(|error| {
