@@ -12,6 +12,7 @@ mod bounds;
 mod controller;
 mod data_map;
 mod file;
+mod graph;
 pub mod message;
 mod network;
 mod objects;

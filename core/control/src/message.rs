@@ -42,6 +42,20 @@ pub struct RouterReport {
 }
 
 impl RouterReport {
+    /// The configuration by whose routes the router forwards: nothing of those before is left, though
+    /// a face may be missing, or rules of the store.
+    pub(crate) fn routed_generation(&self) -> u64 {
+        let is_about_routes = |problem: &SetupProblem| match problem.part {
+            SetupPart::Routes | SetupPart::Management => true,
+            SetupPart::Rules | SetupPart::Faces | SetupPart::Strategies => false,
+        };
+        if self.problems.iter().any(is_about_routes) {
+            self.generation
+        } else {
+            self.latest_generation()
+        }
+    }
+
     /// The highest generation that it has heard of.
     pub(crate) fn latest_generation(&self) -> u64 {
         let of_problems = self.problems.iter().map(|problem| problem.generation);

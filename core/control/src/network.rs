@@ -1,21 +1,30 @@
 //! Routers, the links between them, and what their stores hold.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
-use weir_base::{Instant, NS_PER_MS};
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_wire::Name;
 
 use crate::bounds::{Bound, Tally};
-use crate::message::{RouterReport, UpdateNumber};
+use crate::graph::{Graph, NOBODY};
+use crate::message::{FaceReport, RouterReport, UpdateNumber};
 use crate::objects::RouterId;
 
 /// What a hop costs beside its round-trip time, so that of two paths of one delay the one with
 /// fewer routers is taken.
 const HOP_NS: u64 = NS_PER_MS / 10;
+/// For so long it is remembered what a router that is gone may go on doing, and of how many routers
+/// in any case.
+const GONE_NS: u64 = 600 * NS_PER_S;
+const GONE_MIN: usize = 64;
+/// Packets that were sent by a route have arrived after so long.
+const IN_FLIGHT_NS: u64 = NS_PER_S;
+/// Configurations that a router said it has and that are remembered.
+const HAS_MAX: usize = 8;
 /// What is assumed of a link whose round-trip time nobody knows.
 const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
 
@@ -34,6 +43,11 @@ pub(crate) struct Router {
     /// Number of its configuration, and of the one before.
     pub(crate) generation: u64,
     pub(crate) parent: u64,
+    /// What is reckoned with of each face of the report: the round-trip time of a report before, if
+    /// it is about the same.
+    pub(crate) round_trips: Vec<Option<u64>>,
+    /// Configurations that it said it has, each with when it said so first, the newest last.
+    pub(crate) has: VecDeque<(u64, Instant)>,
     /// When it last said to hold something that it did not hold before.
     pub(crate) gained: Instant,
     /// It has not kept what it was to keep: until then it gets nothing more to keep.
@@ -53,11 +67,33 @@ impl Router {
             expected: UpdateNumber::default(),
             generation: 0,
             parent: 0,
+            round_trips: Vec::new(),
+            has: VecDeque::new(),
             gained: now,
             distrusted_until: None,
             plans_left: PLANS_MAX,
             tallies: Default::default(),
         }
+    }
+}
+
+impl Router {
+    /// It says which configuration it has.
+    pub(crate) fn note_has(&mut self, generation: u64, now: Instant) {
+        if self.has.back().is_none_or(|(had, _)| *had != generation) {
+            self.has.push_back((generation, now));
+            if self.has.len() > HAS_MAX {
+                // The middle, so that neither the oldest nor the newest waits for ever.
+                self.has.remove(HAS_MAX / 2);
+            }
+        }
+    }
+
+    /// The configuration that it has had for a while: packets that were sent as the one before had
+    /// it have arrived.
+    pub(crate) fn settled(&self, now: Instant) -> u64 {
+        let old = self.has.iter().rev().find(|(_, since)| now.ns_since(*since) >= IN_FLIGHT_NS);
+        old.map_or(0, |(generation, _)| *generation)
     }
 }
 
@@ -76,10 +112,13 @@ pub struct Link {
     pub load_bps: u64,
 }
 
-impl Link {
-    fn cost(&self) -> u64 {
-        self.round_trip_ns.unwrap_or(UNKNOWN_ROUND_TRIP_NS).saturating_add(HOP_NS)
-    }
+/// A router that was there.
+#[derive(Clone, Copy)]
+struct Gone {
+    id: RouterId,
+    since: Instant,
+    /// The configuration that it said last to have.
+    had: u64,
 }
 
 /// All routers that have told of themselves lately.
@@ -88,141 +127,174 @@ pub(crate) struct Network {
     pub(crate) routers: BTreeMap<String, Router>,
     names: Vec<String>,
     free: Vec<RouterId>,
+    /// Routers that were there. They may go on forwarding as they did, and come back.
+    gone: BTreeMap<String, Gone>,
     /// Whose each address is: of who gave it first.
     addresses: BTreeMap<String, RouterId>,
-}
-
-/// The paths of all routers to one of them.
-pub(crate) struct Paths<'a> {
-    /// Of each router that has a path: what it costs, and the next hop.
-    by_router: BTreeMap<&'a str, (u64, Option<&'a str>)>,
-}
-
-impl<'a> Paths<'a> {
-    pub(crate) fn distance(&self, router: &str) -> Option<u64> {
-        self.by_router.get(router).map(|(distance, _)| *distance)
-    }
-
-    /// Its next hop; none at the destination itself.
-    pub(crate) fn next(&self, router: &str) -> Option<&'a str> {
-        self.by_router.get(router).and_then(|(_, next)| *next)
-    }
-
-    /// The routers after `from` on its path, the destination included.
-    pub(crate) fn path(&self, from: &str) -> impl Iterator<Item = &'a str> {
-        core::iter::successors(self.next(from), |router| self.next(router))
-    }
+    /// The routers at which names below a prefix are produced.
+    producers: BTreeMap<Name, BTreeSet<RouterId>>,
 }
 
 impl Network {
-    /// A router that has not been there.
-    pub(crate) fn add(&mut self, name: &str, now: Instant) {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.names.push(String::new());
-            (self.names.len() - 1) as RouterId
-        });
+    /// A router that is not there. It has the number that it had before, if it was; the
+    /// configuration that it said to have then is returned, 0 if none.
+    pub(crate) fn add(&mut self, name: &str, now: Instant) -> u64 {
+        let gone = self.gone.remove(name);
+        let id = match gone {
+            Some(gone) => gone.id,
+            None => self.free.pop().unwrap_or_else(|| {
+                self.names.push(String::new());
+                (self.names.len() - 1) as RouterId
+            }),
+        };
         name.clone_into(&mut self.names[id as usize]);
         self.routers.insert(name.to_owned(), Router::new(id, now));
+        gone.map_or(0, |gone| gone.had)
     }
 
-    /// A router that is there no longer: its number, which another may get.
-    pub(crate) fn remove(&mut self, name: &str) -> Option<RouterId> {
-        let id = self.routers.remove(name)?.id;
+    /// A router is there no longer: its number, and the prefixes that it produced.
+    pub(crate) fn remove(&mut self, name: &str, now: Instant) -> Option<(RouterId, Vec<Name>)> {
+        let Router { id, report, has, .. } = self.routers.remove(name)?;
+        let had = has.back().map_or(0, |(generation, _)| *generation);
         self.addresses.retain(|_, owner| *owner != id);
-        self.free.push(id);
-        Some(id)
+        for prefix in &report.prefixes {
+            self.remove_producer(prefix, id);
+        }
+        self.gone.insert(name.to_owned(), Gone { id, since: now, had });
+        Some((id, report.prefixes))
+    }
+
+    /// The numbers of routers that have been gone for long, which others get from now on. So have
+    /// those gone first, where there are more of them than of routers that are there.
+    pub(crate) fn forget_gone(&mut self, now: Instant) -> Vec<RouterId> {
+        let mut since: Vec<Instant> = self.gone.values().map(|gone| gone.since).collect();
+        since.sort_unstable();
+        let surplus = since.len().saturating_sub(self.routers.len().max(GONE_MIN));
+        let newest = surplus.checked_sub(1).map(|at| since[at]);
+        let mut forgotten = Vec::new();
+        self.gone.retain(|_, gone| {
+            let is_old = now.ns_since(gone.since) > GONE_NS
+                || newest.is_some_and(|newest| gone.since <= newest);
+            forgotten.extend(is_old.then_some(gone.id));
+            !is_old
+        });
+        self.free.extend(&forgotten);
+        forgotten
     }
 
     pub(crate) fn name_of(&self, id: RouterId) -> &str {
-        &self.names[id as usize]
+        self.names.get(id as usize).map_or("", String::as_str)
     }
 
-    /// A router gives these addresses. Says how many others gave before.
-    pub(crate) fn claim(&mut self, id: RouterId, uris: &[String]) -> u64 {
+    pub(crate) fn id_of(&self, name: &str) -> Option<RouterId> {
+        self.routers.get(name).map(|router| router.id)
+    }
+
+    /// Whether the router that has this number is there.
+    pub(crate) fn by_id(&self, id: RouterId) -> Option<&Router> {
+        self.routers.get(self.name_of(id)).filter(|router| router.id == id)
+    }
+
+    /// A router gives these addresses. Says how many others gave before, and whether one is its own
+    /// that was not.
+    pub(crate) fn claim(&mut self, id: RouterId, uris: &[String]) -> (u64, bool) {
         self.addresses.retain(|uri, owner| *owner != id || uris.contains(uri));
-        let mut taken = 0;
+        let (mut taken, mut is_new) = (0, false);
         for uri in uris {
-            let owner = self.addresses.entry(uri.clone()).or_insert(id);
+            let owner = self.addresses.entry(uri.clone()).or_insert_with(|| {
+                is_new = true;
+                id
+            });
             taken += u64::from(*owner != id);
         }
-        taken
+        (taken, is_new)
     }
 
-    /// The links between routers that are there. A face carries packets both ways, so that a link
-    /// that one end alone tells of has its way back.
-    pub(crate) fn links(&self) -> Vec<Link> {
+    /// Names below a prefix are produced at a router, too.
+    pub(crate) fn add_producer(&mut self, prefix: &Name, id: RouterId) {
+        self.producers.entry(prefix.clone()).or_default().insert(id);
+    }
+
+    /// They are not produced there any more.
+    pub(crate) fn remove_producer(&mut self, prefix: &Name, id: RouterId) {
+        if let Some(producers) = self.producers.get_mut(prefix) {
+            producers.remove(&id);
+            if producers.is_empty() {
+                self.producers.remove(prefix);
+            }
+        }
+    }
+
+    /// The routers at which names below this very prefix are produced.
+    pub(crate) fn producers_at(&self, prefix: &Name) -> Vec<RouterId> {
+        self.producers.get(prefix).into_iter().flatten().copied().collect()
+    }
+
+    /// The routers at which a name is produced, by the longest prefix that one of them has
+    /// registered.
+    pub(crate) fn producers_of(&self, name: &Name) -> Vec<RouterId> {
+        let view = name.as_view();
+        let lengths = (0..=view.component_count()).rev();
+        let mut prefixes = lengths.map(|count| view.prefix(count).to_name());
+        let found = prefixes.find_map(|prefix| self.producers.get(&prefix));
+        found.into_iter().flatten().copied().collect()
+    }
+
+    /// Links by number. A face carries packets both ways, so that a link that one end alone tells
+    /// of has its way back.
+    fn numbered(&self) -> Vec<(RouterId, RouterId, &FaceReport, Option<u64>)> {
         let mut links = Vec::new();
-        for (from, router) in &self.routers {
-            for face in &router.report.faces {
+        for router in self.routers.values() {
+            for (face, used) in router.report.faces.iter().zip(&router.round_trips) {
                 match self.addresses.get(&face.remote) {
-                    Some(to) if *to != router.id => links.push(Link {
-                        from: from.clone(),
-                        to: self.name_of(*to).to_owned(),
-                        round_trip_ns: face.round_trip_ns,
-                        rate_bps: face.rate_bps,
-                        load_bps: face.load_bps,
-                    }),
+                    Some(to) if *to != router.id => links.push((router.id, *to, face, *used)),
                     _ => {}
                 }
             }
         }
-        let told: BTreeSet<(String, String)> =
-            links.iter().map(|link| (link.from.clone(), link.to.clone())).collect();
-        let back = |link: &Link| Link {
-            from: link.to.clone(),
-            to: link.from.clone(),
-            load_bps: 0,
-            ..link.clone()
-        };
-        let backs: Vec<Link> = links.iter().map(back).collect();
-        links.extend(
-            backs.into_iter().filter(|back| !told.contains(&(back.from.clone(), back.to.clone()))),
-        );
+        let told: BTreeSet<(RouterId, RouterId)> =
+            links.iter().map(|(from, to, ..)| (*from, *to)).collect();
+        for at in 0..links.len() {
+            let (from, to, face, used) = links[at];
+            if !told.contains(&(to, from)) {
+                links.push((to, from, face, used));
+            }
+        }
         links
     }
 
-    /// Shortest paths to `destination` over `links`. Of equal ones that over the neighbour whose
-    /// name comes first.
-    pub(crate) fn paths<'a>(links: &'a [Link], destination: &'a str) -> Paths<'a> {
-        let mut into: BTreeMap<&str, Vec<&Link>> = BTreeMap::new();
-        for link in links {
-            into.entry(link.to.as_str()).or_default().push(link);
-        }
-        let mut by_router = BTreeMap::new();
-        let mut heap = BinaryHeap::from([Reverse((0_u64, None, destination))]);
-        while let Some(Reverse((distance, next, router))) = heap.pop() {
-            if by_router.contains_key(router) {
-                continue;
-            }
-            by_router.insert(router, (distance, next));
-            for link in into.get(router).into_iter().flatten() {
-                let distance = distance.saturating_add(link.cost());
-                heap.push(Reverse((distance, Some(router), link.from.as_str())));
-            }
-        }
-        Paths { by_router }
+    /// The links between routers that are there.
+    pub(crate) fn links(&self) -> Vec<Link> {
+        let link = |(from, to, face, _): (RouterId, RouterId, &FaceReport, _)| Link {
+            from: self.name_of(from).to_owned(),
+            to: self.name_of(to).to_owned(),
+            round_trip_ns: face.round_trip_ns,
+            rate_bps: face.rate_bps,
+            load_bps: face.load_bps,
+        };
+        self.numbered().into_iter().map(link).collect()
     }
 
-    /// The routers at which names below `prefix` are produced, by the longest prefix that one of
-    /// them has registered.
-    pub(crate) fn producers_of(&self, name: &Name) -> Vec<&str> {
-        let mut longest = 0;
-        let mut producers = Vec::new();
-        for (router, record) in &self.routers {
-            for prefix in &record.report.prefixes {
-                let length = prefix.as_view().component_count();
-                if !prefix.as_view().is_prefix_of(name.as_view()) || length < longest {
-                    continue;
-                }
-                if length > longest {
-                    longest = length;
-                    producers.clear();
-                }
-                if producers.last() != Some(&router.as_str()) {
-                    producers.push(router.as_str());
-                }
-            }
+    /// The same for paths.
+    pub(crate) fn graph(&self) -> Graph {
+        let mut rank = vec![NOBODY; self.names.len()];
+        for (place, router) in self.routers.values().enumerate() {
+            rank[router.id as usize] = place as u32;
         }
-        producers
+        let links = self.numbered().into_iter();
+        Graph::new(rank, links.map(|(from, to, _, used)| (from, to, cost(used))))
+    }
+}
+
+/// What a link costs. Above 0.
+fn cost(round_trip_ns: Option<u64>) -> u64 {
+    round_trip_ns.unwrap_or(UNKNOWN_ROUND_TRIP_NS).saturating_add(HOP_NS)
+}
+
+/// Whether a link may go on costing what it did: round-trip times swing, and routes should not.
+pub(crate) fn is_near(used: Option<u64>, now: Option<u64>) -> bool {
+    match (used, now) {
+        (Some(used), Some(now)) => used.abs_diff(now) <= used / 4 + NS_PER_MS,
+        (used, now) => used == now,
     }
 }

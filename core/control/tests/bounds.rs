@@ -113,7 +113,7 @@ fn a_router_asks_for_so_many_plans_and_leaves_the_rest_to_others() {
 #[test]
 fn an_address_is_of_who_gave_it_first() {
     let mut controller = five(config());
-    let links = controller.links().to_vec();
+    let links = controller.links();
     controller.take_events();
     let uris = vec!["udp4://two".into(), "udp4://one".into()];
     let lies = RouterReport { uris, ..report("one", STORE_BYTES) };

@@ -20,10 +20,10 @@ use crate::routes;
 use crate::tls;
 use crate::tokens::Tokens;
 
-/// Between two looks at the clock, for routers that have fallen silent.
-const TICK: Duration = Duration::from_secs(1);
+/// Between two looks at the clock: for routers that have fallen silent, routes and plans.
+const TICK: Duration = Duration::from_millis(200);
 /// Ticks between two looks at the tokens of the database: so long a removed one still holds.
-const TICKS_PER_REFRESH: u64 = 2;
+const TICKS_PER_REFRESH: u64 = 10;
 
 /// A controller that runs in threads of its own, until it is told to stop or dropped.
 pub struct Server {

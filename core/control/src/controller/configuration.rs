@@ -23,7 +23,7 @@ impl Controller {
         if self.is_waiting() {
             return None;
         }
-        let routes = self.routes.get(name).cloned().unwrap_or_default();
+        let routes = self.routing.of(&self.network, router.id);
         let mut configuration = Configuration {
             generation: router.generation,
             parent: router.parent,

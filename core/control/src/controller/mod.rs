@@ -6,7 +6,7 @@ mod repair;
 mod routes;
 
 use alloc::borrow::ToOwned;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -15,13 +15,11 @@ use weir_wire::Name;
 
 use self::planning::promisable;
 use self::repair::Upkeep;
-use self::routes::is_same_place;
+use self::routes::Routing;
 use crate::bounds::Bound;
 use crate::data_map::{ActivePlan, DataMap};
 use crate::file::File;
-use crate::message::{
-    Decision, Forwarded, Registered, RouteOrder, RouterReport, Update, UpdateNumber,
-};
+use crate::message::{Decision, Forwarded, Registered, RouterReport, Update, UpdateNumber};
 use crate::network::{Link, Network, PLANS_MAX, PLANS_PER_S, Router};
 use crate::objects::{Limits, RouterId};
 use crate::placement::Placement;
@@ -170,9 +168,7 @@ pub struct Controller {
     map: DataMap,
     /// The highest number given to a plan or to a configuration, or heard of.
     generation: u64,
-    links: Vec<Link>,
-    /// The routes of each router.
-    routes: BTreeMap<String, Vec<RouteOrder>>,
+    routing: Routing,
     events: Vec<Event>,
     beginning: Beginning,
     upkeep: Upkeep,
@@ -205,8 +201,7 @@ impl Controller {
             network: Network::default(),
             map: DataMap::default(),
             generation: 0,
-            links: Vec::new(),
-            routes: BTreeMap::new(),
+            routing: Routing::new(),
             events: Vec::new(),
             beginning: Beginning::Fresh,
             upkeep: Upkeep::default(),
@@ -270,38 +265,40 @@ impl Controller {
             let until = now.plus_ns(self.config.router_timeout_ns);
             self.beginning = Beginning::Waits { until };
         }
+        let mut had = 0;
         if is_new {
             let max = self.config.routers_max;
             if self.network.routers.len() >= max {
                 return Err(Refused::TooMany { what: "routers", max });
             }
-            self.network.add(name, now);
+            had = self.network.add(name, now);
             self.events.push(Event::RouterFound { router: name.to_owned() });
         }
         let Some(router) = self.network.routers.get_mut(name) else {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
         router.last_seen = now;
+        let (id, expected) = (router.id, router.expected);
         if is_new {
             router.generation = latest;
+            // It, and who is gone, may be others than before.
+            self.routing.links_changed();
         }
-        let has_changed = is_new || !is_same_place(&router.report, &report);
+        had = router.has.back().map_or(had, |(generation, _)| *generation);
+        let routed = report.routed_generation();
+        router.note_has(routed, now);
+        if routed == 0 && had > 0 {
+            // It has begun anew, and has no routes.
+            self.routing.forget(id);
+        }
+        let has_room = is_new || report.store_bytes > router.report.store_bytes;
         let store_has_changed = router.report.store_bytes != report.store_bytes;
-        if is_new || has_changed || report.store_bytes > router.report.store_bytes {
-            self.upkeep.room_came();
+        let former = core::mem::replace(&mut router.report, report);
+        if self.note_place(name, &former) || is_new {
+            self.routes_changed();
         }
-        router.report = report;
-        let (id, expected) = (router.id, router.expected);
-        if has_changed {
-            let uris = core::mem::take(&mut router.report.uris);
-            let taken = self.network.claim(id, &uris);
-            if let Some(router) = self.network.routers.get_mut(name) {
-                router.report.uris = uris;
-            }
-            if taken > 0 {
-                self.does_not_count(name, Bound::Address, taken);
-            }
-            self.refresh_routes();
+        if has_room {
+            self.upkeep.room_came();
         }
         if is_new || store_has_changed {
             self.touch(name);
@@ -439,16 +436,19 @@ impl Controller {
         let lost: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
         if !lost.is_empty() {
             for name in &lost {
-                if let Some(id) = self.network.remove(name) {
+                if let Some((id, prefixes)) = self.network.remove(name, now) {
                     self.forget_holdings(id);
+                    prefixes.iter().for_each(|prefix| self.routing.producers_changed(prefix));
                 }
-                self.routes.remove(name);
                 self.events.push(Event::RouterLost { router: name.clone() });
             }
-            self.refresh_routes();
-            self.upkeep.room_came();
-            self.repair(&lost);
+            self.routing.links_changed();
         }
+        for id in self.network.forget_gone(now) {
+            self.routing.forget(id);
+        }
+        self.upkeep_routes();
+        self.repair(&lost);
         self.let_routers_ask(now);
         self.upkeep();
     }
@@ -470,7 +470,8 @@ impl Controller {
     /// All routers that are there have had the time to report: they get configurations again.
     fn begin(&mut self) {
         self.beginning = Beginning::Over;
-        self.refresh_routes();
+        self.routing.begin();
+        self.upkeep_routes();
         let names: Vec<String> = self.network.routers.keys().cloned().collect();
         for name in &names {
             self.touch(name);
@@ -502,8 +503,14 @@ impl Controller {
 
     /// The links between routers that are there.
     #[must_use]
-    pub fn links(&self) -> &[Link] {
-        &self.links
+    pub fn links(&self) -> Vec<Link> {
+        self.network.links()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn links_count(&self) -> usize {
+        self.routing.graph.links_count()
     }
 
     /// The files that producers have told of.

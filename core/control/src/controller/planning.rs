@@ -13,8 +13,10 @@ use super::{Controller, Event};
 use crate::bounds::Bound;
 use crate::data_map::ActivePlan;
 use crate::file::File;
+use crate::graph::Paths;
 use crate::message::Decision;
-use crate::network::{Network, Router};
+use crate::network::Router;
+use crate::objects::RouterId;
 use crate::placement::{Candidate, Placement, place};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
@@ -69,9 +71,10 @@ impl Controller {
     /// that are to keep parts of it, else over all ways.
     pub(super) fn arrange(&self, consumer: &str, file: &File) -> (Vec<Part>, Vec<Share>) {
         let object = &file.name;
+        let Some(id) = self.network.id_of(consumer) else { return (Vec::new(), Vec::new()) };
         let all = self.map.objects.holders(object);
         let all = all.iter().filter(|(_, held)| holds_all(held, file));
-        let holders = self.spread(consumer, all.map(|(id, _)| self.network.name_of(*id)));
+        let holders = self.spread(id, all.map(|(holder, _)| *holder));
         if !holders.is_empty() {
             return (Vec::new(), holders);
         }
@@ -81,18 +84,18 @@ impl Controller {
         if !parts.is_empty() {
             return (parts, Vec::new());
         }
-        let leading = self.leading(consumer, object);
-        let ways = self.spread(consumer, leading.into_iter());
+        let ways = self.spread(id, self.leading(id, object).into_iter());
         (Vec::new(), if ways.len() < 2 { Vec::new() } else { ways })
     }
 
     /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
     /// multipath-cache-management, Algorithm 3).
-    fn spread<'a>(&self, consumer: &str, routers: impl Iterator<Item = &'a str>) -> Vec<Share> {
-        let to_consumer = Network::paths(&self.links, consumer);
-        let others = routers.filter(|name| *name != consumer);
-        let mut chosen: Vec<(u64, &str)> =
-            others.filter_map(|name| Some((to_consumer.distance(name)?, name))).collect();
+    fn spread(&self, consumer: RouterId, routers: impl Iterator<Item = RouterId>) -> Vec<Share> {
+        let to_consumer = self.routing.graph.paths(&[consumer]);
+        let others = routers.filter(|router| *router != consumer);
+        let mut chosen: Vec<(u64, &str)> = others
+            .filter_map(|id| Some((to_consumer.distance(id)?, self.network.name_of(id))))
+            .collect();
         chosen.sort_unstable();
         let ratio = &self.config.ratio;
         let weight = |place: usize| ratio.get(place).or(ratio.last()).copied().unwrap_or(1);
@@ -105,37 +108,50 @@ impl Controller {
 
     /// The neighbours of a consumer's router from which a path leads to the producer that does not
     /// come back.
-    fn leading(&self, consumer: &str, object: &Name) -> BTreeSet<&str> {
-        let producers = self.network.producers_of(object);
-        let Some(producer) = producers.first() else { return BTreeSet::new() };
-        let paths = Network::paths(&self.links, producer);
-        let neighbours = self.links.iter().filter(|link| link.from == consumer);
-        let leads = |name: &str| {
-            paths.distance(name).is_some() && paths.path(name).all(|router| router != consumer)
-        };
-        neighbours.map(|link| link.to.as_str()).filter(|name| leads(name)).collect()
+    fn leading(&self, consumer: RouterId, object: &Name) -> Vec<RouterId> {
+        let graph = &self.routing.graph;
+        let paths = graph.paths(&self.network.producers_of(object));
+        let back = self.coming_back(&paths, consumer);
+        let neighbours = graph.neighbours(consumer).iter().map(|(neighbour, _)| *neighbour);
+        neighbours.filter(|id| paths.distance(*id).is_some() && !back.contains(id)).collect()
+    }
+
+    /// Routers from which a way to the producers may lead over another one.
+    fn coming_back(&self, paths: &Paths, over: RouterId) -> BTreeSet<RouterId> {
+        let graph = &self.routing.graph;
+        let mut back = BTreeSet::from([over]);
+        let Some(least) = paths.distance(over) else { return back };
+        // Nobody nearer asks it.
+        let farther = |id: &&RouterId| paths.distance(**id).is_some_and(|far| far > least);
+        for &id in paths.order().iter().filter(farther) {
+            if graph.nearer(paths, id).iter().any(|(next, _)| back.contains(next)) {
+                back.insert(id);
+            }
+        }
+        back
     }
 
     /// Routers that may keep a part of an object that `consumer` reads: those that have room and a
     /// path to the producer that does not lead back to the consumer.
     pub(super) fn candidates(&self, consumer: &str, object: &Name, file: &File) -> Vec<Candidate> {
+        let Some(consumer) = self.network.id_of(consumer) else { return Vec::new() };
         let producers = self.network.producers_of(object);
-        let Some(producer) = producers.first() else { return Vec::new() };
-        let to_producer = Network::paths(&self.links, producer);
-        let to_consumer = Network::paths(&self.links, consumer);
+        let to_producer = self.routing.graph.paths(&producers);
+        let to_consumer = self.routing.graph.paths(&[consumer]);
+        let back = self.coming_back(&to_producer, consumer);
         let farthest = match self.config.placement {
             Placement::LargestFree => None,
-            Placement::Nearest => to_consumer.distance(producer),
+            Placement::Nearest => to_producer.distance(consumer),
         };
         let candidate = |(name, router): (&String, &Router)| {
             let promised = self.map.promised_bytes(name);
             let free_bytes = promisable(router).saturating_sub(promised);
-            let is_reached = to_producer.distance(name).is_some();
-            let comes_back = to_producer.path(name).any(|router| router == consumer);
-            let distance = to_consumer.distance(name)?;
+            let is_reached = to_producer.distance(router.id).is_some();
+            let distance = to_consumer.distance(router.id)?;
             let is_near = farthest.is_none_or(|farthest| distance < farthest);
             let fits = free_bytes >= file.stored_bytes_each();
             let is_trusted = router.distrusted_until.is_none();
+            let comes_back = router.id != consumer && back.contains(&router.id);
             let is_one = fits && is_trusted && is_near && is_reached && !comes_back;
             is_one.then(|| Candidate { router: name.clone(), free_bytes, distance })
         };
@@ -171,18 +187,27 @@ impl Controller {
     /// Routers that Data of a plan passes through: from the producer to those that keep it, and
     /// from there to the consumers. Those that keep nothing are told to refuse it.
     pub(super) fn concerned(&self, plan: &Plan) -> BTreeSet<String> {
-        let producers = self.network.producers_of(&plan.object);
-        let to_producer = producers.first().map(|producer| Network::paths(&self.links, producer));
         let mut concerned: BTreeSet<String> = plan.consumers.iter().cloned().collect();
-        for part in &plan.parts {
-            concerned.insert(part.router.clone());
-            let up = to_producer.iter().flat_map(|paths| paths.path(&part.router));
-            concerned.extend(up.map(str::to_owned));
-            let to_keeper = Network::paths(&self.links, &part.router);
-            for consumer in &plan.consumers {
-                concerned.extend(to_keeper.path(consumer).map(str::to_owned));
-            }
+        let keepers = plan.parts.iter().map(|part| &part.router);
+        let keepers: BTreeSet<&String> = keepers.collect();
+        concerned.extend(keepers.iter().map(|keeper| (*keeper).clone()));
+        if keepers.is_empty() {
+            return concerned;
         }
+        let keepers: Vec<RouterId> =
+            keepers.into_iter().filter_map(|keeper| self.network.id_of(keeper)).collect();
+        let graph = &self.routing.graph;
+        let mut between = BTreeSet::new();
+        let mut follow = |paths: &Paths| {
+            for keeper in &keepers {
+                between.extend(paths.path(*keeper));
+            }
+        };
+        follow(&graph.paths(&self.network.producers_of(&plan.object)));
+        for consumer in plan.consumers.iter().filter_map(|name| self.network.id_of(name)) {
+            follow(&graph.paths(&[consumer]));
+        }
+        concerned.extend(between.into_iter().map(|id| self.network.name_of(id).to_owned()));
         concerned
     }
 

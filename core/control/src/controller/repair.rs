@@ -16,7 +16,7 @@ use crate::plan::{Part, Plan, Share};
 
 /// Plans that are looked at anew in one tick, and parts whose progress is, at most: so that no
 /// router can have the controller do nothing else.
-const EXAMINED_MAX: usize = 64;
+const EXAMINED_MAX: usize = 16;
 const WATCHED_MAX: usize = 1024;
 /// A router that has gained nothing for so long, though a part of it lacks segments, does not keep
 /// it: others get it. It is asked for them once every 2 s, six times, and again after 10 s.

@@ -58,7 +58,7 @@ pub(super) async fn metrics(
     let (counts, bounded) = app.with(|known| {
         let counts = [
             known.controller.routers().count(),
-            known.controller.links().len(),
+            known.controller.links_count(),
             known.owners.len(),
             known.controller.plans().count(),
             known.waiting_count(),
