@@ -61,6 +61,7 @@ fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
         prefetch,
         prefetch_first: true,
         ratio: vec![],
+        routes: None,
     })
 }
 

@@ -14,5 +14,5 @@ pub use draws::filler_prefix;
 pub use error::PlanError;
 pub use plan::{
     ControllerPlan, CpuPlan, DISKS_MAX, DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role,
-    RoutePlan, RouterPlan, StagePlan, StagesPlan, Transport, WhenFull,
+    RoutePlan, RouterPlan, RoutesPlan, StagePlan, StagesPlan, Transport, WhenFull,
 };

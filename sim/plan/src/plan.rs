@@ -62,6 +62,27 @@ pub struct ControllerPlan {
     /// In what proportion routers share what several hold, the nearest first; empty: alike.
     #[serde(default)]
     pub ratio: Vec<u64>,
+    /// Whether routers get their routes from it, too: instead of those of the plan, but for those
+    /// to applications.
+    #[serde(default)]
+    pub routes: Option<RoutesPlan>,
+}
+
+/// Routers that get their routes from a controller while what they tell it changes, so that they
+/// have old and new ones side by side.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoutesPlan {
+    /// Between two reports of a router, ns.
+    pub report_ns: u64,
+    /// Between two changes of what is told of some link's round-trip time, ns.
+    pub change_ns: u64,
+    /// That time is up to this, ns.
+    pub round_trip_max_ns: u64,
+    /// A message takes up to so much longer than `delay_ns`, ns, each its own time.
+    pub spread_ns: u64,
+    /// The share of messages that are lost.
+    pub loss: f64,
 }
 
 /// A node.

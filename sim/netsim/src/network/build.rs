@@ -93,6 +93,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     fill_disks(plan, &mut network)?;
     fill_stores(plan, &mut network)?;
     network.tell_holdings();
+    network.begin_routing();
     network.schedule_first();
     Ok(network)
 }

@@ -50,6 +50,7 @@ pub(super) fn plan(
         prefetch: table.prefetch,
         prefetch_first: table.prefetch_first,
         ratio: table.ratio.clone(),
+        routes: None,
     };
     Ok(table.enabled.then_some(plan))
 }

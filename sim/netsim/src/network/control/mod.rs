@@ -1,6 +1,8 @@
 //! The controller of a plan: routers ask it and do what it says, after the time that messages take.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod routes;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant};
@@ -12,6 +14,7 @@ use weir_forward::strategy::Strategy;
 use weir_forward::{Command, NextHop, StoreCommand};
 use weir_wire::Name;
 
+use self::routes::Routing;
 use super::queue::Due;
 use super::{Network, NodeKind};
 use crate::check::Broken;
@@ -27,8 +30,11 @@ const PART_COST: u64 = u64::MAX;
 pub(super) struct ControlPlane {
     controller: Controller,
     delay_ns: u64,
-    /// In order of arrival: all take the same time.
-    messages: VecDeque<Message>,
+    /// By when they arrive, and by when they were sent.
+    messages: BTreeMap<(u64, u64), Message>,
+    messages_sent: u64,
+    /// Only where routers get their routes from it.
+    routing: Option<Routing>,
     /// Objects that a router has asked about.
     asked: BTreeSet<(u32, Name)>,
     nodes: BTreeMap<String, u32>,
@@ -54,6 +60,14 @@ enum Message {
     Ask { node: u32, object: Name },
     /// It is told how it is to be set up.
     Tell { node: u32, configuration: Box<Configuration> },
+    /// It is time for it to tell of itself.
+    Due { node: u32 },
+    /// A router tells of itself.
+    Report { node: u32, report: Box<RouterReport> },
+    /// The controller looks at the clock.
+    Tick,
+    /// What is told of a link becomes something else.
+    Change,
 }
 
 impl ControlPlane {
@@ -65,15 +79,17 @@ impl ControlPlane {
             prefetch: of.prefetch,
             prefetch_first: of.prefetch_first,
             ratio: of.ratio.clone(),
-            routes: false,
+            routes: of.routes.is_some(),
             ..ControllerConfig::default()
         };
         let mut controller = Controller::new(config);
         let mut nodes = BTreeMap::new();
+        let mut reports = BTreeMap::new();
         for (index, node) in plan.nodes.iter().enumerate() {
             let Role::Router(router) = &node.role else { continue };
             nodes.insert(node.name.clone(), index as u32);
             let report = report(plan, index, router.store.size.bytes);
+            reports.insert(index as u32, report.clone());
             let refused = controller.report(Instant::ZERO, &node.name, report);
             refused.map_err(|error| refuse(&node.name, &error.to_string()))?;
         }
@@ -84,7 +100,9 @@ impl ControlPlane {
         Ok(Self {
             controller,
             delay_ns: of.delay_ns,
-            messages: VecDeque::new(),
+            messages: BTreeMap::new(),
+            messages_sent: 0,
+            routing: of.routes.as_ref().map(|routes| Routing::new(routes, plan.seed, reports)),
             asked: BTreeSet::new(),
             nodes,
             told: BTreeMap::new(),
@@ -187,21 +205,24 @@ impl Network {
             return;
         }
         if control.asked.insert((node, object.clone())) {
-            control.messages.push_back(Message::Ask { node, object });
-            let moment = self.queue.moment(self.now_ns + control.delay_ns, Due::Control);
-            self.queue.push(moment);
+            let delay_ns = control.delay_ns;
+            self.control_message(delay_ns, Message::Ask { node, object });
         }
     }
 
     /// The first message that is on its way arrives.
     pub(super) fn on_control_message(&mut self, observer: &mut dyn Observer) -> Result<(), Broken> {
         let Some(control) = &mut self.control else { return Ok(()) };
-        match control.messages.pop_front() {
+        match control.messages.pop_first().map(|(_, message)| message) {
             Some(Message::Ask { node, object }) => self.decide(node, &object),
             Some(Message::Tell { node, configuration }) => {
                 self.configure(node, &configuration)?;
                 self.fetch_ahead(node, &configuration, observer)?;
             }
+            Some(Message::Due { node }) => self.send_report(node),
+            Some(Message::Report { node, report }) => self.take_report(node, *report),
+            Some(Message::Tick) => self.tick_controller(),
+            Some(Message::Change) => self.change_round_trip(),
             None => {}
         }
         Ok(())
@@ -214,35 +235,58 @@ impl Network {
         if control.controller.forward(asking, object).is_err() {
             return;
         }
+        self.tell_all();
+    }
+
+    /// Tells all routers whose configuration is another one than they were told.
+    fn tell_all(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let mut news = Vec::new();
         for (name, &node) in &control.nodes {
-            let Some(configuration) = control.controller.configuration(name) else { continue };
-            let told = control.told.get(&node);
-            if told.is_some_and(|told| told.generation >= configuration.generation) {
+            let told = control.told.get(&node).map_or(0, |told| told.generation);
+            if control.controller.generation_of(name) <= told {
                 continue;
             }
+            let Some(configuration) = control.controller.configuration(name) else { continue };
             control.told.insert(node, configuration.clone());
-            let configuration = Box::new(configuration);
-            control.messages.push_back(Message::Tell { node, configuration });
-            let moment = self.queue.moment(self.now_ns + control.delay_ns, Due::Control);
-            self.queue.push(moment);
+            news.push((node, configuration));
         }
+        for (node, configuration) in news {
+            self.tell(node, configuration);
+        }
+    }
+
+    /// A configuration is on its way to a router.
+    fn tell(&mut self, node: u32, configuration: Configuration) {
+        let configuration = Box::new(configuration);
+        if let Some(delay_ns) = self.control_delay_ns() {
+            self.control_message(delay_ns, Message::Tell { node, configuration });
+        }
+    }
+
+    /// A message arrives after some time.
+    fn control_message(&mut self, after_ns: u64, message: Message) {
+        let Some(control) = &mut self.control else { return };
+        let at_ns = self.now_ns + after_ns;
+        control.messages_sent += 1;
+        control.messages.insert((at_ns, control.messages_sent), message);
+        let moment = self.queue.moment(at_ns, Due::Control);
+        self.queue.push(moment);
     }
 
     /// A router that has come back has forgotten what it was told.
     pub(super) fn tell_again(&mut self, node: u32) {
         let Some(control) = &mut self.control else { return };
         control.asked.retain(|(asking, _)| *asking != node);
-        if let Some(configuration) = control.told.get(&node) {
-            let configuration = Box::new(configuration.clone());
-            control.messages.push_back(Message::Tell { node, configuration });
-            let moment = self.queue.moment(self.now_ns + control.delay_ns, Due::Control);
-            self.queue.push(moment);
+        if let Some(configuration) = control.told.get(&node).cloned() {
+            self.tell(node, configuration);
         }
     }
 
     /// A router does what it is told: rules of its store, and for each object with parts the next
     /// hops and the strategy.
     fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), Broken> {
+        self.set_routes(node, configuration)?;
         let faces = self.faces_to_routers(node);
         let face_of = |router: &str| faces.get(router).copied();
         let mut commands = Vec::new();
