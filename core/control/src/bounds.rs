@@ -21,6 +21,9 @@ pub enum Bound {
     Address,
     /// It tells of prefixes that its token does not allow.
     Prefix,
+    /// Plans have more rules for its store than it may have: those of the smallest files are left
+    /// out, so that it stores of them as without a controller.
+    Rules,
 }
 
 words!(Bound {
@@ -32,6 +35,7 @@ words!(Bound {
     Plans = "plans",
     Address = "address",
     Prefix = "prefix",
+    Rules = "rules",
 });
 
 /// Between two events of one kind about one router.

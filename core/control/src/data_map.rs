@@ -1,5 +1,6 @@
 //! Which objects there are, and what is planned for each.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -44,6 +45,14 @@ impl ActivePlan {
     }
 }
 
+/// Rules for a store.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) all: usize,
+    /// Those that have it keep something.
+    pub(crate) kept: usize,
+}
+
 /// Objects and plans.
 #[derive(Default)]
 pub(crate) struct DataMap {
@@ -51,6 +60,8 @@ pub(crate) struct DataMap {
     pub(crate) plans: BTreeMap<Name, ActivePlan>,
     /// Octets of a router's store that plans have promised.
     promised: BTreeMap<String, u64>,
+    /// Rules that plans have for a router's store, and how many of them have it keep something.
+    rules: BTreeMap<String, Rules>,
     /// Objects whose plans concern a router.
     by_router: BTreeMap<String, BTreeSet<Name>>,
     /// Objects whose plan would be another one if stores had more room, or ways were others: those
@@ -59,6 +70,11 @@ pub(crate) struct DataMap {
 }
 
 impl DataMap {
+    /// Rules that plans have for a router's store.
+    pub(crate) fn rules_of(&self, router: &str) -> Rules {
+        self.rules.get(router).copied().unwrap_or_default()
+    }
+
     /// Octets of memory that plans have promised of a router's store.
     pub(crate) fn promised_bytes(&self, router: &str) -> u64 {
         self.promised.get(router).copied().unwrap_or(0)
@@ -99,6 +115,11 @@ impl DataMap {
             let bytes = (part.last - part.first + 1) * active.bytes_each;
             *self.promised.entry(part.router.clone()).or_default() += bytes;
         }
+        for (router, count) in rules(&active) {
+            let rules = self.rules.entry(router.to_owned()).or_default();
+            rules.all += count.all;
+            rules.kept += count.kept;
+        }
         for router in &active.concerned {
             let objects = self.by_router.entry(router.clone()).or_default();
             objects.insert(active.plan.object.clone());
@@ -120,6 +141,12 @@ impl DataMap {
                 *promised -= bytes;
             }
         }
+        for (router, count) in rules(&active) {
+            if let Some(rules) = self.rules.get_mut(router) {
+                rules.all -= count.all;
+                rules.kept -= count.kept;
+            }
+        }
         for router in &active.concerned {
             if let Some(objects) = self.by_router.get_mut(router) {
                 objects.remove(object);
@@ -127,4 +154,21 @@ impl DataMap {
         }
         Some(active)
     }
+}
+
+/// How many rules a plan has for each router's store: one for each part that it keeps, and one for
+/// all else.
+fn rules(active: &ActivePlan) -> BTreeMap<&str, Rules> {
+    let mut rules = BTreeMap::new();
+    if active.plan.parts.is_empty() {
+        return rules;
+    }
+    let other = Rules { all: 1, kept: 0 };
+    rules.extend(active.concerned.iter().map(|router| (router.as_str(), other)));
+    for part in &active.plan.parts {
+        let rules: &mut Rules = rules.entry(part.router.as_str()).or_default();
+        rules.all += 1;
+        rules.kept += 1;
+    }
+    rules
 }

@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Bound as End;
 
 use weir_wire::Name;
 
@@ -132,6 +133,16 @@ impl Objects {
 
     pub(crate) fn files(&self) -> impl Iterator<Item = &File> {
         self.by_name.values().filter_map(|id| self.all[*id as usize].as_ref()?.file())
+    }
+
+    /// The objects after one, in the order of their names, and of each the file if it is one.
+    pub(crate) fn after(
+        &self,
+        name: Option<&Name>,
+    ) -> impl Iterator<Item = (&Name, Option<&File>)> {
+        let from = name.map_or(End::Unbounded, End::Excluded);
+        let later = self.by_name.range::<Name, _>((from, End::Unbounded));
+        later.map(|(name, id)| (name, self.all[*id as usize].as_ref().and_then(Object::file)))
     }
 
     /// An object becomes a file. What is held of it stays, as far as the file has it.

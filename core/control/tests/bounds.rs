@@ -137,3 +137,36 @@ fn a_report_has_so_many_faces() {
     let refused = controller.report(seconds(1), "one", RouterReport { faces, ..report("one", 1) });
     assert_eq!(refused, Err(Refused::TooMany { what: "faces of this router", max: 4096 }));
 }
+
+#[test]
+fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
+    let mut controller = five(config());
+    for (router, store_bytes) in [("one", 1 << 50), ("two", 1 << 50), ("three", 0)] {
+        controller.report(seconds(0), router, report(router, store_bytes)).unwrap();
+    }
+    let object = |number: u64| format!("/data/{number}").parse().unwrap();
+    // The last by name are not the smallest.
+    let segments = |number: u64| 1_000 + number % 3_000;
+    for number in 0..6_000 {
+        controller.add_file(File { name: object(number), ..file(segments(number)) }).unwrap();
+    }
+    controller.take_events();
+    for number in 0..6_000 {
+        controller.forward(if number < 4_000 { "edge" } else { "three" }, &object(number)).unwrap();
+    }
+    // Data of all of them passes through the router of the producer.
+    let rules = controller.configuration("origin").unwrap().rules;
+    assert_eq!(rules.len(), 4_096);
+    let kept: u64 = rules.iter().map(|rule| controller.file(&rule.object).unwrap().segments).sum();
+    let mut sizes: Vec<u64> = (0..6_000).map(segments).collect();
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    let planned: u64 = sizes[..4_096].iter().sum();
+    assert!(kept * 100 > planned * 95, "{kept} of {planned} segments");
+    let told = controller.take_events();
+    assert!(told.contains(&bounded("origin", Bound::Rules, 1)), "{told:?}");
+    // Who keeps parts gets no more of them than its store has rules.
+    for router in ["one", "two", "three"] {
+        let kept = controller.plans().flat_map(|plan| &plan.parts);
+        assert!(kept.filter(|part| part.router == router).count() <= 4_096);
+    }
+}

@@ -3,6 +3,7 @@
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use super::Controller;
 use crate::data_map::ActivePlan;
@@ -13,7 +14,7 @@ use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
 /// Rules of one router, at most.
-const RULES_MAX: usize = 4096;
+pub(super) const RULES_MAX: usize = 4096;
 
 impl Controller {
     /// The configuration of a router; none of one that is unknown or has none yet.
@@ -33,9 +34,18 @@ impl Controller {
         for active in self.map.plans_of(name) {
             self.add_plan(name, active, &mut configuration);
         }
-        // What is kept comes before what is refused, of which the last by name are left out.
-        configuration.rules.sort_by_key(|rule| matches!(rule.retention, Retention::Refuse));
-        configuration.rules.truncate(RULES_MAX);
+        // What is kept comes before what is refused, and large files before small ones: without a
+        // rule these take the least room from others.
+        if configuration.rules.len() > RULES_MAX {
+            let segments = |rule: &StoreRule| {
+                self.map.objects.file(&rule.object).map_or(0, |file| file.segments)
+            };
+            configuration.rules.sort_by_cached_key(|rule| {
+                let is_refused = matches!(rule.retention, Retention::Refuse);
+                (is_refused, Reverse(segments(rule)))
+            });
+            configuration.rules.truncate(RULES_MAX);
+        }
         let routes = configuration.routes.iter().map(|route| route.router.as_str());
         let distributions = configuration.distributions.iter().flat_map(Distribution::routers);
         let peers: BTreeSet<&str> = routes.chain(distributions).collect();

@@ -518,6 +518,23 @@ impl Controller {
         self.map.objects.files()
     }
 
+    /// The next files by name, of so many objects after one; and where to go on if there are more.
+    pub fn files_after(
+        &self,
+        after: Option<&Name>,
+        objects_max: usize,
+    ) -> (Vec<&File>, Option<&Name>) {
+        let objects: Vec<_> = self.map.objects.after(after).take(objects_max).collect();
+        let last = objects.last().map(|(name, _)| *name).filter(|_| objects.len() == objects_max);
+        (objects.into_iter().filter_map(|(_, file)| file).collect(), last)
+    }
+
+    /// How many files producers have told of.
+    #[must_use]
+    pub fn files_count(&self) -> usize {
+        self.map.objects.files_count()
+    }
+
     /// A file, if a producer has told of it.
     #[must_use]
     pub fn file(&self, name: &Name) -> Option<&File> {

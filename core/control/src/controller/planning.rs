@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 
 use weir_wire::Name;
 
+use super::configuration::RULES_MAX;
 use super::{Controller, Event};
 use crate::bounds::Bound;
 use crate::data_map::ActivePlan;
@@ -152,6 +153,7 @@ impl Controller {
             let fits = free_bytes >= file.stored_bytes_each();
             let is_trusted = router.distrusted_until.is_none();
             let comes_back = router.id != consumer && back.contains(&router.id);
+            let fits = fits && self.map.rules_of(name).kept < RULES_MAX;
             let is_one = fits && is_trusted && is_near && is_reached && !comes_back;
             is_one.then(|| Candidate { router: name.clone(), free_bytes, distance })
         };
@@ -178,6 +180,12 @@ impl Controller {
             active.take_progress(former);
         }
         let former = self.map.insert_plan(active);
+        for router in &touched {
+            let surplus = self.map.rules_of(router).all.saturating_sub(RULES_MAX);
+            if surplus > 0 {
+                self.does_not_count(router, Bound::Rules, 1);
+            }
+        }
         let former = former.map(|former| former.concerned).unwrap_or_default();
         for router in touched.union(&former) {
             self.touch(router);

@@ -24,6 +24,8 @@ use crate::tokens::Caller;
 const COUNT_MAX: usize = 10_000;
 /// Files of one request that registers them, at most.
 const LIST_MAX: usize = 1000;
+/// Objects that are looked at under one lock.
+const STEP: usize = 500;
 
 /// Which files are asked for.
 #[derive(Clone, Debug, Deserialize, utoipa::IntoParams)]
@@ -60,16 +62,26 @@ pub(super) async fn list(
 ) -> Result<Json<Vec<OwnedFile>>, Problem> {
     let Query(ListQuery { after, count }) = query.map_err(Problem::from)?;
     let count = count.unwrap_or(COUNT_MAX).min(COUNT_MAX);
-    let files = app.with(|known| {
-        let files = known.controller.files();
-        let later = files.filter(|file| after.as_ref().is_none_or(|after| file.name > *after));
-        let owned = |file: &File| OwnedFile {
-            file: file.clone(),
-            owner: known.owners.get(&file.name).cloned().unwrap_or_default(),
-        };
-        later.take(count).map(owned).collect()
-    });
-    Ok(Json(files))
+    let mut files = Vec::new();
+    let mut next = after;
+    // In steps, so that decisions wait for none of them.
+    loop {
+        let left = count - files.len();
+        let from = next.take();
+        next = app.with(|known| {
+            let (found, last) = known.controller.files_after(from.as_ref(), STEP);
+            let owned = |file: &&File| OwnedFile {
+                file: (*file).clone(),
+                owner: known.owners.get(&file.name).cloned().unwrap_or_default(),
+            };
+            files.extend(found.iter().take(left).map(owned));
+            last.cloned()
+        });
+        if next.is_none() || files.len() == count {
+            return Ok(Json(files));
+        }
+        tokio::task::yield_now().await;
+    }
 }
 
 /// A producer has a file. The same again is no error; another size under one name is.
