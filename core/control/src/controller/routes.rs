@@ -7,7 +7,7 @@
 //! they have no circle at any time. A router gets a new next hop at once if that closes none,
 //! whatever the others have by then; else when that next hop leads to a producer over routers that
 //! all have, for sure, nothing but what they are to have. The nearest to the producer can always go
-//! first (decision 0025).
+//! first (decision 0026).
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
