@@ -400,7 +400,7 @@ fn the_round_trip_of_a_link_is_told() {
     let mut site = Site { agent: None, router, uri };
     site.start_agent("edge", &controller);
     let round_trip_ns = |controller: &weir_control::Controller, to: &str| {
-        let mut links = controller.links().iter();
+        let mut links = controller.links().into_iter();
         links.find(|link| link.from == "edge" && link.to == to)?.round_trip_ns
     };
     controller.wait_until("both round trips are known", |controller| {

@@ -30,7 +30,7 @@ const HOPS_MAX: usize = 3;
 const AT_ONCE_MAX: usize = 20_000;
 const AT_ONCE_TIMES: u32 = 64;
 /// Work of one tick.
-const WORK_PER_TICK: usize = 400_000;
+const WORK_PER_TICK: usize = 100_000;
 
 /// A next hop and what it costs, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
