@@ -42,8 +42,8 @@ pub struct RouterReport {
 }
 
 impl RouterReport {
-    /// The configuration by whose routes the router forwards: nothing of those before is left, though
-    /// a face may be missing, or rules of the store.
+    /// The configuration by whose routes the router forwards: nothing of those before is left,
+    /// though a face may be missing, or rules of the store.
     pub(crate) fn routed_generation(&self) -> u64 {
         let is_about_routes = |problem: &SetupProblem| match problem.part {
             SetupPart::Routes | SetupPart::Management => true,

@@ -281,8 +281,13 @@ impl Network {
         for (place, router) in self.routers.values().enumerate() {
             rank[router.id as usize] = place as u32;
         }
-        let links = self.numbered().into_iter();
-        Graph::new(rank, links.map(|(from, to, _, used)| (from, to, cost(used))))
+        let links = self.numbered();
+        let known: BTreeMap<(RouterId, RouterId), u64> =
+            links.iter().filter_map(|&(from, to, _, used)| Some(((from, to), used?))).collect();
+        // A round trip that one end knows takes as long from the other.
+        let used = |from, to, used: Option<u64>| used.or(known.get(&(to, from)).copied());
+        let links = links.iter();
+        Graph::new(rank, links.map(|&(from, to, _, own)| (from, to, cost(used(from, to, own)))))
     }
 }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{MIDDLE, config, face, file, five, name, parts, report, seconds, update};
 use weir_base::FaceId;
-use weir_control::message::{Decision, Retention, RouterReport, UpdateNumber};
+use weir_control::message::{Decision, FaceReport, Retention, RouterReport, UpdateNumber};
 use weir_control::{Controller, ControllerConfig, Event, File, Placement, Refused, Segments};
 use weir_wire::Name;
 
@@ -319,4 +319,27 @@ fn files_that_are_none_are_refused() {
     assert_eq!(controller.add_file(file(6)), Err(Refused::OtherFile(file(6).name)));
     let other = File { name: name("/data/other"), ..file(1) };
     assert_eq!(controller.add_file(other), Err(Refused::TooMany { what: "files", max: 1 }));
+}
+
+#[test]
+fn a_round_trip_that_one_end_knows_counts_for_both() {
+    // Between edge and middle the edge alone knows how long it takes, and middle to origin middle.
+    let mut controller = Controller::new(ControllerConfig::default());
+    let report = |router: &str, faces, store_bytes| RouterReport {
+        uris: vec![format!("udp4://{router}")],
+        prefixes: if router == "origin" { vec![name("/data")] } else { vec![] },
+        faces,
+        store_bytes,
+        ..RouterReport::default()
+    };
+    let unknown = |router: &str| FaceReport { round_trip_ns: None, ..face(router, 0) };
+    let middle = vec![unknown("edge"), face("origin", 1)];
+    controller.report(seconds(0), "origin", report("origin", vec![], 0)).unwrap();
+    controller.report(seconds(0), "middle", report("middle", middle, 12 << 20)).unwrap();
+    let edge = report("edge", vec![face("middle", 1)], 12 << 20);
+    controller.report(seconds(0), "edge", edge).unwrap();
+    controller.add_file(file(2_000)).unwrap();
+    controller.forward("edge", &file(1).name).unwrap();
+    let kept: Vec<String> = parts(&controller).into_iter().map(|(router, _)| router).collect();
+    assert_eq!(kept, ["edge", "middle"]);
 }

@@ -70,7 +70,7 @@ fn no_interest_comes_to_a_router_twice() {
             later.filter(|event| what(&event.kind)).count()
         };
         let received = count(|kind| matches!(kind, EventKind::DataReceived { .. }));
-        let looped = network.interests_looped();
+        let looped = network.summary().interests_looped;
         println!("seed {seed}: {received} Data after the first 10 s, {looped} Interests came back");
         assert!(received > 35_000, "{received}");
         assert_eq!(looped, 0, "seed {seed}");

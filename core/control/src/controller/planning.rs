@@ -142,7 +142,9 @@ impl Controller {
         let back = self.coming_back(&to_producer, consumer);
         let farthest = match self.config.placement {
             Placement::LargestFree => None,
-            Placement::Nearest => to_producer.distance(consumer),
+            Placement::Nearest => {
+                producers.iter().filter_map(|producer| to_consumer.distance(*producer)).min()
+            }
         };
         let candidate = |(name, router): (&String, &Router)| {
             let promised = self.map.promised_bytes(name);

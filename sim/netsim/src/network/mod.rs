@@ -56,6 +56,8 @@ pub struct Summary {
     pub damage_noticed: u64,
     /// Interests and Data that found a stage full, whether they passed by or were dropped.
     pub stage_full: u64,
+    /// Interests that came to a router with a nonce that was there before.
+    pub interests_looped: u64,
 }
 
 /// What a node is.
@@ -178,7 +180,8 @@ impl Network {
     /// What the run amounted to so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        Summary { event_hash: self.digest.value(), ..self.summary }
+        let interests_looped = self.interests_looped();
+        Summary { event_hash: self.digest.value(), interests_looped, ..self.summary }
     }
 
     /// The consumer or producer of a node, an index into [`Plan::nodes`]; none for a router. For

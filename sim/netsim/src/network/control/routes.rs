@@ -177,8 +177,7 @@ impl Network {
     }
 
     /// Interests that came to a router with a nonce that was there before, at all routers.
-    #[must_use]
-    pub fn interests_looped(&self) -> u64 {
+    pub(in crate::network) fn interests_looped(&self) -> u64 {
         let routers = self.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Router(router) => Some(router),
             NodeKind::App(_) => None,

@@ -1,0 +1,256 @@
+//! What a controller of many routers and objects takes: octets of memory, and the time of each
+//! thing that it is told or asked.
+//!
+//!     cargo run --release -p weir-control --example control_speed -- ROUTERS OBJECTS [PLANNED]
+//!
+//! The first `PLANNED` objects are planned for, by default all. Half of the routers have stores
+//! that hold all of it together, the others ask; each keeper says that it holds its parts, and
+//! each object is held by a further router as a whole.
+
+use std::time::{Duration, Instant};
+
+use weir_base::{Instant as Moment, NS_PER_MS, Rng};
+use weir_control::message::{
+    Change, Decision, FaceReport, RouterReport, Tier, Update, UpdateNumber,
+};
+use weir_control::{Controller, ControllerConfig, File, Segments};
+use weir_wire::Name;
+
+/// Links of a router beside its two in a ring, on average twice that: both ends count.
+const CHORDS: usize = 2;
+const PREFIXES_EVERY: usize = 10;
+const SEGMENTS: u64 = 10_000;
+const PACKET_BYTES: u64 = 8200;
+/// Routers of a network ask for what is near, and not all for all.
+const CHANGES_PER_UPDATE: usize = 1000;
+
+struct Network {
+    routers: usize,
+    faces: Vec<Vec<(usize, u64)>>,
+    store_bytes: u64,
+}
+
+impl Network {
+    fn new(routers: usize, objects: usize, rng: &mut Rng) -> Self {
+        let mut faces = vec![Vec::new(); routers];
+        let mut link = |a: usize, b: usize, ms: u64| {
+            faces[a].push((b, ms));
+            faces[b].push((a, ms));
+        };
+        for at in 0..routers {
+            link(at, (at + 1) % routers, 1 + u64::from(rng.below(20)));
+            for _ in 0..CHORDS {
+                link(at, rng.below(routers as u32) as usize, 1 + u64::from(rng.below(40)));
+            }
+        }
+        let content = objects as u64 * SEGMENTS * PACKET_BYTES;
+        Self { routers, faces, store_bytes: content / (routers as u64 / 2) * 2 }
+    }
+
+    fn report(&self, router: usize, ms_more: u64, generation: u64) -> RouterReport {
+        let face = |&(other, ms): &(usize, u64)| FaceReport {
+            remote: format!("udp4://192.0.2.1:{other}"),
+            round_trip_ns: Some((ms + ms_more) * NS_PER_MS),
+            ..FaceReport::default()
+        };
+        let is_producer = router.is_multiple_of(PREFIXES_EVERY);
+        RouterReport {
+            uris: vec![format!("udp4://192.0.2.1:{router}")],
+            store_bytes: if keeps(router) { self.store_bytes } else { 1 << 20 },
+            disk_bytes: self.store_bytes,
+            faces: self.faces[router].iter().map(face).collect(),
+            prefixes: is_producer.then(|| prefix(router)).into_iter().collect(),
+            generation,
+            ..RouterReport::default()
+        }
+    }
+}
+
+fn keeps(router: usize) -> bool {
+    router % 2 == 1
+}
+
+fn prefix(router: usize) -> Name {
+    format!("/site{router:04}").parse().expect("a name")
+}
+
+fn name(router: usize) -> String {
+    format!("router{router:04}")
+}
+
+fn object(number: usize, routers: usize) -> Name {
+    let producer = number % routers / PREFIXES_EVERY * PREFIXES_EVERY;
+    let name = format!("/site{producer:04}/run{:03}/events-{number:07}.root/v=1", number / 1000);
+    name.parse().expect("a name")
+}
+
+/// Times of one kind.
+#[derive(Default)]
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn take<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let result = act();
+        self.0.push(begin.elapsed());
+        result
+    }
+
+    fn print(mut self, what: &str) {
+        self.0.sort_unstable();
+        let at = |share: f64| self.0[((self.0.len() - 1) as f64 * share) as usize].as_secs_f64();
+        println!(
+            "{what:28} {:8} times, median {:9.1} us, p99 {:9.1} us, longest {:10.1} us",
+            self.0.len(),
+            at(0.5) * 1e6,
+            at(0.99) * 1e6,
+            at(1.0) * 1e6
+        );
+    }
+}
+
+/// MiB of memory that this process has.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) / 1024
+}
+
+/// All routers tell their round-trip times; then ticks until nothing changes.
+fn reports(
+    controller: &mut Controller,
+    network: &Network,
+    now: &mut Moment,
+    ms_more: u64,
+) -> (Times, Times) {
+    let (mut times, mut ticks) = (Times::default(), Times::default());
+    for round in 0..30 {
+        for router in 0..network.routers {
+            let generation = controller.generation_of(&name(router));
+            let report = network.report(router, ms_more, generation);
+            let told = times.take(|| controller.report(*now, &name(router), report));
+            told.expect("a report");
+        }
+        for _ in 0..10 {
+            *now = now.plus_ns(200 * NS_PER_MS);
+            ticks.take(|| controller.tick(*now));
+        }
+        if round > 0
+            && (0..network.routers).all(|router| {
+                !controller.configuration(&name(router)).expect("one").routes.is_empty()
+            })
+        {
+            break;
+        }
+    }
+    (times, ticks)
+}
+
+fn main() {
+    let mut numbers =
+        std::env::args().skip(1).map(|number| number.parse::<usize>().expect("a number"));
+    let routers = numbers.next().unwrap_or(100);
+    let objects = numbers.next().unwrap_or(10_000);
+    let planned = numbers.next().unwrap_or(objects);
+    let mut rng = Rng::from_seed(1);
+    let network = Network::new(routers, objects, &mut rng);
+    let mut controller = Controller::new(ControllerConfig::default());
+    let mut now = Moment::ZERO;
+    let (told, ticks) = reports(&mut controller, &network, &mut now, 0);
+    told.print("report, at the beginning");
+    ticks.print("tick, at the beginning");
+    println!("{routers} routers, {} links: {} MiB", controller.links_count(), resident());
+
+    let mut files = Times::default();
+    for number in 0..objects {
+        let file = File {
+            name: object(number, routers),
+            segments: SEGMENTS,
+            size_bytes: SEGMENTS * 8000,
+            packet_bytes: PACKET_BYTES,
+        };
+        files.take(|| controller.add_file(file)).expect("a file");
+    }
+    files.print("file");
+    println!("{objects} files: {} MiB", resident());
+
+    let mut decisions = Times::default();
+    let (mut count, mut made) = (0, 0);
+    for number in 0..planned {
+        let asking = name(rng.below(routers as u32 / 2) as usize * 2);
+        let object = object(number, routers);
+        let answer = decisions.take(|| controller.forward(&asking, &object)).expect("an answer");
+        made += usize::from(answer.decision == Decision::Planned);
+        controller.take_events();
+        count += 1;
+        if count == routers * 32 {
+            // Each router may ask for 64 plans a second.
+            count = 0;
+            now = now.plus_ns(NS_PER_MS * 1000);
+            (0..routers).for_each(|router| {
+                let generation = controller.generation_of(&name(router));
+                let report = network.report(router, 0, generation);
+                controller.report(now, &name(router), report).expect("a report");
+            });
+            controller.tick(now);
+        }
+    }
+    decisions.print("decision");
+    println!("{made} of {planned} planned: {} MiB", resident());
+    measure_holdings(&mut controller, &network, objects, now);
+    measure_configurations(&controller, routers);
+    let (told, ticks) = reports(&mut controller, &network, &mut now, 15);
+    told.print("report, of other links");
+    ticks.print("tick, with other links");
+    println!("at the end: {} MiB", resident());
+}
+
+/// Each router tells what it was told to keep, and of whole objects that it has on disk.
+fn measure_holdings(controller: &mut Controller, network: &Network, objects: usize, now: Moment) {
+    let mut held: Vec<Vec<Change>> = vec![Vec::new(); network.routers];
+    let change = |object: Name, tier, first, last| {
+        let (added, removed) = (Segments::range(first, last), Segments::default());
+        Change { object, tier, added, removed }
+    };
+    for plan in controller.plans() {
+        for part in &plan.parts {
+            let router: usize = part.router["router".len()..].parse().expect("a number");
+            let part = change(plan.object.clone(), Tier::Memory, part.first, part.last);
+            held[router].push(part);
+        }
+    }
+    for number in 0..objects {
+        let router = number * 7 % network.routers;
+        let object = object(number, network.routers);
+        held[router].push(change(object, Tier::Disk, 0, SEGMENTS - 1));
+    }
+    let entries: usize = held.iter().map(Vec::len).sum();
+    let mut updates = Times::default();
+    for (router, changes) in held.into_iter().enumerate() {
+        for (number, changes) in (1..).zip(changes.chunks(CHANGES_PER_UPDATE)) {
+            let at = UpdateNumber { generation: 1, number };
+            let update = Update { at, changes: changes.to_vec() };
+            let taken = updates.take(|| controller.update(now, &name(router), update));
+            taken.expect("an update");
+        }
+    }
+    updates.print("update of 1,000 changes");
+    println!("{entries} holdings: {} MiB", resident());
+    for (bound, count) in controller.bounded().filter(|(_, count)| *count > 0) {
+        println!("beyond bound {bound}: {count}");
+    }
+}
+
+fn measure_configurations(controller: &Controller, routers: usize) {
+    let mut configurations = Times::default();
+    let (mut bytes, mut rules) = (0, 0);
+    for router in 0..routers {
+        let found = configurations.take(|| controller.configuration(&name(router)));
+        let found = found.expect("a configuration");
+        rules = rules.max(found.rules.len());
+        bytes = bytes.max(serde_json::to_string(&found).expect("JSON").len());
+    }
+    configurations.print("configuration");
+    println!("the longest configuration: {bytes} octets of JSON, the most rules: {rules}");
+}
