@@ -73,22 +73,53 @@ impl Files {
         Ok(refused)
     }
 
-    /// Tells of files in a thread of its own, again and again with growing waits until the
-    /// controller has answered, and `tell`s what becomes of them.
+    /// Tells that a file is served no more. One that is not known is no error.
+    ///
+    /// # Errors
+    /// The controller refuses it or does not answer.
+    pub fn withdraw(&self, name: &Name) -> Result<(), FileError> {
+        match self.http.delete("/v1/files", ("name", &name.to_string())) {
+            Err(error) if !error.is_unknown() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the controller does not let it withdraw.
+    fn withdraw_all(&self, names: &[Name]) -> Result<Vec<FileRefused>, FileError> {
+        let mut refused = Vec::new();
+        for name in names {
+            match self.withdraw(name) {
+                Err(FileError(error)) if !error.is_passing() => {
+                    refused.push(FileRefused { name: name.clone(), error: error.to_string() });
+                }
+                result => result?,
+            }
+        }
+        Ok(refused)
+    }
+
+    /// Tells of files that are served no more, and then of others that are, in a thread of its own,
+    /// again and again with growing waits until the controller has answered, and `tell`s what
+    /// becomes of them.
     ///
     /// # Errors
     /// The system has no thread, or no random numbers.
-    pub fn add_in_background(
+    pub fn tell_in_background(
         &self,
         files: Vec<File>,
+        withdrawn: Vec<Name>,
         mut tell: impl FnMut(FilesEvent) + Send + 'static,
-    ) -> io::Result<Adding> {
+    ) -> io::Result<Telling> {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
-        let (adding, this) = (Adding { stop: Arc::clone(&stop) }, self.clone());
+        let (telling, this) = (Telling { stop: Arc::clone(&stop) }, self.clone());
         let mut backoff = Backoff::new(getrandom::u64().map_err(io::Error::other)?);
         std::thread::Builder::new().name("weir-files".into()).spawn(move || {
             loop {
-                let FileError(error) = match this.add(&files) {
+                let all = this.withdraw_all(&withdrawn).and_then(|mut refused| {
+                    refused.append(&mut this.add(&files)?);
+                    Ok(refused)
+                });
+                let FileError(error) = match all {
                     Ok(refused) => {
                         refused.into_iter().map(FilesEvent::Refused).for_each(&mut tell);
                         return tell(FilesEvent::Done);
@@ -107,18 +138,18 @@ impl Files {
                 }
             }
         })?;
-        Ok(adding)
+        Ok(telling)
     }
 }
 
-/// Files that a controller is told of in the background, until this is dropped.
+/// A controller is told of files in the background, until this is dropped.
 #[derive(Debug)]
 #[must_use = "when it is dropped, no more is tried"]
-pub struct Adding {
+pub struct Telling {
     stop: Arc<(Mutex<bool>, Condvar)>,
 }
 
-impl Drop for Adding {
+impl Drop for Telling {
     fn drop(&mut self) {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();

@@ -104,6 +104,15 @@ impl Http {
         self.send(self.http.post(format!("{}{path}", self.url)), body)
     }
 
+    pub(crate) fn delete(
+        &self,
+        path: &str,
+        (key, value): (&str, &str),
+    ) -> Result<Vec<u8>, RestError> {
+        let request = self.http.delete(format!("{}{path}", self.url)).query(key, value);
+        check(self.authorized(request).config().timeout_global(Some(TIMEOUT)).build().call())
+    }
+
     /// An answer that may be waited for, beyond what one takes anyway.
     pub(crate) fn get(&self, path: &str, wait: Duration) -> Result<Vec<u8>, RestError> {
         let request = self.authorized(self.http.get(format!("{}{path}", self.url)));

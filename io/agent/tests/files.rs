@@ -40,7 +40,8 @@ fn files_wait_for_a_controller_that_is_silent_and_come_all_at_once() {
     files.push(file(1199));
     files.push(File { name: "/others/v=1".parse().unwrap(), ..file(0) });
     let producer = Files::new(&access).unwrap();
-    let adding = producer.add_in_background(files, move |event| drop(tell.send(event))).unwrap();
+    let tell = move |event| drop(tell.send(event));
+    let telling = producer.tell_in_background(files, Vec::new(), tell).unwrap();
     let FilesEvent::Waiting(_) = next(&events) else { panic!("nobody has answered") };
     // One request waits, not one for each file.
     silent.set_nonblocking(true).unwrap();
@@ -59,7 +60,7 @@ fn files_wait_for_a_controller_that_is_silent_and_come_all_at_once() {
     assert_eq!(producer.add(&[file(7)]).unwrap(), []);
     let other = File { segments: 99, ..file(8) };
     assert_eq!(producer.add(&[file(7), other]).unwrap().len(), 1);
-    drop(adding);
+    drop(telling);
     server.stop();
 }
 
@@ -74,7 +75,28 @@ fn what_is_refused_for_good_is_not_tried_again() {
     let (tell, events) = channel();
     let producer = Files::new(&access).unwrap();
     let tell = move |event| drop(tell.send(event));
-    let _adding = producer.add_in_background(vec![file(1)], tell).unwrap();
+    let _telling = producer.tell_in_background(vec![file(1)], Vec::new(), tell).unwrap();
     let FilesEvent::Failed(error) = next(&events) else { panic!("the token is wrong") };
     assert!(error.to_string().contains("401"), "{error}");
+}
+
+#[test]
+fn what_is_withdrawn_is_gone_before_what_comes_in_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut config, mut access) = controller(&folder, SocketAddr::from(([127, 0, 0, 1], 0)));
+    config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = Server::start(config).unwrap();
+    access.url = server.url();
+    let producer = Files::new(&access).unwrap();
+    assert_eq!(producer.add(&[file(1)]).unwrap(), []);
+    // Of a version that is known another size is refused, unless that has been withdrawn.
+    let other = File { segments: 99, ..file(1) };
+    assert_eq!(producer.add(std::slice::from_ref(&other)).unwrap().len(), 1);
+    let (tell, events) = channel();
+    let tell = move |event| drop(tell.send(event));
+    let withdrawn = vec![file(1).name, file(2).name];
+    let _telling = producer.tell_in_background(vec![other.clone()], withdrawn, tell).unwrap();
+    let FilesEvent::Done = next(&events) else { panic!("one is known, and one never was") };
+    assert_eq!(producer.add(&[other]).unwrap(), []);
+    server.stop();
 }

@@ -208,7 +208,7 @@ pub(crate) enum ReadError {
 pub(crate) struct Kept {
     pub(crate) path: PathBuf,
     pub(crate) header: Header,
-    object: u64,
+    number: u64,
     /// Where the slots begin.
     body_at: u64,
     /// Some of it is not what was written. It is served all the same, but for that, and has to be
@@ -225,8 +225,8 @@ pub(crate) const DAMAGED: &str = "damaged";
 
 impl Kept {
     pub(crate) fn new(path: PathBuf, header: Header, header_bytes: usize) -> Self {
-        let (object, body_at) = (object_number(&header.versioned), header_bytes as u64);
-        Self { path, header, object, body_at, is_damaged: false, is_told: false }
+        let (number, body_at) = (object_number(&header.versioned), header_bytes as u64);
+        Self { path, header, number, body_at, is_damaged: false, is_told: false }
     }
 
     /// Reads the header of a file; nothing if it is none, or damaged. What is shorter than the
@@ -249,6 +249,11 @@ impl Kept {
         let is_cut = len - (header_bytes as u64) < body_bytes;
         let is_damaged = is_cut || path.extension().is_some_and(|ending| ending == DAMAGED);
         Ok(Some(Self { is_damaged, ..Self::new(path.to_owned(), header, header_bytes) }))
+    }
+
+    /// Value of the object's name, without the version.
+    pub(crate) fn object(&self) -> &[u8] {
+        self.header.versioned.as_view().parent().value()
     }
 
     /// Gives its file an ending that says that not all of it is what was written.
@@ -290,7 +295,7 @@ impl Kept {
         )?;
         let octets = &block[..len];
         let found = match whole {
-            None => check_slot(octets, self.object, number),
+            None => check_slot(octets, self.number, number),
             Some(whole) => (checksum(octets) == whole.checksum).then_some(len),
         };
         Ok(block.freeze(found.ok_or(ReadError::Damaged)?))

@@ -42,7 +42,7 @@ pub use publish::{
 };
 pub use published::Published;
 pub use repository::{Findings, Put, Putting, Repository, RepositoryError, Unsettled};
-pub use serve::{Loss, ObjectStore, serve};
+pub use serve::{Loss, ObjectStore, Update, Updates, serve};
 pub use sink::FileSink;
 pub use sockets::{
     Binder, Consumer, ConsumerOptions, Identity, LiveWriter, Offer, OptionInfo, OptionKind,

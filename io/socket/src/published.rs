@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use weir_base::{Packet, Pool};
 use weir_transport::SealedObject;
-use weir_wire::Name;
+use weir_wire::{DataView, Name, NameView};
 
 use crate::kept::Kept;
 
@@ -102,12 +102,28 @@ impl Published {
         }
     }
 
+    /// Name of the object, without the version.
+    pub fn object(&self) -> NameView<'_> {
+        self.versioned().as_view().parent()
+    }
+
     /// The file that it is read from, if it is.
     pub(crate) fn path(&self) -> Option<&Path> {
         match &self.0 {
             Form::Sealed(_, Content::File { path, .. }) => Some(path),
             Form::Sealed(..) => None,
             Form::Kept(kept) => Some(&kept.path),
+        }
+    }
+
+    /// Names of the packets that are no segments.
+    pub(crate) fn whole_names(&self) -> Vec<Name> {
+        match &self.0 {
+            Form::Sealed(object, _) => {
+                let name = |packet| DataView::decode(packet).expect("it was made as Data").name;
+                object.packets.iter().map(|packet| name(packet).to_name()).collect()
+            }
+            Form::Kept(kept) => kept.header.whole.iter().map(|whole| whole.name.clone()).collect(),
         }
     }
 

@@ -201,7 +201,7 @@ impl Repository {
         }
         for (path, found) in open_all(&paths) {
             match found.map_err(read_error(path))? {
-                Some(kept) => self.take_in(kept)?,
+                Some(kept) => self.insert(kept)?,
                 None => self.findings.unreadable.push(path.clone()),
             }
         }
@@ -212,7 +212,7 @@ impl Repository {
     }
 
     /// Of two versions of an object the later one stays.
-    fn take_in(&mut self, mut kept: Kept) -> Result<(), RepositoryError> {
+    fn insert(&mut self, mut kept: Kept) -> Result<(), RepositoryError> {
         if kept.is_damaged && kept.path.extension().is_some_and(|ending| ending == SOUND) {
             let path = kept.path.clone();
             kept.mark_damaged().map_err(write_error(&path))?;
@@ -221,7 +221,7 @@ impl Repository {
             self.loose.push(kept);
             return Ok(());
         }
-        let name = kept.header.versioned.as_view().parent().value().to_vec();
+        let name = kept.object().to_vec();
         if let Some(other) = self.objects.remove(&name) {
             let rank = |kept: &Kept| (version(kept), !kept.is_damaged);
             let (later, earlier) = match rank(&kept) < rank(&other) {
@@ -483,15 +483,38 @@ impl Repository {
         for published in put {
             let Form::Kept(kept) = &published.0 else { continue };
             self.take_place(kept)?;
-            there.insert(kept.header.versioned.as_view().parent().value().to_vec());
+            there.insert(kept.object().to_vec());
         }
         self.remove_if(|name, kept| kept.header.root == *root && !there.contains(name))?;
         Ok(())
     }
 
+    /// Takes in what has been put, and removes what these are later versions of, and objects of
+    /// these names.
+    ///
+    /// # Errors
+    /// [`RepositoryError::Write`].
+    pub fn take_in(
+        &mut self,
+        put: &[Published],
+        withdrawn: &[Name],
+    ) -> Result<(), RepositoryError> {
+        for published in put {
+            if let Form::Kept(kept) = &published.0 {
+                self.take_place(kept)?;
+            }
+        }
+        for name in withdrawn {
+            if let Some(kept) = self.objects.remove(name.value()) {
+                remove_file(&kept.path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes in an object in the place of another of its name.
     fn take_place(&mut self, kept: &Kept) -> Result<(), RepositoryError> {
-        let name = kept.header.versioned.as_view().parent().value().to_vec();
+        let name = kept.object().to_vec();
         let old = self.objects.insert(name, kept.clone());
         match old {
             Some(old) if old.path != kept.path => remove_file(&old.path),

@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use nix::libc;
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_transport::{
@@ -65,6 +66,28 @@ struct OpenFile {
     checked: Instant,
 }
 
+/// What changes in an [`ObjectStore`] while it serves.
+#[derive(Debug)]
+pub enum Update {
+    /// This object takes the place of the one of its name, if there is one.
+    Add(Published),
+    /// There is no object of this name any more.
+    Remove(Name),
+}
+
+/// Changes an [`ObjectStore`] from another thread.
+#[derive(Clone, Debug)]
+pub struct Updates(Sender<(Vec<Update>, Sender<()>)>);
+
+impl Updates {
+    /// Has the store changed, and waits until it is or `within` is over: nobody serves while the
+    /// router is away. Whether it has been changed by then; if not, it will be.
+    pub fn apply(&self, updates: Vec<Update>, within: Duration) -> bool {
+        let (done, is_done) = unbounded();
+        self.0.send((updates, done)).is_ok() && is_done.recv_timeout(within).is_ok()
+    }
+}
+
 /// Makes the Data that an Interest asks for, if there is to be any.
 type Maker = Box<dyn FnMut(&InterestView<'_>) -> Option<Packet> + Send>;
 
@@ -72,7 +95,10 @@ type Maker = Box<dyn FnMut(&InterestView<'_>) -> Option<Packet> + Send>;
 pub struct ObjectStore {
     producer: Producer,
     maker: Option<Maker>,
-    objects: Vec<Published>,
+    /// By number; nothing where one has been removed.
+    objects: Vec<Option<Published>>,
+    /// By the value of the object's name, the version added last.
+    by_name: HashMap<Vec<u8>, ObjectId>,
     open: HashMap<ObjectId, OpenFile>,
     /// In the order of opening.
     opened: VecDeque<ObjectId>,
@@ -84,6 +110,7 @@ pub struct ObjectStore {
     damaged: u64,
     /// Takes word of the files that are lost.
     losses: Option<Sender<Loss>>,
+    updates: Option<Receiver<(Vec<Update>, Sender<()>)>>,
 }
 
 impl Default for ObjectStore {
@@ -116,6 +143,7 @@ impl ObjectStore {
             producer: Producer::new(Catalog::new(), config),
             maker,
             objects: Vec::new(),
+            by_name: HashMap::new(),
             open: HashMap::new(),
             opened: VecDeque::new(),
             check_at: Instant::ZERO,
@@ -124,6 +152,7 @@ impl ObjectStore {
             dropped: 0,
             damaged: 0,
             losses: None,
+            updates: None,
         }
     }
 
@@ -144,8 +173,52 @@ impl ObjectStore {
                 }
             }
         }
-        debug_assert_eq!(id.0 as usize, self.objects.len());
-        self.objects.push(published);
+        self.by_name.insert(published.object().value().to_vec(), id);
+        let at = id.0 as usize;
+        self.objects.resize_with(self.objects.len().max(at + 1), || None);
+        self.objects[at] = Some(published);
+    }
+
+    /// Removes the object of a name, in the version that was added last.
+    fn remove(&mut self, object: &[u8]) {
+        let Some(id) = self.by_name.remove(object) else { return };
+        self.close_file(id);
+        let Some(published) = self.objects[id.0 as usize].take() else { return };
+        let names = published.whole_names();
+        self.producer.source_mut().remove(id, names.iter().map(Name::as_view));
+    }
+
+    /// Has the store changed by another thread, from now on.
+    pub fn updates(&mut self) -> Updates {
+        let (send, receive) = unbounded();
+        self.updates = Some(receive);
+        Updates(send)
+    }
+
+    fn take_updates(&mut self) {
+        let Some(updates) = self.updates.take() else { return };
+        for (updates, done) in updates.try_iter() {
+            for update in updates {
+                match update {
+                    Update::Add(published) => {
+                        self.remove(published.object().value());
+                        self.add(published);
+                    }
+                    Update::Remove(object) => self.remove(object.value()),
+                }
+            }
+            // Whoever does not wait has waited long enough.
+            let _ = done.send(());
+        }
+        self.updates = Some(updates);
+    }
+
+    fn object(&self, id: ObjectId) -> &Published {
+        self.objects[id.0 as usize].as_ref().expect("the catalog has it")
+    }
+
+    fn object_mut(&mut self, id: ObjectId) -> &mut Published {
+        self.objects[id.0 as usize].as_mut().expect("the catalog has it")
     }
 
     /// Adds a Data packet to be served as it is, such as a certificate.
@@ -156,9 +229,9 @@ impl ObjectStore {
         self.producer.source_mut().add_packet(packet)
     }
 
-    /// The objects, in the order of adding.
-    pub fn objects(&self) -> &[Published] {
-        &self.objects
+    /// The objects, in the order of adding unless some have been removed.
+    pub fn objects(&self) -> impl Iterator<Item = &Published> {
+        self.objects.iter().flatten()
     }
 
     /// What was served so far.
@@ -207,15 +280,14 @@ impl ObjectStore {
     /// A segment or another packet of an object, unless its file is lost.
     fn segment(&mut self, now: Instant, op: &ReadOp, pool: &mut Pool) -> Option<Packet> {
         let id = op.object;
-        let index = id.0 as usize;
-        if let Form::Sealed(_, Content::Memory(_)) = &self.objects[index].0 {
-            return Some(self.objects[index].packet(op.segment, pool));
+        if let Form::Sealed(_, Content::Memory(_)) = &self.object(id).0 {
+            return Some(self.object(id).packet(op.segment, pool));
         }
         let reason = match self.prepare_file(now, id) {
             Err(reason) => reason,
             Ok(()) => {
                 let file = &self.open[&id].file;
-                match &self.objects[index].0 {
+                match &self.object(id).0 {
                     Form::Sealed(object, _) => match read_segment(object, file, op.segment, pool) {
                         Ok(packet) => return Some(packet),
                         Err(reason) => reason,
@@ -228,7 +300,7 @@ impl ObjectStore {
                 }
             }
         };
-        match &self.objects[index].0 {
+        match &self.object(id).0 {
             Form::Sealed(..) => self.lose(id, reason),
             Form::Kept(_) => self.lose_packet(id, op.segment, reason),
         }
@@ -238,7 +310,7 @@ impl ObjectStore {
     /// A file cannot be served any more: it has changed, or the system says why.
     fn lose(&mut self, id: ObjectId, reason: Option<io::Error>) {
         self.close_file(id);
-        let Form::Sealed(_, content) = &mut self.objects[id.0 as usize].0 else { return };
+        let Form::Sealed(_, content) = &mut self.object_mut(id).0 else { return };
         let Content::File { path, .. } = std::mem::replace(content, Content::Lost) else { return };
         self.tell(match reason {
             None => Loss::Changed { path },
@@ -249,7 +321,7 @@ impl ObjectStore {
     /// A packet of a repository cannot be served. Of each object that is told once.
     fn lose_packet(&mut self, id: ObjectId, number: u64, reason: Option<io::Error>) {
         self.damaged += u64::from(reason.is_none());
-        let Form::Kept(kept) = &mut self.objects[id.0 as usize].0 else { return };
+        let Form::Kept(kept) = &mut self.object_mut(id).0 else { return };
         if std::mem::replace(&mut kept.is_told, true) {
             return;
         }
@@ -295,7 +367,7 @@ impl ObjectStore {
     }
 
     fn open_file(&mut self, now: Instant, id: ObjectId) -> io::Result<()> {
-        let path = self.objects[id.0 as usize].path().ok_or(io::ErrorKind::NotFound)?;
+        let path = self.object(id).path().ok_or(io::ErrorKind::NotFound)?;
         // What has become a pipe would be waited for.
         let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if self.opened.len() >= OPEN_FILES_MAX
@@ -309,11 +381,13 @@ impl ObjectStore {
     }
 
     fn check_file(&mut self, now: Instant, id: ObjectId) -> Result<(), Option<io::Error>> {
-        let Some(open) = self.open.get_mut(&id) else { return Ok(()) };
-        open.checked = now;
+        if let Some(open) = self.open.get_mut(&id) {
+            open.checked = now;
+        }
         // What lies in a repository has checksums.
-        let object = &self.objects[id.0 as usize].0;
+        let object = &self.object(id).0;
         let Form::Sealed(_, Content::File { fingerprint, .. }) = object else { return Ok(()) };
+        let Some(open) = self.open.get(&id) else { return Ok(()) };
         match Fingerprint::of(&open.file)? {
             found if found == *fingerprint => Ok(()),
             _ => Err(None),
@@ -343,10 +417,12 @@ impl Endpoint for ObjectStore {
         self.inputs.extend(inputs);
         self.turn(client);
         self.check_open_files(client.now());
+        self.take_updates();
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let check = (!self.opened.is_empty()).then_some(self.check_at);
+        let is_checked = !self.opened.is_empty() || self.updates.is_some();
+        let check = is_checked.then_some(self.check_at);
         [check, self.producer.next_wakeup()].into_iter().flatten().min()
     }
 

@@ -3,14 +3,16 @@
 mod kept;
 mod publisher;
 mod registration;
+mod watch;
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use weir_agent::Files;
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
 use weir_socket::{
@@ -18,8 +20,9 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
-use self::publisher::{LeftOut, Publisher, Root, Version};
-use self::registration::ControllerArgs;
+use self::publisher::{Before, LeftOut, Publisher, Root, Seen, Version};
+use self::registration::{ControllerArgs, Registering};
+use self::watch::{Publishing, Watched};
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
@@ -52,6 +55,10 @@ pub(crate) struct Args {
     /// changed since is not signed again, and files that are gone are served from it
     #[arg(long, value_name = "DIR")]
     repo: Option<PathBuf>,
+    /// Publish what changes in the directory as it does, until stopped: new files, new versions of
+    /// files that were written to and closed; files that are gone are withdrawn
+    #[arg(long, requires = "path", conflicts_with = "version")]
+    watch: bool,
     /// Take what is kept under this name or below it out of the repository, and end
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
         conflicts_with_all = ["path", "url"])]
@@ -133,10 +140,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let client = args.router.connect()?;
     let controller = args.controller.files()?;
     let mut served = Served::default();
+    let mut watched = None;
     if let (Some(path), Some(name), Some(is_directory)) = (&args.path, &args.name, is_directory) {
+        if args.watch && !is_directory {
+            let path = printable(path.display());
+            bail!("{path} is no directory; --watch is for directories: name the one it is in");
+        }
         let signing = args.signing()?;
         let source = Source { path, name, is_directory };
-        served = args.publish(source, &signing, repository.as_mut(), &stop)?;
+        // What happens from now on is seen.
+        let mut watch = args.watch.then(|| Watched::new(path, args.follow_links)).transpose()?;
+        served = args.publish(source, &signing, repository.as_mut(), watch.as_mut(), &stop)?;
+        watched = watch.map(|watched| (watched, source, signing));
     }
     if let Some(repository) = &repository {
         kept::add(repository, &mut served)?;
@@ -145,8 +160,38 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             bail!("nothing is kept in {path} yet; name a file or directory, and what to call it");
         }
     }
+    let mut registering = controller.map(Registering::new);
+    if let Some(registering) = &mut registering {
+        registering.add(served.store.objects());
+        registering.turn()?;
+    }
+    let updates = watched.is_some().then(|| served.store.updates());
     let mut server = Server { args: &args, served, stop: &stop };
-    server.run(client, controller.as_ref())
+    let (Some((watched, source, signing)), Some(updates)) = (watched, updates) else {
+        return server.run(client);
+    };
+    let (options, is_over) = (args.publish_options(), AtomicBool::new(false));
+    let publishing = Publishing {
+        watched,
+        source,
+        follow_links: args.follow_links,
+        options: &options,
+        signing: &signing,
+        repository: repository.as_mut(),
+        registering,
+        updates,
+        stop: &stop,
+        is_over: &is_over,
+        json: args.json,
+    };
+    let mut client = client;
+    server.begin(&mut client)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| publishing.run());
+        let result = server.serve(client);
+        is_over.store(true, Ordering::Relaxed);
+        result
+    })
 }
 
 fn is_directory(path: &Path) -> anyhow::Result<bool> {
@@ -207,14 +252,26 @@ impl Args {
         source: Source<'_>,
         signing: &Signing,
         mut repository: Option<&mut Repository>,
+        watched: Option<&mut Watched>,
         stop: &Stop,
     ) -> anyhow::Result<Served> {
         let (options, version) = (self.publish_options(), self.version());
-        let mut publisher = Publisher::new(&options, version, signing, repository.as_deref(), stop);
-        let root = match source.is_directory {
-            true => publisher.directory(source.path, source.name, self.follow_links)?,
-            false => publisher.file(source.path, source.name)?,
+        let writing = watched.as_ref().map(|watched| &watched.writing);
+        let is_settled = |path: &Path, metadata: &Metadata| {
+            writing.is_none_or(|writing| writing.is_settled(path, metadata))
         };
+        let before = Before { seen: &Seen::default(), is_settled: &is_settled };
+        let mut publisher =
+            Publisher::new(&options, version, signing, repository.as_deref(), before, stop);
+        let path = watched.as_ref().map_or(source.path, |watched| watched.path());
+        let root = if source.is_directory {
+            publisher.directory(path, source.name, self.follow_links)?;
+            publisher.root(source.name)
+        } else {
+            publisher.file(source.path, source.name)?
+        };
+        let published = publisher.take_published();
+        let (seen, is_unsettled) = (std::mem::take(&mut publisher.seen), publisher.is_unsettled);
         let mut served = Served {
             root: Some(root),
             names: vec![source.name.clone()],
@@ -223,7 +280,9 @@ impl Args {
             was_there: publisher.was_there(),
             ..Served::default()
         };
-        let published = publisher.into_published();
+        if let Some(watched) = watched {
+            (watched.seen, watched.is_unsettled) = (seen, is_unsettled);
+        }
         match repository.as_mut() {
             Some(repository) => kept::replace(repository, source.name, &published, signing)?,
             None => {
@@ -282,12 +341,18 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    fn run(&mut self, mut client: Client, controller: Option<&Files>) -> anyhow::Result<()> {
-        self.register(&mut client)?;
-        let _adding = controller
-            .map(|files| registration::register(files, self.served.store.objects()))
-            .transpose()?;
-        self.announce()?;
+    fn run(&mut self, mut client: Client) -> anyhow::Result<()> {
+        self.begin(&mut client)?;
+        self.serve(client)
+    }
+
+    /// Tells router and user of what is served.
+    fn begin(&self, client: &mut Client) -> anyhow::Result<()> {
+        self.register(client)?;
+        self.announce()
+    }
+
+    fn serve(&mut self, mut client: Client) -> anyhow::Result<()> {
         let mut lost = None;
         while lost.is_none() {
             let mut go_on = losses_told(self.stop, self.served.is_lone_file(), &mut lost);
@@ -356,7 +421,7 @@ impl Server<'_> {
         if self.args.json {
             return Ok(outln!("{}", self.ready())?);
         }
-        let objects = self.served.store.objects();
+        let objects: Vec<&Published> = self.served.store.objects().collect();
         let is_one = root.as_ref().is_some_and(|root| !root.is_directory) && objects.len() == 1;
         match root {
             Some(root) => outln!("{}", root.versioned)?,
@@ -371,8 +436,8 @@ impl Server<'_> {
             (_, None) => "signed by nobody (digests only)".to_owned(),
             (_, Some(signer)) => format!("signed by {signer}"),
         };
-        let size_bytes = objects.iter().map(Published::size_bytes).sum();
-        let segments = objects.iter().map(Published::segments).sum();
+        let size_bytes = objects.iter().map(|object| object.size_bytes()).sum();
+        let segments = objects.iter().map(|object| object.segments()).sum();
         errln!("{what}{} in {}, {by}", octets(size_bytes), count(segments, "segment", "segments"));
         let unsigned = root.is_some() && signer.is_none();
         let allow = if unsigned { " --allow-unsigned" } else { "" };
@@ -385,14 +450,14 @@ impl Server<'_> {
     /// What programs are told when all is ready to be got.
     fn ready(&self) -> Value {
         let Served { root, left_out, signer, names, was_there, .. } = &self.served;
-        let objects = self.served.store.objects();
+        let objects: Vec<&Published> = self.served.store.objects().collect();
         let mut ready = json!({
             "name": root.as_ref().map(|root| root.versioned.to_string()),
             "object": self.args.name.as_ref().map(ToString::to_string),
             "directory": root.as_ref().is_some_and(|root| root.is_directory),
             "objects": objects.len(),
-            "bytes": objects.iter().map(Published::size_bytes).sum::<u64>(),
-            "segments": objects.iter().map(Published::segments).sum::<u64>(),
+            "bytes": objects.iter().map(|object| object.size_bytes()).sum::<u64>(),
+            "segments": objects.iter().map(|object| object.segments()).sum::<u64>(),
             "signer": signer.as_ref().map(ToString::to_string),
             "skipped": left_out.len(),
         });
@@ -407,7 +472,8 @@ impl Server<'_> {
 impl Served {
     /// Without its file there is nothing to serve.
     fn is_lone_file(&self) -> bool {
-        self.root.as_ref().is_some_and(|root| !root.is_directory) && self.store.objects().len() == 1
+        self.root.as_ref().is_some_and(|root| !root.is_directory)
+            && self.store.objects().count() == 1
     }
 
     /// Names of keys that are not registered with the others.

@@ -8,7 +8,8 @@ use weir_base::Packet;
 use weir_security::manifest::MANIFEST_KEYWORD;
 use weir_wire::{DataView, DecodeError, InterestView, NameView, tlv};
 
-/// An object, by the number that its [`Source`] gives it; in a [`Catalog`], the order of adding.
+/// An object, by the number that its [`Source`] gives it; in a [`Catalog`], the order of adding, as
+/// long as none is removed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u64);
 
@@ -72,6 +73,8 @@ pub struct Catalog {
     packets: BTreeMap<Vec<u8>, Whole>,
     /// The object asked for last: the next Interest is for it, too.
     last: Option<ObjectId>,
+    /// Numbers of objects that have been removed.
+    free: Vec<ObjectId>,
 }
 
 impl Catalog {
@@ -87,8 +90,17 @@ impl Catalog {
     /// When `segments` is 0.
     pub fn add_object(&mut self, versioned: NameView<'_>, segments: u64) -> ObjectId {
         assert!(segments > 0, "an empty object has one empty segment");
-        let id = ObjectId(self.objects.len() as u64);
-        self.objects.push(Object { versioned: versioned.value().to_vec(), segments });
+        let object = Object { versioned: versioned.value().to_vec(), segments };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.objects[id.0 as usize] = object;
+                id
+            }
+            None => {
+                self.objects.push(object);
+                ObjectId(self.objects.len() as u64 - 1)
+            }
+        };
         self.versions.insert(versioned.value().to_vec(), id);
         id
     }
@@ -110,7 +122,8 @@ impl Catalog {
     }
 
     /// Takes an object away, and the whole packets of these names. What has come in the place of
-    /// one stays.
+    /// one stays. Its number is that of an object that comes later; whoever still reads for it
+    /// waits until that has ended.
     pub fn remove<'a>(
         &mut self,
         object: ObjectId,
@@ -119,6 +132,7 @@ impl Catalog {
         let Object { versioned, segments } = &mut self.objects[object.0 as usize];
         let versioned = core::mem::take(versioned);
         *segments = 0;
+        self.free.push(object);
         self.last = self.last.filter(|&last| last != object);
         if self.versions.get(&versioned) == Some(&object) {
             self.versions.remove(&versioned);
@@ -134,9 +148,9 @@ impl Catalog {
         }
     }
 
-    /// How many objects have been added.
+    /// How many objects there are.
     pub fn object_count(&self) -> usize {
-        self.objects.len()
+        self.objects.len() - self.free.len()
     }
 
     /// The short way for the common case: another segment of the object asked for last.
@@ -369,9 +383,10 @@ mod tests {
         assert_eq!(ask(&mut catalog, "/a/b", true), segment(0, 0));
         // The same version once more, and then the end of the first.
         let again = catalog.add_object(name("/a/b/54=%01").as_view(), 4);
+        assert_eq!((again, catalog.object_count()), (ObjectId(1), 3));
         catalog.add_part(part.as_view(), again, 4);
         catalog.remove(ObjectId(0), [part.as_view()]);
-        assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%03", false), segment(3, 3));
-        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), segment(3, 4));
+        assert_eq!(ask(&mut catalog, "/a/b/54=%01/50=%03", false), segment(1, 3));
+        assert_eq!(ask(&mut catalog, "/a/b/54=%02/32=manifest/50=%01", false), segment(1, 4));
     }
 }

@@ -1,8 +1,10 @@
 //! Signs what `weir put` serves.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, DirEntry};
+use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,8 +51,41 @@ pub(super) struct Publisher<'a> {
     version: Version,
     signing: &'a Signing,
     stop: &'a Stop,
+    before: Before<'a>,
     shelf: Shelf<'a>,
     pub(super) left_out: Vec<LeftOut>,
+    /// What there is of the directory.
+    pub(super) seen: Seen,
+    /// Something of it is being written.
+    pub(super) is_unsettled: bool,
+}
+
+/// What a directory had when it was looked through.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) files: HashMap<Name, Stamp>,
+    /// By the names of the folders.
+    pub(super) listings: HashMap<Name, Vec<(Vec<u8>, bool)>>,
+}
+
+/// What tells that a file is as it was.
+pub(super) type Stamp = [i64; 7];
+
+/// What is known of a directory that is looked through again.
+#[derive(Clone, Copy)]
+pub(super) struct Before<'a> {
+    pub(super) seen: &'a Seen,
+    /// Whether nobody writes to a file.
+    pub(super) is_settled: &'a (dyn Fn(&Path, &Metadata) -> bool + Sync),
+}
+
+/// What is to be done about a file or listing.
+enum Made {
+    Put(Box<Put>),
+    /// Nothing: it is as it was.
+    Same,
+    /// Nothing yet: it is being written.
+    Unsettled,
 }
 
 /// The number of the version.
@@ -67,15 +102,17 @@ impl<'a> Publisher<'a> {
         version: Version,
         signing: &'a Signing,
         repository: Option<&'a Repository>,
+        before: Before<'a>,
         stop: &'a Stop,
     ) -> Self {
         let (shelf, left_out) = (Shelf::new(repository), Vec::new());
-        Self { options, version, signing, stop, shelf, left_out }
+        let (seen, is_unsettled) = (Seen::default(), false);
+        Self { options, version, signing, stop, before, shelf, left_out, seen, is_unsettled }
     }
 
     /// What has been signed, or is there from before. All of it is settled.
-    pub(super) fn into_published(self) -> Vec<Published> {
-        self.shelf.published
+    pub(super) fn take_published(&mut self) -> Vec<Published> {
+        std::mem::take(&mut self.shelf.published)
     }
 
     /// How many objects did not need to be signed.
@@ -112,7 +149,7 @@ impl<'a> Publisher<'a> {
         path: &Path,
         name: &Name,
         follow_links: bool,
-    ) -> anyhow::Result<Root> {
+    ) -> anyhow::Result<()> {
         let cannot_read = |error| cannot_read(path, &error);
         let real = path.canonicalize().map_err(cannot_read)?;
         // Only what is in it may be left out.
@@ -130,22 +167,48 @@ impl<'a> Publisher<'a> {
         let files = std::mem::take(&mut tree.files);
         let (stop, large) = (self.stop, Mutex::new(()));
         let how = self.how(root);
+        let before = self.before;
         let sign = |file: &Entry| {
             let name = tree.name_of(root, file);
             let path = tree.path_of(file);
-            let size = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-            let _alone = (size >= LARGE_BYTES).then(|| large.lock());
+            let metadata = fs::metadata(&path);
+            let _alone = metadata
+                .as_ref()
+                .is_ok_and(|metadata| metadata.len() >= LARGE_BYTES)
+                .then(|| large.lock());
+            let stamp = metadata.as_ref().map_or([-1; 7], stamp);
+            if before.seen.files.get(&name) == Some(&stamp) {
+                return Ok((Made::Same, stamp));
+            }
+            if metadata.is_ok_and(|metadata| !(before.is_settled)(&path, &metadata)) {
+                return Ok((Made::Unsettled, stamp));
+            }
             how.file(&path, &name, &mut |_| !stop.is_set())
+                .map(|put| (Made::Put(Box::new(put)), stamp))
         };
         let (shelf, left_out) = (&mut self.shelf, &mut self.left_out);
+        let (seen, is_unsettled) = (&mut self.seen, &mut self.is_unsettled);
         let mut failed: Vec<usize> = Vec::new();
         let mut silence = Silence::new(bar.is_hidden());
-        let result = side_by_side(how.options.threads, &files, sign, |at, put| {
+        let result = side_by_side(how.options.threads, &files, sign, |at, made| {
             bar.inc(1);
             silence.end(|| format!("signing {root}: {} of {} files", bar.position(), files.len()));
-            match put {
-                Ok(put) => shelf.take(put).map_err(explain)?,
+            let name = tree.name_of(root, &files[at]);
+            match made {
+                Ok((Made::Put(put), stamp)) => {
+                    shelf.take(*put).map_err(explain)?;
+                    seen.files.insert(name, stamp);
+                }
+                Ok((Made::Same, stamp)) => drop(seen.files.insert(name, stamp)),
+                Ok((Made::Unsettled, _)) => {
+                    *is_unsettled = true;
+                    match before.seen.files.get(&name) {
+                        Some(&stamp) => drop(seen.files.insert(name, stamp)),
+                        None => failed.push(at),
+                    }
+                }
                 Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
+                    *is_unsettled |= matches!(error, PublishError::Changed { .. });
                     let path = tree.path_of(&files[at]);
                     left_out.push(LeftOut { path, reason: reason(&error) });
                     failed.push(at);
@@ -166,7 +229,7 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    fn sign_listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<Root> {
+    fn sign_listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
         let mut listings: Vec<Vec<(Vec<u8>, bool)>> = vec![Vec::new(); tree.folders.len()];
         let folders = tree.folders.iter().map(|folder| (folder, true));
         for (entry, is_folder) in folders.chain(tree.files.iter().map(|file| (file, false))) {
@@ -175,24 +238,37 @@ impl<'a> Publisher<'a> {
             }
         }
         listings.iter_mut().for_each(|listing| listing.sort());
-        let how = self.how(root);
+        let (how, before) = (self.how(root), self.before);
         let numbers: Vec<usize> = (0..listings.len()).collect();
-        let sign = |&at: &usize| how.listing(&listings[at], &tree.name_of(root, &tree.folders[at]));
+        let sign = |&at: &usize| {
+            let name = tree.name_of(root, &tree.folders[at]);
+            if before.seen.listings.get(&name) == Some(&listings[at]) {
+                return Ok(Made::Same);
+            }
+            how.listing(&listings[at], &name).map(|put| Made::Put(Box::new(put)))
+        };
         let (shelf, stop) = (&mut self.shelf, self.stop);
-        side_by_side(how.options.threads, &numbers, sign, |_, put| {
-            put.and_then(|put| shelf.take(put)).map_err(explain)?;
+        side_by_side(how.options.threads, &numbers, sign, |_, made| {
+            if let Made::Put(put) = made.map_err(explain)? {
+                shelf.take(*put).map_err(explain)?;
+            }
             match stop.is_set() {
                 true => Err(explain(PublishError::Stopped.into())),
                 false => Ok(()),
             }
         })?;
-        self.shelf.settle().map_err(explain)?;
-        let mut listing = root.clone();
-        listing.append_keyword(LISTING_KEYWORD);
-        let is_root =
-            |object: &&Published| object.versioned().as_view().parent() == listing.as_view();
-        let published = self.shelf.published.iter().find(is_root).expect("the root has one");
-        Ok(Root { versioned: published.versioned().clone(), is_directory: true })
+        let names = tree.folders.iter().map(|folder| tree.name_of(root, folder));
+        self.seen.listings.extend(names.zip(listings));
+        self.shelf.settle().map_err(explain)
+    }
+
+    /// The directory that has just been signed.
+    pub(super) fn root(&self, name: &Name) -> Root {
+        let listing = listing_name(name);
+        let is_root = |object: &&Published| object.object() == listing.as_view();
+        let root = self.shelf.published.iter().find(is_root);
+        let versioned = root.expect("it was signed").versioned().clone();
+        Root { versioned, is_directory: true }
     }
 
     fn how<'b>(&self, root: &'b Name) -> How<'b>
@@ -202,6 +278,23 @@ impl<'a> Publisher<'a> {
         let Self { options, version, signing, .. } = *self;
         How { root, options, version, signing, repository: self.shelf.repository }
     }
+}
+
+/// The name of the object that is the listing of a folder.
+pub(super) fn listing_name(folder: &Name) -> Name {
+    folder.clone().append_keyword(LISTING_KEYWORD).clone()
+}
+
+fn stamp(metadata: &Metadata) -> Stamp {
+    [
+        metadata.dev() as i64,
+        metadata.ino() as i64,
+        metadata.len() as i64,
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ]
 }
 
 /// What is signed, and waits to be served.

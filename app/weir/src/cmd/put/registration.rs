@@ -1,12 +1,16 @@
 //! Tells a controller of what is served.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use weir_agent::{Access, Adding, AgentError, FileRefused, Files, FilesEvent};
+use weir_agent::{Access, AgentError, FileRefused, Files, FilesEvent, Telling};
 use weir_control::File;
 use weir_socket::Published;
+use weir_wire::Name;
 
 use crate::table::{errln, printable};
 
@@ -74,18 +78,79 @@ impl ControllerArgs {
     }
 }
 
-/// Tells of all large objects, while they are served. What the controller does not take is served
-/// all the same. It is told of no end: what routers keep outlives who made it.
-pub(super) fn register(files: &Files, objects: &[Published]) -> anyhow::Result<Adding> {
-    let large = objects.iter().filter(|object| object.segments() >= SEGMENTS_MIN);
-    let file = |object: &Published| File {
-        name: object.versioned().clone(),
-        segments: object.segments(),
-        size_bytes: object.size_bytes(),
-        packet_bytes: object.packet_bytes(),
-    };
+/// What a controller is told of large objects, while they are served and in the order in which it
+/// happens. What it does not take is served all the same. It is told of no end of the producer:
+/// what routers keep outlives who made it.
+pub(super) struct Registering {
+    files: Files,
+    under_way: Option<UnderWay>,
+    add: BTreeMap<Name, File>,
+    withdraw: BTreeSet<Name>,
+    /// Versions that it has been told of or will be, by object.
+    versions: HashMap<Name, Name>,
+}
+
+struct UnderWay {
+    _telling: Telling,
+    is_done: Arc<AtomicBool>,
+}
+
+impl Registering {
+    pub(super) fn new(files: Files) -> Self {
+        let (add, withdraw) = (BTreeMap::new(), BTreeSet::new());
+        Self { files, under_way: None, add, withdraw, versions: HashMap::new() }
+    }
+
+    /// These are served from now on, and earlier versions of them no more.
+    pub(super) fn add<'a>(&mut self, objects: impl Iterator<Item = &'a Published>) {
+        for object in objects {
+            let name = object.object().to_name();
+            self.withdraw(&name);
+            if object.segments() < SEGMENTS_MIN {
+                continue;
+            }
+            let versioned = object.versioned();
+            let file = File {
+                name: versioned.clone(),
+                segments: object.segments(),
+                size_bytes: object.size_bytes(),
+                packet_bytes: object.packet_bytes(),
+            };
+            self.withdraw.remove(versioned);
+            self.add.insert(versioned.clone(), file);
+            self.versions.insert(name, versioned.clone());
+        }
+    }
+
+    /// No version of this object is served any more.
+    pub(super) fn withdraw(&mut self, object: &Name) {
+        if let Some(versioned) = self.versions.remove(object) {
+            self.add.remove(&versioned);
+            self.withdraw.insert(versioned);
+        }
+    }
+
+    /// Tells what there is to tell, unless the controller is being told of something.
+    pub(super) fn turn(&mut self) -> anyhow::Result<()> {
+        let is_busy = |under_way: &UnderWay| !under_way.is_done.load(Ordering::Relaxed);
+        let is_idle = self.add.is_empty() && self.withdraw.is_empty();
+        if is_idle || self.under_way.as_ref().is_some_and(is_busy) {
+            return Ok(());
+        }
+        let is_done = Arc::<AtomicBool>::default();
+        let add = std::mem::take(&mut self.add).into_values().collect();
+        let withdraw = std::mem::take(&mut self.withdraw).into_iter().collect();
+        let telling = self.files.tell_in_background(add, withdraw, tell(is_done.clone()));
+        let _telling = telling.context("cannot tell the controller")?;
+        self.under_way = Some(UnderWay { _telling, is_done });
+        Ok(())
+    }
+}
+
+/// What the user is told of what becomes of it.
+fn tell(is_done: Arc<AtomicBool>) -> impl FnMut(FilesEvent) {
     let mut is_late = false;
-    let tell = move |event| match event {
+    move |event| match event {
         FilesEvent::Refused(FileRefused { name, error }) => {
             errln!("weir: the controller does not take {name}: {error}; it is served without");
         }
@@ -95,9 +160,13 @@ pub(super) fn register(files: &Files, objects: &[Published]) -> anyhow::Result<A
         }
         FilesEvent::Failed(error) => {
             errln!("weir: the controller is not told: {error}; all is served without");
+            is_done.store(true, Ordering::Relaxed);
         }
-        FilesEvent::Done if is_late => errln!("weir: the controller has been told"),
-        FilesEvent::Done => {}
-    };
-    files.add_in_background(large.map(file).collect(), tell).context("cannot tell the controller")
+        FilesEvent::Done => {
+            if is_late {
+                errln!("weir: the controller has been told");
+            }
+            is_done.store(true, Ordering::Relaxed);
+        }
+    }
 }

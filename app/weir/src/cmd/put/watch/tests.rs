@@ -1,0 +1,59 @@
+use notify::event::{CreateKind, DataChange, Flag, RemoveKind};
+
+use super::*;
+
+const CREATE: EventKind = EventKind::Create(CreateKind::File);
+const OPEN: EventKind = EventKind::Access(AccessKind::Open(AccessMode::Any));
+const WRITE: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+const CLOSE: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+const FROM: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+const TO: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+const REMOVE: EventKind = EventKind::Remove(RemoveKind::File);
+
+/// Whether the file is settled after these events, young and old; each with whether it is a reason
+/// to look.
+fn after(events: &[(EventKind, bool)]) -> [bool; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    std::fs::write(&path, b"x").unwrap();
+    let mut writing = Writing::default();
+    for &(kind, looks) in events {
+        let event = Event::new(kind).add_path(path.clone());
+        assert_eq!(writing.note(event), looks, "{kind:?}");
+    }
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    [Duration::ZERO, 10 * SETTLED].map(|age| {
+        file.set_modified(SystemTime::now() - age).unwrap();
+        writing.is_settled(&path, &file.metadata().unwrap())
+    })
+}
+
+#[test]
+fn a_file_is_settled_when_its_writer_has_closed_it() {
+    assert_eq!(after(&[]), [false, true]);
+    assert_eq!(after(&[(CREATE, true), (OPEN, false)]), [false, false]);
+    assert_eq!(after(&[(CREATE, true), (OPEN, false), (WRITE, false)]), [false, false]);
+    assert_eq!(after(&[(WRITE, false), (CLOSE, true)]), [true, true]);
+    assert_eq!(after(&[(WRITE, false), (CLOSE, true), (WRITE, false)]), [false, false]);
+}
+
+#[test]
+fn what_comes_by_a_name_is_whole_and_links_are_not_waited_for() {
+    assert_eq!(after(&[(TO, true)]), [true, true]);
+    assert_eq!(after(&[(WRITE, false), (FROM, true)]), [false, true]);
+    // A link: nobody opens it to write.
+    assert_eq!(after(&[(CREATE, true)]), [false, true]);
+    // Somebody reads.
+    assert_eq!(after(&[(OPEN, false)]), [false, true]);
+    assert_eq!(after(&[(WRITE, false), (REMOVE, true)]), [false, true]);
+}
+
+#[test]
+fn where_events_were_missed_age_alone_counts() {
+    let rescan = Event::new(EventKind::Other).set_flag(Flag::Rescan);
+    let mut writing = Writing::default();
+    assert!(!writing.note(Event::new(WRITE).add_path("/a".into())));
+    assert_eq!(writing.open.len(), 1);
+    assert!(writing.note(rescan));
+    assert!(writing.open.is_empty());
+}

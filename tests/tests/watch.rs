@@ -1,0 +1,181 @@
+//! `weir put --watch`: a directory is served as it changes.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
+
+/// A router that stores nothing: what is got comes from the producer.
+fn router(site: &Site) -> Router {
+    let arguments = vec!["--store".into(), "0".into()];
+    Router::start_with(site, &RouterOptions { arguments, ..RouterOptions::default() })
+}
+
+/// Watches a folder, served under /folder.
+fn watch(site: &Site, router: &Router, words: &[&str]) -> (Process, Value) {
+    let words = [&["put", "source", "/folder", "--watch", "--json"], words].concat();
+    let process = site.weir(&router.unix(), &words);
+    let ready = process.json_line();
+    (process, ready)
+}
+
+fn stop(mut process: Process) -> String {
+    process.signal(Signal::SIGTERM);
+    process.finish().success().log
+}
+
+/// Waits until an object of that name is published; its version.
+fn published(process: &Process, object: &str) -> String {
+    loop {
+        let told = process.json_line();
+        let names = told["published"].as_array().expect("names").iter();
+        let name = names.map(|name| name.as_str().expect("a name"));
+        if let Some(name) = name.clone().find(|name| name.starts_with(&format!("{object}/v="))) {
+            return name.to_owned();
+        }
+    }
+}
+
+fn withdrawn(process: &Process, object: &str) {
+    loop {
+        let told = process.json_line();
+        let names = told["withdrawn"].as_array().expect("names");
+        if names.iter().any(|name| name == object) {
+            return;
+        }
+    }
+}
+
+fn get_sum(site: &Site, router: &Router, object: &str) -> String {
+    let _ = fs::remove_file(site.path("copy"));
+    let _ = router.weir(site, &["get", object, "-o", "copy"]).success();
+    sha256_hex(&site.path("copy"))
+}
+
+fn listed(site: &Site, router: &Router) -> Vec<String> {
+    let _ = fs::remove_dir_all(site.path("all"));
+    let _ = router.weir(site, &["get", "/folder", "-o", "all"]).success();
+    site.list("all")
+}
+
+#[test]
+fn what_appears_changes_moves_and_goes_is_served_so() {
+    let site = Site::new();
+    let router = router(&site);
+    fs::create_dir_all(site.path("source/below")).expect("a folder");
+    let kept = random_file(&site.path("source/kept"), 30_000, 1);
+    let (process, ready) = watch(&site, &router, &[]);
+    // Just written, it may be taken to be whole only later.
+    if ready["objects"] == 2 {
+        published(&process, "/folder/kept");
+    }
+    assert_eq!(get_sum(&site, &router, "/folder/kept"), kept);
+
+    let new = random_file(&site.path("source/below/new"), 50_000, 2);
+    let first = published(&process, "/folder/below/new");
+    assert_eq!(get_sum(&site, &router, "/folder/below/new"), new);
+    let changed = random_file(&site.path("source/below/new"), 60_000, 3);
+    let second = published(&process, "/folder/below/new");
+    assert_ne!(first, second);
+    assert_eq!(get_sum(&site, &router, "/folder/below/new"), changed);
+
+    fs::rename(site.path("source/below/new"), site.path("source/moved")).expect("renamed");
+    published(&process, "/folder/moved");
+    assert_eq!(get_sum(&site, &router, "/folder/moved"), changed);
+    let message = router.weir(&site, &["get", "/folder/below/new", "-o", "gone"]).failure();
+    assert!(message.contains("/folder/below/new"), "{message}");
+
+    // A folder comes with what is in it, and goes.
+    fs::create_dir(site.path("outside")).expect("a folder");
+    let inner = random_file(&site.path("outside/inner"), 9_000, 4);
+    fs::rename(site.path("outside"), site.path("source/inside")).expect("renamed");
+    published(&process, "/folder/inside/inner");
+    assert_eq!(get_sum(&site, &router, "/folder/inside/inner"), inner);
+    let late = random_file(&site.path("source/inside/late"), 100, 5);
+    published(&process, "/folder/inside/late");
+    assert_eq!(get_sum(&site, &router, "/folder/inside/late"), late);
+    fs::remove_dir_all(site.path("source/inside")).expect("removed");
+    withdrawn(&process, "/folder/inside/32=ls");
+    assert_eq!(listed(&site, &router), ["below", "kept", "moved"]);
+    stop(process);
+}
+
+/// Whoever writes slowly has written all when he closes the file.
+#[test]
+fn what_is_half_written_is_not_published() {
+    let site = Site::new();
+    let router = router(&site);
+    fs::create_dir(site.path("source")).expect("a folder");
+    let (process, _) = watch(&site, &router, &[]);
+    let mut file = File::create(site.path("source/slow")).expect("a file");
+    file.write_all(&[1; 1000]).expect("written");
+    // Longer than a file needs to be taken for whole when nobody was seen to write to it.
+    thread::sleep(Duration::from_millis(1200));
+    fs::write(site.path("source/other"), b"at once").expect("written");
+    let told = process.json_line();
+    let names = told["published"].as_array().expect("names");
+    assert!(names.iter().all(|name| !name.as_str().expect("a name").contains("slow")), "{told}");
+    assert_eq!(listed(&site, &router), ["other"]);
+    file.write_all(&[2; 1000]).expect("written");
+    drop(file);
+    published(&process, "/folder/slow");
+    let _ = router.weir(&site, &["get", "/folder/slow", "-o", "copy"]).success();
+    assert_eq!(fs::read(site.path("copy")).expect("the copy"), [[1; 1000], [2; 1000]].concat());
+
+    // Written elsewhere and renamed, as careful programs do.
+    site.write("source/.draft", b"first");
+    published(&process, "/folder/.draft");
+    site.write("draft", b"all of it");
+    fs::rename(site.path("draft"), site.path("source/.draft")).expect("renamed");
+    published(&process, "/folder/.draft");
+    let _ = router.weir(&site, &["get", "/folder/.draft", "-o", "renamed"]).success();
+    assert_eq!(fs::read(site.path("renamed")).expect("the copy"), b"all of it");
+    stop(process);
+}
+
+/// With a repository what was published is there after a restart, and changes go on from it.
+#[test]
+fn what_is_watched_is_kept() {
+    let site = Site::new();
+    let router = router(&site);
+    fs::create_dir(site.path("source")).expect("a folder");
+    for file in 0..5 {
+        random_file(&site.path(&format!("source/f{file}")), 20_000, file);
+    }
+    thread::sleep(Duration::from_millis(600));
+    let (process, ready) = watch(&site, &router, &["--repo", "repo"]);
+    assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&6.into(), &0.into()));
+    let changed = random_file(&site.path("source/f1"), 30_000, 11);
+    published(&process, "/folder/f1");
+    fs::remove_file(site.path("source/f2")).expect("removed");
+    withdrawn(&process, "/folder/f2");
+    stop(process);
+    fs::rename(site.path("source"), site.path("away")).expect("renamed");
+    let words = ["put", "--repo", "repo", "--json"];
+    let process = site.weir(&router.unix(), &words);
+    assert_eq!(process.json_line()["objects"], 5);
+    assert_eq!(get_sum(&site, &router, "/folder/f1"), changed);
+    assert_eq!(listed(&site, &router), ["f0", "f1", "f3", "f4"]);
+    stop(process);
+    fs::rename(site.path("away"), site.path("source")).expect("renamed");
+    thread::sleep(Duration::from_millis(600));
+    let (process, ready) = watch(&site, &router, &["--repo", "repo"]);
+    assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&5.into(), &5.into()));
+    // Four objects, the listing, and the certificate.
+    assert_eq!(site.list("repo/objects").len(), 6);
+    stop(process);
+}
+
+#[test]
+fn only_directories_are_watched() {
+    let site = Site::new();
+    let router = router(&site);
+    site.write("source", b"a file");
+    let words = ["put", "source", "/folder", "--watch"];
+    let message = router.weir(&site, &words).failure();
+    assert!(message.contains("source is no directory"), "{message}");
+}
