@@ -3,8 +3,9 @@
 use anyhow::{Context, bail};
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus, HoldingsStatus};
+use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
 use weir_socket::{Client, CommandError, ExpressError};
+use weir_store::HoldingsStatus;
 use weir_wire::{NackReason, Name};
 
 use crate::transfer::RouterArgs;

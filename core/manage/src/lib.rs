@@ -15,7 +15,6 @@ mod events;
 pub mod face_uri;
 mod fib;
 mod handlers;
-mod holdings;
 mod io;
 mod manager;
 mod numbers;
@@ -32,7 +31,6 @@ pub use dataset::{DatasetError, DatasetFetch};
 pub use element::{Element, Writer};
 pub use error::DecodeError;
 pub use fib::Fib;
-pub use holdings::HoldingsStatus;
 pub use io::{
     Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Snapshot,
     SnapshotKind, StoreSettings,

@@ -57,15 +57,6 @@ pub mod types {
     /// The first of the numbers in [`STORE_DISK`].
     pub(crate) const STORE_DISK_FIRST: u32 = 0xf600;
 
-    /// Weir's own: what is held of an object, [`HoldingsStatus`](crate::HoldingsStatus).
-    pub(crate) const HOLDINGS: u32 = 0xf5b0;
-    /// Of [`HOLDINGS`]: more may be held.
-    pub(crate) const HOLDINGS_PARTIAL: u32 = 0xf5b2;
-    /// Of [`HOLDINGS`]: ranges in memory.
-    pub(crate) const HOLDINGS_MEMORY: u32 = 0xf5b4;
-    /// Of [`HOLDINGS`]: ranges on disks.
-    pub(crate) const HOLDINGS_DISK: u32 = 0xf5b6;
-
     /// Weir's own, after the fields of the general status, even and thus skipped by others: peers
     /// and connections that got no face.
     pub(crate) const N_FACES_REFUSED: u32 = 0xf590;

@@ -18,8 +18,8 @@ mod tree;
 
 pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
 pub use holdings::{
-    Holding, HoldingChange, HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage,
-    SegmentRange, Tier,
+    Holding, HoldingChange, HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsError,
+    HoldingsPage, HoldingsStatus, SegmentRange, Tier,
 };
 pub use rules::{Retention, Rule, Rules, RulesRefused};
 pub use store::{

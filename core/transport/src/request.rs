@@ -100,6 +100,11 @@ impl Request {
         }
     }
 
+    /// Its lifetime, in milliseconds.
+    pub(crate) fn lifetime_ms(&self) -> u64 {
+        self.selectors.lifetime_ms
+    }
+
     /// The path it was sent on last.
     pub fn path(&self) -> Option<PathId> {
         self.path

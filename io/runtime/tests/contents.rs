@@ -7,10 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use common::{PATIENCE, Peer, TestRouter, content_of, data, interest, name};
+use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
-use weir_manage::{ControlParameters, Element, HoldingsStatus};
 use weir_runtime::{Contents, ContentsError};
-use weir_store::{HoldingsConfig, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier};
+use weir_store::{
+    HoldingsConfig, HoldingsStatus, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier,
+};
 use weir_wire::{DataView, Interest};
 
 struct Site {
@@ -216,7 +218,7 @@ fn clients_and_neighbours_are_told_what_is_held() {
         let mut site = Site::start_with(threads, true);
         site.fetch(0..100);
         let ask = |scope| {
-            let dataset = HoldingsStatus::dataset_name(scope, &name("/a/v=1"));
+            let dataset = HoldingsStatus::dataset_name(scope.prefix(), &name("/a/v=1"));
             Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(rand()).encode()
         };
         let status = |wire: &[u8]| {
@@ -249,7 +251,7 @@ fn clients_and_neighbours_are_told_what_is_held() {
 #[test]
 fn neighbours_are_not_told_unless_it_is_configured() {
     let router = TestRouter::start();
-    let dataset = HoldingsStatus::dataset_name(Scope::Localhop, &name("/a/v=1"));
+    let dataset = HoldingsStatus::dataset_name(Scope::Localhop.prefix(), &name("/a/v=1"));
     let ask = Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(1).encode();
     let neighbour = router.udp();
     neighbour.send(&ask);
@@ -260,7 +262,7 @@ fn neighbours_are_not_told_unless_it_is_configured() {
 fn the_first_question_of_a_client_begins_the_index() {
     let mut site = Site::start(2);
     site.fetch(0..100);
-    let dataset = HoldingsStatus::dataset_name(Scope::Localhost, &name("/a/v=1"));
+    let dataset = HoldingsStatus::dataset_name(Scope::Localhost.prefix(), &name("/a/v=1"));
     loop {
         let ask = Interest::new(dataset.clone()).can_be_prefix(true).must_be_fresh(true);
         site.consumer.send(&ask.nonce(rand()).encode());

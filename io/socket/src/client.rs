@@ -12,10 +12,10 @@ use weir_face::{FaceUri, UdpPort, unix_time_ms};
 use weir_link::LinkDrop;
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
-    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, HoldingsStatus,
-    face_flags,
+    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
 };
 use weir_security::DigestSigner;
+use weir_store::HoldingsStatus;
 use weir_transport::PathId;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
@@ -466,7 +466,7 @@ impl Client {
     /// [`CommandError`].
     pub fn holdings(&mut self, object: &Name) -> Result<HoldingsStatus, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
-        let content = self.dataset_at(HoldingsStatus::dataset_name(scope, object))?;
+        let content = self.dataset_at(HoldingsStatus::dataset_name(scope.prefix(), object))?;
         HoldingsStatus::decode(&content).map_err(|_| CommandError::Malformed)
     }
 

@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 
 use weir_base::NS_PER_MS;
-use weir_store::{Holding, Tier};
+use weir_store::{Holding, HoldingsStatus, Tier};
 
 use crate::element::{Element, Writer};
-use crate::holdings::HoldingsStatus;
 use crate::io::{Action, ManagerOutbox, OutData, Snapshot, SnapshotKind};
 use crate::manager::{Call, HOLDINGS, Manager, Moment, Pending, PendingKind};
 use crate::parameters::ControlResponse;
@@ -78,7 +77,7 @@ impl Manager {
         let request = call.request();
         let object = match call.interest.name.last() {
             Some(last) if call.interest.name.component_count() == OBJECT_AT + 1 => {
-                HoldingsStatus::object_of(last)
+                HoldingsStatus::object_of(last.value)
             }
             _ => None,
         };

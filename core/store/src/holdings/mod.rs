@@ -3,8 +3,10 @@
 
 mod blocks;
 mod ranges;
+mod told;
 
 pub use ranges::SegmentRange;
+pub use told::{HoldingsError, HoldingsStatus};
 
 use alloc::vec::Vec;
 use blocks::{Block, Blocks, NONE};

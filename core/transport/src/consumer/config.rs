@@ -1,6 +1,7 @@
 //! How to fetch.
 
 use weir_base::{RttConfig, words};
+use weir_wire::Name;
 
 use super::schedule::PathSchedule;
 use crate::congestion::{Controller, ControllerConstants};
@@ -36,6 +37,8 @@ pub struct ConsumerConfig {
     /// Whether a lost unit is asked for again. If not, each unit is asked for once, and one that is
     /// lost, refused or damaged is reported as missed and passed over.
     pub is_reliable: bool,
+    /// Whether routers are asked what they hold of the object.
+    pub holdings: Holdings,
     /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
     pub reader_units_max: u32,
     /// Segments of an object that grows that are asked for before they are made, at most.
@@ -59,6 +62,41 @@ pub struct ConsumerConfig {
     pub mapping: NameMapping,
     /// Whether [`TraceEvent`](super::TraceEvent)s are wanted.
     pub trace: bool,
+}
+
+/// Whether the router of each path is asked which segments of the object it holds (paper
+/// multipath-cache-management, Algorithm 1; docs/holdings.md). A segment that one holds then goes
+/// to one that does, and what no one holds to all, as the schedule has it. Sequences ask nobody.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Holdings {
+    /// Nobody is asked.
+    #[default]
+    Ignore,
+    /// They are asked, and the fetch begins meanwhile.
+    Ask {
+        /// They are on this machine.
+        is_local: bool,
+    },
+    /// They are asked, and the fetch begins when all have answered, or a second has passed, as in
+    /// the paper.
+    Wait {
+        /// They are on this machine.
+        is_local: bool,
+    },
+}
+
+impl Holdings {
+    /// What the dataset's name begins with, if it is asked for.
+    pub(super) fn prefix(self) -> Option<Name> {
+        let scope = match self {
+            Self::Ignore => return None,
+            Self::Ask { is_local } | Self::Wait { is_local } if is_local => "localhost",
+            Self::Ask { .. } | Self::Wait { .. } => "localhop",
+        };
+        let mut prefix = Name::new();
+        prefix.append_str(scope).append_str("nfd");
+        Some(prefix)
+    }
 }
 
 /// How verified units are handed out.
@@ -127,6 +165,7 @@ impl Default for ConsumerConfig {
             decrease_interval_ns: None,
             waits_for_lifetime: false,
             is_reliable: true,
+            holdings: Holdings::Ignore,
             reader_units_max: 8192,
             ahead_max: 64,
             behind: Behind::InOrder,

@@ -6,6 +6,7 @@ mod check;
 mod chunks;
 mod config;
 mod discovery;
+mod holdings;
 mod input;
 mod layout;
 mod live;
@@ -32,6 +33,7 @@ use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
 use weir_security::manifest::PartId;
 use weir_wire::{CongestionMark, DataView, InterestView, LpHeader, NackReason, Name};
 
+use self::holdings::{Questions, Told};
 use self::layout::Layout;
 use self::live::Live;
 use self::naming::Naming;
@@ -51,7 +53,7 @@ use crate::segment_set::SegmentSet;
 
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
 pub use self::chunks::CHUNK_UNITS_MAX;
-pub use self::config::{Behind, ConsumerConfig, OnBad, ReaderMode, Verification};
+pub use self::config::{Behind, ConsumerConfig, Holdings, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
 pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
@@ -104,6 +106,7 @@ pub struct Consumer {
     /// Segments that were there or have been verified.
     have: SegmentSet,
     requests: Requests,
+    questions: Questions,
     verification: Verifying,
     reader: Reader,
     /// Units that came and have not been handed out: held, being verified, or with the reader.
@@ -188,6 +191,7 @@ impl Consumer {
             naming,
             have: SegmentSet::new(),
             requests: Requests::default(),
+            questions: Questions::default(),
             verification: Verifying::new(),
             reader: Reader::new(ReaderMode::None),
             unread: 0,
@@ -243,10 +247,12 @@ impl Consumer {
             ConsumerInput::AddPath { path, window } => {
                 let is_new = self.scoreboard.add_path(path, window);
                 debug_assert!(is_new, "{path:?} is there already");
+                self.questions.ask(path, self.config.lifetime_ms, now);
             }
             ConsumerInput::RemovePath { path } => {
                 self.scoreboard.remove_path(path, now);
                 self.requests.path_removed(path, now);
+                self.questions.path_removed(path);
             }
             ConsumerInput::Packet { path, header, packet } => {
                 self.packet(now, path, &header, packet, out);
@@ -258,6 +264,7 @@ impl Consumer {
             ConsumerInput::Start { have, reader } => {
                 self.reader.set_mode(reader);
                 self.scoreboard.set_in_order(reader == ReaderMode::InOrder);
+                self.ask_routers(now);
                 self.start(now, have, out);
             }
             ConsumerInput::Append { piece, name, segments } => {
@@ -294,7 +301,8 @@ impl Consumer {
             }
             Stage::Believing { .. } | Stage::Waiting | Stage::Over => return None,
         };
-        [of_stage, self.requests.next_wakeup()].into_iter().flatten().min()
+        let others = [self.requests.next_wakeup(), self.questions.next_wakeup()];
+        others.into_iter().chain([of_stage]).flatten().min()
     }
 
     /// Whether it has ended, well or not.
@@ -378,6 +386,11 @@ impl Consumer {
             self.stats.malformed += 1;
             return;
         };
+        match self.questions.take(path, &data, now) {
+            Told::Nothing => {}
+            Told::Taken => return,
+            Told::Held(path, status) => return self.told(path, status, out),
+        }
         let incoming = Incoming::new(&data, packet, path, header.incoming_face.map(FaceId));
         match &self.stage {
             Stage::Discovering { .. } | Stage::Probing { .. } => {
@@ -470,7 +483,7 @@ impl Consumer {
         reason: NackReason,
         out: &mut ConsumerOutbox,
     ) {
-        if self.is_over() {
+        if self.is_over() || self.questions.nacked(interest, reason, now) {
             return;
         }
         if let Some((purpose, result)) = self.requests.nacked(interest, reason, now) {
@@ -556,6 +569,9 @@ impl Consumer {
         if !self.requests.is_empty() {
             self.poll_requests(now, out);
         }
+        if !self.questions.is_empty() && !self.is_over() {
+            self.stats.interests += self.questions.poll(now, &mut self.rng, &mut out.interests);
+        }
         self.unread -= self.reader.hand_out(&mut out.deliveries);
         if let Stage::Fetching = self.stage {
             self.advance_live(now, out);
@@ -566,7 +582,9 @@ impl Consumer {
     }
 
     fn advance_units(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        self.send(now, out);
+        if !self.waits_for_routers() {
+            self.send(now, out);
+        }
         let is_ended = match self.naming {
             Naming::Sequence(_) => self.is_closed,
             Naming::Object(_) => true,
@@ -612,6 +630,9 @@ impl Consumer {
             let committed = scoreboard.unanswered().saturating_add(*unread);
             let room_units = units_max.saturating_sub(committed);
             let room_units = if is_behind { 0 } else { room_units - room_units % chunk_units };
+            if scoreboard.knows_holders() {
+                scoreboard.prefer_holders(naming.segment_of(scoreboard.next_index()));
+            }
             let next = scoreboard.next_to_send(now, room_units, |index| {
                 let is_needed = match naming {
                     Naming::Sequence(_) => true,

@@ -46,6 +46,14 @@ impl Naming {
         }
     }
 
+    /// The number of the segment that the unit `index` of an object is.
+    pub(crate) fn segment_of(&self, index: u64) -> Option<u64> {
+        match (self, self.part_of(index).1) {
+            (Self::Object(layout), Part::Unit(unit)) if !layout.is_whole() => Some(unit.chunk),
+            _ => None,
+        }
+    }
+
     /// The value of the prefix and the segment number that name the unit `index`.
     pub(crate) fn interest_name(&self, index: u64) -> (&[u8], Option<u64>) {
         match self {

@@ -79,6 +79,15 @@ pub enum ConsumerEvent {
         /// How it is cut into parts, if there is one.
         shape: Option<Shape>,
     },
+    /// A router has told what it holds of the object.
+    Holdings {
+        /// The path to it.
+        path: PathId,
+        /// How many segments.
+        segments: u64,
+        /// It may hold more.
+        is_partial: bool,
+    },
     /// The number of the last segment is known, or known better; not verified.
     LastSegment(u64),
     /// Who is to be believed? Answered by [`ConsumerInput::Key`](super::ConsumerInput::Key); the

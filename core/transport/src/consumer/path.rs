@@ -3,8 +3,10 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
+use weir_store::SegmentRange;
 use weir_wire::{CongestionMark, PACKET_SIZE_MAX};
 
 use super::slot::{Counters, Slot, nack_wait_ns};
@@ -54,6 +56,10 @@ pub(crate) struct Path {
     in_flight: u32,
     /// In the order of sending; entries whose unit was answered or sent again are skipped.
     pub(crate) sent: VecDeque<Sent>,
+    /// The segments that the router at its other end holds, if it told; in order, with gaps.
+    held: Vec<SegmentRange>,
+    /// Routers of other paths hold what is sent next, and this one's does not.
+    is_passed_over: bool,
     next_order: u64,
     /// The largest place in the order of sending that was answered, plus one.
     answered_order_end: u64,
@@ -98,6 +104,8 @@ impl Path {
             control,
             in_flight: 0,
             sent: VecDeque::new(),
+            held: Vec::new(),
+            is_passed_over: false,
             next_order: 0,
             answered_order_end: 0,
             recovery_order: 0,
@@ -179,9 +187,25 @@ impl Path {
         self.waited_ns.or(self.rtt.smoothed_ns()).unwrap_or(0)
     }
 
-    /// Whether the window has room for another Interest.
+    /// What the router at its other end holds.
+    pub(crate) fn set_held(&mut self, held: Vec<SegmentRange>) {
+        self.held = held;
+    }
+
+    /// Whether its router holds a segment, as far as it told.
+    pub(crate) fn holds(&self, segment: u64) -> bool {
+        let after = self.held.partition_point(|range| range.first <= segment);
+        after > 0 && self.held[after - 1].contains(segment)
+    }
+
+    /// Whether what is sent next goes by another path.
+    pub(crate) fn set_passed_over(&mut self, is_passed_over: bool) {
+        self.is_passed_over = is_passed_over;
+    }
+
+    /// Whether the window has room for another Interest that may go here.
     pub(crate) fn window_has_room(&self) -> bool {
-        f64::from(self.in_flight) + 1.0 <= self.control.allowance().window
+        !self.is_passed_over && f64::from(self.in_flight) + 1.0 <= self.control.allowance().window
     }
 
     /// Whether an Interest may leave now.
@@ -197,7 +221,7 @@ impl Path {
     /// Notes whether the window, or its pace, is what holds the consumer back, which has something
     /// to send or not.
     pub(crate) fn note_limit(&mut self, has_more: bool, now: Instant) {
-        self.window_limited = has_more && !self.may_send(now);
+        self.window_limited = has_more && !self.is_passed_over && !self.may_send(now);
         if !has_more || !self.window_has_room() {
             // No pace kept it back in this time, which makes nothing up.
             self.paced_until = self.paced_until.max(now);

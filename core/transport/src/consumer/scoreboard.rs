@@ -12,6 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use weir_base::{Histogram, Instant, RttConfig, bucket_count};
+use weir_store::SegmentRange;
 use weir_wire::NackReason;
 
 use self::ahead::Ahead;
@@ -90,6 +91,8 @@ pub(crate) struct Scoreboard {
     chunks: Chunks,
     /// Units in all, once known.
     limit: Option<u64>,
+    /// A router has told that it holds something.
+    knows_holders: bool,
     /// Units beyond the limit that were done before it was set.
     done_beyond: BTreeSet<u64>,
     /// First units of chunks to be sent again.
@@ -122,6 +125,7 @@ impl Scoreboard {
             counters: Counters::default(),
             chunks: Chunks::new(config.chunk_units),
             limit: None,
+            knows_holders: false,
             done_beyond: BTreeSet::new(),
             again: BTreeSet::new(),
             ahead: None,
@@ -296,6 +300,30 @@ impl Scoreboard {
             && self.schedule.departure(&self.paths, self.next).is_some_and(|at| at <= now)
     }
 
+    /// What the router of a path holds.
+    pub(crate) fn set_held(&mut self, id: PathId, held: Vec<SegmentRange>) {
+        self.knows_holders |= !held.is_empty();
+        if let Some(path) = self.path_mut(id) {
+            path.set_held(held);
+        }
+    }
+
+    /// Whether a router has told that it holds something.
+    pub(crate) fn knows_holders(&self) -> bool {
+        self.knows_holders
+    }
+
+    /// Has the next new chunk, which begins with this segment, taken by a path whose router holds
+    /// it. One that fails does not count: its segments go to all.
+    pub(crate) fn prefer_holders(&mut self, segment: Option<u64>) {
+        let holds = |path: &Path| segment.is_some_and(|segment| path.holds(segment));
+        let has_holder = self.paths.iter().any(|path| holds(path) && !path.is_failing());
+        for path in &mut self.paths {
+            let is_passed_over = has_holder && !holds(path);
+            path.set_passed_over(is_passed_over);
+        }
+    }
+
     /// The next chunk to ask for, by its first unit, and the path that takes it, if a path may send
     /// and, for a chunk that was not asked for before, the caller has room for units. `is_needed`
     /// says of a unit seen for the first time whether it is wanted at all. The caller asks for its
@@ -311,6 +339,10 @@ impl Scoreboard {
         }
         // What comes again was counted before; the caller's room may be waiting for just this.
         let again = self.again.first().filter(|&&(at, _)| at <= now).map(|&(_, index)| index);
+        if again.is_some() && self.knows_holders {
+            // Who holds it did not bring it.
+            self.prefer_holders(None);
+        }
         if self.is_ahead(again.unwrap_or(self.next_index())) {
             return self.next_ahead(again, now, room_units, is_needed);
         }

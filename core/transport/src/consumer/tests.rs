@@ -19,6 +19,7 @@ use crate::congestion::{
     Rules, Sample, Timeout,
 };
 
+mod holdings;
 mod probe;
 mod rules;
 

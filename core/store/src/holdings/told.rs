@@ -1,14 +1,16 @@
-//! Which segments of an object a router holds: Weir's own dataset (`docs/messages.md`).
+//! What is said of holdings over the network (docs/holdings.md).
 
 use alloc::vec::Vec;
 
-use weir_store::SegmentRange;
-use weir_wire::{ComponentView, Name, NameView, tlv};
+use weir_wire::{DecodeError, Name, NameView, tlv};
 
-use crate::commands::Scope;
-use crate::element::{Element, Elements, Writer};
-use crate::error::DecodeError;
-use crate::numbers::types;
+use super::ranges::SegmentRange;
+
+const NAME: u32 = 7;
+/// More may be held.
+const PARTIAL: u32 = 0xf5b2;
+const MEMORY: u32 = 0xf5b4;
+const DISK: u32 = 0xf5b6;
 
 /// Ranges that an answer has at most, in all. What comes beyond is left out, and it says so.
 const RANGES_MAX: usize = 4096;
@@ -26,29 +28,106 @@ pub struct HoldingsStatus {
     pub is_partial: bool,
 }
 
+/// Why octets do not say what a router holds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HoldingsError {
+    /// Not TLV, or the name in it is none.
+    #[error(transparent)]
+    Wire(#[from] DecodeError),
+    /// Another element, of this type.
+    #[error("an element of type {0} is there in place of Holdings")]
+    Type(u32),
+    /// It does not say of what object.
+    #[error("the Name of the object is missing")]
+    NoName,
+    /// Ranges that are not in order, that end amid a number, or too many.
+    #[error("the ranges of segments are not in order, broken off, or too many")]
+    Ranges,
+    /// An element is unknown here and may not be skipped.
+    #[error("unknown critical element of type {0}")]
+    Critical(u32),
+}
+
 impl HoldingsStatus {
-    /// The name of the dataset about an object.
+    /// The TLV-TYPE.
+    pub const TYPE: u32 = 0xf5b0;
+
+    /// The name of the dataset about an object. `prefix` is `/localhost/nfd` of a router on this
+    /// machine, `/localhop/nfd` of a neighbour.
     #[must_use]
-    pub fn dataset_name(scope: Scope, object: &Name) -> Name {
-        let mut name = scope.prefix();
-        name.append_str("cs").append_str("holdings");
-        let mut writer = Writer::default();
-        writer.name(object);
-        name.append_generic(&writer.into_octets());
-        name
+    pub fn dataset_name(mut prefix: Name, object: &Name) -> Name {
+        let mut writer = tlv::Writer::new();
+        writer.tlv(NAME, object.as_view().value());
+        prefix.append_str("cs").append_str("holdings").append_generic(writer.as_slice());
+        prefix
     }
 
-    /// The object that the component of such a name speaks of.
-    pub(crate) fn object_of(component: ComponentView<'_>) -> Option<Name> {
-        NameView::decode(component.value).ok().map(|name| name.to_name())
+    /// The object that the component of such a name speaks of, from its TLV-VALUE.
+    #[must_use]
+    pub fn object_of(component: &[u8]) -> Option<Name> {
+        NameView::decode(component).ok().map(|name| name.to_name())
     }
 
     /// Leaves out what an answer has no room for.
-    pub(crate) fn limit(&mut self) {
+    pub fn limit(&mut self) {
         let disk_max = RANGES_MAX.saturating_sub(self.memory.len());
         self.is_partial |= self.memory.len() > RANGES_MAX || self.disk.len() > disk_max;
         self.memory.truncate(RANGES_MAX);
         self.disk.truncate(disk_max);
+    }
+
+    /// From exactly one TLV.
+    ///
+    /// # Errors
+    /// It is another one, or malformed.
+    pub fn decode(wire: &[u8]) -> Result<Self, HoldingsError> {
+        match tlv::read_single(wire)? {
+            (Self::TYPE, value) => Self::decode_value(value),
+            (other, _) => Err(HoldingsError::Type(other)),
+        }
+    }
+
+    /// From the TLV-VALUE.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn decode_value(value: &[u8]) -> Result<Self, HoldingsError> {
+        let mut status = Self::default();
+        let mut object = None;
+        for element in tlv::Reader::new(value) {
+            let element = element?;
+            match element.typ {
+                NAME => object = Some(NameView::decode(element.wire)?.to_name()),
+                PARTIAL => status.is_partial = true,
+                MEMORY => status.memory = read_ranges(element.value)?,
+                DISK => status.disk = read_ranges(element.value)?,
+                other if tlv::is_critical(other) => return Err(HoldingsError::Critical(other)),
+                _ => {}
+            }
+        }
+        status.object = object.ok_or(HoldingsError::NoName)?;
+        Ok(status)
+    }
+
+    /// As one TLV.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut writer = tlv::Writer::new();
+        writer.nested(Self::TYPE, |inner| self.encode_value(inner));
+        writer.into_vec()
+    }
+
+    /// Appends the TLV-VALUE.
+    pub fn encode_value(&self, writer: &mut tlv::Writer) {
+        writer.tlv(NAME, self.object.as_view().value());
+        if self.is_partial {
+            writer.tlv(PARTIAL, &[]);
+        }
+        for (typ, ranges) in [(MEMORY, &self.memory), (DISK, &self.disk)] {
+            if !ranges.is_empty() {
+                writer.tlv(typ, &write_ranges(ranges));
+            }
+        }
     }
 }
 
@@ -68,9 +147,9 @@ fn write_ranges(ranges: &[SegmentRange]) -> Vec<u8> {
     octets
 }
 
-fn read_ranges(mut octets: &[u8]) -> Result<Vec<SegmentRange>, DecodeError> {
-    let bad = || DecodeError::Value { element: "ranges of segments" };
-    let mut number = || -> Result<Option<u64>, DecodeError> {
+fn read_ranges(mut octets: &[u8]) -> Result<Vec<SegmentRange>, HoldingsError> {
+    let bad = || HoldingsError::Ranges;
+    let mut number = || -> Result<Option<u64>, HoldingsError> {
         if octets.is_empty() {
             return Ok(None);
         }
@@ -92,41 +171,6 @@ fn read_ranges(mut octets: &[u8]) -> Result<Vec<SegmentRange>, DecodeError> {
         next = last.checked_add(1);
     }
     Ok(ranges)
-}
-
-impl Element for HoldingsStatus {
-    const TYPE: u32 = types::HOLDINGS;
-
-    fn decode_value(value: &[u8]) -> Result<Self, DecodeError> {
-        let mut status = Self::default();
-        let mut object = None;
-        for element in Elements::new(value) {
-            let element = element?;
-            match element.typ {
-                types::NAME => object = Some(element.name()?),
-                types::HOLDINGS_PARTIAL => status.is_partial = true,
-                types::HOLDINGS_MEMORY => status.memory = read_ranges(element.value)?,
-                types::HOLDINGS_DISK => status.disk = read_ranges(element.value)?,
-                _ => element.skip()?,
-            }
-        }
-        status.object = object.ok_or(DecodeError::Missing { element: "Name in Holdings" })?;
-        Ok(status)
-    }
-
-    fn encode_value(&self, writer: &mut Writer) {
-        writer.name(&self.object);
-        if self.is_partial {
-            writer.octets(types::HOLDINGS_PARTIAL, &[]);
-        }
-        for (typ, ranges) in
-            [(types::HOLDINGS_MEMORY, &self.memory), (types::HOLDINGS_DISK, &self.disk)]
-        {
-            if !ranges.is_empty() {
-                writer.octets(typ, &write_ranges(ranges));
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -162,11 +206,12 @@ mod tests {
     #[test]
     fn bad_ranges_are_refused() {
         let with = |ranges: &[u8]| {
-            let mut writer = Writer::default();
-            writer.nested(types::HOLDINGS, |inner| {
-                inner.name(&"/a".parse().unwrap()).octets(types::HOLDINGS_MEMORY, ranges);
+            let mut writer = tlv::Writer::new();
+            writer.nested(HoldingsStatus::TYPE, |inner| {
+                inner.raw(&[7, 3, 8, 1, b'a']);
+                inner.tlv(MEMORY, ranges);
             });
-            HoldingsStatus::decode(&writer.into_octets())
+            HoldingsStatus::decode(writer.as_slice())
         };
         assert_eq!(with(&[5, 0, 0, 1]).unwrap().memory, [range(5, 5), range(6, 7)]);
         let top = [0xff, 255, 255, 255, 255, 255, 255, 255, 255];

@@ -1,0 +1,180 @@
+//! What routers say they hold, and who is asked for it.
+
+use alloc::collections::VecDeque;
+use alloc::string::ToString as _;
+
+use weir_store::{HoldingsStatus, SegmentRange};
+
+use super::*;
+
+/// Other routers than that of the bench.
+const NEAR: PathId = PathId(4);
+const FAR: PathId = PathId(5);
+
+/// The fetch of an object of 30 segments over three paths, two Interests on each, which has begun.
+fn asking(holdings: Holdings) -> (Bench, Vec<Name>) {
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(2),
+        schedule: PathSchedule::RoundRobin,
+        verification: Verification::Off,
+        use_manifest: false,
+        holdings,
+        ..ConsumerConfig::default()
+    };
+    let mut metadata = Metadata::new("/o/v=1".parse().unwrap());
+    metadata.last_segment = Some(29);
+    let mut bench = Bench::new(Target::Known { metadata }, config);
+    for path in [NEAR, FAR] {
+        bench.tell(ConsumerInput::AddPath { path, window: None });
+    }
+    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::Unordered };
+    let names = bench.tell(start);
+    (bench, names)
+}
+
+/// What left by each path: questions, and segments.
+fn left(bench: &Bench, names: &[Name]) -> BTreeMap<PathId, (usize, Vec<u64>)> {
+    let mut left: BTreeMap<PathId, (usize, Vec<u64>)> = BTreeMap::new();
+    for (name, &path) in names.iter().zip(&bench.out_paths) {
+        let of_path = left.entry(path).or_default();
+        match name.as_view().last().and_then(|last| last.as_segment()) {
+            Some(segment) => of_path.1.push(segment),
+            None => of_path.0 += 1,
+        }
+    }
+    left
+}
+
+fn answer(path: PathId, name: &Name, content: &[u8], last: u64) -> ConsumerInput {
+    let packet = Data::new(name.clone())
+        .content(content)
+        .final_block_id(Component::segment(last))
+        .encode_with_digest()
+        .into();
+    ConsumerInput::Packet { path, header: LpHeader::default(), packet }
+}
+
+/// The answer of a router, in segments of so many octets.
+fn holdings(path: PathId, ranges: &[(u64, u64)], octets: usize) -> Vec<ConsumerInput> {
+    let object: Name = "/o/v=1".parse().unwrap();
+    let range = |&(first, last)| SegmentRange { first, last };
+    let memory = ranges.iter().map(range).collect();
+    let status = HoldingsStatus { object: object.clone(), memory, ..Default::default() };
+    let content = status.encode();
+    let mut dataset = HoldingsStatus::dataset_name("/localhop/nfd".parse().unwrap(), &object);
+    dataset.append_version(7);
+    let last = content.chunks(octets).count() as u64 - 1;
+    let chunks = content.chunks(octets).zip(0..);
+    chunks
+        .map(|(chunk, number)| {
+            let mut name = dataset.clone();
+            name.append_segment(number);
+            answer(path, &name, chunk, last)
+        })
+        .collect()
+}
+
+fn data(path: PathId, number: u64) -> ConsumerInput {
+    answer(path, &segment("/o/v=1", number), &[1], 29)
+}
+
+#[test]
+fn each_router_is_asked_once_and_brings_what_it_holds() {
+    let (mut bench, names) = asking(Holdings::Wait { is_local: false });
+    let asked = left(&bench, &names);
+    assert_eq!(asked.len(), 3);
+    assert!(asked.values().all(|(questions, segments)| *questions == 1 && segments.is_empty()));
+    assert_eq!(names[0].as_view().component_count(), 5, "{}", names[0]);
+
+    let mut told = holdings(NEAR, &[(0, 3), (20, 29)], 8000);
+    told.extend(holdings(FAR, &[(4, 5)], 8000));
+    bench.inputs = told;
+    assert!(bench.step().is_empty(), "the third has not answered");
+    let names = bench.tell(holdings(PATH, &[], 8000).remove(0));
+    let asked = left(&bench, &names);
+    assert_eq!(asked[&NEAR].1, [0, 1], "and it has room for no more");
+    assert_eq!(asked.len(), 1);
+    assert!(bench.events().iter().any(|event| event.contains("segments: 14")));
+
+    // Its window opens; then the other one's part, then what no one holds, in turn.
+    let mut answered = 0;
+    let mut under_way = VecDeque::from([(NEAR, 0), (NEAR, 1)]);
+    let mut by = [NEAR; 30];
+    while let Some((path, number)) = under_way.pop_front() {
+        let names = bench.tell(data(path, number));
+        for (path, (questions, segments)) in left(&bench, &names) {
+            assert_eq!(questions, 0);
+            for number in segments {
+                under_way.push_back((path, number));
+                by[number as usize] = path;
+            }
+        }
+        answered += 1;
+    }
+    assert_eq!(answered, 30, "none is asked twice");
+    assert_eq!(by[..6], [NEAR, NEAR, NEAR, NEAR, FAR, FAR]);
+    assert!(by[20..].iter().all(|&path| path == NEAR));
+    let nobodys = &by[6..20];
+    assert!([PATH, NEAR, FAR].iter().all(|path| nobodys.contains(path)), "{nobodys:?}");
+}
+
+#[test]
+fn answers_of_several_segments_are_put_together() {
+    let (mut bench, _) = asking(Holdings::Ask { is_local: false });
+    let ranges: Vec<(u64, u64)> = (0..10).map(|at| (3 * at, 3 * at + 1)).collect();
+    let parts = holdings(FAR, &ranges, 8);
+    assert!(parts.len() > 2);
+    for (number, part) in parts.into_iter().enumerate() {
+        let names = bench.tell(part);
+        let next = names.iter().find(|name| name.to_string().contains("holdings"));
+        let number = number as u64 + 1;
+        let asked = next.map(|name| name.as_view().last().unwrap().as_segment());
+        assert!(asked.is_none_or(|segment| segment == Some(number)), "{next:?}");
+    }
+    assert!(bench.events().iter().any(|event| event.contains("segments: 20")));
+}
+
+#[test]
+fn routers_that_do_not_tell_hold_nobody_up_for_long() {
+    let (mut bench, names) = asking(Holdings::Wait { is_local: false });
+    let question = bench.asked[0].clone();
+    assert!(bench.nack(&question, NackReason::NoRoute).is_empty());
+    let refused = Data::new({
+        let mut name = names[1].clone();
+        name.append_version(1).append_segment(0).clone()
+    });
+    let packet = refused.content(&[5, 0]).encode_with_digest().into();
+    let header = LpHeader::default();
+    assert!(bench.tell(ConsumerInput::Packet { path: NEAR, header, packet }).is_empty());
+    bench.now = bench.consumer.next_wakeup().expect("the third is waited for");
+    assert!(bench.now <= Instant::from_ns(NS_PER_S));
+    assert_eq!(bench.step().len(), 6, "all windows");
+}
+
+#[test]
+fn segments_of_a_router_that_refuses_go_to_the_others() {
+    let (mut bench, _) = asking(Holdings::Wait { is_local: false });
+    let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
+    bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let names = bench.step();
+    assert_eq!(left(&bench, &names)[&NEAR].1, [0, 1]);
+    let refused: Vec<Vec<u8>> = bench.asked.clone();
+    for interest in refused {
+        let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+        let packet = interest.as_slice().into();
+        bench.inputs.push(ConsumerInput::Packet { path: NEAR, header, packet });
+    }
+    let mut by: Vec<PathId> = Vec::new();
+    for _ in 0..4 {
+        let names = bench.step();
+        by.extend(
+            left(&bench, &names)
+                .into_iter()
+                .flat_map(|(path, (_, of))| of.iter().map(move |_| path).collect::<Vec<_>>()),
+        );
+        let Some(at) = bench.consumer.next_wakeup() else { break };
+        bench.now = at;
+    }
+    assert!(by.contains(&PATH) && by.contains(&FAR), "{by:?}");
+}
