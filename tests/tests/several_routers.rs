@@ -72,6 +72,41 @@ impl Network {
     }
 }
 
+/// D-MP of paper multipath-cache-management: what a router holds comes from it, though others have
+/// a route to the producer.
+#[test]
+fn routers_that_are_asked_bring_what_they_hold() {
+    let network = Network::new(16 * MIB);
+    let config = b"[management]\nholdings_for_neighbours = true\n";
+    let config = network.site.write("tells.toml", config);
+    let tells = |socket: &str| {
+        let arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
+        let options = RouterOptions { socket: socket.into(), arguments };
+        let router = Router::start_with(&network.site, &options);
+        let words = ["route", "add", "/file", &network.origin.udp()];
+        let _ = router.weir(&network.site, &words).success();
+        router
+    };
+    let (holder, other) = (tells("a"), tells("b"));
+    let _ = network.got(network.get(&[holder.udp()]));
+    let out = network.site.path("out/file");
+    for (uris, asks) in [([holder.udp(), other.udp()], true), ([other.udp(), holder.udp()], false)]
+    {
+        fs::remove_file(&out).expect("file");
+        let mut words = vec!["get", &network.name, "-o", "out/file", "--json"];
+        words.extend(uris.iter().flat_map(|uri| ["--router", uri]));
+        words.extend(asks.then_some("--ask-routers"));
+        let (of_routers, _) = network.got(network.site.weir("unix:///nowhere", &words));
+        let of = |uri: &str| {
+            let of_router = of_routers.iter().find(|one| one["uri"] == uri).expect("a router");
+            of_router["bytes"].as_u64().expect("bytes")
+        };
+        // What leaves before the answer is there goes to both.
+        let share = of(&other.udp()) as f64 / (16 * MIB) as f64;
+        assert_eq!(share < 0.05, asks, "{share} of the file by the other router");
+    }
+}
+
 fn router(site: &Site, socket: &str) -> Router {
     Router::start_with(site, &RouterOptions { socket: socket.into(), ..RouterOptions::default() })
 }

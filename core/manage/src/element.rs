@@ -149,12 +149,6 @@ impl Writer {
         self
     }
 
-    /// Appends octets.
-    pub(crate) fn octets(&mut self, typ: u32, value: &[u8]) -> &mut Self {
-        self.0.tlv(typ, value);
-        self
-    }
-
     /// Appends a Name TLV.
     pub fn name(&mut self, name: &Name) -> &mut Self {
         self.0.tlv(types::NAME, name.as_view().value());

@@ -31,6 +31,7 @@ fn measure(names: &Names, demand: Demand) -> [f64; 3] {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        holdings: Default::default(),
         path_windows: Vec::new(),
         prefetches: false,
         names: names.clone(),

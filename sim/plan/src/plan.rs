@@ -12,6 +12,7 @@ use weir_control::Placement;
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_options::StoreOptions;
 use weir_store::EvictionPolicy;
+use weir_transport::Holdings;
 
 pub use self::disk::{DISKS_MAX, DiskPlan};
 use crate::workload::{ConsumerPlan, ProducerPlan};
@@ -41,6 +42,18 @@ pub struct Plan {
     /// A controller that routers ask about large objects, if there is one.
     #[serde(default)]
     pub controller: Option<ControllerPlan>,
+}
+
+impl Plan {
+    /// Whether a consumer asks routers what they hold.
+    #[must_use]
+    pub fn asks_holdings(&self) -> bool {
+        let asks = |role: &Role| match role {
+            Role::Consumer(consumer) => consumer.holdings != Holdings::Ignore,
+            _ => false,
+        };
+        self.nodes.iter().any(|node| asks(&node.role))
+    }
 }
 
 /// A controller (paper multipath-cache-management, 3.3.2). It knows routers, links and files from

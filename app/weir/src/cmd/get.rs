@@ -11,8 +11,8 @@ use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
-    CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, PathSchedule,
-    Target,
+    CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Holdings,
+    PathSchedule, Target,
 };
 use weir_wire::Name;
 
@@ -53,6 +53,11 @@ pub(crate) struct Args {
         Controller::WORDS.join(", "),
     ))]
     pipeline: ControllerConfig,
+    /// Ask each router which segments it holds, and get a segment from one that does; what
+    /// none of them holds is asked for by all. Routers tell it where [management]
+    /// holdings_for_neighbours is on
+    #[arg(long)]
+    ask_routers: bool,
     /// Interests, or chunks, under way: always with fixed, else at first
     #[arg(long, value_name = "N", value_parser = parse_positive)]
     window: Option<u32>,
@@ -119,7 +124,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let _ = weir_face::raise_file_limit();
     let place = Place::of(&args);
     let mut fetch = Fetch::new(&args, &place, &mut trust, &stop, Report::new(&args));
-    let result = download(&mut client, args.download_options(), &mut fetch);
+    let options = args.download_options(client.is_local());
+    let result = download(&mut client, options, &mut fetch);
     let (report, failures) = fetch.end();
     for (name, error) in failures.told {
         errln!("weir: cannot get {name}: {:#}", explain(error, &args));
@@ -161,7 +167,7 @@ impl Args {
         }
     }
 
-    fn download_options(&self) -> DownloadOptions {
+    fn download_options(&self, routers_are_local: bool) -> DownloadOptions {
         let defaults = DownloadOptions::default();
         DownloadOptions {
             fetch: ConsumerConfig {
@@ -171,6 +177,8 @@ impl Args {
                     true => PathSchedule::Parallel,
                     false => PathSchedule::Single,
                 },
+                holdings: if self.ask_routers { Holdings::Ask } else { Holdings::Ignore },
+                routers_are_local,
                 controller: self.pipeline.controller,
                 constants: self.pipeline.constants,
                 window: self.window,

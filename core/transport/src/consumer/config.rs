@@ -1,7 +1,6 @@
 //! How to fetch.
 
 use weir_base::{RttConfig, words};
-use weir_wire::Name;
 
 use super::schedule::PathSchedule;
 use crate::congestion::{Controller, ControllerConstants};
@@ -39,6 +38,8 @@ pub struct ConsumerConfig {
     pub is_reliable: bool,
     /// Whether routers are asked what they hold of the object.
     pub holdings: Holdings,
+    /// Whether they are on this machine: neighbours are asked under another name.
+    pub routers_are_local: bool,
     /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
     pub reader_units_max: u32,
     /// Segments of an object that grows that are asked for before they are made, at most.
@@ -73,31 +74,13 @@ pub enum Holdings {
     #[default]
     Ignore,
     /// They are asked, and the fetch begins meanwhile.
-    Ask {
-        /// They are on this machine.
-        is_local: bool,
-    },
+    Ask,
     /// They are asked, and the fetch begins when all have answered, or a second has passed, as in
     /// the paper.
-    Wait {
-        /// They are on this machine.
-        is_local: bool,
-    },
+    Wait,
 }
 
-impl Holdings {
-    /// What the dataset's name begins with, if it is asked for.
-    pub(super) fn prefix(self) -> Option<Name> {
-        let scope = match self {
-            Self::Ignore => return None,
-            Self::Ask { is_local } | Self::Wait { is_local } if is_local => "localhost",
-            Self::Ask { .. } | Self::Wait { .. } => "localhop",
-        };
-        let mut prefix = Name::new();
-        prefix.append_str(scope).append_str("nfd");
-        Some(prefix)
-    }
-}
+words!(Holdings { Ignore = "ignore", Ask = "ask", Wait = "wait" });
 
 /// How verified units are handed out.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -166,6 +149,7 @@ impl Default for ConsumerConfig {
             waits_for_lifetime: false,
             is_reliable: true,
             holdings: Holdings::Ignore,
+            routers_are_local: false,
             reader_units_max: 8192,
             ahead_max: 64,
             behind: Behind::InOrder,

@@ -134,7 +134,12 @@ impl Consumer {
     /// The version is known: the routers are asked, if that is wanted.
     pub(super) fn ask_routers(&mut self, now: Instant) {
         let (Some(metadata), Naming::Object(_)) = (&self.metadata, &self.naming) else { return };
-        let Some(prefix) = self.config.holdings.prefix() else { return };
+        if self.config.holdings == Holdings::Ignore {
+            return;
+        }
+        let mut prefix = Name::new();
+        prefix.append_str(if self.config.routers_are_local { "localhost" } else { "localhop" });
+        prefix.append_str("nfd");
         let versioned = self.config.mapping.version_prefix(metadata.versioned.as_view());
         self.questions.begin(prefix, &versioned);
         for path in self.scoreboard.paths().iter().map(|path| path.id).collect::<Vec<_>>() {
@@ -144,7 +149,7 @@ impl Consumer {
 
     /// Whether units wait for what the routers say.
     pub(super) fn waits_for_routers(&self) -> bool {
-        matches!(self.config.holdings, Holdings::Wait { .. }) && !self.questions.is_empty()
+        self.config.holdings == Holdings::Wait && !self.questions.is_empty()
     }
 
     /// A router has told what it holds.

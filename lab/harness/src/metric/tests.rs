@@ -33,6 +33,7 @@ fn plan() -> weir_plan::Plan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        holdings: Default::default(),
         path_windows: Vec::new(),
         prefetches: false,
         names,

@@ -11,7 +11,7 @@ use weir_plan::workload::{
     WorkloadError,
 };
 use weir_transport::{
-    CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError, PathSchedule,
+    CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError, Holdings, PathSchedule,
 };
 
 use super::links::{LinkSettings, LinkTable};
@@ -115,6 +115,8 @@ pub(super) struct ConsumerTable {
     #[serde(default)]
     schedule: PathSchedule,
     #[serde(default)]
+    holdings: Holdings,
+    #[serde(default)]
     prefetches: bool,
     /// Links beside that to the place where it is.
     #[serde(default)]
@@ -214,6 +216,7 @@ pub(super) struct ConsumerGroup {
     waits_for_lifetime: bool,
     chunk_units: u32,
     schedule: PathSchedule,
+    holdings: Holdings,
     path_windows: Vec<Option<u32>>,
     pub(super) prefetches: bool,
     /// The links of each beside the one to its place: the node, and what the link is like.
@@ -457,9 +460,15 @@ impl ConsumerTable {
             .path
             .iter()
             .map(|path| Ok((path.to.clone(), place.link(&link, path.link.as_ref())?)));
+        if self.holdings != Holdings::Ignore && !matches!(demand, Demand::Objects { .. }) {
+            let problem = "only who fetches whole objects asks for what routers hold of them; write \
+                           objects = true";
+            return Err(place.error("holdings", problem));
+        }
         Ok(ConsumerGroup {
             paths: paths.collect::<Result<_, ScenarioError>>()?,
             schedule: self.schedule,
+            holdings: self.holdings,
             prefetches: self.prefetches,
             path_windows: self.path.iter().map(|path| path.window.map(NonZeroU32::get)).collect(),
             id: self.id.clone(),
@@ -705,6 +714,7 @@ impl ConsumerGroup {
             waits_for_lifetime: self.waits_for_lifetime,
             chunk_units: self.chunk_units,
             schedule: self.schedule,
+            holdings: self.holdings,
             path_windows: self.path_windows.clone(),
             prefetches: self.prefetches,
             names: of.names(prefix, popularity),

@@ -80,6 +80,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
         produced: has_damage.then(Produced::default),
         damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
         excused_until_ns: 0,
+        tells_holdings: plan.asks_holdings(),
         is_lossy: is_lossy(plan),
         are_records_kept: !has_fault(loses_records),
         is_settling: false,
@@ -300,6 +301,7 @@ fn router_setups(
             faces: faces.collect(),
             routes: routes.remove(&index).unwrap_or_default().into_iter().collect(),
             watches_misses: plan.controller.is_some(),
+            tells_holdings: plan.asks_holdings(),
         };
         Ok((index, setup))
     };

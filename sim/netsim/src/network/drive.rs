@@ -6,6 +6,7 @@ use weir_link::Received;
 use weir_wire::{HopSignal, LpHeader, PacketView};
 
 use super::disk::Done;
+use super::holdings;
 use super::queue::{Due, Moment};
 use super::stages::{CpuEntered, Entered, Job, Served, queue_of};
 use super::{Network, Node, NodeKind};
@@ -177,6 +178,13 @@ impl Network {
             _ => Happened::Data,
         };
         self.note(node, face.0 as u32, what, packet.len() as u32);
+        if self.tells_holdings
+            && what == Happened::Interest
+            && let Some(asked) = holdings::asked(&packet)
+            && matches!(self.nodes[node as usize].kind, NodeKind::Router(_))
+        {
+            return self.tell_holdings_at(end_index, &asked);
+        }
         match &mut self.nodes[node as usize].kind {
             NodeKind::Router(router) => {
                 let shard = router.shard_of(&header, &packet);

@@ -7,6 +7,7 @@ mod disk;
 mod drive;
 mod end;
 mod fault;
+mod holdings;
 mod processor;
 mod queue;
 mod router;
@@ -113,6 +114,8 @@ pub struct Network {
     damage_rng: Rng,
     /// When the last fault so far has ended or will have, ns.
     excused_until_ns: u64,
+    /// A consumer asks routers what they hold.
+    tells_holdings: bool,
     /// The links lose too much for progress to be promised.
     is_lossy: bool,
     /// What was acknowledged must be on the disks: no fault makes one fail or lie, or brings other

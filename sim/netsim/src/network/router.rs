@@ -13,7 +13,9 @@ use weir_forward::{
     strategy::Strategy,
 };
 use weir_store::disk::{Admission, DiskOp, DiskTierConfig, OfferAt};
-use weir_store::{Holding, HoldingsConfig, HoldingsCursor, StoreConfig};
+use weir_store::{
+    Holding, HoldingsConfig, HoldingsCursor, HoldingsStatus, SegmentRange, StoreConfig,
+};
 use weir_wire::{LpHeader, Name};
 
 use super::disk::{Disks, Library};
@@ -43,6 +45,8 @@ pub(crate) struct Setup {
     pub(crate) routes: Vec<(Name, Vec<NextHop>)>,
     /// Whether a controller wants to be asked.
     pub(crate) watches_misses: bool,
+    /// A consumer asks what it holds.
+    pub(crate) tells_holdings: bool,
 }
 
 /// Reads and Interests that wait for the disks of a shard.
@@ -174,6 +178,10 @@ impl RouterNode {
                 false => MissWatch::Off,
             };
             apply(shard, now, Command::WatchMisses(watches), &mut out);
+            if self.setup.tells_holdings {
+                let track = StoreCommand::Track(Some(HoldingsConfig::default()));
+                apply(shard, now, Command::Store(track), &mut out);
+            }
             let prefix = Name::new();
             let strategy = Some(self.setup.strategy.clone());
             apply(shard, now, Command::SetStrategy { prefix, strategy }, &mut out);
@@ -299,33 +307,65 @@ impl RouterNode {
         shard.preload(Instant::ZERO, packet) && shard.stats().store.evictions == 0
     }
 
-    /// What the stores of all shards hold in memory, as an agent would tell it. They keep no index
-    /// of it afterwards.
+    /// What the stores of all shards hold in memory at the start, as an agent would tell it. They
+    /// keep no index of it afterwards.
     pub(crate) fn holdings_at_start(&mut self) -> Vec<Change> {
         let mut changes: Vec<Change> = Vec::new();
+        let now = Instant::ZERO;
+        let keeps_index = self.setup.tells_holdings;
+        if !keeps_index {
+            self.track_holdings(Some(HoldingsConfig::default()));
+        }
         for shard in 0..self.shards.len() {
             let mut out = Outbox::default();
-            let tell = |router: &mut Self, command, out: &mut Outbox| {
-                router.command(shard, Instant::ZERO, Command::Store(command), out);
-            };
-            tell(self, StoreCommand::Track(Some(HoldingsConfig::default())), &mut out);
-            while self.shards[shard].next_wakeup().is_some_and(|at| at == Instant::ZERO) {
-                self.handle(shard, Instant::ZERO, &mut [Input::Wakeup], &mut out);
+            while self.shards[shard].next_wakeup().is_some_and(|at| at == now) {
+                self.handle(shard, now, &mut [Input::Wakeup], &mut out);
             }
-            let (prefix, from) = (Name::new(), HoldingsCursor::default());
+        }
+        self.for_holdings(now, &Name::new(), |holding| add_holding(&mut changes, holding));
+        if !keeps_index {
+            self.track_holdings(None);
+        }
+        changes
+    }
+
+    /// What they hold of an object.
+    pub(crate) fn holdings_of(&mut self, now: Instant, object: Name) -> HoldingsStatus {
+        let mut held = Segments::default();
+        self.for_holdings(now, &object, |holding| {
+            if holding.name == object {
+                for range in holding.ranges {
+                    held.insert(range.first..=range.last);
+                }
+            }
+        });
+        let range = |(first, last)| SegmentRange { first, last };
+        let memory = held.ranges().map(range).collect();
+        let mut status = HoldingsStatus { memory, object, ..HoldingsStatus::default() };
+        status.limit();
+        status
+    }
+
+    fn track_holdings(&mut self, config: Option<HoldingsConfig>) {
+        for shard in 0..self.shards.len() {
+            let command = Command::Store(StoreCommand::Track(config));
+            self.command(shard, Instant::ZERO, command, &mut Outbox::default());
+        }
+    }
+
+    /// Calls `each` with what the stores hold in memory below a prefix, of which there is an index.
+    fn for_holdings(&mut self, now: Instant, prefix: &Name, mut each: impl FnMut(Holding)) {
+        for shard in 0..self.shards.len() {
+            let mut out = Outbox::default();
+            let (prefix, from) = (prefix.clone(), HoldingsCursor::default());
             let list = StoreCommand::List { transaction: 0, prefix, from, visits_max: u32::MAX };
-            tell(self, list, &mut out);
-            tell(self, StoreCommand::Track(None), &mut out);
+            self.command(shard, now, Command::Store(list), &mut out);
             for event in out.events.drain(..) {
-                let Event::Store(StoreEvent::Listed { page: Some(page), .. }) = event else {
-                    continue;
-                };
-                for holding in page.holdings {
-                    add_holding(&mut changes, holding);
+                if let Event::Store(StoreEvent::Listed { page: Some(page), .. }) = event {
+                    page.holdings.into_iter().for_each(&mut each);
                 }
             }
         }
-        changes
     }
 
     /// Has the store admit what it is configured to.

@@ -29,6 +29,7 @@ fn plan(rate_hz: f64) -> Plan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        holdings: Default::default(),
         path_windows: Vec::new(),
         prefetches: false,
         names: names.clone(),

@@ -149,6 +149,7 @@ pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        holdings: Default::default(),
         path_windows: Vec::new(),
         prefetches: false,
         names,

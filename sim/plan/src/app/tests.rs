@@ -38,6 +38,7 @@ fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: PathSchedule::Single,
+        holdings: Default::default(),
         path_windows: Vec::new(),
         prefetches: false,
         names,

@@ -11,7 +11,7 @@ mod sizes;
 mod trace;
 
 use serde::{Deserialize, Serialize};
-use weir_transport::PathSchedule;
+use weir_transport::{Holdings, PathSchedule};
 
 pub(crate) use self::arrivals::ArrivalProcess;
 pub use self::collection::{Collection, Shape, WrongData};
@@ -51,6 +51,10 @@ pub struct ConsumerPlan {
     /// Which of its links are used, if it has several.
     #[serde(default)]
     pub schedule: PathSchedule,
+    /// Whether it asks the routers that its links lead to what they hold of the object, if it
+    /// fetches whole objects.
+    #[serde(default, skip_serializing_if = "is_ignore")]
+    pub holdings: Holdings,
     /// The windows of its links from the second on, at the start or for good, where they are not as
     /// the first one's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,6 +75,10 @@ impl ConsumerPlan {
     pub fn has_window(&self) -> bool {
         !matches!(self.demand, Demand::Arrivals { .. })
     }
+}
+
+fn is_ignore(holdings: &Holdings) -> bool {
+    *holdings == Holdings::Ignore
 }
 
 fn default_lifetime_ms() -> u64 {

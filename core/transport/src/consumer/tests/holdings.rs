@@ -81,7 +81,7 @@ fn data(path: PathId, number: u64) -> ConsumerInput {
 
 #[test]
 fn each_router_is_asked_once_and_brings_what_it_holds() {
-    let (mut bench, names) = asking(Holdings::Wait { is_local: false });
+    let (mut bench, names) = asking(Holdings::Wait);
     let asked = left(&bench, &names);
     assert_eq!(asked.len(), 3);
     assert!(asked.values().all(|(questions, segments)| *questions == 1 && segments.is_empty()));
@@ -121,7 +121,7 @@ fn each_router_is_asked_once_and_brings_what_it_holds() {
 
 #[test]
 fn answers_of_several_segments_are_put_together() {
-    let (mut bench, _) = asking(Holdings::Ask { is_local: false });
+    let (mut bench, _) = asking(Holdings::Ask);
     let ranges: Vec<(u64, u64)> = (0..10).map(|at| (3 * at, 3 * at + 1)).collect();
     let parts = holdings(FAR, &ranges, 8);
     assert!(parts.len() > 2);
@@ -137,7 +137,7 @@ fn answers_of_several_segments_are_put_together() {
 
 #[test]
 fn routers_that_do_not_tell_hold_nobody_up_for_long() {
-    let (mut bench, names) = asking(Holdings::Wait { is_local: false });
+    let (mut bench, names) = asking(Holdings::Wait);
     let question = bench.asked[0].clone();
     assert!(bench.nack(&question, NackReason::NoRoute).is_empty());
     let refused = Data::new({
@@ -154,7 +154,7 @@ fn routers_that_do_not_tell_hold_nobody_up_for_long() {
 
 #[test]
 fn segments_of_a_router_that_refuses_go_to_the_others() {
-    let (mut bench, _) = asking(Holdings::Wait { is_local: false });
+    let (mut bench, _) = asking(Holdings::Wait);
     let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
     bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
     let names = bench.step();

@@ -95,6 +95,7 @@ pub(super) fn config(
         waits_for_lifetime: plan.waits_for_lifetime,
         chunk_units: plan.chunk_units,
         schedule: plan.schedule,
+        holdings: plan.holdings,
         reader_units_max: u32::MAX,
         verification: Verification::ByDriver,
         look_for_manifest: false,
