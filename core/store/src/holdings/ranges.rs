@@ -16,6 +16,22 @@ impl SegmentRange {
     pub fn contains(&self, segment: u64) -> bool {
         (self.first..=self.last).contains(&segment)
     }
+
+    /// The segments of all of them, in order, with gaps between the ranges.
+    #[must_use]
+    pub fn join(mut ranges: Vec<Self>) -> Vec<Self> {
+        ranges.sort_unstable();
+        let mut joined: Vec<Self> = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if range.first <= last.last.saturating_add(1) => {
+                    last.last = last.last.max(range.last);
+                }
+                _ => joined.push(range),
+            }
+        }
+        joined
+    }
 }
 
 /// Appends the segments of a block whose bits are set. Blocks come in order.
@@ -31,5 +47,17 @@ pub(super) fn push_bits(ranges: &mut Vec<SegmentRange>, number: u64, mut bits: u
         }
         let rest = u64::MAX.checked_shl(from + len).unwrap_or(0);
         bits &= rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_adjoin_or_overlap_are_one() {
+        let range = |first, last| SegmentRange { first, last };
+        let apart = alloc::vec![range(20, 29), range(0, 9), range(10, 22), range(40, u64::MAX)];
+        assert_eq!(SegmentRange::join(apart), [range(0, 29), range(40, u64::MAX)]);
     }
 }

@@ -155,42 +155,11 @@ impl Consumer {
     /// A router has told what it holds.
     pub(super) fn told(&mut self, path: PathId, status: HoldingsStatus, out: &mut ConsumerOutbox) {
         let HoldingsStatus { memory, disk, is_partial, .. } = status;
-        let ranges = union(memory, disk);
+        let ranges = SegmentRange::join([memory, disk].concat());
         let segments = ranges.iter().fold(0, |sum: u64, range| {
             sum.saturating_add((range.last - range.first).saturating_add(1))
         });
         self.scoreboard.set_held(path, ranges);
         out.events.push(ConsumerEvent::Holdings { path, segments, is_partial });
-    }
-}
-
-/// The segments of either, in order, with gaps between the ranges.
-fn union(one: Vec<SegmentRange>, other: Vec<SegmentRange>) -> Vec<SegmentRange> {
-    let mut all: Vec<SegmentRange> = Vec::with_capacity(one.len() + other.len());
-    let mut sorted = [one, other].concat();
-    sorted.sort_unstable();
-    for range in sorted {
-        match all.last_mut() {
-            Some(last) if range.first <= last.last.saturating_add(1) => {
-                last.last = last.last.max(range.last);
-            }
-            _ => all.push(range),
-        }
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_in_memory_and_on_disks_are_one() {
-        let range = |first, last| SegmentRange { first, last };
-        let all = union(
-            alloc::vec![range(0, 9), range(20, 29)],
-            alloc::vec![range(10, 22), range(40, 40)],
-        );
-        assert_eq!(all, [range(0, 29), range(40, 40)]);
     }
 }

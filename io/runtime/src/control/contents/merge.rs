@@ -27,7 +27,7 @@ pub(super) fn merge_pages(
             ranges.entry((holding.name, holding.tier)).or_default().extend(holding.ranges);
         }
     }
-    let holding = |((name, tier), ranges)| Holding { name, tier, ranges: join(ranges) };
+    let holding = |((name, tier), ranges)| Holding { name, tier, ranges: SegmentRange::join(ranges) };
     let holdings = ranges.into_iter().map(holding).collect();
     let has_more = cursors.iter().any(Option::is_some);
     let next = has_more.then_some(ContentsCursor { shards: cursors });
@@ -51,26 +51,11 @@ pub(super) fn merge_changes(
         }
     }
     let change = |((name, tier), [added, removed]): (_, [Vec<SegmentRange>; 2])| {
-        let (added, removed) = (join(added), join(removed));
+        let (added, removed) = (SegmentRange::join(added), SegmentRange::join(removed));
         HoldingChange { name, tier, added, removed }
     };
     let changes = merged.into_iter().map(change).collect();
     HoldingChanges { generation, sequence, changes, has_more }
-}
-
-/// Ranges in order, those joined that adjoin.
-fn join(mut ranges: Vec<SegmentRange>) -> Vec<SegmentRange> {
-    ranges.sort_unstable();
-    let mut joined: Vec<SegmentRange> = Vec::with_capacity(ranges.len());
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.first <= last.last.saturating_add(1) => {
-                last.last = last.last.max(range.last);
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 #[cfg(test)]
@@ -106,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_last_segment_number_joins() {
-        let joined = join(vec![range(5, u64::MAX), range(0, 3), range(4, 4)]);
+        let joined = SegmentRange::join(vec![range(5, u64::MAX), range(0, 3), range(4, 4)]);
         assert_eq!(joined, [range(0, u64::MAX)]);
     }
 }
