@@ -189,7 +189,7 @@ impl World {
         self.viewers.push(Viewer {
             consumer,
             out: ConsumerOutbox::default(),
-            inputs: vec![ConsumerInput::AddPath { path: PATH, window: None }],
+            inputs: vec![ConsumerInput::AddPath { path: PATH, window: None, is_local: false }],
             has_joined: false,
             from_newest,
             places,

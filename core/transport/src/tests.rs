@@ -216,8 +216,13 @@ impl<'a> Simulation<'a> {
         seed: u64,
     ) -> Self {
         let paths = 0..channels.len() as u16;
-        let inputs =
-            paths.map(|path| ConsumerInput::AddPath { path: PathId(path), window: None }).collect();
+        let inputs = paths
+            .map(|path| ConsumerInput::AddPath {
+                path: PathId(path),
+                window: None,
+                is_local: false,
+            })
+            .collect();
         Self {
             producer,
             inputs,
@@ -333,7 +338,7 @@ impl<'a> Simulation<'a> {
                 }
                 Arrival::Added(path) => {
                     removed.retain(|&other| other != path);
-                    ConsumerInput::AddPath { path, window: None }
+                    ConsumerInput::AddPath { path, window: None, is_local: false }
                 }
                 Arrival::Changed(path, channel) => {
                     self.channels[usize::from(path.0)] = channel;
@@ -853,7 +858,7 @@ fn one_data_may_be_the_whole_object() {
         Instant::ZERO,
     );
     let path = PathId(0);
-    let mut inputs = vec![ConsumerInput::AddPath { path, window: None }];
+    let mut inputs = vec![ConsumerInput::AddPath { path, window: None, is_local: false }];
     let mut out = ConsumerOutbox::default();
     consumer.handle(Instant::ZERO, &mut inputs, &mut out);
     for round in 0..2 {

@@ -109,10 +109,7 @@ impl Download {
             id,
             units_max: fetch.reader_units_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
-            inputs: client
-                .paths()
-                .map(|path| ConsumerInput::AddPath { path, window: None })
-                .collect(),
+            inputs: client.paths().map(|path| add_path(path, client.is_local_at(path))).collect(),
             out: ConsumerOutbox::default(),
             object: None,
             tasks: Vec::new(),
@@ -134,7 +131,7 @@ impl Download {
     /// Whether it waits for packets that are not below its name: certificates, and answers of
     /// routers.
     pub(crate) fn awaits_others(&self) -> bool {
-        self.lookups.is_waiting() || self.erasures.is_waiting()
+        self.lookups.is_waiting() || self.erasures.is_waiting() || self.consumer.awaits_routers()
     }
 
     /// Takes a packet.
@@ -149,14 +146,19 @@ impl Download {
     }
 
     /// A path is gone, or is back.
-    pub(crate) fn set_path(&mut self, path: PathId, is_there: bool, now: Instant) {
+    pub(crate) fn set_path(
+        &mut self,
+        (path, is_local): (PathId, bool),
+        is_there: bool,
+        now: Instant,
+    ) {
         if self.paths.contains(&path) == is_there {
             return;
         }
         if is_there {
             self.paths.push(path);
             self.by_path.entry(path).or_default();
-            self.inputs.push(ConsumerInput::AddPath { path, window: None });
+            self.inputs.push(add_path(path, is_local));
         } else {
             self.paths.retain(|&other| other != path);
             self.lookups.path_removed(path, now);
@@ -525,4 +527,8 @@ fn stated_size(unit: Unit, data: &DataView<'_>) -> Option<u64> {
     let last = data.final_block_id().and_then(|component| component.as_segment());
     let shows = last != Some(unit.chunk) || unit.chunk == 0;
     shows.then(|| (data.content.len() as u64).max(1))
+}
+
+fn add_path(path: PathId, is_local: bool) -> ConsumerInput {
+    ConsumerInput::AddPath { path, window: None, is_local }
 }

@@ -412,7 +412,8 @@ impl Endpoint for Downloads<'_> {
         self.host.path_changed(client.uri_of(*path), error.as_ref());
         for serial in self.serials() {
             let active = self.active.get_mut(&serial).expect("it is under way");
-            active.download.set_path(*path, error.is_none(), client.now());
+            let path = (*path, client.is_local_at(*path));
+            active.download.set_path(path, error.is_none(), client.now());
             self.give_turn(serial);
         }
     }

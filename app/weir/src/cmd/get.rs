@@ -54,8 +54,9 @@ pub(crate) struct Args {
     ))]
     pipeline: ControllerConfig,
     /// Ask each router which segments it holds, and get a segment from one that does; what
-    /// none of them holds is asked for by all. Routers tell it where [management]
-    /// holdings_for_neighbours is on
+    /// none of them holds is asked for by all. Spares those behind the routers work; of a file that
+    /// they hold in parts one router after the other brings its part. Routers on other machines tell
+    /// what they hold where [management] holdings_for_neighbours is on
     #[arg(long)]
     ask_routers: bool,
     /// Interests, or chunks, under way: always with fixed, else at first
@@ -124,8 +125,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let _ = weir_face::raise_file_limit();
     let place = Place::of(&args);
     let mut fetch = Fetch::new(&args, &place, &mut trust, &stop, Report::new(&args));
-    let options = args.download_options(client.is_local());
-    let result = download(&mut client, options, &mut fetch);
+    let result = download(&mut client, args.download_options(), &mut fetch);
     let (report, failures) = fetch.end();
     for (name, error) in failures.told {
         errln!("weir: cannot get {name}: {:#}", explain(error, &args));
@@ -167,7 +167,7 @@ impl Args {
         }
     }
 
-    fn download_options(&self, routers_are_local: bool) -> DownloadOptions {
+    fn download_options(&self) -> DownloadOptions {
         let defaults = DownloadOptions::default();
         DownloadOptions {
             fetch: ConsumerConfig {
@@ -178,7 +178,6 @@ impl Args {
                     false => PathSchedule::Single,
                 },
                 holdings: if self.ask_routers { Holdings::Ask } else { Holdings::Ignore },
-                routers_are_local,
                 controller: self.pipeline.controller,
                 constants: self.pipeline.constants,
                 window: self.window,

@@ -38,8 +38,6 @@ pub struct ConsumerConfig {
     pub is_reliable: bool,
     /// Whether routers are asked what they hold of the object.
     pub holdings: Holdings,
-    /// Whether they are on this machine: neighbours are asked under another name.
-    pub routers_are_local: bool,
     /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
     pub reader_units_max: u32,
     /// Segments of an object that grows that are asked for before they are made, at most.
@@ -149,7 +147,6 @@ impl Default for ConsumerConfig {
             waits_for_lifetime: false,
             is_reliable: true,
             holdings: Holdings::Ignore,
-            routers_are_local: false,
             reader_units_max: 8192,
             ahead_max: 64,
             behind: Behind::InOrder,

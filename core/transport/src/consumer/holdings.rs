@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use weir_base::{Instant, Rng};
+use weir_base::{Instant, NS_PER_S, Rng};
 use weir_store::{HoldingsStatus, SegmentRange};
 use weir_wire::{DataView, InterestView, NackReason, Name};
 
@@ -14,8 +14,10 @@ use crate::consumer::Consumer;
 use crate::interest::{InterestBatch, Selectors};
 use crate::request::{Request, Tries};
 
-/// A router that does not tell holds nobody up for longer: 1 s, once.
+/// Each segment of an answer is asked for once.
 const TRIES: Tries = Tries { sends_max: 1, nacks_max: 1 };
+/// A router that has not told all by then holds nobody up any longer.
+const ANSWER_NS: u64 = NS_PER_S;
 /// 4,096 ranges, the most that are told, have 73,728 octets at most.
 const OCTETS_MAX: usize = 80_000;
 
@@ -23,7 +25,9 @@ const OCTETS_MAX: usize = 80_000;
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     /// What is asked, once the version is known.
-    dataset: Option<Name>,
+    object: Option<Name>,
+    /// Whom to ask, and whether that router is on this machine.
+    paths: Vec<(PathId, bool)>,
     open: Vec<Question>,
 }
 
@@ -31,6 +35,8 @@ pub(super) struct Questions {
 struct Question {
     path: PathId,
     request: Request,
+    /// When it is given up.
+    until: Instant,
     /// What has come of the answer, of its first segments.
     octets: Vec<u8>,
 }
@@ -46,18 +52,35 @@ pub(super) enum Told {
 }
 
 impl Questions {
-    /// Asks by these paths about the object from now on.
-    pub(super) fn begin(&mut self, prefix: Name, versioned: &Name) {
-        self.dataset = Some(HoldingsStatus::dataset_name(prefix, versioned));
+    /// Asks about the object by all paths that there are and that come.
+    fn begin(&mut self, object: Name, lifetime_ms: u64, now: Instant) {
+        self.object = Some(object);
+        for (path, is_local) in self.paths.clone() {
+            self.ask(path, is_local, lifetime_ms, now);
+        }
     }
 
-    /// Asks by a path.
-    pub(super) fn ask(&mut self, path: PathId, lifetime_ms: u64, now: Instant) {
-        let Some(dataset) = &self.dataset else { return };
+    /// A path is there.
+    pub(super) fn path_added(
+        &mut self,
+        (path, is_local): (PathId, bool),
+        lifetime_ms: u64,
+        now: Instant,
+    ) {
+        self.paths.push((path, is_local));
+        self.ask(path, is_local, lifetime_ms, now);
+    }
+
+    fn ask(&mut self, path: PathId, is_local: bool, lifetime_ms: u64, now: Instant) {
+        let Some(object) = &self.object else { return };
+        let mut prefix = Name::new();
+        prefix.append_str(if is_local { "localhost" } else { "localhop" }).append_str("nfd");
+        let dataset = HoldingsStatus::dataset_name(prefix, object);
         let selectors =
             Selectors { can_be_prefix: true, must_be_fresh: true, lifetime_ms, nonce: 0 };
-        let request = Request::new(dataset, selectors, TRIES, now);
-        self.open.push(Question { path, request, octets: Vec::new() });
+        let request = Request::new(&dataset, selectors, TRIES, now);
+        let until = now.plus_ns(ANSWER_NS);
+        self.open.push(Question { path, request, until, octets: Vec::new() });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,16 +93,18 @@ impl Questions {
         self.open.retain_mut(|question| {
             let polled = question.request.poll(&[question.path], now, rng, out);
             sent += u64::from(polled == Ok(true));
-            polled.is_ok()
+            polled.is_ok() && now < question.until
         });
         sent
     }
 
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.open.iter().map(|question| question.request.due_at()).min()
+        let due_at = |question: &Question| question.request.due_at().min(question.until);
+        self.open.iter().map(due_at).min()
     }
 
     pub(super) fn path_removed(&mut self, path: PathId) {
+        self.paths.retain(|&(known, _)| known != path);
         self.open.retain(|question| question.path != path);
     }
 
@@ -92,7 +117,10 @@ impl Questions {
         let number = data.name.last().and_then(|last| last.as_segment());
         let last = data.final_block_id().and_then(|last| last.as_segment());
         let (Some(number), Some(last)) = (number, last) else { return Told::Taken };
-        if number < last && question.octets.len() <= OCTETS_MAX {
+        if number < last {
+            if data.content.is_empty() || question.octets.len() > OCTETS_MAX {
+                return Told::Taken;
+            }
             let mut name = data.name.parent().to_name();
             name.append_segment(number + 1);
             let selectors =
@@ -137,19 +165,19 @@ impl Consumer {
         if self.config.holdings == Holdings::Ignore {
             return;
         }
-        let mut prefix = Name::new();
-        prefix.append_str(if self.config.routers_are_local { "localhost" } else { "localhop" });
-        prefix.append_str("nfd");
         let versioned = self.config.mapping.version_prefix(metadata.versioned.as_view());
-        self.questions.begin(prefix, &versioned);
-        for path in self.scoreboard.paths().iter().map(|path| path.id).collect::<Vec<_>>() {
-            self.questions.ask(path, self.config.lifetime_ms, now);
-        }
+        self.questions.begin(versioned, self.config.lifetime_ms, now);
     }
 
     /// Whether units wait for what the routers say.
     pub(super) fn waits_for_routers(&self) -> bool {
         self.config.holdings == Holdings::Wait && !self.questions.is_empty()
+    }
+
+    /// Whether routers are still to say what they hold: packets whose names are not below that of
+    /// the object.
+    pub fn awaits_routers(&self) -> bool {
+        !self.questions.is_empty()
     }
 
     /// A router has told what it holds.

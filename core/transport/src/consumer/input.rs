@@ -23,6 +23,9 @@ pub enum ConsumerInput {
         /// Its window at the start, or for good if fixed: a depth of its own (paper
         /// multipath-cache-management, 4.1). `None`: that of the configuration.
         window: Option<u32>,
+        /// The router at its other end is on this machine: [`Holdings`](super::Holdings) of it are
+        /// asked for under another name than those of a neighbour.
+        is_local: bool,
     },
     /// A path is no more. What is in flight on it is asked for again on another.
     RemovePath {

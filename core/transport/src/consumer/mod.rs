@@ -244,10 +244,10 @@ impl Consumer {
 
     fn input(&mut self, now: Instant, input: ConsumerInput, out: &mut ConsumerOutbox) {
         match input {
-            ConsumerInput::AddPath { path, window } => {
+            ConsumerInput::AddPath { path, window, is_local } => {
                 let is_new = self.scoreboard.add_path(path, window);
                 debug_assert!(is_new, "{path:?} is there already");
-                self.questions.ask(path, self.config.lifetime_ms, now);
+                self.questions.path_added((path, is_local), self.config.lifetime_ms, now);
             }
             ConsumerInput::RemovePath { path } => {
                 self.scoreboard.remove_path(path, now);

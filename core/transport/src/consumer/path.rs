@@ -198,6 +198,11 @@ impl Path {
         after > 0 && self.held[after - 1].contains(segment)
     }
 
+    /// Whether routers of other paths hold what is sent next, and this one's does not.
+    pub(crate) fn is_passed_over(&self) -> bool {
+        self.is_passed_over
+    }
+
     /// Whether what is sent next goes by another path.
     pub(crate) fn set_passed_over(&mut self, is_passed_over: bool) {
         self.is_passed_over = is_passed_over;

@@ -316,8 +316,9 @@ impl Scoreboard {
     /// Has the next new chunk, which begins with this segment, taken by a path whose router holds
     /// it. One that fails does not count: its segments go to all.
     pub(crate) fn prefer_holders(&mut self, segment: Option<u64>) {
+        let used = self.schedule.used(&self.paths);
         let holds = |path: &Path| segment.is_some_and(|segment| path.holds(segment));
-        let has_holder = self.paths.iter().any(|path| holds(path) && !path.is_failing());
+        let has_holder = self.paths[..used].iter().any(|path| holds(path) && !path.is_failing());
         for path in &mut self.paths {
             let is_passed_over = has_holder && !holds(path);
             path.set_passed_over(is_passed_over);

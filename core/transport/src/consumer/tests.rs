@@ -39,7 +39,7 @@ struct Bench {
 impl Bench {
     fn new(target: Target, config: ConsumerConfig) -> Self {
         let consumer = Consumer::new(target, config, 1, Instant::ZERO);
-        let inputs = vec![ConsumerInput::AddPath { path: PATH, window: None }];
+        let inputs = vec![ConsumerInput::AddPath { path: PATH, window: None, is_local: false }];
         let (out, now, asked) = (ConsumerOutbox::default(), Instant::ZERO, Vec::new());
         let mut bench = Self { consumer, inputs, out, now, asked, out_paths: Vec::new() };
         bench.step();
@@ -606,7 +606,7 @@ fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
 #[test]
 fn a_path_that_stands_by_wakes_no_driver() {
     let mut bench = sequence(1);
-    bench.tell(ConsumerInput::AddPath { path: PathId(9), window: None });
+    bench.tell(ConsumerInput::AddPath { path: PathId(9), window: None, is_local: false });
     assert_eq!(bench.append(1, "/a", Some(0..9)).len(), 1);
     let wakeup = bench.consumer.next_wakeup().unwrap();
     assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
@@ -807,7 +807,7 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
             ..ConsumerConfig::default()
         };
         let mut bench = Bench::new(Target::Sequence, config);
-        bench.tell(ConsumerInput::AddPath { path: SLOW, window: None });
+        bench.tell(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
         let mut asked = bench.append(1, "/a", Some(0..1000));
         // The first answers tell how fast the paths are: 1 and 20 ms.
         assert_eq!(asked.len(), 8);
@@ -842,7 +842,7 @@ fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
         ..ConsumerConfig::default()
     };
     let mut bench = Bench::new(Target::Sequence, config);
-    bench.tell(ConsumerInput::AddPath { path: SILENT, window: None });
+    bench.tell(ConsumerInput::AddPath { path: SILENT, window: None, is_local: false });
     let mut asked = bench.append(1, "/a", Some(0..10_000));
     assert_eq!(bench.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
     let mut lost = asked.split_off(4);

@@ -70,7 +70,7 @@ fn metadata_of_something_else_is_refused() {
         let mut out = ConsumerOutbox::default();
         consumer.handle(
             Instant::ZERO,
-            &mut vec![ConsumerInput::AddPath { path: PathId(0), window: None }],
+            &mut vec![ConsumerInput::AddPath { path: PathId(0), window: None, is_local: false }],
             &mut out,
         );
         let packet = signed(name.clone(), content);

@@ -44,7 +44,8 @@ fn departs_at(paths: &[Path], at: usize, next: Next) -> Option<Instant> {
 fn reserved_chunks(paths: &[Path], at: usize) -> u32 {
     let path = &paths[at];
     let faster = paths.iter().enumerate().filter(|&(other_at, other)| {
-        (other.answer_ns(), other_at) < (path.answer_ns(), at) && other.answer_ns() > 0
+        let is_faster = (other.answer_ns(), other_at) < (path.answer_ns(), at);
+        is_faster && other.answer_ns() > 0 && !other.is_passed_over()
     });
     let chunks = faster.map(|(_, other)| {
         let round_trips = path.answer_ns() as f64 / other.answer_ns() as f64;

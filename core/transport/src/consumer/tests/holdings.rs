@@ -11,9 +11,9 @@ use super::*;
 const NEAR: PathId = PathId(4);
 const FAR: PathId = PathId(5);
 
-/// The fetch of an object of 30 segments over three paths, two Interests on each, which has begun.
-fn asking(holdings: Holdings) -> (Bench, Vec<Name>) {
-    let config = ConsumerConfig {
+/// Two Interests on each path.
+fn config(holdings: Holdings) -> ConsumerConfig {
+    ConsumerConfig {
         controller: Controller::Fixed,
         window: Some(2),
         schedule: PathSchedule::RoundRobin,
@@ -21,15 +21,22 @@ fn asking(holdings: Holdings) -> (Bench, Vec<Name>) {
         use_manifest: false,
         holdings,
         ..ConsumerConfig::default()
-    };
+    }
+}
+
+/// The fetch of an object of 30 segments over three paths, which has begun.
+fn asking(holdings: Holdings) -> (Bench, Vec<Name>) {
+    asking_with(config(holdings), ReaderMode::Unordered)
+}
+
+fn asking_with(config: ConsumerConfig, reader: ReaderMode) -> (Bench, Vec<Name>) {
     let mut metadata = Metadata::new("/o/v=1".parse().unwrap());
     metadata.last_segment = Some(29);
     let mut bench = Bench::new(Target::Known { metadata }, config);
     for path in [NEAR, FAR] {
-        bench.tell(ConsumerInput::AddPath { path, window: None });
+        bench.tell(ConsumerInput::AddPath { path, window: None, is_local: false });
     }
-    let start = ConsumerInput::Start { have: SegmentSet::new(), reader: ReaderMode::Unordered };
-    let names = bench.tell(start);
+    let names = bench.tell(ConsumerInput::Start { have: SegmentSet::new(), reader });
     (bench, names)
 }
 
@@ -177,4 +184,57 @@ fn segments_of_a_router_that_refuses_go_to_the_others() {
         bench.now = at;
     }
     assert!(by.contains(&PATH) && by.contains(&FAR), "{by:?}");
+}
+
+/// A router far away may be the only one that holds what a reader in order waits for.
+#[test]
+fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
+    let config = ConsumerConfig {
+        window: Some(4),
+        schedule: PathSchedule::Parallel,
+        reader_units_max: 8,
+        ..config(Holdings::Wait)
+    };
+    let (mut bench, _) = asking_with(config, ReaderMode::InOrder);
+    let told = [(NEAR, &[(1, 4)][..]), (FAR, &[(0, 0), (5, 29)]), (PATH, &[])];
+    bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let names = bench.step();
+    let asked = left(&bench, &names);
+    assert_eq!((&asked[&FAR].1, &asked[&NEAR].1), (&vec![0, 5, 6, 7], &vec![1, 2, 3, 4]));
+    bench.now = bench.now.plus_ns(NS_PER_MS);
+    bench.inputs = (1..5).map(|number| data(NEAR, number)).collect();
+    bench.step();
+    bench.now = bench.now.plus_ns(100 * NS_PER_MS);
+    bench.inputs = [0, 5, 6, 7].into_iter().map(|number| data(FAR, number)).collect();
+    bench.inputs.push(ConsumerInput::Read { units: 8 });
+    let names = bench.step();
+    assert!(left(&bench, &names).contains_key(&FAR), "{names:?}");
+}
+
+#[test]
+fn a_path_that_stands_by_is_no_holder() {
+    let config = ConsumerConfig { schedule: PathSchedule::Single, ..config(Holdings::Wait) };
+    let (mut bench, _) = asking_with(config, ReaderMode::Unordered);
+    let told = [(NEAR, &[(0, 29)][..]), (FAR, &[]), (PATH, &[])];
+    bench.inputs = told.iter().flat_map(|(path, held)| holdings(*path, held, 8000)).collect();
+    let names = bench.step();
+    assert_eq!(left(&bench, &names)[&PATH].1, [0, 1]);
+}
+
+#[test]
+fn an_answer_without_an_end_holds_nobody_up() {
+    let (mut bench, names) = asking(Holdings::Wait);
+    let mut dataset = names[0].clone();
+    dataset.append_version(1);
+    bench.inputs = [NEAR, FAR].iter().flat_map(|path| holdings(*path, &[], 8000)).collect();
+    bench.step();
+    let mut asked = Vec::new();
+    for number in 0..12 {
+        let mut name = dataset.clone();
+        name.append_segment(number);
+        asked.extend(bench.tell(answer(PATH, &name, &[0xfd], 1 << 60)));
+        bench.now = bench.now.plus_ns(100 * NS_PER_MS);
+    }
+    let is_segment = |name: &&Name| name.as_view().component_count() == 3;
+    assert_eq!(asked.iter().filter(is_segment).count(), 6, "{asked:?}");
 }

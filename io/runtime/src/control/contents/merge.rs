@@ -27,7 +27,8 @@ pub(super) fn merge_pages(
             ranges.entry((holding.name, holding.tier)).or_default().extend(holding.ranges);
         }
     }
-    let holding = |((name, tier), ranges)| Holding { name, tier, ranges: SegmentRange::join(ranges) };
+    let holding =
+        |((name, tier), ranges)| Holding { name, tier, ranges: SegmentRange::join(ranges) };
     let holdings = ranges.into_iter().map(holding).collect();
     let has_more = cursors.iter().any(Option::is_some);
     let next = has_more.then_some(ContentsCursor { shards: cursors });

@@ -251,7 +251,7 @@ impl Core {
     fn added(&self, path: PathId) -> ConsumerInput {
         let further = usize::from(path.0).checked_sub(1);
         let window = further.and_then(|at| *self.path_windows.get(at)?);
-        ConsumerInput::AddPath { path, window }
+        ConsumerInput::AddPath { path, window, is_local: false }
     }
 
     fn may_send(&self) -> bool {
