@@ -316,7 +316,7 @@ pub enum Retention {
 }
 
 /// Segments that a router fetches by itself (paper multipath-cache-management, Algorithm 6).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Prefetch {
     /// The name of the segments without the segment number.

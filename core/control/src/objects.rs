@@ -184,23 +184,30 @@ impl Objects {
         }
     }
 
-    /// A file is one no longer, and what is held of it is forgotten.
+    /// A file is one no longer. What is held of it stays known, for routers tell only what changes,
+    /// and the file may come back.
     pub(crate) fn remove_file(&mut self, name: &Name) -> bool {
         let Some(&id) = self.by_name.get(name) else { return false };
-        if self.all[id as usize].as_ref().is_none_or(|object| object.file().is_none()) {
-            return false;
-        }
-        let holders: BTreeSet<RouterId> = self.all[id as usize]
-            .iter()
-            .flat_map(|object| object.holders.iter().map(|held| held.router))
-            .collect();
-        for router in holders {
-            self.drop_held(router, id);
-        }
+        let Some(object) = &mut self.all[id as usize] else { return false };
+        let Some(each) = object.file().map(content_bytes_each) else { return false };
         self.files_count -= 1;
-        self.by_name.remove(name);
-        self.all[id as usize] = None;
-        self.free.push(id);
+        if object.holders.is_empty() {
+            self.by_name.remove(name);
+            self.all[id as usize] = None;
+            self.free.push(id);
+            return true;
+        }
+        object.what = What::Other(name.clone());
+        let mut charged = BTreeSet::new();
+        for held in &object.holders {
+            let Some(account) = self.accounts.get_mut(&held.router) else { continue };
+            account.content_bytes[tier_at(held.tier)] -= held.segments.count() * each;
+            if charged.insert(held.router) {
+                account.unregistered += 1;
+                account.bytes += named_bytes(name);
+                self.total_bytes += named_bytes(name);
+            }
+        }
         true
     }
 

@@ -3,10 +3,11 @@
 //! believed: who reads it later verifies it. It gives way to whatever else uses the same path
 //! (`ledbat`).
 
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use weir_control::message::Prefetch;
 use weir_security::trust::Trust;
@@ -32,19 +33,65 @@ const UNITS_MAX: u32 = 512;
 
 /// What is to be fetched, whole: new orders take the place of all before.
 #[derive(Clone, Default)]
-pub(crate) struct Orders(Arc<Mutex<Vec<Prefetch>>>);
+pub(crate) struct Orders(Arc<Mutex<Ordered>>);
+
+#[derive(Default)]
+struct Ordered {
+    all: Vec<Prefetch>,
+    /// How often they were replaced.
+    number: u64,
+}
 
 impl Orders {
     pub(crate) fn replace(&self, orders: Vec<Prefetch>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = orders;
+        let mut ordered = self.lock();
+        ordered.number += u64::from(ordered.all != orders);
+        ordered.all = orders;
     }
 
-    fn all(&self) -> Vec<Prefetch> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All orders, if they were replaced since `number` was theirs, and their number.
+    fn since(&self, number: u64) -> Option<(Vec<Prefetch>, u64)> {
+        let ordered = self.lock();
+        (ordered.number != number).then(|| (ordered.all.clone(), ordered.number))
     }
 
     fn has(&self, order: &Prefetch) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(order)
+        self.lock().all.contains(order)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ordered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Orders in the state that each is in.
+#[derive(Default)]
+struct Queue {
+    number: u64,
+    next: VecDeque<Prefetch>,
+    /// Those that could not be had, the one that is due first in front.
+    later: VecDeque<(Instant, Prefetch)>,
+    done: BTreeSet<Prefetch>,
+}
+
+impl Queue {
+    /// Takes what is new of orders.
+    fn update(&mut self, orders: &Orders) {
+        let Some((all, number)) = orders.since(self.number) else { return };
+        self.number = number;
+        let wanted: BTreeSet<&Prefetch> = all.iter().collect();
+        self.done.retain(|order| wanted.contains(order));
+        self.later.retain(|(_, order)| wanted.contains(order));
+        let later: BTreeSet<&Prefetch> = self.later.iter().map(|(_, order)| order).collect();
+        let is_new = |order: &&Prefetch| !self.done.contains(*order) && !later.contains(*order);
+        self.next = all.iter().filter(is_new).cloned().collect();
+    }
+
+    /// The order to fetch now: one that could not be had waits behind all others.
+    fn pop(&mut self, now: Instant) -> Option<Prefetch> {
+        self.next
+            .pop_front()
+            .or_else(|| self.later.pop_front_if(|(due, _)| *due <= now).map(|(_, order)| order))
     }
 }
 
@@ -54,21 +101,18 @@ pub(crate) struct Prefetcher {
     orders: Orders,
     /// One for all parts, so that its face is known.
     client: Option<Client>,
-    done: Vec<Prefetch>,
+    queue: Queue,
 }
 
 impl Prefetcher {
     pub(crate) fn new(shared: Arc<Shared>, orders: Orders) -> Self {
-        Self { shared, orders, client: None, done: Vec::new() }
+        Self { shared, orders, client: None, queue: Queue::default() }
     }
 
     pub(crate) fn run(mut self) {
         while self.shared.pause(LOOK) {
-            let orders = self.orders.all();
-            self.done.retain(|order| orders.contains(order));
-            let Some(order) = orders.into_iter().find(|order| !self.done.contains(order)) else {
-                continue;
-            };
+            self.queue.update(&self.orders);
+            let Some(order) = self.queue.pop(Instant::now()) else { continue };
             match self.fetch(&order) {
                 Ok(()) => {
                     tracing::info!(
@@ -77,15 +121,13 @@ impl Prefetcher {
                         last = order.last,
                         "fetched ahead"
                     );
-                    self.done.push(order);
+                    self.queue.done.insert(order);
                 }
                 // It is not wanted any more, or nothing is.
                 Err(_) if !self.orders.has(&order) || self.shared.is_stopping() => {}
                 Err(error) => {
                     tracing::warn!(object = %order.object, %error, "cannot fetch ahead; later");
-                    if !self.shared.pause(LATER) {
-                        return;
-                    }
+                    self.queue.later.push_back((Instant::now() + LATER, order));
                 }
             }
         }
@@ -236,6 +278,27 @@ impl PacketReader for Passed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_that_cannot_be_had_waits_behind_others() {
+        let order = |first| Prefetch { object: "/a/v=1".parse().unwrap(), first, last: first + 9 };
+        let (orders, mut queue, now) = (Orders::default(), Queue::default(), Instant::now());
+        orders.replace(vec![order(0), order(10), order(20)]);
+        queue.update(&orders);
+        let failed = queue.pop(now).unwrap();
+        queue.later.push_back((now + LATER, failed));
+        let fetched = queue.pop(now).unwrap();
+        assert_eq!((&fetched, queue.pop(now)), (&order(10), Some(order(20))));
+        queue.done.insert(fetched);
+        assert_eq!((queue.pop(now), queue.pop(now + LATER)), (None, Some(order(0))));
+        // The same orders once more are not new; others are, but for what is done.
+        orders.replace(vec![order(0), order(10), order(20)]);
+        queue.update(&orders);
+        assert_eq!(queue.pop(now + LATER), None);
+        orders.replace(vec![order(10), order(30)]);
+        queue.update(&orders);
+        assert_eq!((queue.pop(now), queue.pop(now)), (Some(order(30)), None));
+    }
 
     #[test]
     fn what_is_held_is_not_fetched() {

@@ -45,6 +45,15 @@ impl Controller {
                 (is_refused, Reverse(segments(rule)))
             });
             configuration.rules.truncate(RULES_MAX);
+            let kept = |rule: &StoreRule| {
+                let is_kept = matches!(rule.retention, Retention::Keep { .. });
+                is_kept.then(|| (rule.object.clone(), rule.first))
+            };
+            let kept: BTreeSet<_> = configuration.rules.iter().filter_map(kept).collect();
+            // What it would not keep it need not fetch.
+            configuration
+                .prefetch
+                .retain(|order| kept.contains(&(order.object.clone(), order.first)));
         }
         let routes = configuration.routes.iter().map(|route| route.router.as_str());
         let distributions = configuration.distributions.iter().flat_map(Distribution::routers);

@@ -91,6 +91,21 @@ proptest! {
     }
 }
 
+/// Routers tell only what changes: after a file that was withdrawn comes back they say nothing.
+#[test]
+fn what_is_held_of_a_file_that_comes_back_is_still_known() {
+    let mut objects = Objects::default();
+    objects.add_file(file(0));
+    let held = Segments::range(3, 9);
+    objects.apply(1, &LIMITS, change(0, held.clone(), Segments::default()));
+    assert!(objects.remove_file(&name(0)));
+    assert!(objects.file(&name(0)).is_none() && !objects.remove_file(&name(0)));
+    objects.check();
+    objects.add_file(file(0));
+    objects.check();
+    assert_eq!(objects.held_of(1, &name(0)), held);
+}
+
 #[test]
 fn what_is_beyond_a_bound_does_not_count() {
     let refused = |limits: &Limits, routers: &[RouterId]| -> Vec<Bound> {
