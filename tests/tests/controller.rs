@@ -15,6 +15,8 @@ use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sh
 const MIB: usize = 1 << 20;
 /// Larger than any one store, smaller than what three may promise together.
 const FILE_BYTES: usize = 24 * MIB;
+/// Octets of content of a segment.
+const SEGMENT_BYTES: usize = 8000;
 const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 /// A controller and its database.
@@ -116,7 +118,7 @@ impl Network {
         let producer = self.site.weir(&origin, &words);
         let ready = producer.json_line();
         let versioned = ready["name"].as_str().expect("a name").to_owned();
-        let segments = FILE_BYTES.div_ceil(8000);
+        let segments = FILE_BYTES.div_ceil(SEGMENT_BYTES);
         let file = json!({
             "name": versioned, "segments": segments, "size_bytes": FILE_BYTES, "packet_bytes": 8400,
         });
@@ -136,14 +138,12 @@ impl Network {
         sha256_hex(&target)
     }
 
-    /// Whether each router has said that it holds the part of an object that it is to keep.
+    /// Whether routers are to keep all of an object in parts, and each has said that it holds its
+    /// own. How many parts there are depends on when round-trip times were known.
     fn are_parts_held(&self, object: &str) -> bool {
         let path = format!("/v1/files/holdings?name={}", object.replace('%', "%25"));
         let holders = self.controller.ask("GET", &path, None);
-        let plans = self.controller.ask("GET", "/v1/plans", None);
-        let plan =
-            plans.as_array().and_then(|plans| plans.iter().find(|plan| plan["object"] == object));
-        let parts = plan.and_then(|plan| plan["parts"].as_array()).cloned().unwrap_or_default();
+        let parts = self.parts_of(object);
         let is_held = |part: &Value| {
             let holder = holders.as_array().expect("holders").iter();
             let ranges = holder.filter(|holder| holder["router"] == part["router"]);
@@ -151,16 +151,27 @@ impl Network {
             let (first, last) = (part["first"].as_u64(), part["last"].as_u64());
             ranges.any(|range| range[0].as_u64() <= first && last <= range[1].as_u64())
         };
-        parts.len() == MIDDLE.len() && parts.iter().all(is_held)
+        let segments = |part: &Value| {
+            part["last"].as_u64().expect("a number") + 1 - part["first"].as_u64().expect("a number")
+        };
+        let all = FILE_BYTES.div_ceil(SEGMENT_BYTES) as u64;
+        parts.iter().map(segments).sum::<u64>() == all && parts.iter().all(is_held)
     }
 
-    /// Waits until the three keep all of an object, and the edge asks each for its part.
+    /// Waits until routers keep all of an object, and the edge asks each for its part.
     fn wait_for_parts(&self, object: &str) {
         wait_until("each part in its router", || self.are_parts_held(object));
-        wait_until("three parts at the edge", || {
+        wait_until("a way to each part at the edge", || {
             let strategies = self.routers["edge"].weir_json(&self.site, &["strategy", "list"]);
-            strategies.to_string().matches("part~").count() == MIDDLE.len()
+            strategies.to_string().matches("part~").count() == self.parts_of(object).len()
         });
+    }
+
+    fn parts_of(&self, object: &str) -> Vec<Value> {
+        let plans = self.controller.ask("GET", "/v1/plans", None);
+        let mut plans = plans.as_array().expect("plans").iter();
+        let plan = plans.find(|plan| plan["object"] == object);
+        plan.and_then(|plan| plan["parts"].as_array()).cloned().unwrap_or_default()
     }
 
     /// Interests that the producer's face of `origin` has carried.

@@ -25,7 +25,7 @@ const GONE_MIN: usize = 64;
 const IN_FLIGHT_NS: u64 = NS_PER_S;
 /// Configurations that a router said it has and that are remembered.
 const HAS_MAX: usize = 8;
-/// What is assumed of a link whose round-trip time nobody knows.
+/// What is assumed of a link whose round-trip time nobody knows, where no link's is known.
 const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
 
 /// New plans that one router may ask for at once, and in a second.
@@ -286,14 +286,20 @@ impl Network {
             links.iter().filter_map(|&(from, to, _, used)| Some(((from, to), used?))).collect();
         // A round trip that one end knows takes as long from the other.
         let used = |from, to, used: Option<u64>| used.or(known.get(&(to, from)).copied());
-        let links = links.iter();
-        Graph::new(rank, links.map(|&(from, to, _, own)| (from, to, cost(used(from, to, own)))))
+        // A link that has not been measured yet is taken for one of the others: parts of files stay
+        // where they are put first.
+        let mut others: Vec<u64> = known.values().copied().collect();
+        let middle = others.len() / 2;
+        let unknown = match others.is_empty() {
+            true => UNKNOWN_ROUND_TRIP_NS,
+            false => *others.select_nth_unstable(middle).1,
+        };
+        let links = links.iter().map(|&(from, to, _, own)| {
+            let round_trip_ns = used(from, to, own).unwrap_or(unknown);
+            (from, to, round_trip_ns.saturating_add(HOP_NS))
+        });
+        Graph::new(rank, links)
     }
-}
-
-/// What a link costs. Above 0.
-fn cost(round_trip_ns: Option<u64>) -> u64 {
-    round_trip_ns.unwrap_or(UNKNOWN_ROUND_TRIP_NS).saturating_add(HOP_NS)
 }
 
 /// Whether a link may go on costing what it did: round-trip times swing, and routes should not.
