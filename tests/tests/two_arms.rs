@@ -167,6 +167,7 @@ impl Draft {
             waits_for_lifetime: false,
             chunk_units: 1,
             schedule: Default::default(),
+            holdings: Default::default(),
             path_windows: Vec::new(),
             prefetches: false,
             names: names.clone(),

@@ -100,7 +100,7 @@ pub struct Findings {
     pub unfinished: u64,
     /// Files of which not all is what was written. The rest of them is served.
     pub damaged: u64,
-    /// Files that say not even what they are. They are left alone.
+    /// Files that cannot be read, or do not even say what they are. They are left alone.
     pub unreadable: Vec<PathBuf>,
 }
 
@@ -200,9 +200,10 @@ impl Repository {
             }
         }
         for (path, found) in open_all(&paths) {
-            match found.map_err(read_error(path))? {
-                Some(kept) => self.insert(kept)?,
-                None => self.findings.unreadable.push(path.clone()),
+            match found {
+                Ok(Some(kept)) => self.insert(kept)?,
+                // The others are good all the same.
+                Ok(None) | Err(_) => self.findings.unreadable.push(path.clone()),
             }
         }
         self.findings.unreadable.sort_unstable();
@@ -371,7 +372,8 @@ impl Repository {
     /// With a version that is later than the one there is.
     fn later<'a>(&self, label: Label<'a>, object: &Name, putting: Putting<'_>) -> Label<'a> {
         let there = self.objects.get(object.value()).and_then(version);
-        let least = there.filter(|_| !putting.is_version_fixed).map_or(0, |there| there + 1);
+        let least =
+            there.filter(|_| !putting.is_version_fixed).map_or(0, |there| there.saturating_add(1));
         Label { version: label.version.max(least), ..label }
     }
 

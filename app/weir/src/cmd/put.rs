@@ -131,6 +131,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         refuse_local_name(name)?;
     }
     let stop = Stop::on_signals()?;
+    // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
+    let _ = weir_face::raise_file_limit();
     let is_directory = args.path.as_deref().map(is_directory).transpose()?;
     let mut repository = args.repo.as_deref().map(kept::open).transpose()?;
     if let (Some(name), Some(repository)) = (&args.remove, &mut repository) {
@@ -145,6 +147,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         if args.watch && !is_directory {
             let path = printable(path.display());
             bail!("{path} is no directory; --watch is for directories: name the one it is in");
+        }
+        if let Some(repository) = repository.as_ref().filter(|_| is_directory) {
+            kept::refuse_within(repository, path)?;
         }
         let signing = args.signing()?;
         let source = Source { path, name, is_directory };
@@ -284,7 +289,10 @@ impl Args {
             (watched.seen, watched.is_unsettled) = (seen, is_unsettled);
         }
         match repository.as_mut() {
-            Some(repository) => kept::replace(repository, source.name, &published, signing)?,
+            Some(repository) => {
+                let put = (&published[..], served.left_out.is_empty());
+                kept::replace(repository, source.name, put, signing)?;
+            }
             None => {
                 published.into_iter().for_each(|published| served.store.add(published));
                 if let Some(certificate) = &signing.certificate {

@@ -29,19 +29,38 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Repository> {
     }
     for path in &findings.unreadable {
         let path = printable(path.display());
-        errln!("weir: {path} is not what was written: left out; remove it");
+        errln!("weir: {path} cannot be read, or is not what was written: left out, and left alone");
     }
     Ok(repository)
 }
 
-/// Has it keep what has just been put below `root`, and nothing else there.
+/// A repository within the directory that is put would publish itself.
+pub(super) fn refuse_within(repository: &Repository, source: &Path) -> anyhow::Result<()> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if real(repository.path()).starts_with(real(source)) {
+        let (repository, source) =
+            (printable(repository.path().display()), printable(source.display()));
+        anyhow::bail!(
+            "the repository {repository} is within {source}, so that it would publish itself; \
+             name a directory outside with --repo"
+        );
+    }
+    Ok(())
+}
+
+/// Has it keep what has just been put below `root`, and nothing else there if that was `all`: what
+/// could not be read this time stays as it was put before.
 pub(super) fn replace(
     repository: &mut Repository,
     root: &Name,
-    published: &[Published],
+    (published, is_all): (&[Published], bool),
     signing: &Signing,
 ) -> anyhow::Result<()> {
-    repository.replace(root, published).map_err(explain)?;
+    match is_all {
+        true => repository.replace(root, published),
+        false => repository.take_in(published, &[]),
+    }
+    .map_err(explain)?;
     if let (Some(certificate), Some(prefix)) = (&signing.certificate, &signing.certificate_prefix) {
         repository.put_packet(certificate, prefix).map_err(explain)?;
     }

@@ -398,7 +398,8 @@ fn side_by_side<T: Sync, R: Send>(
     mut take: impl FnMut(usize, R) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let next = AtomicUsize::new(0);
-    let (results, taken) = sync_channel(1024);
+    // Each result may hold a file open.
+    let (results, taken) = sync_channel(threads);
     std::thread::scope(|scope| {
         for _ in 0..threads.min(items.len()) {
             let (results, next, work) = (results.clone(), &next, &work);
