@@ -217,7 +217,7 @@ fn clients_and_neighbours_are_told_what_is_held() {
     for threads in [1, 2] {
         let mut site = Site::start_with(threads, true);
         site.fetch(0..100);
-        let ask = |scope| {
+        let ask = |scope: Scope| {
             let dataset = HoldingsStatus::dataset_name(scope.prefix(), &name("/a/v=1"));
             Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(rand()).encode()
         };
