@@ -38,6 +38,7 @@ fn plan(transport: Transport, duration_ns: u64) -> Plan {
         waits_for_lifetime: false,
         chunk_units: 1,
         schedule: Default::default(),
+        holdings: Default::default(),
         path_windows: Vec::new(),
         prefetches: false,
         names: names.clone(),
