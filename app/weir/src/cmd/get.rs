@@ -53,9 +53,9 @@ pub(crate) struct Args {
         Controller::WORDS.join(", "),
     ))]
     pipeline: ControllerConfig,
-    /// Ask each router which segments it holds, and get a segment from one that does; what
-    /// none of them holds is asked for by all. Spares those behind the routers work; of a file that
-    /// they hold in parts one router after the other brings its part. Routers on other machines tell
+    /// Ask each router which segments it holds, and get a segment from one that does; what none of
+    /// them holds is asked for by all. Spares those behind the routers work; of a file that they
+    /// hold in parts one router after the other brings its part. Routers on other machines tell
     /// what they hold where [management] holdings_for_neighbours is on
     #[arg(long)]
     ask_routers: bool,

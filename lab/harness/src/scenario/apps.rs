@@ -449,6 +449,7 @@ impl ConsumerTable {
         }
         self.check_times(place)?;
         self.check_prefetches(place, &demand)?;
+        self.check_holdings(place, &demand)?;
         let link = place.link(access, self.link.as_ref())?;
         let is_single = matches!(demand, Demand::Arrivals { .. });
         if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
@@ -460,11 +461,6 @@ impl ConsumerTable {
             .path
             .iter()
             .map(|path| Ok((path.to.clone(), place.link(&link, path.link.as_ref())?)));
-        if self.holdings != Holdings::Ignore && !matches!(demand, Demand::Objects { .. }) {
-            let problem = "only who fetches whole objects asks for what routers hold of them; write \
-                           objects = true";
-            return Err(place.error("holdings", problem));
-        }
         Ok(ConsumerGroup {
             paths: paths.collect::<Result<_, ScenarioError>>()?,
             schedule: self.schedule,
@@ -489,6 +485,14 @@ impl ConsumerTable {
             chunk_units,
             path: place.path.clone(),
         })
+    }
+
+    fn check_holdings(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
+        if self.holdings == Holdings::Ignore || matches!(demand, Demand::Objects { .. }) {
+            return Ok(());
+        }
+        let problem = "routers are asked what they hold of whole objects; write objects = true";
+        Err(place.error("holdings", problem))
     }
 
     fn check_prefetches(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
