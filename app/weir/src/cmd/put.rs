@@ -148,9 +148,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             let path = printable(path.display());
             bail!("{path} is no directory; --watch is for directories: name the one it is in");
         }
-        if let Some(repository) = repository.as_ref().filter(|_| is_directory) {
-            kept::refuse_within(repository, path)?;
-        }
+        kept::refuse_within(repository.as_ref(), path)?;
         let signing = args.signing()?;
         let source = Source { path, name, is_directory };
         // What happens from now on is seen.

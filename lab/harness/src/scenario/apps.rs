@@ -437,16 +437,7 @@ impl ConsumerTable {
             let problem = "single Interests are not asked for again; leave it out";
             return Err(place.error("losses", problem));
         }
-        let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
-        if chunk_units > CHUNK_UNITS_MAX {
-            let problem =
-                format!("is {chunk_units}; a chunk has {CHUNK_UNITS_MAX} segments at most");
-            return Err(place.error("chunk", problem));
-        }
-        if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {
-            let problem = "single Interests have no window that counts chunks; leave it out";
-            return Err(place.error("chunk", problem));
-        }
+        let chunk_units = self.chunk_units(place, &demand)?;
         self.check_times(place)?;
         self.check_prefetches(place, &demand)?;
         self.check_holdings(place, &demand)?;
@@ -485,6 +476,20 @@ impl ConsumerTable {
             chunk_units,
             path: place.path.clone(),
         })
+    }
+
+    fn chunk_units(&self, place: &Place<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
+        let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
+        if chunk_units > CHUNK_UNITS_MAX {
+            let problem =
+                format!("is {chunk_units}; a chunk has {CHUNK_UNITS_MAX} segments at most");
+            return Err(place.error("chunk", problem));
+        }
+        if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {
+            let problem = "single Interests have no window that counts chunks; leave it out";
+            return Err(place.error("chunk", problem));
+        }
+        Ok(chunk_units)
     }
 
     fn check_holdings(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {

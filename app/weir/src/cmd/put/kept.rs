@@ -35,7 +35,8 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Repository> {
 }
 
 /// A repository within the directory that is put would publish itself.
-pub(super) fn refuse_within(repository: &Repository, source: &Path) -> anyhow::Result<()> {
+pub(super) fn refuse_within(repository: Option<&Repository>, source: &Path) -> anyhow::Result<()> {
+    let Some(repository) = repository else { return Ok(()) };
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if real(repository.path()).starts_with(real(source)) {
         let (repository, source) =

@@ -151,7 +151,7 @@ fn routers_that_do_not_tell_hold_nobody_up_for_long() {
         let mut name = names[1].clone();
         name.append_version(1).append_segment(0).clone()
     });
-    let packet = refused.content(&[5, 0]).encode_with_digest().into();
+    let packet = refused.content([5, 0]).encode_with_digest().into();
     let header = LpHeader::default();
     assert!(bench.tell(ConsumerInput::Packet { path: NEAR, header, packet }).is_empty());
     bench.now = bench.consumer.next_wakeup().expect("the third is waited for");
