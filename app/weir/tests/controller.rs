@@ -57,8 +57,8 @@ fn files(url: &str, token: &str) -> String {
 #[test]
 fn what_was_answered_outlives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let (is_made, producer, error) =
-        token(folder.path(), &["add", "--role", "producer", "--name", "p", "--expires", "90d"]);
+    let words = ["add", "--role", "producer", "--name", "p", "--prefix", "/a", "--expires", "90d"];
+    let (is_made, producer, error) = token(folder.path(), &words);
     assert!(is_made, "{error}");
     let mut running = start(folder.path());
     for number in 0..50 {
