@@ -139,7 +139,11 @@ impl Controller {
         let producers = self.network.producers_of(object);
         let to_producer = self.routing.graph.paths(&producers);
         let to_consumer = self.routing.graph.paths(&[consumer]);
-        let back = self.coming_back(&to_producer, consumer);
+        // Where routes are not its own it does not know which way a router asks.
+        let back = match self.config.routes {
+            true => self.coming_back(&to_producer, consumer),
+            false => BTreeSet::new(),
+        };
         let farthest = match self.config.placement {
             Placement::LargestFree => None,
             Placement::Nearest => {
