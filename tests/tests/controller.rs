@@ -17,8 +17,8 @@ const MIB: usize = 1 << 20;
 const FILE_BYTES: usize = 24 * MIB;
 /// Octets of content of a segment.
 const SEGMENT_BYTES: usize = 8000;
-/// Interests at the producer during a second reading, of 3,146 segments, at most. Often there is none,
-/// at times one or two: why is not known yet.
+/// Interests at the producer during a second reading, of 3,146 segments, at most. Often there is
+/// none, at times one or two: why is not known yet.
 const FEW: u64 = 8;
 const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
