@@ -1,8 +1,8 @@
 //! Installs what Weir is tested with: python-ndn and NDNts, and what the wheel for Python is built
-//! and tested with, from their registries.
+//! and tested with, from their registries; and PostgreSQL, from the packages of the system.
 //!
-//! Everything goes into `target/interop`. A stamp holds the text of the files that say what to
-//! install; while it matches, nothing is done, so that a second run needs no network.
+//! All but the last goes into `target/interop`. A stamp holds the text of the files that say what
+//! to install; while it matches, nothing is done, so that a second run needs no network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
     target_folder(root).join("interop")
 }
 
-/// Installs both sets of clients, or says what is missing and what to do.
+/// Installs the server and both sets of clients, or says what is missing and what to do.
 pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
+    install_postgres()?;
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         eprintln!("==> {SKIP}=1: python-ndn, NDNts and the wheel for Python are NOT tested");
         return Ok(());
@@ -43,6 +44,24 @@ pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     .with_context(|| format!("cannot install what the wheel is tested with: {remedy}"))?;
     install_node(&sources.join("ndnts"), &target.join("ndnts"))
         .with_context(|| format!("cannot install NDNts: {remedy}"))
+}
+
+/// The server that controllers are tested with, as the system packages it. Tests start their own,
+/// with its data in a temporary folder.
+fn install_postgres() -> anyhow::Result<()> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = versions.map(|entry| entry.path().join("bin")).collect();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders.extend(std::env::split_paths(&path));
+    if folders.iter().any(|folder| folder.join("initdb").exists()) {
+        return Ok(());
+    }
+    eprintln!("==> installing PostgreSQL");
+    let packages = ["install", "--yes", "--no-install-recommends", "postgresql"];
+    run(Command::new("apt-get").args(packages).env("DEBIAN_FRONTEND", "noninteractive")).context(
+        "the tests need a PostgreSQL server (initdb, postgres and psql), which root installs with \
+         `apt-get install postgresql`; it need not run",
+    )
 }
 
 /// A virtual environment with what `requirements` lists, in which `modules` can be imported.

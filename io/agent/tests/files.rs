@@ -21,7 +21,7 @@ fn next(events: &Receiver<FilesEvent>) -> FilesEvent {
 
 /// A controller's configuration at this address, and the access of a producer of `/data`.
 fn controller(folder: &tempfile::TempDir, listen: SocketAddr) -> (Config, Access) {
-    let database = folder.path().join("controller.db");
+    let database = folder.path().join("controller.db").into();
     let prefixes = ["/data".parse().unwrap()];
     let token = add_token(&database, Role::Producer, "producer", None, &prefixes).unwrap();
     let access =

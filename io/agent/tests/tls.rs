@@ -51,7 +51,7 @@ impl Guarded {
         };
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-            database: at("controller.db"),
+            database: at("controller.db").into(),
             tls: Some(tls),
             ..Config::default()
         };
@@ -61,7 +61,7 @@ impl Guarded {
 
     /// Access with a token, and with a certificate of this authority if there is one.
     fn access(&self, role: Role, name: &str, authority: Option<&Authority>) -> Access {
-        let database = self.folder.path().join("controller.db");
+        let database = self.folder.path().join("controller.db").into();
         let prefixes = match role {
             Role::Producer => vec![common::name("/data")],
             _ => Vec::new(),

@@ -1,24 +1,22 @@
 //! What an operator does at the database itself, also while the controller runs.
 
-use std::path::Path;
-
 use tokio::runtime::Builder;
 use weir_wire::Name;
 
 use crate::clock::wall_ms;
 use crate::config::StartError;
-use crate::database::{Database, DatabaseError, Record};
+use crate::database::{Database, DatabaseError, DatabasePlace, Record};
 use crate::token::{Role, Token};
 
-/// Who changes tokens: whoever may write to the database's file.
+/// Who changes tokens: whoever may write to the database.
 const SHELL: &str = "command line";
 
 async fn with<T>(
-    path: &Path,
+    place: &DatabasePlace,
     act: impl AsyncFnOnce(&Database) -> Result<T, DatabaseError>,
 ) -> Result<T, StartError> {
-    let of_database = |error| StartError::Database { path: path.to_path_buf(), error };
-    let database = Database::open(path).await.map_err(of_database)?;
+    let of_database = |error| StartError::Database { place: place.clone(), error };
+    let database = Database::open(place, None).await.map_err(of_database)?;
     let done = act(&database).await;
     database.close().await;
     done.map_err(of_database)
@@ -40,7 +38,7 @@ fn record(action: &'static str, detail: String) -> Record {
 /// # Errors
 /// The database, or random numbers.
 pub fn add_token(
-    database: &Path,
+    database: &DatabasePlace,
     role: Role,
     name: &str,
     expires_after_ms: Option<u64>,
@@ -62,7 +60,7 @@ pub fn add_token(
 ///
 /// # Errors
 /// The database.
-pub fn tokens(database: &Path) -> Result<Vec<Token>, StartError> {
+pub fn tokens(database: &DatabasePlace) -> Result<Vec<Token>, StartError> {
     block_on(with(database, async |database| database.tokens().await))
 }
 
@@ -71,7 +69,7 @@ pub fn tokens(database: &Path) -> Result<Vec<Token>, StartError> {
 ///
 /// # Errors
 /// The database.
-pub fn remove_token(database: &Path, id: &str) -> Result<bool, StartError> {
+pub fn remove_token(database: &DatabasePlace, id: &str) -> Result<bool, StartError> {
     let record = record("token removed", id.to_owned());
     block_on(with(database, async |database| database.remove_token(id, record).await))
 }

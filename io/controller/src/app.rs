@@ -2,14 +2,17 @@
 //! tokens.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use weir_control::{Controller, Event};
 use weir_wire::Name;
 
 use crate::clock::{Clock, wall_ms};
-use crate::database::{Database, Record};
+use crate::database::{Away, Database, DatabaseError, Record};
+use crate::follower::Follower;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
@@ -20,6 +23,9 @@ const CONTROLLER: &str = "controller";
 /// Between two lines of the audit about names that one caller may not register.
 const SILENCE_MS: u64 = 60_000;
 
+/// For so long it is told that the database has taken no file, if none is registered meanwhile.
+const UNTAKEN: Duration = Duration::from_secs(30);
+
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) clock: Clock,
@@ -29,9 +35,16 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// Whether the program is to end: who waits for news gets none.
     pub(crate) stopping: watch::Receiver<bool>,
-    /// Files are registered and withdrawn one after the other, in memory as in the database.
-    pub(crate) files_turn: tokio::sync::Mutex<()>,
+    /// Its number among the controllers of the database.
+    pub(crate) run: AtomicU64,
+    /// What other controllers have written is taken up, and files are registered and withdrawn, one
+    /// after the other, in memory as in the database.
+    pub(crate) turn: tokio::sync::Mutex<Follower>,
+    /// Other controllers of the database that run, by address.
+    pub(crate) others: Mutex<Vec<String>>,
     known: Mutex<Known>,
+    /// Why the database took no file when it was given one last, and when that was.
+    untaken: Mutex<Option<(Away, Instant)>>,
     /// When the audit was told last that a caller may not register a name.
     told_refused_ms: Mutex<BTreeMap<String, u64>>,
 }
@@ -76,6 +89,7 @@ impl Known {
                 }
                 Event::RouterLost { router } => {
                     self.generations.remove(&router);
+                    records.push(Record::RouterLost { name: router.clone() });
                     ("router lost", router)
                 }
                 Event::Planned(plan) => {
@@ -110,6 +124,7 @@ impl App {
         known: Known,
         database: Database,
         tokens: Tokens,
+        follower: Follower,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -119,8 +134,11 @@ impl App {
             tokens,
             metrics: Metrics::default(),
             stopping,
-            files_turn: tokio::sync::Mutex::new(()),
+            run: AtomicU64::new(follower.run),
+            turn: tokio::sync::Mutex::new(follower),
+            others: Mutex::default(),
             known: Mutex::new(known),
+            untaken: Mutex::default(),
             told_refused_ms: Mutex::default(),
         }
     }
@@ -148,6 +166,19 @@ impl App {
         told.insert(who.to_owned(), at_ms);
         let (who, detail) = (who.to_owned(), name.to_string());
         self.journal.push([Record::Audit { at_ms, who, action: "file refused", detail }]);
+    }
+
+    /// Takes note of whether the database has taken a change.
+    pub(crate) fn note_change(&self, changed: &Result<(), DatabaseError>) {
+        let untaken = changed.as_ref().err().map(|error| (error.away(), Instant::now()));
+        *self.untaken.lock().unwrap_or_else(PoisonError::into_inner) = untaken;
+    }
+
+    /// Why the database takes nothing, as far as that was tried lately.
+    pub(crate) fn away(&self) -> Option<Away> {
+        let untaken = *self.untaken.lock().unwrap_or_else(PoisonError::into_inner);
+        let untaken = untaken.filter(|(_, at)| at.elapsed() < UNTAKEN);
+        self.journal.away().or(untaken.map(|(why, _)| why))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {

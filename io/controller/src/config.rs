@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use weir_control::ControllerConfig;
 
-use crate::database::DatabaseError;
+use crate::database::{DatabaseError, DatabasePlace};
 use crate::journal::RowsKept;
 
 /// What a [`Server`](crate::Server) is started with.
@@ -15,8 +15,10 @@ use crate::journal::RowsKept;
 pub struct Config {
     /// Where it listens. Without TLS this is loopback.
     pub listen: SocketAddr,
-    /// The file of its SQLite database, made if there is none.
-    pub database: PathBuf,
+    /// Its database.
+    pub database: DatabasePlace,
+    /// Octets that the file of an SQLite database may take, at most.
+    pub database_bytes_max: Option<u64>,
     /// Certificate and key; without them tokens travel as plain text.
     pub tls: Option<TlsFiles>,
     /// Whether it listens beyond loopback without TLS.
@@ -39,7 +41,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8636)),
-            database: PathBuf::from("weir-controller.db"),
+            database: DatabasePlace::File("weir-controller.db".into()),
+            database_bytes_max: None,
             tls: None,
             insecure: false,
             threads: 2,
@@ -91,10 +94,10 @@ pub enum StartError {
         why: String,
     },
     /// The database.
-    #[error("{path}: {error}")]
+    #[error("{place}: {error}")]
     Database {
         /// Where it is.
-        path: PathBuf,
+        place: DatabasePlace,
         /// What is wrong with it.
         error: DatabaseError,
     },

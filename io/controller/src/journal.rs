@@ -2,13 +2,14 @@
 //! waits for a disk.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
+use weir_wire::Name;
 
-use crate::database::{Database, Record};
+use crate::database::{Away, Database, DatabaseError, Record};
 
 /// Plans that wait at most. Beyond it those are lost that others have followed, else the oldest.
 const PLANS_MAX: usize = 100_000;
@@ -35,7 +36,9 @@ pub struct RowsKept {
 pub(crate) struct Journal {
     waiting: Mutex<Waiting>,
     wake: Notify,
-    is_away: AtomicBool,
+    state: Mutex<Option<Away>>,
+    /// Objects whose plans were not taken, since another controller had planned before.
+    overtaken: Mutex<Vec<Name>>,
 }
 
 /// Both queues in the order in which they came. What is lost is counted and told.
@@ -71,7 +74,7 @@ impl Waiting {
             .rev()
             .filter(|(_, record)| match record {
                 Record::Plan { plan, .. } => followed.insert(plan.object.clone()),
-                Record::Router { .. } | Record::Audit { .. } => true,
+                Record::Router { .. } | Record::RouterLost { .. } | Record::Audit { .. } => true,
             })
             .collect();
         kept.truncate(PLANS_MAX - PLANS_MAX / 8);
@@ -133,22 +136,33 @@ impl Journal {
         self.waiting().lost
     }
 
-    /// Whether the last attempt to write failed.
-    pub(crate) fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed)
+    /// Why the last attempt to write failed, if it did.
+    pub(crate) fn away(&self) -> Option<Away> {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Objects whose plans were not taken since this was called before.
+    pub(crate) fn take_overtaken(&self) -> Vec<Name> {
+        std::mem::take(&mut *self.overtaken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Those of which it is not known what counts.
+    pub(crate) fn still_overtaken(&self, objects: impl IntoIterator<Item = Name>) {
+        self.overtaken.lock().unwrap_or_else(PoisonError::into_inner).extend(objects);
     }
 
     /// Writes until `stopping`, and then what is left, if the database answers.
     pub(crate) async fn run(
         &self,
         database: &Database,
+        run: &AtomicU64,
         kept: RowsKept,
         mut stopping: watch::Receiver<bool>,
     ) {
         let mut batches = 0_u64;
         loop {
             let is_last = *stopping.borrow();
-            match self.write_batch(database).await {
+            match self.write_batch(database, run).await {
                 Ok(0) if is_last => return,
                 Ok(0) => {
                     tokio::select! {
@@ -176,23 +190,28 @@ impl Journal {
     }
 
     /// Writes some records and says how many. They leave the queue once they are written.
-    async fn write_batch(&self, database: &Database) -> Result<usize, ()> {
+    async fn write_batch(&self, database: &Database, run: &AtomicU64) -> Result<usize, ()> {
         let (batch, last) = self.waiting().first(BATCH);
         if batch.is_empty() {
             return Ok(0);
         }
-        let written = database.write(&batch).await;
-        let was_away = self.is_away.swap(written.is_err(), Ordering::Relaxed);
+        let written = database.write(run.load(Ordering::Relaxed), &batch).await;
+        let state = written.as_ref().err().map(DatabaseError::away);
+        let was = std::mem::replace(
+            &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner),
+            state,
+        );
         match written {
-            Ok(()) => {
-                if was_away {
+            Ok(overtaken) => {
+                if was.is_some() {
                     tracing::info!("the database answers again");
                 }
+                self.still_overtaken(overtaken);
                 self.waiting().forget(last);
                 Ok(batch.len())
             }
             Err(error) => {
-                if !was_away {
+                if was != state {
                     tracing::error!(%error, "plans and audit wait in memory");
                 }
                 Err(())
@@ -234,7 +253,7 @@ mod tests {
             all.extend(batch.into_iter().map(|record| match record {
                 Record::Plan { plan, .. } => format!("plan {}", plan.number),
                 Record::Audit { detail, .. } => detail,
-                Record::Router { name, .. } => name,
+                Record::Router { name, .. } | Record::RouterLost { name } => name,
             }));
         }
     }

@@ -8,6 +8,8 @@ mod clock;
 mod config;
 mod connections;
 mod database;
+mod follow;
+mod follower;
 mod journal;
 mod metrics;
 mod refusal;
@@ -19,7 +21,7 @@ mod tokens;
 
 pub use admin::{add_token, remove_token, tokens};
 pub use config::{Config, StartError, TlsFiles};
-pub use database::DatabaseError;
+pub use database::{DatabaseError, DatabasePlace, PlaceError, ServerUrl};
 pub use journal::RowsKept;
 pub use server::Server;
 pub use token::{Role, Token, is_name};

@@ -1,8 +1,8 @@
 //! The controller as a whole: from its configuration to its end.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use weir_control::Controller;
 
-use crate::app::{App, Known};
+use crate::app::App;
 use crate::config::{Config, StartError};
 use crate::connections;
-use crate::database::{Database, DatabaseError};
+use crate::database::Database;
+use crate::follow;
 use crate::routes;
 use crate::tls;
 use crate::tokens::Tokens;
@@ -24,6 +24,8 @@ use crate::tokens::Tokens;
 const TICK: Duration = Duration::from_millis(200);
 /// Ticks between two looks at the tokens of the database: so long a removed one still holds.
 const TICKS_PER_REFRESH: u64 = 10;
+/// And to what other controllers have written.
+const TICKS_PER_NEWS: u64 = 5;
 
 /// A controller that runs in threads of its own, until it is told to stop or dropped.
 pub struct Server {
@@ -100,27 +102,18 @@ async fn prepare(
     config: &Config,
     stopping: watch::Receiver<bool>,
 ) -> Result<(Arc<App>, TcpListener), StartError> {
-    let of_database = |error| StartError::Database { path: config.database.clone(), error };
-    let database = Database::open(&config.database).await.map_err(of_database)?;
+    let of_database = |error| StartError::Database { place: config.database.clone(), error };
+    let opened = Database::open(&config.database, config.database_bytes_max).await;
+    let database = opened.map_err(of_database)?;
     let tokens = Tokens::new(config.requests_per_second_max);
     tokens.refresh(&database).await.map_err(of_database)?;
-    let known = restore(config, &database).await.map_err(of_database)?;
     let listening = |error| StartError::Listen { address: config.listen, error };
     let listener = TcpListener::bind(config.listen).await.map_err(listening)?;
-    Ok((Arc::new(App::new(known, database, tokens, stopping)), listener))
-}
-
-async fn restore(config: &Config, database: &Database) -> Result<Known, DatabaseError> {
-    let mut controller = Controller::new(config.controller.clone());
-    let (mut files, mut owners) = (Vec::new(), BTreeMap::new());
-    for row in database.files().await? {
-        owners.insert(row.file.name.clone(), row.owner);
-        files.push(row.file);
-    }
-    let plans = database.newest_plans().await?;
-    tracing::info!(files = files.len(), plans = plans.len(), "read from the database");
-    controller.restore(files, plans);
-    Ok(Known::new(controller, owners))
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let url = format!("{scheme}://{}", listener.local_addr().map_err(listening)?);
+    let begun = follow::begin(config, &database, url).await.map_err(of_database)?;
+    let (follower, known) = begun;
+    Ok((Arc::new(App::new(known, database, tokens, follower, stopping)), listener))
 }
 
 fn run(
@@ -137,13 +130,15 @@ fn run(
         let (end_journal, journal_stopping) = watch::channel(false);
         let (kept, of_journal) = (config.rows_kept, app.clone());
         let journal = tokio::spawn(async move {
-            of_journal.journal.run(&of_journal.database, kept, journal_stopping).await;
+            let App { journal, database, run, .. } = &*of_journal;
+            journal.run(database, run, kept, journal_stopping).await;
         });
         let ticking = tokio::spawn(tick(app.clone()));
         connections::serve(listener, tls, routes, config.connections_max, stopping).await;
         ticking.abort();
         end_journal.send_replace(true);
         let _ = journal.await;
+        let _ = app.database.leave(app.run.load(Ordering::Relaxed)).await;
         app.database.close().await;
     });
 }
@@ -155,6 +150,9 @@ async fn tick(app: Arc<App>) {
         let now = app.clock.now();
         app.with(|known| known.controller.tick(now));
         ticks += 1;
+        if ticks.is_multiple_of(TICKS_PER_NEWS) {
+            follow::tick(&app).await;
+        }
         if ticks.is_multiple_of(TICKS_PER_REFRESH)
             && let Err(error) = app.tokens.refresh(&app.database).await
         {

@@ -39,9 +39,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// SQLite database, made if there is none [default: ~/.local/state/weir/controller.db; for
-    /// root /var/lib/weir/controller.db]
-    #[arg(long, value_name = "FILE", global = true)]
-    database: Option<PathBuf>,
+    /// root /var/lib/weir/controller.db]; or postgres://USER@HOST/NAME, a PostgreSQL database that
+    /// several controllers may share. A password is better kept in the configuration file or in
+    /// PGPASSWORD: others see arguments
+    #[arg(long, value_name = "FILE|URL", global = true)]
+    database: Option<String>,
     /// Print every configuration key with its default and meaning, and exit
     #[arg(long)]
     print_default_config: bool,
@@ -127,7 +129,6 @@ impl Args {
     /// Flags go before the file.
     fn apply(&self, file: &mut ControllerFile) {
         let paths = [
-            (&self.database, &mut file.database),
             (&self.tls_certificate, &mut file.tls_certificate),
             (&self.tls_key, &mut file.tls_key),
             (&self.tls_clients, &mut file.tls_clients),
@@ -136,6 +137,9 @@ impl Args {
             if flag.is_some() {
                 key.clone_from(flag);
             }
+        }
+        if self.database.is_some() {
+            file.database.clone_from(&self.database);
         }
         if let Some(listen) = self.listen {
             file.listen = listen;
@@ -164,7 +168,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let database = config.database.clone();
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch signals")?;
     let server = Server::start(config).context("the controller cannot start")?;
-    print(&ready_line(&server.url(), &database.display().to_string(), args.json))?;
+    print(&ready_line(&server.url(), &database.to_string(), args.json))?;
     // Without systemd there is nobody to tell.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     signals.forever().next();

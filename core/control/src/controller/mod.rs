@@ -1,5 +1,6 @@
 //! The controller: what routers and producers tell goes in, what they are to do comes out.
 
+mod beside;
 mod configuration;
 mod planning;
 mod repair;
@@ -27,8 +28,8 @@ use crate::plan::Plan;
 use crate::segments::Segments;
 
 /// Numbers of configurations that routers may bring along, at most: one a millisecond takes 35
-/// years. Else one router could have all numbers used up.
-const GENERATION_MAX: u64 = 1 << 40;
+/// years, in steps of 1,000. Else one router could have all numbers used up.
+const GENERATION_MAX: u64 = 1 << 50;
 
 /// Addresses, faces, prefixes and problems of one router, at most. Agents tell of fewer.
 const URIS_MAX: usize = 64;
@@ -68,6 +69,9 @@ pub struct ControllerConfig {
     pub holdings_bytes_max: u64,
     /// See there.
     pub holdings_total_bytes_max: u64,
+    /// Its numbers are those that leave the second when divided by the first, so that no two
+    /// controllers of a network give one number twice.
+    pub numbers: (u64, u64),
 }
 
 impl Default for ControllerConfig {
@@ -85,6 +89,7 @@ impl Default for ControllerConfig {
             unregistered_max: 10_000,
             holdings_bytes_max: 64 << 20,
             holdings_total_bytes_max: 1 << 30,
+            numbers: (1, 0),
         }
     }
 }
@@ -171,6 +176,8 @@ pub struct Controller {
     routing: Routing,
     events: Vec<Event>,
     beginning: Beginning,
+    /// Routers that other controllers hear.
+    elsewhere: BTreeSet<String>,
     upkeep: Upkeep,
     /// How often something of any router did not count.
     bounded: [u64; Bound::ALL.len()],
@@ -204,6 +211,7 @@ impl Controller {
             routing: Routing::new(),
             events: Vec::new(),
             beginning: Beginning::Fresh,
+            elsewhere: BTreeSet::new(),
             upkeep: Upkeep::default(),
             bounded: Default::default(),
             ticked: Instant::ZERO,
@@ -401,6 +409,20 @@ impl Controller {
         is_known
     }
 
+    /// The numbers of its plans and configurations are others from now on, see
+    /// [`ControllerConfig::numbers`].
+    pub fn set_numbers(&mut self, numbers: (u64, u64)) {
+        self.config.numbers = numbers;
+    }
+
+    /// The next number, higher than any that it knows of.
+    fn count(&mut self) -> u64 {
+        let (step, rest) = (self.config.numbers.0.max(1), self.config.numbers.1);
+        let next = self.generation - self.generation % step + rest % step;
+        self.generation = if next > self.generation { next } else { next + step };
+        self.generation
+    }
+
     /// A router asks how to get an object of which it lacks segments (paper
     /// multipath-cache-management, Algorithms 3 and 4).
     ///
@@ -422,14 +444,7 @@ impl Controller {
     /// anew.
     pub fn tick(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        match self.beginning {
-            Beginning::Fresh if now.as_ns() > self.config.router_timeout_ns => {
-                self.beginning = Beginning::Over;
-                self.take_up_plans();
-            }
-            Beginning::Waits { until } if now >= until => self.begin(),
-            Beginning::Fresh | Beginning::Waits { .. } | Beginning::Over => {}
-        }
+        self.tick_beginning(now);
         let timeout_ns = self.config.router_timeout_ns;
         let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
         let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
@@ -448,7 +463,7 @@ impl Controller {
             self.routing.forget(id);
         }
         self.upkeep_routes();
-        self.repair(&lost);
+        self.repair_lost(lost);
         self.let_routers_ask(now);
         self.upkeep();
     }
@@ -479,7 +494,10 @@ impl Controller {
         self.take_up_plans();
     }
 
-    fn is_waiting(&self) -> bool {
+    /// Whether nobody gets a configuration or a new plan at present: routers may not have come back
+    /// yet, or others hear more of them.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
         matches!(self.beginning, Beginning::Waits { .. })
     }
 
@@ -562,10 +580,10 @@ impl Controller {
         if self.is_waiting() {
             return;
         }
-        self.generation += 1;
+        let number = self.count();
         if let Some(router) = self.network.routers.get_mut(name) {
             router.parent = router.generation;
-            router.generation = self.generation;
+            router.generation = number;
         }
     }
 }

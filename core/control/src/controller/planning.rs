@@ -173,11 +173,16 @@ impl Controller {
         spread: Vec<Share>,
         consumers: Vec<String>,
     ) {
-        self.generation += 1;
+        let number = self.count();
         let object = file.name.clone();
         let parent = self.map.plan(&object).map_or(0, |active| active.plan.number);
-        let plan = Plan { number: self.generation, parent, object, consumers, parts, spread };
+        let plan = Plan { number, parent, object, consumers, parts, spread };
         self.events.push(Event::Planned(plan.clone()));
+        self.put_in_force(file, plan);
+    }
+
+    /// A plan takes the place of the one before.
+    pub(super) fn put_in_force(&mut self, file: &File, plan: Plan) {
         let concerned = self.concerned(&plan);
         let bytes_each = file.stored_bytes_each();
         let touched = concerned.clone();
@@ -226,13 +231,18 @@ impl Controller {
     }
 
     pub(super) fn withdraw(&mut self, object: &Name) {
+        let Some(parent) = self.map.plan(object).map(|active| active.plan.number) else { return };
+        let number = self.count();
+        let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
+        let plan = Plan { number, parent, object: object.clone(), consumers, parts, spread };
+        self.events.push(Event::Planned(plan));
+        self.end_plan(object);
+    }
+
+    /// There is no plan for an object any more.
+    pub(super) fn end_plan(&mut self, object: &Name) {
         if let Some(active) = self.map.remove_plan(object) {
             self.upkeep.room_came();
-            self.generation += 1;
-            let (number, parent) = (self.generation, active.plan.number);
-            let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
-            let plan = Plan { number, parent, object: object.clone(), consumers, parts, spread };
-            self.events.push(Event::Planned(plan));
             for router in &active.concerned {
                 self.touch(router);
             }

@@ -79,7 +79,7 @@ impl Controller {
             let parts = active.plan.parts.iter().map(|part| &part.router);
             parts.chain(active.plan.spread.iter().map(|share| &share.router))
         });
-        let is_gone = |router: &&String| !self.network.routers.contains_key(*router);
+        let is_gone = |router: &&String| !self.is_heard(router);
         let gone: BTreeSet<String> = named.filter(is_gone).cloned().collect();
         self.repair(&gone);
     }
@@ -104,7 +104,7 @@ impl Controller {
         let Some(file) = self.map.objects.file(object).cloned() else { return };
         let Some(active) = self.map.plan(object) else { return };
         let Plan { mut parts, mut spread, mut consumers, .. } = active.plan.clone();
-        consumers.retain(|consumer| self.network.routers.contains_key(consumer));
+        consumers.retain(|consumer| self.is_heard(consumer));
         parts.retain(|part| !is_gone(&part.router, part.first));
         spread.retain(|share| !is_gone(&share.router, 0));
         if consumers.is_empty() || (parts.is_empty() && spread.is_empty()) {

@@ -1,22 +1,26 @@
 //! What outlives the program: tokens, files, plans, the audit. All SQL is here, in words that
-//! PostgreSQL has too.
+//! SQLite and PostgreSQL both have; only the tables are made in the words of each.
+
+mod place;
+mod rows;
+mod shared;
 
 use std::borrow::Cow;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
+use sqlx::any::{AnyPoolOptions, AnyRow};
 use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
+use sqlx::{
+    Any, AnyConnection, AnyPool, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _,
+    Transaction, raw_sql,
 };
-use sqlx::{Row as _, SqlSafeStr as _, SqliteConnection};
 use weir_control::{File, Plan};
 use weir_wire::Name;
 
+pub use self::place::{DatabasePlace, PlaceError, ServerUrl};
+use self::rows::{json, plan_row, signed, unsigned};
+pub(crate) use self::shared::{FileNews, NUMBER_STEP, News, Sharer};
 use crate::token::Token;
 
 /// Connections at most: one writes, others read beside it.
@@ -25,6 +29,8 @@ const CONNECTIONS_MAX: u32 = 4;
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long a statement waits for a connection.
 const CONNECTION_WAIT: Duration = Duration::from_secs(3);
+/// How long all of one change may take. A server that has fallen silent does not say so.
+const CHANGE_WAIT: Duration = Duration::from_secs(10);
 
 /// Why the database did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +49,45 @@ pub enum DatabaseError {
         /// What is wrong with it.
         why: String,
     },
+    /// It takes too long.
+    #[error("the database does not answer in time")]
+    Late,
+    /// Another controller has written the same at this very moment.
+    #[error("another controller has registered one of these files at this moment; try again")]
+    Overtaken,
+}
+
+/// Why a database does not take anything, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Away {
+    /// It has no room.
+    Full,
+    /// Another program holds a lock.
+    Locked,
+    /// It does not answer, or not as it should.
+    Silent,
+}
+
+/// What SQLite says when there is no room, and when another holds the lock (sqlite.org/rescode).
+const SQLITE_FULL: i32 = 13;
+const SQLITE_BUSY: i32 = 5;
+/// The same in PostgreSQL (its manual, appendix A).
+const DISK_FULL: &str = "53100";
+const LOCK_NOT_AVAILABLE: &str = "55P03";
+
+impl DatabaseError {
+    pub(crate) fn away(&self) -> Away {
+        let Self::Away(sqlx::Error::Database(error)) = self else { return Away::Silent };
+        let Some(code) = error.code() else { return Away::Silent };
+        // Of an extended code of SQLite the lowest octet says what it is.
+        let plain = code.parse::<i32>().map(|code| code & 0xff);
+        match (&*code, plain) {
+            (DISK_FULL, _) | (_, Ok(SQLITE_FULL)) => Away::Full,
+            (LOCK_NOT_AVAILABLE, _) | (_, Ok(SQLITE_BUSY)) => Away::Locked,
+            _ => Away::Silent,
+        }
+    }
 }
 
 /// A line of the audit: who did what, and when.
@@ -65,6 +110,7 @@ pub(crate) struct AuditRow {
 pub(crate) enum Record {
     Plan { plan: Plan, made_ms: u64 },
     Router { name: String, seen_ms: u64, body: String },
+    RouterLost { name: String },
     Audit { at_ms: u64, who: String, action: &'static str, detail: String },
 }
 
@@ -86,101 +132,80 @@ pub(crate) struct FileRow {
 /// The database.
 #[derive(Clone)]
 pub(crate) struct Database {
-    pool: SqlitePool,
+    pool: AnyPool,
 }
 
-fn migrator() -> Migrator {
+fn migrator(is_server: bool) -> Migrator {
     let step = |number: i64, name: &'static str, sql: &'static str| {
         let sql = sql.into_sql_str();
         Migration::new(number, Cow::Borrowed(name), MigrationType::Simple, sql, false)
     };
-    let steps = vec![
-        step(1, "begin", include_str!("sqlite/0001-begin.sql")),
-        step(2, "prefixes", include_str!("sqlite/0002-prefixes.sql")),
-    ];
+    let steps = match is_server {
+        true => vec![step(3, "begin", include_str!("postgres/0003-begin.sql"))],
+        false => vec![
+            step(1, "begin", include_str!("sqlite/0001-begin.sql")),
+            step(2, "prefixes", include_str!("sqlite/0002-prefixes.sql")),
+            step(3, "shared", include_str!("sqlite/0003-shared.sql")),
+        ],
+    };
     Migrator { migrations: Cow::Owned(steps), ..Migrator::DEFAULT }
 }
 
-/// Integers of SQL have a sign.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn unsigned(row: &SqliteRow, column: &'static str) -> Result<u64, sqlx::Error> {
-    Ok(u64::try_from(row.try_get::<i64, _>(column)?).unwrap_or(0))
-}
-
-fn body<T: serde::de::DeserializeOwned>(
-    row: &SqliteRow,
-    what: &'static str,
-) -> Result<T, DatabaseError> {
-    from_json(row, "body", what)
-}
-
-fn from_json<T: serde::de::DeserializeOwned>(
-    row: &SqliteRow,
-    column: &'static str,
-    what: &'static str,
-) -> Result<T, DatabaseError> {
-    let text: &str = row.try_get(column)?;
-    serde_json::from_str(text)
-        .map_err(|error| DatabaseError::Garbled { what, why: error.to_string() })
-}
-
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
-}
-
-async fn write(to: &mut SqliteConnection, record: &Record) -> Result<(), sqlx::Error> {
-    match record {
-        Record::Plan { plan, made_ms } => {
-            let sql = "INSERT INTO plans (number, parent, object, made_ms, body) \
-                       VALUES ($1, $2, $3, $4, $5) ON CONFLICT (number) DO NOTHING";
-            sqlx::query(sql)
-                .bind(signed(plan.number))
-                .bind(signed(plan.parent))
-                .bind(plan.object.to_string())
-                .bind(signed(*made_ms))
-                .bind(json(plan))
-                .execute(to)
-                .await?;
-        }
-        Record::Router { name, seen_ms, body } => {
-            let sql = "INSERT INTO routers (name, seen_ms, body) VALUES ($1, $2, $3) \
-                       ON CONFLICT (name) DO UPDATE SET seen_ms = $2, body = $3";
-            sqlx::query(sql).bind(name).bind(signed(*seen_ms)).bind(body).execute(to).await?;
-        }
-        Record::Audit { at_ms, who, action, detail } => {
-            let sql = "INSERT INTO audit (at_ms, who, action, detail) VALUES ($1, $2, $3, $4)";
-            sqlx::query(sql)
-                .bind(signed(*at_ms))
-                .bind(who)
-                .bind(*action)
-                .bind(detail)
-                .execute(to)
-                .await?;
-        }
+/// What each connection is told first.
+fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
+    let lock_ms = LOCK_WAIT.as_millis();
+    if is_server {
+        // A controller that stops in the middle of a change holds no other up for long.
+        let idle_ms = CHANGE_WAIT.as_millis();
+        return format!(
+            "SET lock_timeout = {lock_ms}; SET idle_in_transaction_session_timeout = {idle_ms}"
+        );
     }
-    Ok(())
+    let mut text = format!(
+        "PRAGMA busy_timeout = {lock_ms}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
+    );
+    if let Some(bytes_max) = bytes_max {
+        let pages = signed(bytes_max / PAGE_BYTES).max(1);
+        text += &format!("; PRAGMA max_page_count = {pages}");
+    }
+    text
+}
+
+/// A page of SQLite.
+const PAGE_BYTES: u64 = 4096;
+
+async fn within<T>(
+    work: impl Future<Output = Result<T, DatabaseError>>,
+) -> Result<T, DatabaseError> {
+    tokio::time::timeout(CHANGE_WAIT, work).await.unwrap_or(Err(DatabaseError::Late))
+}
+
+async fn audit(to: &mut AnyConnection, record: &Record) -> Result<(), sqlx::Error> {
+    let Record::Audit { at_ms, who, action, detail } = record else { return Ok(()) };
+    let sql = "INSERT INTO audit (at_ms, who, action, detail) VALUES ($1, $2, $3, $4)";
+    let query = sqlx::query(sql).bind(signed(*at_ms)).bind(who).bind(*action).bind(detail);
+    query.execute(to).await.map(drop)
 }
 
 impl Database {
-    /// Opens the database in a file, which is made if there is none.
-    pub(crate) async fn open(path: &Path) -> Result<Self, DatabaseError> {
-        // For its owner alone; SQLite gives its other files the same rights.
-        let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-        made.map_err(sqlx::Error::Io)?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(LOCK_WAIT);
-        let pool = SqlitePoolOptions::new()
+    /// Opens the database. A file is made if there is none, and takes `bytes_max` at most; the
+    /// database of a server has to be there.
+    pub(crate) async fn open(
+        place: &DatabasePlace,
+        bytes_max: Option<u64>,
+    ) -> Result<Self, DatabaseError> {
+        sqlx::any::install_default_drivers();
+        let settings = settings(place.is_server(), bytes_max);
+        let pool = AnyPoolOptions::new()
             .max_connections(CONNECTIONS_MAX)
             .acquire_timeout(CONNECTION_WAIT)
-            .connect_with(options)
+            .after_connect(move |connection, _| {
+                let settings = AssertSqlSafe(settings.clone());
+                Box::pin(async move { connection.execute(raw_sql(settings)).await.map(drop) })
+            })
+            .connect_with(place.options()?)
             .await?;
-        migrator().run(&pool).await?;
+        migrator(place.is_server()).run(&pool).await?;
         Ok(Self { pool })
     }
 
@@ -188,18 +213,10 @@ impl Database {
         self.pool.close().await;
     }
 
-    /// Whether it answers.
-    pub(crate) async fn is_there(&self) -> bool {
-        sqlx::query("SELECT COUNT(*) FROM tokens").fetch_one(&self.pool).await.is_ok()
-    }
-
-    /// Writes all of them or none.
-    pub(crate) async fn write(&self, records: &[Record]) -> Result<(), DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
-        for record in records {
-            write(&mut transaction, record).await?;
-        }
-        Ok(transaction.commit().await?)
+    /// Whether it answers; if not, why.
+    pub(crate) async fn answers(&self) -> Result<(), DatabaseError> {
+        let asked = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
+        within(async { Ok(asked.await.map(drop)?) }).await
     }
 
     /// Removes the oldest lines of the audit, and plans that others have followed, so that as many
@@ -209,60 +226,52 @@ impl Database {
         sqlx::query(sql).bind(signed(audit)).execute(&self.pool).await?;
         let sql = "DELETE FROM plans WHERE number <= (SELECT MAX(number) FROM plans) - $1 \
                    AND number NOT IN (SELECT MAX(number) FROM plans GROUP BY object)";
-        sqlx::query(sql).bind(signed(plans)).execute(&self.pool).await?;
-        Ok(())
+        let numbers = signed(plans.saturating_mul(NUMBER_STEP));
+        sqlx::query(sql).bind(numbers).execute(&self.pool).await?;
+        self.forget_withdrawn().await
     }
 
     pub(crate) async fn add_token(&self, token: &Token, who: Record) -> Result<(), DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
         let sql = "INSERT INTO tokens (id, hash, role, name, created_ms, expires_ms, prefixes) \
                    VALUES ($1, $2, $3, $4, $5, $6, $7)";
-        sqlx::query(sql)
+        let query = sqlx::query(sql)
             .bind(&token.id)
             .bind(&token.hash)
             .bind(token.role.to_string())
             .bind(&token.name)
             .bind(signed(token.created_ms))
             .bind(token.expires_ms.map(signed))
-            .bind(json(&token.prefixes))
-            .execute(&mut *transaction)
-            .await?;
-        write(&mut transaction, &who).await?;
-        Ok(transaction.commit().await?)
+            .bind(json(&token.prefixes));
+        within(async {
+            let mut transaction = self.pool.begin().await?;
+            query.execute(&mut *transaction).await?;
+            audit(&mut transaction, &who).await?;
+            Ok(transaction.commit().await?)
+        })
+        .await
     }
 
     pub(crate) async fn remove_token(&self, id: &str, who: Record) -> Result<bool, DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
-        let sql = "DELETE FROM tokens WHERE id = $1";
-        let done = sqlx::query(sql).bind(id).execute(&mut *transaction).await?;
-        if done.rows_affected() == 0 {
-            return Ok(false);
-        }
-        write(&mut transaction, &who).await?;
-        transaction.commit().await?;
-        Ok(true)
+        within(async {
+            let mut transaction = self.pool.begin().await?;
+            let sql = "DELETE FROM tokens WHERE id = $1";
+            let done = sqlx::query(sql).bind(id).execute(&mut *transaction).await?;
+            if done.rows_affected() == 0 {
+                return Ok(false);
+            }
+            audit(&mut transaction, &who).await?;
+            transaction.commit().await?;
+            Ok(true)
+        })
+        .await
     }
 
     pub(crate) async fn tokens(&self) -> Result<Vec<Token>, DatabaseError> {
         let sql = "SELECT id, hash, role, name, created_ms, expires_ms, prefixes FROM tokens \
                    ORDER BY created_ms, id";
-        let rows = sqlx::query(sql).fetch_all(&self.pool).await?;
-        let token = |row: &SqliteRow| -> Result<Token, DatabaseError> {
-            let role: &str = row.try_get("role")?;
-            let role =
-                role.parse().map_err(|why| DatabaseError::Garbled { what: "a token", why })?;
-            let expires: Option<i64> = row.try_get("expires_ms")?;
-            Ok(Token {
-                id: row.try_get("id")?,
-                hash: row.try_get("hash")?,
-                role,
-                name: row.try_get("name")?,
-                created_ms: unsigned(row, "created_ms")?,
-                expires_ms: expires.map(|at| u64::try_from(at).unwrap_or(0)),
-                prefixes: from_json(row, "prefixes", "prefixes of a token")?,
-            })
-        };
-        rows.iter().map(token).collect()
+        let rows = sqlx::query(sql).fetch_all(&self.pool);
+        let rows = within(async { Ok(rows.await?) }).await?;
+        rows.iter().map(rows::token).collect()
     }
 
     /// Adds files with their lines of the audit: all or none.
@@ -272,45 +281,47 @@ impl Database {
         owner: &str,
         at_ms: u64,
     ) -> Result<(), DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
-        for file in files {
-            let sql = "INSERT INTO files (name, owner, added_ms, body) VALUES ($1, $2, $3, $4)";
-            sqlx::query(sql)
-                .bind(file.name.to_string())
-                .bind(owner)
-                .bind(signed(at_ms))
-                .bind(json(file))
-                .execute(&mut *transaction)
-                .await?;
-            let detail = format!("{}: {} segments", file.name, file.segments);
-            let (who, action) = (owner.to_owned(), "file added");
-            write(&mut transaction, &Record::Audit { at_ms, who, action, detail }).await?;
+        if files.is_empty() {
+            return Ok(());
         }
-        Ok(transaction.commit().await?)
+        within(async {
+            let (mut transaction, change) = self.begin_change().await?;
+            for file in files {
+                let sql = "INSERT INTO files (name, owner, added_ms, body, change) \
+                           VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING";
+                let done = sqlx::query(sql)
+                    .bind(file.name.to_string())
+                    .bind(owner)
+                    .bind(signed(at_ms))
+                    .bind(json(file))
+                    .bind(change)
+                    .execute(&mut *transaction)
+                    .await?;
+                if done.rows_affected() == 0 {
+                    return Err(DatabaseError::Overtaken);
+                }
+                let detail = format!("{}: {} segments", file.name, file.segments);
+                let (who, action) = (owner.to_owned(), "file added");
+                let line = Record::Audit { at_ms, who, action, detail };
+                audit(&mut transaction, &line).await?;
+            }
+            Ok(transaction.commit().await?)
+        })
+        .await
     }
 
     pub(crate) async fn remove_file(&self, name: &Name, who: Record) -> Result<(), DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
-        let sql = "DELETE FROM files WHERE name = $1";
-        sqlx::query(sql).bind(name.to_string()).execute(&mut *transaction).await?;
-        write(&mut transaction, &who).await?;
-        Ok(transaction.commit().await?)
-    }
-
-    pub(crate) async fn files(&self) -> Result<Vec<FileRow>, DatabaseError> {
-        let rows = sqlx::query("SELECT owner, body FROM files").fetch_all(&self.pool).await?;
-        let file = |row: &SqliteRow| {
-            Ok(FileRow { file: body(row, "a file")?, owner: row.try_get("owner")? })
-        };
-        rows.iter().map(file).collect()
-    }
-
-    /// The newest plan of each object, by number.
-    pub(crate) async fn newest_plans(&self) -> Result<Vec<Plan>, DatabaseError> {
-        let sql = "SELECT body FROM plans WHERE number IN \
-                   (SELECT MAX(number) FROM plans GROUP BY object) ORDER BY number";
-        let rows = sqlx::query(sql).fetch_all(&self.pool).await?;
-        rows.iter().map(|row| body(row, "a plan")).collect()
+        within(async {
+            let (mut transaction, change) = self.begin_change().await?;
+            let sql = "DELETE FROM files WHERE name = $1";
+            sqlx::query(sql).bind(name.to_string()).execute(&mut *transaction).await?;
+            let sql = "INSERT INTO withdrawn (change, name) VALUES ($1, $2)";
+            let query = sqlx::query(sql).bind(change).bind(name.to_string());
+            query.execute(&mut *transaction).await?;
+            audit(&mut transaction, &who).await?;
+            Ok(transaction.commit().await?)
+        })
+        .await
     }
 
     /// The newest plans before `before`, newest first.
@@ -322,12 +333,14 @@ impl Database {
         let sql = "SELECT made_ms, body FROM plans WHERE number < $1 \
                    ORDER BY number DESC LIMIT $2";
         let query = sqlx::query(sql).bind(signed(before)).bind(signed(count));
-        query.fetch_all(&self.pool).await?.iter().map(plan_row).collect()
+        let rows = within(async { Ok(query.fetch_all(&self.pool).await?) }).await?;
+        rows.iter().map(plan_row).collect()
     }
 
     pub(crate) async fn plan(&self, number: u64) -> Result<Option<PlanRow>, DatabaseError> {
         let sql = "SELECT made_ms, body FROM plans WHERE number = $1";
-        let row = sqlx::query(sql).bind(signed(number)).fetch_optional(&self.pool).await?;
+        let query = sqlx::query(sql).bind(signed(number));
+        let row = within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
         row.as_ref().map(plan_row).transpose()
     }
 
@@ -340,28 +353,24 @@ impl Database {
         let sql = "SELECT id, at_ms, who, action, detail FROM audit WHERE id < $1 \
                    ORDER BY id DESC LIMIT $2";
         let query = sqlx::query(sql).bind(signed(before)).bind(signed(count));
-        let rows = query.fetch_all(&self.pool).await?;
-        let line = |row: &SqliteRow| -> Result<AuditRow, DatabaseError> {
-            Ok(AuditRow {
-                id: unsigned(row, "id")?,
-                at_ms: unsigned(row, "at_ms")?,
-                who: row.try_get("who")?,
-                action: row.try_get("action")?,
-                detail: row.try_get("detail")?,
-            })
-        };
-        rows.iter().map(line).collect()
+        let rows = within(async { Ok(query.fetch_all(&self.pool).await?) }).await?;
+        rows.iter().map(rows::line).collect()
     }
 
     /// When each router was heard of last.
     pub(crate) async fn routers(&self) -> Result<Vec<(String, u64)>, DatabaseError> {
         let sql = "SELECT name, seen_ms FROM routers ORDER BY name";
-        let rows = sqlx::query(sql).fetch_all(&self.pool).await?;
-        let router = |row: &SqliteRow| Ok((row.try_get("name")?, unsigned(row, "seen_ms")?));
+        let query = sqlx::query(sql);
+        let rows = within(async { Ok(query.fetch_all(&self.pool).await?) }).await?;
+        let router = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "seen_ms")?));
         rows.iter().map(router).collect()
     }
-}
 
-fn plan_row(row: &SqliteRow) -> Result<PlanRow, DatabaseError> {
-    Ok(PlanRow { made_ms: unsigned(row, "made_ms")?, plan: body(row, "a plan")? })
+    /// Begins a change of what controllers share. Those of all controllers follow one another: who
+    /// sees its number sees all of it and of those before.
+    async fn begin_change(&self) -> Result<(Transaction<'static, Any>, i64), DatabaseError> {
+        let mut transaction = self.pool.begin().await?;
+        let change = shared::count_up(&mut transaction, "change").await?;
+        Ok((transaction, change))
+    }
 }

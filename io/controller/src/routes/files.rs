@@ -16,6 +16,7 @@ use crate::access::{Body, Produces, Sees, SeesFiles};
 use crate::app::App;
 use crate::clock::wall_ms;
 use crate::database::Record;
+use crate::follow;
 use crate::refusal::Problem;
 use crate::token::Role;
 use crate::tokens::Caller;
@@ -109,17 +110,23 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     let owner = caller.who();
     may_register(app, caller, &file.name)
         .map_err(|error| Problem::new(StatusCode::FORBIDDEN, error))?;
-    let _turn = app.files_turn.lock().await;
+    let mut turn = app.turn.lock().await;
+    let caught_up = follow::catch_up(app, &mut turn).await;
     let is_known = app.with(|known| {
         let is_known = known.owners.contains_key(&file.name);
+        if !is_known && caught_up.is_err() {
+            return Ok(false);
+        }
         known.controller.add_file(file.clone()).map(|()| is_known)
     })?;
     if is_known {
         return Ok(StatusCode::OK);
     }
-    if let Err(error) = app.database.add_files(std::slice::from_ref(&file), &owner, wall_ms()).await
-    {
-        app.with(|known| known.controller.remove_file(&file.name));
+    caught_up?;
+    let added = app.database.add_files(std::slice::from_ref(&file), &owner, wall_ms()).await;
+    app.note_change(&added);
+    if let Err(error) = added {
+        app.with(|known| known.controller.forget_file(&file.name));
         return Err(error.into());
     }
     app.with(|known| known.owners.insert(file.name, owner));
@@ -173,7 +180,8 @@ async fn add_all(
     let owner = caller.who();
     let mut refused = Vec::new();
     let mut new: BTreeMap<Name, File> = BTreeMap::new();
-    let _turn = app.files_turn.lock().await;
+    let mut turn = app.turn.lock().await;
+    follow::catch_up(app, &mut turn).await?;
     for file in files {
         let name = file.name.clone();
         if let Err(error) = may_register(app, caller, &name) {
@@ -193,10 +201,12 @@ async fn add_all(
     }
     let new: Vec<File> = new.into_values().collect();
     let at_ms = wall_ms();
-    if let Err(error) = app.database.add_files(&new, &owner, at_ms).await {
+    let added = app.database.add_files(&new, &owner, at_ms).await;
+    app.note_change(&added);
+    if let Err(error) = added {
         app.with(|known| {
             for file in &new {
-                known.controller.remove_file(&file.name);
+                known.controller.forget_file(&file.name);
             }
         });
         return Err(error.into());
@@ -246,7 +256,8 @@ pub(super) async fn remove(
 }
 
 async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, Problem> {
-    let _turn = app.files_turn.lock().await;
+    let mut turn = app.turn.lock().await;
+    follow::catch_up(app, &mut turn).await?;
     let Some(owner) = app.with(|known| known.owners.get(&name).cloned()) else {
         return Err(Problem::not_found(format!("{name} is not registered")));
     };
@@ -256,7 +267,9 @@ async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCo
     }
     let (at_ms, who) = (wall_ms(), caller.who());
     let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
-    app.database.remove_file(&name, record).await?;
+    let removed = app.database.remove_file(&name, record).await;
+    app.note_change(&removed);
+    removed?;
     app.with(|known| {
         known.owners.remove(&name);
         known.controller.remove_file(&name)

@@ -239,7 +239,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
         Ok::<_, DatabaseError>((events, app.database.routers().await?))
     };
     let rows = rows.await;
-    let database = rows.is_ok() && !app.journal.is_away();
+    let database = rows.is_ok() && app.away().is_none();
     let (events, mut gone) = rows.unwrap_or_default();
     let overview = app.with(|known| {
         let routers = routers_of(known);

@@ -45,15 +45,16 @@ pub(super) async fn report(
     let foreign = (told - report.prefixes.len()) as u64;
     let (seen_ms, body) = (wall_ms(), serde_json::to_string(&report).unwrap_or_default());
     let registered = app.with(|known| {
+        let is_found = known.news_of(&router).is_none();
         let registered = known.controller.report(now, &router, report)?;
         if foreign > 0 {
             known.controller.does_not_count(&router, Bound::Prefix, foreign);
         }
-        let is_first = known.seen_ms.insert(router.clone(), seen_ms).is_none();
-        Ok::<_, Refused>((registered, is_first))
+        known.seen_ms.insert(router.clone(), seen_ms);
+        Ok::<_, Refused>((registered, is_found))
     });
-    let (registered, is_first) = registered?;
-    if is_first {
+    let (registered, is_found) = registered?;
+    if is_found {
         app.journal.push([Record::Router { name: router, seen_ms, body }]);
     }
     Ok(Json(registered))

@@ -1,6 +1,7 @@
 //! How the controller is.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
@@ -11,6 +12,7 @@ use serde::Serialize;
 
 use crate::access::Sees;
 use crate::app::App;
+use crate::database::{Away, NUMBER_STEP};
 use crate::refusal::Problem;
 
 /// How the controller is.
@@ -20,10 +22,19 @@ pub(super) struct Health {
     status: &'static str,
     /// Whether the database answers.
     database: bool,
+    /// Why it does not.
+    why: Option<Away>,
     /// Plans and lines of the audit that wait for it.
     waiting_records: usize,
     /// Those that were lost because it was away for too long.
     lost_records: u64,
+    /// Whether it gives no configurations at present: routers may not have come back yet, or other
+    /// controllers hear more of them.
+    waits: bool,
+    /// The number of this controller, which its plans end with, and addresses of others that run.
+    run: u64,
+    /// See there.
+    others: Vec<String>,
 }
 
 /// Whether it works, for those who watch over it. 503 while the database is away.
@@ -34,12 +45,20 @@ pub(super) struct Health {
     responses((status = 200, body = Health), (status = 503, body = Health)),
 )]
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
-    let database = !app.journal.is_away() && app.database.is_there().await;
+    let answers = match app.away() {
+        Some(why) => Err(why),
+        None => app.database.answers().await.map_err(|error| error.away()),
+    };
+    let database = answers.is_ok();
     let health = Health {
         status: if database { "ok" } else { "degraded" },
         database,
+        why: answers.err(),
         waiting_records: app.journal.waiting_count(),
         lost_records: app.journal.lost_count(),
+        waits: app.with(|known| known.controller.is_waiting()),
+        run: app.run.load(Ordering::Relaxed) % NUMBER_STEP,
+        others: app.others.lock().unwrap_or_else(PoisonError::into_inner).clone(),
     };
     let status = if database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(health)).into_response()
@@ -67,7 +86,7 @@ pub(super) async fn metrics(
     });
     let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
-    let up = u64::from(!app.journal.is_away());
+    let up = u64::from(app.away().is_none());
     let values = [routers, links, files, plans, requests, records, lost, up];
     let text = app.metrics.text(values, &bounded);
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");

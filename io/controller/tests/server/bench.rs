@@ -1,21 +1,25 @@
 //! A controller on loopback with a database in a temporary folder, and those who talk to it.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sqlx::{AnyConnection, Connection as _};
 use tempfile::TempDir;
 use ureq::Agent;
 use ureq::http::Request;
-use weir_controller::{Config, Role, Server};
+use weir_controller::{Config, DatabasePlace, Role, Server};
 use weir_wire::Name;
+
+use crate::backend;
 
 /// A bound for tests that hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bench {
     _folder: TempDir,
+    /// For other programs that use the database.
+    database_url: String,
     pub(crate) config: Config,
     server: Option<Server>,
 }
@@ -52,12 +56,22 @@ impl Bench {
 
     pub(crate) fn with(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("controller.db");
+        Self::on(backend::database(&folder), folder, change)
+    }
+
+    /// With a database.
+    pub(crate) fn on(
+        database_url: String,
+        folder: TempDir,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let place = database_url.strip_prefix("sqlite://").unwrap_or(&database_url);
+        let database = place.parse().unwrap();
         let listen = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut config = Config { listen, database, ..Config::default() };
         change(&mut config);
         let server = Server::start(config.clone()).unwrap();
-        Self { _folder: folder, config, server: Some(server) }
+        Self { _folder: folder, database_url, config, server: Some(server) }
     }
 
     pub(crate) fn stop(&mut self) {
@@ -75,7 +89,24 @@ impl Bench {
         self.server.as_ref().unwrap().url()
     }
 
-    pub(crate) fn database(&self) -> PathBuf {
+    /// Another controller with the same database.
+    pub(crate) fn beside(&self) -> Self {
+        let (folder, url) = (tempfile::tempdir().unwrap(), self.database_url.clone());
+        let config = self.config.clone();
+        Self::on(url, folder, |new| {
+            *new = Config { database: new.database.clone(), ..config };
+        })
+    }
+
+    /// Another program's connection to the database.
+    pub(crate) fn connect(&self) -> Other {
+        sqlx::any::install_default_drivers();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let connection = runtime.block_on(AnyConnection::connect(&self.database_url)).unwrap();
+        Other { runtime, connection }
+    }
+
+    pub(crate) fn database(&self) -> DatabasePlace {
         self.config.database.clone()
     }
 
@@ -90,6 +121,22 @@ impl Bench {
         let database = &self.config.database;
         let token = weir_controller::add_token(database, role, name, None, &prefixes).unwrap();
         Client::new(&self.url(), &token)
+    }
+}
+
+/// Another program that uses the database.
+pub(crate) struct Other {
+    runtime: tokio::runtime::Runtime,
+    connection: AnyConnection,
+}
+
+impl Other {
+    pub(crate) fn sql(&mut self, sql: &'static str) {
+        self.try_sql(sql).unwrap();
+    }
+
+    pub(crate) fn try_sql(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+        self.runtime.block_on(sqlx::raw_sql(sql).execute(&mut self.connection)).map(drop)
     }
 }
 
@@ -224,13 +271,20 @@ impl Square {
     }
 
     pub(crate) fn report(&self) {
+        self.report_with(0);
+    }
+
+    /// With the number of a configuration that they have.
+    pub(crate) fn report_with(&self, generation: u64) {
         for (name, client) in &self.routers {
             let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match *name {
                 "c" => (&["a", "b"], &[], 1_000_000),
                 "p" => (&["a", "b"], &["/file"], 1_000_000),
                 _ => (&["c", "p"], &[], STORE_BYTES),
             };
-            let answer = client.report(name, &report(name, store, neighbours, prefixes));
+            let mut report = report(name, store, neighbours, prefixes);
+            report["generation"] = generation.into();
+            let answer = client.report(name, &report);
             assert_eq!(answer.status, 200, "{answer:?}");
         }
     }

@@ -1,9 +1,9 @@
 //! What outlives a controller, and what it does while its database does not answer.
 
 use serde_json::json;
-use sqlx::{Connection as _, SqliteConnection};
 use weir_controller::Role;
 
+use crate::backend::IS_SERVER;
 use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
 
 #[test]
@@ -53,11 +53,11 @@ fn a_restarted_controller_goes_on_above_what_routers_have() {
 fn a_locked_database_stops_no_decision_and_is_told() {
     let bench = Bench::start();
     let square = Square::join(&bench);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let url = format!("sqlite://{}", bench.database().display());
-    let mut other = runtime.block_on(SqliteConnection::connect(&url)).unwrap();
-    let lock = sqlx::query("BEGIN IMMEDIATE");
-    runtime.block_on(lock.execute(&mut other)).unwrap();
+    let mut other = bench.connect();
+    other.sql(match IS_SERVER {
+        true => "BEGIN; LOCK TABLE numbers, audit IN EXCLUSIVE MODE",
+        false => "BEGIN IMMEDIATE",
+    });
 
     assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
     let configuration = square.router("c").configuration("c", 0, 0).json();
@@ -72,9 +72,10 @@ fn a_locked_database_stops_no_decision_and_is_told() {
     let files = square.operator.get("/v1/files").json();
     assert_eq!((files.as_array().unwrap().len(), &files[0]["name"]), (1, &json!(FILE)));
     assert_eq!(square.router("c").forward("c", "/second/v=1").json()["decision"], "unknown");
-    eventually(|| square.operator.get("/health").status == 503, "that it is told");
+    eventually(|| square.operator.get("/health").json()["why"] == "locked", "that it is told");
+    assert_eq!(square.operator.get("/health").status, 503);
 
-    runtime.block_on(sqlx::query("ROLLBACK").execute(&mut other)).unwrap();
+    other.sql("ROLLBACK");
     eventually(|| square.operator.get("/health").status == 200, "that it is over");
     let plans = || square.operator.get("/v1/plans").json();
     eventually(|| plans()[0]["object"] == FILE, "the plan that waited");

@@ -114,7 +114,7 @@ fn a_useless_certificate_is_named() {
         TlsFiles { clients: Some(empty.clone()), ..good.clone() },
         TlsFiles { certificate: folder.path().join("none.pem"), ..good },
     ] {
-        let database = folder.path().join("controller.db");
+        let database = folder.path().join("controller.db").into();
         let listen = "127.0.0.1:0".parse().unwrap();
         let config =
             weir_controller::Config { listen, database, tls: Some(tls), ..Default::default() };

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use weir_base::units::{Size, Time};
 use weir_control::{ControllerConfig, Placement};
-use weir_controller::{Config, RowsKept, TlsFiles};
+use weir_controller::{Config, DatabasePlace, RowsKept, TlsFiles};
 
 use crate::config::{LogSection, default_paths};
 
@@ -24,7 +24,8 @@ const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ControllerFile {
     pub(crate) listen: SocketAddr,
-    pub(crate) database: Option<PathBuf>,
+    pub(crate) database: Option<String>,
+    database_size_max: Option<Size>,
     pub(crate) tls_certificate: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) tls_clients: Option<PathBuf>,
@@ -86,6 +87,7 @@ impl Default for ControllerFile {
         Self {
             listen: config.listen,
             database: None,
+            database_size_max: None,
             tls_certificate: None,
             tls_key: None,
             tls_clients: None,
@@ -122,10 +124,11 @@ impl ControllerFile {
     }
 
     /// Where the database is.
-    pub(crate) fn database(&self) -> anyhow::Result<PathBuf> {
+    pub(crate) fn database(&self) -> anyhow::Result<DatabasePlace> {
         match &self.database {
-            Some(path) => Ok(path.clone()),
-            None => default_database(),
+            // What it says is not repeated: it may have a password.
+            Some(text) => Ok(text.parse()?),
+            None => default_database().map(DatabasePlace::File),
         }
     }
 
@@ -148,6 +151,7 @@ impl ControllerFile {
         Ok(Config {
             listen: self.listen,
             database: self.database()?,
+            database_bytes_max: self.database_size_max.map(|size| size.bytes),
             tls,
             insecure: self.insecure,
             threads: self.threads.get(),
@@ -168,6 +172,7 @@ impl ControllerFile {
                 unregistered_max: decisions.unregistered_max,
                 holdings_bytes_max: decisions.holdings_size_max.bytes,
                 holdings_total_bytes_max: decisions.holdings_total_size_max.bytes,
+                ..ControllerConfig::default()
             },
         })
     }
@@ -218,6 +223,11 @@ mod tests {
         for bad in ["tls_key = 'a'", "tls_certificate = 'a'", "tls_clients = 'a'", bad_ratio] {
             let file: ControllerFile = toml::from_str(&format!("database = 'd'\n{bad}")).unwrap();
             assert!(file.to_config().is_err(), "{bad}");
+        }
+        for bad in ["mysql://me:secret@h/d", "postgres://me:secret@h:port/d"] {
+            let file: ControllerFile = toml::from_str(&format!("database = '{bad}'")).unwrap();
+            let text = format!("{:#}", file.to_config().unwrap_err());
+            assert!(text.contains("database") && !text.contains("secret"), "{text}");
         }
         for bad in ["threads = 0", "listen = 'here'", "no_such_key = 1", "[decisions]\nfoo = 1"] {
             assert!(toml::from_str::<ControllerFile>(bad).is_err(), "{bad}");

@@ -1,0 +1,231 @@
+//! Where a database is: a file, or a server.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use sqlx::any::AnyConnectOptions;
+
+/// What a URL may say behind its `?`. What is misspelt is refused, and shown nowhere.
+const KEYS: [&str; 12] = [
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
+
+/// Where a controller's database is. What is shown of it has no password.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DatabasePlace {
+    /// A file of SQLite, made if there is none.
+    File(PathBuf),
+    /// A database of a PostgreSQL server, which several controllers may share.
+    Server(ServerUrl),
+}
+
+/// The URL of a database, such as `postgres://user:password@host/database`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerUrl(String);
+
+/// Why an address is none of a database.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// Neither a file nor a PostgreSQL server.
+    #[error("a database is a file, or postgres://USER@HOST/DATABASE")]
+    Scheme,
+    /// It cannot be read.
+    #[error("the URL of the database cannot be read: {0}")]
+    Url(String),
+    /// It says something that nobody understands.
+    #[error("the URL of the database has a key `{0}`, which there is not")]
+    Key(String),
+}
+
+impl FromStr for DatabasePlace {
+    type Err = PlaceError;
+
+    /// A file, or a URL that begins with `postgres://`.
+    fn from_str(text: &str) -> Result<Self, PlaceError> {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            return ServerUrl::new(text).map(Self::Server);
+        }
+        if text.contains("://") || text.is_empty() {
+            return Err(PlaceError::Scheme);
+        }
+        Ok(Self::File(text.into()))
+    }
+}
+
+impl ServerUrl {
+    fn new(text: &str) -> Result<Self, PlaceError> {
+        let options: AnyConnectOptions =
+            text.parse().map_err(|error: sqlx::Error| PlaceError::Url(error.to_string()))?;
+        let mut url = options.database_url;
+        let mut has_mode = std::env::var_os("PGSSLMODE").is_some();
+        let mut hosts: Vec<String> = url.host_str().map(str::to_owned).into_iter().collect();
+        for (key, value) in url.query_pairs() {
+            let is_options = key.starts_with("options[") && key.ends_with(']');
+            if !is_options && !KEYS.contains(&&*key) {
+                return Err(PlaceError::Key(key.into_owned()));
+            }
+            has_mode |= key == "sslmode";
+            if matches!(&*key, "host" | "hostaddr") {
+                hosts.push(value.into_owned());
+            }
+        }
+        hosts.retain(|host| !host.is_empty());
+        if hosts.is_empty() {
+            hosts.extend(std::env::var("PGHOST"));
+        }
+        if !has_mode && !hosts.iter().all(|host| is_this_machine(host)) {
+            // As tokens of a controller, what it keeps leaves this machine by TLS alone, unless the
+            // URL says otherwise.
+            url.query_pairs_mut().append_pair("sslmode", "verify-full");
+        }
+        Ok(Self(url.into()))
+    }
+}
+
+/// Whether a host, or the folder of a socket, is on this machine.
+fn is_this_machine(host: &str) -> bool {
+    let is_folder = host.starts_with('/') || host.starts_with("%2F");
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback = bare.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    is_folder || is_loopback || host == "localhost"
+}
+
+impl DatabasePlace {
+    /// Whether controllers of other machines may use it, too.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::Server(_))
+    }
+
+    /// How to reach it; a file is there then, for its owner alone.
+    pub(super) fn options(&self) -> Result<AnyConnectOptions, sqlx::Error> {
+        match self {
+            Self::Server(ServerUrl(url)) => url.parse(),
+            Self::File(path) => {
+                // SQLite gives its other files the same rights.
+                let made = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
+                made.map_err(sqlx::Error::Io)?;
+                let encoded: String = path
+                    .as_os_str()
+                    .as_encoded_bytes()
+                    .iter()
+                    .map(|octet| match octet {
+                        octet if octet.is_ascii_alphanumeric() => char::from(*octet).to_string(),
+                        octet => format!("%{octet:02X}"),
+                    })
+                    .collect();
+                format!("sqlite:{encoded}").parse()
+            }
+        }
+    }
+}
+
+impl From<PathBuf> for DatabasePlace {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
+impl fmt::Display for DatabasePlace {
+    /// A file, or host and database of a URL.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let url = match self {
+            Self::File(path) => return write!(f, "{}", path.display()),
+            Self::Server(ServerUrl(url)) => url.parse::<AnyConnectOptions>(),
+        };
+        let Ok(mut url) = url.map(|options| options.database_url) else {
+            return f.write_str("postgres");
+        };
+        let _ = url.set_password(None);
+        url.set_query(None);
+        write!(f, "{url}")
+    }
+}
+
+impl fmt::Debug for DatabasePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Debug for ServerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("postgres")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Result<DatabasePlace, PlaceError> {
+        text.parse()
+    }
+
+    fn url(text: &str) -> String {
+        match place(text) {
+            Ok(DatabasePlace::Server(ServerUrl(url))) => url,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_or_a_server_is_meant() {
+        assert_eq!(place("a b/c.db"), Ok(DatabasePlace::File("a b/c.db".into())));
+        assert!(matches!(place("postgres://h/d"), Ok(DatabasePlace::Server(_))));
+        assert!(matches!(place("postgresql:///d"), Ok(DatabasePlace::Server(_))));
+        for other in ["mysql://h/d", "sqlite://x", ""] {
+            assert_eq!(place(other), Err(PlaceError::Scheme), "{other}");
+        }
+        assert!(matches!(place("postgres://h:port/d"), Err(PlaceError::Url(_))));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let place = place("postgres://me:secret@db.example:5433/weir?password=secret").unwrap();
+        for text in [place.to_string(), format!("{place:?}"), format!("{:?}", Some(&place))] {
+            assert!(text.contains("me@db.example:5433/weir"), "{text}");
+            assert!(!text.contains("secret"), "{text}");
+        }
+        let DatabasePlace::Server(url) = &place else { panic!("a server") };
+        assert!(!format!("{url:?}").contains("secret"));
+        let misspelt = "postgres://h/d?pasword=secret".parse::<DatabasePlace>();
+        let text = misspelt.unwrap_err().to_string();
+        assert!(text.contains("pasword") && !text.contains("secret"), "{text}");
+        let bad = "postgres://me:secret@h:port/d".parse::<DatabasePlace>().unwrap_err();
+        assert!(!bad.to_string().contains("secret"), "{bad}");
+    }
+
+    #[test]
+    fn beyond_this_machine_the_server_must_prove_who_it_is() {
+        for far in ["postgres://db.example/d", "postgres://192.0.2.1/d", "postgres:///d?host=db"] {
+            assert!(url(far).ends_with("sslmode=verify-full"), "{far}");
+        }
+        for near in [
+            "postgres:///d",
+            "postgres://localhost/d",
+            "postgres://127.0.0.1:5433/d",
+            "postgres://[::1]/d",
+            "postgres:///d?host=/run/postgresql",
+            "postgres://me@%2Frun%2Fpostgresql/d",
+        ] {
+            assert!(!url(near).contains("sslmode"), "{near}");
+        }
+        let said = "postgres://db.example/d?sslmode=disable";
+        assert_eq!(url(said), said);
+    }
+}

@@ -1,0 +1,266 @@
+//! What several controllers of one database have in common: a number for each change, so that each
+//! hears what the others have written; a number for each controller; and plans, of which one counts
+//! if it follows the newest (decision 0028).
+
+use std::collections::BTreeMap;
+
+use sqlx::any::AnyRow;
+use sqlx::{Any, AnyConnection, Row as _, Transaction};
+use weir_control::Plan;
+use weir_wire::Name;
+
+use super::rows::{self, body, json, signed, unsigned};
+use super::{Database, DatabaseError, FileRow, Record, audit, within};
+
+/// Numbers of plans and configurations of one controller are so far apart: between them is room for
+/// those of others. The last three digits say which controller gave a number.
+pub(crate) const NUMBER_STEP: u64 = 1000;
+/// Changes for which it is remembered which files were withdrawn. Who was away for longer reads all
+/// files anew.
+const WITHDRAWN_KEPT: u64 = 100_000;
+
+/// A controller of this database, of those that were not stopped in good order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sharer {
+    /// Its number.
+    pub(crate) run: u64,
+    /// Where it listens.
+    pub(crate) url: String,
+    /// Goes up as long as it runs and reaches the database.
+    pub(crate) beat: u64,
+}
+
+/// What has become of a file.
+pub(crate) enum FileNews {
+    Added(FileRow),
+    Withdrawn(Name),
+}
+
+/// What has changed.
+pub(crate) struct News {
+    /// The number of the last change that is in it.
+    pub(crate) change: u64,
+    /// The added files are all there are.
+    pub(crate) is_whole: bool,
+    /// In the order in which it happened.
+    pub(crate) files: Vec<FileNews>,
+    /// The newest plans of their objects, by number.
+    pub(crate) plans: Vec<Plan>,
+    /// Routers, and which controller each reports to; 0 for none.
+    pub(crate) routers: Vec<(String, u64)>,
+    /// All controllers.
+    pub(crate) sharers: Vec<Sharer>,
+    /// The highest number of a controller.
+    pub(crate) runs: u64,
+}
+
+/// Counts one of the numbers up, and returns it. Others wait until the transaction is over.
+pub(super) async fn count_up(to: &mut AnyConnection, name: &str) -> Result<i64, sqlx::Error> {
+    let sql = "UPDATE numbers SET value = value + 1 WHERE name = $1 RETURNING value";
+    let rows = sqlx::query(sql).bind(name).fetch_all(to).await?;
+    rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get("value")
+}
+
+/// Writes a plan if it follows the newest one of its object that is there. Says whether it is there
+/// now.
+async fn write_plan(
+    to: &mut Transaction<'static, Any>,
+    plan: &Plan,
+    made_ms: u64,
+    change: i64,
+) -> Result<bool, sqlx::Error> {
+    let sql = "INSERT INTO plans (number, parent, object, made_ms, body, change) \
+               SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), \
+               CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS BIGINT) WHERE NOT EXISTS \
+               (SELECT 1 FROM plans WHERE object = $3 AND number > $2) \
+               ON CONFLICT (number) DO NOTHING";
+    let done = sqlx::query(sql)
+        .bind(signed(plan.number))
+        .bind(signed(plan.parent))
+        .bind(plan.object.to_string())
+        .bind(signed(made_ms))
+        .bind(json(plan))
+        .bind(change)
+        .execute(&mut **to)
+        .await?;
+    if done.rows_affected() > 0 {
+        return Ok(true);
+    }
+    // It may be its own, of an attempt whose answer got lost.
+    let sql = "SELECT number FROM plans WHERE number = $1 AND object = $2";
+    let query = sqlx::query(sql).bind(signed(plan.number)).bind(plan.object.to_string());
+    Ok(query.fetch_optional(&mut **to).await?.is_some())
+}
+
+impl Database {
+    /// A controller begins: its number, which no other has had.
+    pub(crate) async fn join(&self, url: &str, began_ms: u64) -> Result<u64, DatabaseError> {
+        within(async {
+            let mut transaction = self.pool.begin().await?;
+            let run = count_up(&mut transaction, "run").await?;
+            let sql = "INSERT INTO controllers (run, url, began_ms, beat) VALUES ($1, $2, $3, 0)";
+            let query = sqlx::query(sql).bind(run).bind(url).bind(signed(began_ms));
+            query.execute(&mut *transaction).await?;
+            transaction.commit().await?;
+            Ok(u64::try_from(run).unwrap_or(0))
+        })
+        .await
+    }
+
+    /// A controller runs on. Says whether it is still known.
+    pub(crate) async fn beat(&self, run: u64) -> Result<bool, DatabaseError> {
+        let sql = "UPDATE controllers SET beat = beat + 1 WHERE run = $1";
+        let query = sqlx::query(sql).bind(signed(run));
+        let done = within(async { Ok(query.execute(&self.pool).await?) }).await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// A controller ends, or is long gone.
+    pub(crate) async fn leave(&self, run: u64) -> Result<(), DatabaseError> {
+        let query = sqlx::query("DELETE FROM controllers WHERE run = $1").bind(signed(run));
+        within(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
+    }
+
+    /// Writes all of them or none, for the controller `run`. Plans that do not follow the newest of
+    /// their object are left out: another controller was first. The objects of these are returned.
+    pub(crate) async fn write(
+        &self,
+        run: u64,
+        records: &[Record],
+    ) -> Result<Vec<Name>, DatabaseError> {
+        let is_shared = |record: &Record| !matches!(record, Record::Audit { .. });
+        within(async {
+            let (mut transaction, change) = match records.iter().any(is_shared) {
+                true => self.begin_change().await?,
+                false => (self.pool.begin().await?, 0),
+            };
+            let mut overtaken = Vec::new();
+            for record in records {
+                match record {
+                    Record::Plan { plan, made_ms } => {
+                        if !write_plan(&mut transaction, plan, *made_ms, change).await? {
+                            let line = Record::Audit {
+                                at_ms: *made_ms,
+                                who: "controller".to_owned(),
+                                action: "plan overtaken",
+                                detail: format!("{} for {}", plan.number, plan.object),
+                            };
+                            audit(&mut transaction, &line).await?;
+                            overtaken.push(plan.object.clone());
+                        }
+                    }
+                    Record::Router { name, seen_ms, body } => {
+                        let sql = "INSERT INTO routers (name, seen_ms, body, run, change) \
+                                   VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO UPDATE \
+                                   SET seen_ms = $2, body = $3, run = $4, change = $5";
+                        let query = sqlx::query(sql).bind(name).bind(signed(*seen_ms)).bind(body);
+                        let query = query.bind(signed(run)).bind(change);
+                        query.execute(&mut *transaction).await?;
+                    }
+                    Record::RouterLost { name } => {
+                        let sql = "UPDATE routers SET run = 0, change = $3 \
+                                   WHERE name = $1 AND run = $2";
+                        let query = sqlx::query(sql).bind(name).bind(signed(run)).bind(change);
+                        query.execute(&mut *transaction).await?;
+                    }
+                    Record::Audit { .. } => audit(&mut transaction, record).await?,
+                }
+            }
+            transaction.commit().await?;
+            Ok(overtaken)
+        })
+        .await
+    }
+
+    /// What has changed after a change, or all there is.
+    pub(crate) async fn news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
+        let pool = &self.pool;
+        let numbers = sqlx::query("SELECT name, value FROM numbers").fetch_all(pool);
+        let sharers = sqlx::query("SELECT run, url, beat FROM controllers").fetch_all(pool);
+        let (numbers, sharers) = within(async { Ok((numbers.await?, sharers.await?)) }).await?;
+        let number = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "value")?));
+        let numbers: BTreeMap<String, u64> =
+            numbers.iter().map(number).collect::<Result<_, DatabaseError>>()?;
+        let number = |name: &str| numbers.get(name).copied().unwrap_or(0);
+        let sharer = |row: &AnyRow| {
+            Ok(Sharer {
+                run: unsigned(row, "run")?,
+                url: row.try_get("url")?,
+                beat: unsigned(row, "beat")?,
+            })
+        };
+        let sharers = sharers.iter().map(sharer).collect::<Result<_, DatabaseError>>()?;
+        let (change, forgotten) = (number("change"), number("forgotten"));
+        let is_whole = since.is_none_or(|since| since < forgotten);
+        let mut news = News {
+            change,
+            is_whole,
+            files: Vec::new(),
+            plans: Vec::new(),
+            routers: Vec::new(),
+            sharers,
+            runs: number("run"),
+        };
+        if since == Some(change) {
+            return Ok(news);
+        }
+        // What was there before changes had numbers has 0.
+        let since = since.filter(|_| !is_whole).map_or(-1, signed);
+        news.files = self.file_news(since, change).await?;
+        let sql = "SELECT p.body FROM plans p WHERE p.change > $1 AND p.change <= $2 \
+                   AND NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
+                   AND q.number > p.number) ORDER BY p.number";
+        let rows = sqlx::query(sql).bind(since).bind(signed(change)).fetch_all(pool).await?;
+        news.plans = rows.iter().map(|row| body(row, "a plan")).collect::<Result<_, _>>()?;
+        let sql = "SELECT name, run FROM routers WHERE change > $1 AND change <= $2";
+        let rows = sqlx::query(sql).bind(since).bind(signed(change)).fetch_all(pool).await?;
+        let router = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "run")?));
+        news.routers = rows.iter().map(router).collect::<Result<_, DatabaseError>>()?;
+        Ok(news)
+    }
+
+    async fn file_news(&self, since: i64, until: u64) -> Result<Vec<FileNews>, DatabaseError> {
+        let until = signed(until);
+        let sql = "SELECT change, owner, body FROM files WHERE change > $1 AND change <= $2";
+        let added = sqlx::query(sql).bind(since).bind(until).fetch_all(&self.pool).await?;
+        let sql = "SELECT change, name FROM withdrawn WHERE change > $1 AND change <= $2";
+        let withdrawn = sqlx::query(sql).bind(since).bind(until).fetch_all(&self.pool).await?;
+        let mut news = Vec::with_capacity(added.len() + withdrawn.len());
+        for row in &added {
+            news.push((unsigned(row, "change")?, FileNews::Added(rows::file(row)?)));
+        }
+        for row in &withdrawn {
+            let name: &str = row.try_get("name")?;
+            let name = name.parse().map_err(|error| DatabaseError::Garbled {
+                what: "a withdrawn file",
+                why: format!("{error}"),
+            })?;
+            news.push((unsigned(row, "change")?, FileNews::Withdrawn(name)));
+        }
+        news.sort_by_key(|(change, _)| *change);
+        Ok(news.into_iter().map(|(_, news)| news).collect())
+    }
+
+    /// The newest plan of an object.
+    pub(crate) async fn newest_plan(&self, object: &Name) -> Result<Option<Plan>, DatabaseError> {
+        let sql = "SELECT body FROM plans WHERE object = $1 ORDER BY number DESC LIMIT 1";
+        let query = sqlx::query(sql).bind(object.to_string());
+        let row = within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
+        row.as_ref().map(|row| body(row, "a plan")).transpose()
+    }
+
+    /// Forgets which files were withdrawn long ago.
+    pub(super) async fn forget_withdrawn(&self) -> Result<(), DatabaseError> {
+        let mut transaction = self.pool.begin().await?;
+        let sql = "UPDATE numbers SET value = (SELECT value FROM numbers WHERE name = 'change') \
+                   - $1 WHERE name = 'forgotten' AND value + $1 + $1 / 8 < \
+                   (SELECT value FROM numbers WHERE name = 'change')";
+        let query = sqlx::query(sql).bind(signed(WITHDRAWN_KEPT));
+        if query.execute(&mut *transaction).await?.rows_affected() > 0 {
+            let sql = "DELETE FROM withdrawn WHERE change <= \
+                       (SELECT value FROM numbers WHERE name = 'forgotten')";
+            sqlx::query(sql).execute(&mut *transaction).await?;
+        }
+        Ok(transaction.commit().await?)
+    }
+}

@@ -1,0 +1,201 @@
+//! What other controllers of the database write is taken up: files, plans, and which routers they
+//! hear.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::MutexGuard;
+use weir_control::Controller;
+use weir_wire::Name;
+
+use crate::app::{App, Known};
+use crate::clock::wall_ms;
+use crate::config::Config;
+use crate::database::{Database, DatabaseError, FileNews, FileRow, NUMBER_STEP, News, Record};
+use crate::follower::Follower;
+
+/// Between two signs of life.
+const BEAT: Duration = Duration::from_secs(2);
+/// A controller that was not heard for so long is no longer spoken of in the database.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// Begins with all that the database has.
+pub(crate) async fn begin(
+    config: &Config,
+    database: &Database,
+    url: String,
+) -> Result<(Follower, Known), DatabaseError> {
+    let run = database.join(&url, wall_ms()).await?;
+    let news = database.news(None).await?;
+    let mut controller = Controller::new(config.controller.clone());
+    controller.set_numbers(numbers(run));
+    let (mut files, mut owners) = (Vec::new(), BTreeMap::new());
+    for news in news.files {
+        if let FileNews::Added(FileRow { file, owner }) = news {
+            owners.insert(file.name.clone(), owner);
+            files.push(file);
+        }
+    }
+    tracing::info!(
+        files = files.len(),
+        plans = news.plans.len(),
+        run = run % NUMBER_STEP,
+        "read from the database"
+    );
+    controller.restore(files, news.plans);
+    let mut follower = Follower::new(config, run, url);
+    follower.change = news.change;
+    follower.routers.extend(news.routers);
+    follower.hear(news.sharers, Instant::now());
+    Ok((follower, Known::new(controller, owners)))
+}
+
+/// See [`weir_control::ControllerConfig::numbers`].
+fn numbers(run: u64) -> (u64, u64) {
+    (NUMBER_STEP, run % NUMBER_STEP)
+}
+
+/// What is due: a sign of life, what others have written, and who of them is gone.
+pub(crate) async fn tick(app: &App) {
+    let mut turn = app.turn.lock().await;
+    if let Err(error) = follow(app, &mut turn).await {
+        tracing::debug!(%error, "what other controllers write is not read");
+    }
+    let now = Instant::now();
+    let elsewhere = turn.elsewhere(now);
+    if elsewhere != turn.told {
+        turn.told.clone_from(&elsewhere);
+        app.with(|known| known.controller.hear_elsewhere(elsewhere));
+    }
+    let others = turn.others.values().filter(|(sharer, _)| turn.is_alive(sharer.run, now));
+    let others = others.map(|(sharer, _)| sharer.url.clone()).collect();
+    *app.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
+}
+
+async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
+    let now = Instant::now();
+    if turn.is_shared && turn.beat_at.is_none_or(|at| now.duration_since(at) >= BEAT) {
+        if !app.database.beat(turn.run).await? {
+            // It was taken for gone.
+            rejoin(app, turn).await?;
+        }
+        turn.beat_at = Some(now);
+        let is_old = |at: Instant| now.duration_since(at) > FORGET;
+        let gone = turn.others.values().find(|(_, at)| is_old(*at)).map(|(other, _)| other.run);
+        if let Some(gone) = gone {
+            app.database.leave(gone).await?;
+        }
+    }
+    let runs = catch_up(app, turn).await?;
+    if runs - turn.run.min(runs) >= NUMBER_STEP / 2 {
+        rejoin(app, turn).await?;
+    }
+    resume(app, turn, now).await
+}
+
+/// Others have had so many numbers meanwhile that this one's may be given again: it takes a new
+/// one.
+async fn rejoin(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
+    let former = turn.run;
+    turn.run = app.database.join(&turn.url, wall_ms()).await?;
+    app.run.store(turn.run, Ordering::Relaxed);
+    app.with(|known| known.controller.set_numbers(numbers(turn.run)));
+    app.database.leave(former).await
+}
+
+/// Takes up all that others have written. Returns the highest number of a controller.
+pub(crate) async fn catch_up(
+    app: &App,
+    turn: &mut MutexGuard<'_, Follower>,
+) -> Result<u64, DatabaseError> {
+    let news = app.database.news(Some(turn.change)).await?;
+    let News { change, is_whole, files, plans, routers, sharers, runs } = news;
+    turn.hear(sharers, Instant::now());
+    turn.routers.extend(routers);
+    app.with(|known| {
+        if is_whole {
+            forget_others(known, &files);
+        }
+        files.into_iter().for_each(|news| take_up(known, news));
+        plans.into_iter().for_each(|plan| known.controller.adopt(plan, false));
+    });
+    turn.change = change;
+    let mut overtaken: VecDeque<Name> = app.journal.take_overtaken().into();
+    while let Some(object) = overtaken.pop_front() {
+        match app.database.newest_plan(&object).await {
+            Ok(plan) => app.with(|known| {
+                plan.into_iter().for_each(|plan| known.controller.adopt(plan, true));
+            }),
+            Err(error) => {
+                app.journal.still_overtaken(overtaken.into_iter().chain([object]));
+                return Err(error);
+            }
+        }
+    }
+    Ok(runs)
+}
+
+fn take_up(known: &mut Known, news: FileNews) {
+    match news {
+        FileNews::Added(FileRow { file, owner }) => {
+            if known.controller.file(&file.name).is_some_and(|other| *other != file) {
+                known.controller.forget_file(&file.name);
+            }
+            let name = file.name.clone();
+            match known.controller.add_file(file) {
+                Ok(()) => drop(known.owners.insert(name, owner)),
+                Err(error) => tracing::warn!(%name, %error, "a file of the database is left out"),
+            }
+        }
+        FileNews::Withdrawn(name) => {
+            if known.owners.remove(&name).is_some() {
+                known.controller.forget_file(&name);
+            }
+        }
+    }
+}
+
+/// Files that the database lacks are forgotten.
+fn forget_others(known: &mut Known, files: &[FileNews]) {
+    let there: BTreeSet<&Name> = files
+        .iter()
+        .filter_map(|news| match news {
+            FileNews::Added(row) => Some(&row.file.name),
+            FileNews::Withdrawn(_) => None,
+        })
+        .collect();
+    let gone: Vec<Name> =
+        known.owners.keys().filter(|name| !there.contains(name)).cloned().collect();
+    for name in gone {
+        known.owners.remove(&name);
+        known.controller.forget_file(&name);
+    }
+}
+
+/// Writes down anew which routers are here, where the database says that nobody hears them.
+async fn resume(
+    app: &App,
+    turn: &mut MutexGuard<'_, Follower>,
+    now: Instant,
+) -> Result<(), DatabaseError> {
+    if app.journal.waiting_count() > 0 {
+        return Ok(());
+    }
+    let is_known = |name: &str| {
+        let run = turn.routers.get(name).copied().unwrap_or(0);
+        run == turn.run || turn.is_alive(run, now)
+    };
+    let records: Vec<Record> = app.with(|known| {
+        let unknown = known.controller.routers().filter(|(name, _)| !is_known(name));
+        let record = |(name, report): (&str, _)| Record::Router {
+            name: name.to_owned(),
+            seen_ms: known.seen_ms.get(name).copied().unwrap_or(0),
+            body: serde_json::to_string(report).unwrap_or_default(),
+        };
+        unknown.map(record).collect()
+    });
+    app.journal.push(records);
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! With PostgreSQL.
+
+use tempfile::TempDir;
+use weir_controller::Config;
+
+use crate::postgres::Postgres;
+
+/// Whether the database is on a server.
+pub(crate) const IS_SERVER: bool = true;
+
+/// A database without tables, for a test of its own.
+pub(crate) fn database(_: &TempDir) -> String {
+    let server = Postgres::common();
+    server.url(&server.database(""))
+}
+
+/// A database with little room, if this machine has such.
+pub(crate) struct Small {
+    server: Postgres,
+}
+
+impl Small {
+    pub(crate) fn start() -> Option<Self> {
+        let server = Postgres::with_small_disk("24m")?;
+        let at = server.small_disk();
+        let sql = format!("CREATE TABLESPACE small LOCATION '{}'", at.display());
+        server.sql("postgres", &sql);
+        Some(Self { server })
+    }
+
+    pub(crate) fn database(&self) -> String {
+        self.server.url(&self.server.database("TABLESPACE small"))
+    }
+
+    pub(crate) fn configure(_: &mut Config) {}
+
+    /// What another program says first that has no more room.
+    pub(crate) const SETTINGS: &str = "SELECT 1";
+    pub(crate) const FILLER: &str = "CREATE TABLE filler (x TEXT); \
+                                     ALTER TABLE filler ALTER COLUMN x SET STORAGE PLAIN";
+    pub(crate) const MUCH: &str = "INSERT INTO filler \
+                                   SELECT repeat('x', 7000) FROM generate_series(1, 64)";
+    pub(crate) const LITTLE: &str = "INSERT INTO filler VALUES (repeat('x', 7000))";
+}

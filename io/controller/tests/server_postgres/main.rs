@@ -1,0 +1,19 @@
+//! The tests of `server`, with PostgreSQL.
+
+#[path = "../server/access.rs"]
+mod access;
+mod backend;
+#[path = "../server/bench.rs"]
+mod bench;
+#[path = "../server/full.rs"]
+mod full;
+mod outage;
+mod postgres;
+#[path = "../server/rest.rs"]
+mod rest;
+#[path = "../server/restart.rs"]
+mod restart;
+#[path = "../server/shared.rs"]
+mod shared;
+#[path = "../server/tls.rs"]
+mod tls;

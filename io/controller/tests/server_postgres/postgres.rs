@@ -1,0 +1,250 @@
+//! A PostgreSQL server of the test's own, from the machine's package: its data in a temporary
+//! folder, reached by a Unix socket there. It ends with the test, however that ends.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::chown;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A bound for servers that hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The user of the server's database who may do everything.
+const USER: &str = "weir";
+/// Who runs the server if that is root, who may not (Debian's base-passwd).
+const NOBODY: (u32, u32) = (65534, 65534);
+
+/// Runs `$@` until its standard input ends, be it with the test, and then ends it in good order.
+/// Its data goes, unless a line came before.
+const KEEPER: &str = r#"
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+remove=$REMOVE
+while read -r line <&3; do remove=; done
+kill -INT "$server"
+wait "$server"
+if [ -n "$remove" ]; then rm -rf -- "$remove"; fi
+"#;
+
+/// What `unshare` is told for a mount that nobody else sees, and that ends with the process.
+fn private() -> &'static [&'static str] {
+    if is_root() { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] }
+}
+
+/// Mounts a file system with options `$0` at `$1`, and becomes the rest.
+const MOUNT: &str = r#"
+mount -t tmpfs -o "$0" tmpfs "$1" || exit 1
+shift
+exec "$@"
+"#;
+
+/// A server. Dropped, it ends and its data is removed.
+pub(crate) struct Postgres {
+    folder: PathBuf,
+    settings: Vec<String>,
+    /// The size of a file system of its own, beside its data.
+    small: Option<String>,
+    keeper: Option<(Child, ChildStdin)>,
+}
+
+/// Where `initdb` and `postgres` are. Debian has them in a folder for each version.
+fn programs() -> PathBuf {
+    static FOUND: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folders = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path().join("bin")).collect();
+        folders.sort_by_key(|path| {
+            let version = path.parent().and_then(|path| path.file_name()?.to_str()?.parse().ok());
+            std::cmp::Reverse(version.unwrap_or(0_u32))
+        });
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        folders.extend(std::env::split_paths(&path));
+        let has_it = |folder: &&PathBuf| folder.join("initdb").is_file();
+        folders.iter().find(has_it).cloned().unwrap_or_else(|| {
+            panic!(
+                "these tests need a PostgreSQL server: install Debian's package `postgresql`, as \
+                 `cargo xtask clients` does for root"
+            )
+        })
+    });
+    FOUND.clone()
+}
+
+fn is_root() -> bool {
+    // Whose one's own process is.
+    use std::os::unix::fs::MetadataExt as _;
+    fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
+
+/// A program of the server, as somebody who may run it.
+fn command(program: &str) -> Command {
+    let program = programs().join(program);
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    let (user, group) = (format!("--reuid={}", NOBODY.0), format!("--regid={}", NOBODY.1));
+    command.args([&*user, &*group, "--clear-groups"]).arg(program);
+    command
+}
+
+impl Postgres {
+    /// One server for all tests of a program.
+    pub(crate) fn common() -> &'static Self {
+        static COMMON: OnceLock<Postgres> = OnceLock::new();
+        COMMON.get_or_init(Self::start)
+    }
+
+    /// A server of one test.
+    pub(crate) fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// The same with some settings, such as `ssl=on`.
+    pub(crate) fn with(settings: &[&str]) -> Self {
+        Self::make(settings, None)
+    }
+
+    /// The same with a small file system that nobody else sees; nothing where none can be mounted.
+    pub(crate) fn with_small_disk(size: &str) -> Option<Self> {
+        let can_mount = Command::new("unshare")
+            .args(private())
+            .args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
+            .output();
+        if !can_mount.is_ok_and(|output| output.status.success()) {
+            eprintln!("no file system can be mounted here: NOT tested with a full disk");
+            return None;
+        }
+        Some(Self::make(&[], Some(size.to_owned())))
+    }
+
+    fn make(settings: &[&str], small: Option<String>) -> Self {
+        // The keeper removes it, as nobody drops what is common to all tests.
+        let folder = TempDir::with_prefix("weir-postgres-").unwrap().keep();
+        if is_root() {
+            chown(&folder, Some(NOBODY.0), Some(NOBODY.1)).unwrap();
+        }
+        let output = command("initdb")
+            .args([
+                "--auth=trust",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-sync",
+                "--username",
+                USER,
+            ])
+            .arg("--pgdata")
+            .arg(folder.join("data"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        fs::create_dir(folder.join("small")).unwrap();
+        let mut this = Self { folder, settings, small, keeper: None };
+        this.resume();
+        this
+    }
+
+    /// Where the small file system is.
+    pub(crate) fn small_disk(&self) -> PathBuf {
+        self.folder.join("small")
+    }
+
+    /// Starts it again after `stop`.
+    pub(crate) fn resume(&mut self) {
+        let server = command("postgres");
+        let mut keeper = Command::new("sh");
+        keeper.args(["-c", KEEPER, "postgres"]);
+        if let Some(size) = &self.small {
+            let (user, group) = if is_root() { NOBODY } else { (0, 0) };
+            let options = format!("size={size},uid={user},gid={group},mode=700");
+            keeper.arg("unshare").args(private()).args(["sh", "-c", MOUNT, &options]);
+            keeper.arg(self.small_disk());
+            if !is_root() {
+                // Root of a name space of its own may mount, but runs no PostgreSQL.
+                keeper.args(["unshare", "--user", "--map-user=1000", "--map-group=1000"]);
+            }
+        }
+        keeper.arg(server.get_program()).args(server.get_args());
+        keeper.arg("-D").arg(self.folder.join("data")).arg("-k").arg(&self.folder);
+        keeper.args(["-c", "fsync=off", "-c", "max_connections=300"]);
+        keeper.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
+        for setting in &self.settings {
+            keeper.args(["-c", setting]);
+        }
+        let log = fs::File::create(self.folder.join("log")).unwrap();
+        let mut child = keeper
+            .env("REMOVE", &self.folder)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        self.keeper = Some((child, stdin));
+        let end = Instant::now() + PATIENCE;
+        while self.try_sql("postgres", "SELECT 1").is_err() {
+            let log = || fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+            assert!(Instant::now() < end, "PostgreSQL does not start: {}", log());
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends it in good order; its data stays.
+    pub(crate) fn stop(&mut self) {
+        let (mut child, mut stdin) = self.keeper.take().unwrap();
+        stdin.write_all(b"keep\n").unwrap();
+        drop(stdin);
+        child.wait().unwrap();
+    }
+
+    /// Has the server do something, by its own client.
+    pub(crate) fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
+        let output = Command::new(programs().join("psql"))
+            .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--username", USER])
+            .args(["--set=ON_ERROR_STOP=1", "--dbname", database, "--command", sql, "--host"])
+            .arg(&self.folder)
+            .output()
+            .unwrap();
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned()),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
+        self.try_sql(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// A new database, made with these options: its name.
+    pub(crate) fn database(&self, options: &str) -> String {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name} {options}"));
+        name
+    }
+
+    /// What a controller is told of a database.
+    pub(crate) fn url(&self, database: &str) -> String {
+        let folder = self.folder.to_str().unwrap().replace('/', "%2F");
+        format!("postgres://{USER}@{folder}/{database}")
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        match self.keeper.take() {
+            Some((mut child, stdin)) => {
+                drop(stdin);
+                let _ = child.wait();
+            }
+            None => drop(fs::remove_dir_all(&self.folder)),
+        }
+    }
+}
