@@ -11,6 +11,7 @@ extern crate std;
 mod bounds;
 mod controller;
 mod data_map;
+mod demand;
 mod file;
 mod graph;
 pub mod message;

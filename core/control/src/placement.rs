@@ -27,6 +27,9 @@ pub enum Placement {
     /// that is farther than the producer.
     #[default]
     Nearest,
+    /// As `Nearest`; and where there is no room, an object that is asked for twice as much as
+    /// another has the parts of that one moved away from the routers nearest to who asks.
+    ByDemand,
 }
 
 /// A router that may keep a part.
@@ -52,7 +55,9 @@ pub(crate) fn place(
         Placement::LargestFree => {
             candidates.sort_by_key(|one| (Reverse(one.free_bytes), one.distance));
         }
-        Placement::Nearest => candidates.sort_by_key(|one| (one.distance, Reverse(one.free_bytes))),
+        Placement::Nearest | Placement::ByDemand => {
+            candidates.sort_by_key(|one| (one.distance, Reverse(one.free_bytes)));
+        }
     }
     let blocks = (last - first + 1).div_ceil(BLOCK);
     let each = file.stored_bytes_each() * BLOCK;

@@ -95,8 +95,11 @@ fn what_nobody_can_keep_is_asked_for_over_all_ways() {
         spread.iter().map(|one| one.router.as_str()).collect::<Vec<_>>(),
         ["one", "three", "two"]
     );
-    // From one of them no other way leads on.
-    assert_eq!(controller.forward("one", &file(1).name).unwrap().decision, Decision::Planned);
+    // These are the ways of the edge: over `two` and `three` they would lead `one` back to it.
+    assert_eq!(controller.forward("one", &file(1).name).unwrap().decision, Decision::NoRoom);
+    assert!(controller.configuration("one").unwrap().distributions.is_empty());
+    let plan = controller.plans().next().unwrap();
+    assert_eq!(plan.consumers, ["edge"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod beside;
 mod configuration;
 mod planning;
 mod repair;
+mod room;
 mod routes;
 
 use alloc::borrow::ToOwned;
@@ -19,6 +20,7 @@ use self::repair::Upkeep;
 use self::routes::Routing;
 use crate::bounds::Bound;
 use crate::data_map::{ActivePlan, DataMap};
+use crate::demand::Demand;
 use crate::file::File;
 use crate::message::{Decision, Forwarded, Registered, RouterReport, Update, UpdateNumber};
 use crate::network::{Link, Network, PLANS_MAX, PLANS_PER_S, Router};
@@ -171,6 +173,7 @@ pub struct Controller {
     config: ControllerConfig,
     network: Network,
     map: DataMap,
+    demand: Demand,
     /// The highest number given to a plan or to a configuration, or heard of.
     generation: u64,
     routing: Routing,
@@ -207,6 +210,7 @@ impl Controller {
             config,
             network: Network::default(),
             map: DataMap::default(),
+            demand: Demand::default(),
             generation: 0,
             routing: Routing::new(),
             events: Vec::new(),
@@ -405,6 +409,7 @@ impl Controller {
     /// A file is no longer served: its plan ends. Says whether it was known.
     pub fn remove_file(&mut self, name: &Name) -> bool {
         let is_known = self.map.objects.remove_file(name);
+        self.demand.forget(name);
         self.withdraw(name);
         is_known
     }
@@ -435,7 +440,10 @@ impl Controller {
         let decision = match self.map.objects.file(object) {
             None => Decision::Unknown,
             Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
-            Some(_) => self.plan_for(name, object),
+            Some(_) => {
+                self.demand.note(self.now, object);
+                self.plan_for(name, object)
+            }
         };
         Ok(Forwarded { decision, generation: self.generation_of(name) })
     }

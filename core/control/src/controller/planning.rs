@@ -31,16 +31,12 @@ const WEIGHT_MAX: u64 = 1000;
 impl Controller {
     pub(super) fn plan_for(&mut self, name: &str, object: &Name) -> Decision {
         let Some(file) = self.map.objects.file(object).cloned() else { return Decision::Unknown };
-        if let Some(active) = self.map.plan(object) {
-            let Plan { parts, spread, consumers, .. } = active.plan.clone();
-            if !self.is_waiting() && !consumers.iter().any(|consumer| consumer == name) {
-                if !self.may_plan(name) {
-                    return Decision::NoRoom;
-                }
-                let consumers = consumers.into_iter().chain([name.to_owned()]);
-                self.make_plan(&file, parts, spread, consumers.collect());
+        if self.map.plan(object).is_some() {
+            if self.is_waiting() {
+                return Decision::Planned;
             }
-            return Decision::Planned;
+            self.grow(object);
+            return self.join_plan(name, &file);
         }
         if self.is_waiting() {
             // Those who hold or could keep it may not have reported yet.
@@ -49,12 +45,46 @@ impl Controller {
         if !self.may_plan(name) {
             return Decision::NoRoom;
         }
-        let (parts, spread) = self.arrange(name, &file);
-        if parts.is_empty() && spread.is_empty() {
+        let (mut parts, mut spread) = self.arrange(name, &file);
+        let moved = self.room_for_new(name, &file, &parts);
+        if !moved.is_empty() {
+            (parts, spread) = self.arrange(name, &file);
+        }
+        let decision = match parts.is_empty() && spread.is_empty() {
+            true => Decision::NoRoom,
+            false => {
+                self.make_plan(&file, parts, spread, vec![name.to_owned()]);
+                Decision::Planned
+            }
+        };
+        moved.iter().for_each(|object| self.examine(object));
+        decision
+    }
+
+    /// A router asks for a file that has a plan: it is told of it, too.
+    fn join_plan(&mut self, name: &str, file: &File) -> Decision {
+        let Some(active) = self.map.plan(&file.name) else { return Decision::NoRoom };
+        let Plan { parts, spread, consumers, .. } = active.plan.clone();
+        if consumers.iter().any(|consumer| consumer == name) {
+            return Decision::Planned;
+        }
+        if self.are_ways(file, &parts, &spread) || !self.may_plan(name) {
             return Decision::NoRoom;
         }
-        self.make_plan(&file, parts, spread, vec![name.to_owned()]);
+        let consumers = consumers.into_iter().chain([name.to_owned()]);
+        self.make_plan(file, parts, spread, consumers.collect());
         Decision::Planned
+    }
+
+    /// Whether a plan is one over all ways. These are those of one router: from another they may
+    /// lead back.
+    pub(super) fn are_ways(&self, file: &File, parts: &[Part], spread: &[Share]) -> bool {
+        let objects = &self.map.objects;
+        let holds = |share: &Share| {
+            let id = self.network.id_of(&share.router);
+            id.is_some_and(|id| holds_all(&objects.held_of(id, &file.name), file))
+        };
+        parts.is_empty() && !spread.iter().all(holds)
     }
 
     /// Whether a router may ask for another plan now. One that asks for too many waits.
@@ -132,9 +162,27 @@ impl Controller {
         back
     }
 
-    /// Routers that may keep a part of an object that `consumer` reads: those that have room and a
-    /// path to the producer that does not lead back to the consumer.
+    /// Routers that may keep a part of an object that `consumer` reads and have room for it.
     pub(super) fn candidates(&self, consumer: &str, object: &Name, file: &File) -> Vec<Candidate> {
+        let promised = |name: &str| self.map.promised_bytes(name);
+        self.keepers(consumer, object, file, promised)
+    }
+
+    /// Octets of a router's store that are promised to nobody.
+    pub(super) fn free_bytes(&self, name: &str) -> u64 {
+        let promisable = self.network.routers.get(name).map_or(0, promisable);
+        promisable.saturating_sub(self.map.promised_bytes(name))
+    }
+
+    /// Routers that may keep a part of an object that `consumer` reads: those that have room beside
+    /// what is promised, and a path to the producer that does not lead back to the consumer.
+    pub(super) fn keepers(
+        &self,
+        consumer: &str,
+        object: &Name,
+        file: &File,
+        promised: impl Fn(&str) -> u64,
+    ) -> Vec<Candidate> {
         let Some(consumer) = self.network.id_of(consumer) else { return Vec::new() };
         let producers = self.network.producers_of(object);
         let to_producer = self.routing.graph.paths(&producers);
@@ -146,13 +194,12 @@ impl Controller {
         };
         let farthest = match self.config.placement {
             Placement::LargestFree => None,
-            Placement::Nearest => {
+            Placement::Nearest | Placement::ByDemand => {
                 producers.iter().filter_map(|producer| to_consumer.distance(*producer)).min()
             }
         };
         let candidate = |(name, router): (&String, &Router)| {
-            let promised = self.map.promised_bytes(name);
-            let free_bytes = promisable(router).saturating_sub(promised);
+            let free_bytes = promisable(router).saturating_sub(promised(name));
             let is_reached = to_producer.distance(router.id).is_some();
             let distance = to_consumer.distance(router.id)?;
             let is_near = farthest.is_none_or(|farthest| distance < farthest);
@@ -251,7 +298,7 @@ impl Controller {
 }
 
 /// Whether it is all of a file.
-fn holds_all(held: &Segments, file: &File) -> bool {
+pub(super) fn holds_all(held: &Segments, file: &File) -> bool {
     held.count_within(0, file.segments - 1) == file.segments
 }
 

@@ -145,7 +145,7 @@ impl Controller {
 
     /// Looks at a plan anew: room that has come is used, and who is asked in turn are those that
     /// hold the object now.
-    fn examine(&mut self, object: &Name) {
+    pub(super) fn examine(&mut self, object: &Name) {
         if self.is_waiting() {
             return;
         }
@@ -154,20 +154,28 @@ impl Controller {
         if !active.plan.parts.is_empty() {
             return self.fill(&file);
         }
-        let consumers = active.plan.consumers.clone();
+        let mut consumers = active.plan.consumers.clone();
         let Some(consumer) = self.first_there(&consumers) else { return };
         let (parts, spread) = self.arrange(&consumer, &file);
+        let before = consumers.len();
+        if self.are_ways(&file, &parts, &spread) {
+            consumers.retain(|other| *other == consumer);
+        }
+        let is_left_out = consumers.len() < before;
         let routers = |spread: &[Share]| -> BTreeSet<String> {
             spread.iter().map(|share| share.router.clone()).collect()
         };
         if parts.is_empty() && spread.is_empty() {
             self.withdraw(object);
-        } else if !parts.is_empty() || routers(&spread) != routers(&active.plan.spread) {
+        } else if is_left_out
+            || !parts.is_empty()
+            || routers(&spread) != routers(&active.plan.spread)
+        {
             self.make_plan(&file, parts, spread, consumers);
         }
     }
 
-    fn first_there(&self, consumers: &[String]) -> Option<String> {
+    pub(super) fn first_there(&self, consumers: &[String]) -> Option<String> {
         let is_there = |consumer: &&String| self.network.routers.contains_key(*consumer);
         consumers.iter().find(is_there).cloned()
     }
