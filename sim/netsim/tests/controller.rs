@@ -61,6 +61,7 @@ fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
         prefetch,
         prefetch_first: true,
         ratio: vec![],
+        agents: false,
         routes: None,
     })
 }
@@ -129,4 +130,65 @@ fn a_router_that_keeps_a_part_may_crash() {
         .push(weir_plan::FaultPlan { at_ns: 5 * S, fault: Fault::Crash { node, for_ns: 2 * S } });
     let events = run(&plan);
     assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
+}
+
+/// An edge, a router behind it that keeps nothing, and behind that two that do, beside an origin.
+fn behind(agents: bool) -> Plan {
+    let mut builder = Builder::new(3, 30 * S);
+    let store =
+        |bytes| RouterPlan { store: StoreOptions::with_bytes(bytes), ..RouterPlan::default() };
+    let edge = builder.router(store(0));
+    let hop = builder.router(store(0));
+    let keepers = [(); 2].map(|()| builder.router(store(9 << 20)));
+    let origin = builder.router(store(0));
+    let link = |delay_ms: u64| LinkConfig { delay_ns: delay_ms * MS, ..LinkConfig::default() };
+    builder.link(edge, hop, &link(2));
+    for router in keepers {
+        builder.link(hop, router, &link(3));
+    }
+    builder.link(hop, origin, &link(20));
+    let file = content("/f", SEGMENTS);
+    builder.consumer(edge, reader(file.clone(), SEGMENTS, 0));
+    builder.consumer(edge, reader(file.clone(), SEGMENTS, SECOND_NS));
+    builder.producer(origin, producer(file));
+    let placement = Placement::Nearest;
+    let plan = ControllerPlan { placement, agents, ..with_controller(false).unwrap() };
+    builder.plan.controller = Some(plan);
+    builder.plan.sample_ns = S;
+    builder.plan
+}
+
+#[test]
+fn routers_with_agents_ask_keepers_that_are_no_neighbours() {
+    let plan = behind(true);
+    let events = run(&plan);
+    let before = produced(&events, ORIGIN, SECOND_NS);
+    assert_eq!(received(&events, FIRST, 0).0, SEGMENTS);
+    let (count, last_ns) = received(&events, SECOND, SECOND_NS);
+    // What the first reader got before the controller's answer no keeper has had.
+    let second = produced(&events, ORIGIN, u64::MAX) - before;
+    assert!(second < 100, "{second}");
+    // 75 rounds of 20 over 2 ms and 3 ms there and back, a few of them over the 23 ms to the origin
+    // as well, and not all over the 22 ms to the origin.
+    let took_ns = last_ns - SECOND_NS;
+    assert_eq!(count, SEGMENTS);
+    assert!((750 * MS..1100 * MS).contains(&took_ns), "{took_ns}");
+    let events = run(&behind(false));
+    let before = produced(&events, ORIGIN, SECOND_NS);
+    let after = produced(&events, ORIGIN, u64::MAX);
+    assert_eq!(after - before, SEGMENTS, "without agents it has no face to them");
+}
+
+#[test]
+fn faces_to_routers_that_are_no_neighbours_outlast_a_crash() {
+    let mut plan = behind(true);
+    let crash = |node| Fault::Crash { node, for_ns: S };
+    for (node, at_ns) in [(0, 5 * S), (2, 7 * S)] {
+        plan.faults.push(weir_plan::FaultPlan { at_ns, fault: crash(node) });
+    }
+    let events = run(&plan);
+    assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
+    let second = produced(&events, ORIGIN, u64::MAX) - produced(&events, ORIGIN, SECOND_NS);
+    // The keeper that crashed has lost its part, and the other has not.
+    assert!((SEGMENTS / 4..SEGMENTS * 3 / 4).contains(&second), "{second}");
 }

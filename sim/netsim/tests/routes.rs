@@ -46,6 +46,7 @@ fn plan(seed: u64) -> Plan {
         prefetch: false,
         prefetch_first: false,
         ratio: vec![],
+        agents: false,
         routes: Some(RoutesPlan {
             report_ns: S,
             change_ns: 300 * MS,

@@ -75,6 +75,11 @@ pub struct ControllerPlan {
     /// In what proportion routers share what several hold, the nearest first; empty: alike.
     #[serde(default)]
     pub ratio: Vec<u64>,
+    /// Whether routers do as those with an agent: they make faces to routers that are no
+    /// neighbours, by the least delay, and ask about an object again a minute later; and whether it
+    /// looks at the clock, and takes the routes of the plan for those with the least delay.
+    #[serde(default)]
+    pub agents: bool,
     /// Whether routers get their routes from it, too: instead of those of the plan, but for those
     /// to applications.
     #[serde(default)]

@@ -1,7 +1,8 @@
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use weir_plan::workload::{Arrivals, Demand, Popularity};
-use weir_plan::{Role, Transport};
+use weir_plan::{Fault, Role, Transport};
 
 use super::*;
 use crate::folder::Folder;
@@ -439,6 +440,35 @@ fn random_places_follow_the_seed() {
     };
     assert_eq!(links(1), links(1));
     assert_ne!(links(1), links(2));
+}
+
+#[test]
+fn several_routers_crash_and_axes_set_whole_tables() {
+    let axis =
+        "[[sweep]]\naxis = \"delay\"\npath = \"producer.p.delay\"\nvalues = [\"1ms\", \"20ms\"]";
+    let tables = "[[sweep]]\naxis = \"delay\"\nlabels = [\"a\", \"b\"]\n[sweep.zip]\n\
+        \"topology\" = [{ builtin = \"geant\" }, { generator = \"line\", nodes = 9 }]\n\
+        \"fault\" = [[], [{ at = \"1s\", kind = \"crash\", nodes = \"random 4\", for = \"1ms\" }]]";
+    let experiment = read(&GOOD.replace(axis, tables)).expect("good");
+    let plans: Vec<_> = experiment
+        .points
+        .iter()
+        .map(|point| experiment.prepare(point, 1).expect("a plan").plan)
+        .collect();
+    assert_eq!(plans[0].faults.len(), 0);
+    assert!(plans[0].nodes.len() > 30);
+    let crashed: BTreeSet<usize> = plans[1]
+        .faults
+        .iter()
+        .filter_map(|fault| match fault.fault {
+            Fault::Crash { node, for_ns: 1_000_000 } if node < 9 => Some(node),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((crashed.len(), plans[1].faults.len()), (4, 4));
+    let wrong = tables.replace("\"crash\"", "\"store-stall\"");
+    let problem = read(&GOOD.replace(axis, &wrong)).expect_err("of crashes alone").to_string();
+    assert!(problem.contains("`nodes` is for `crash`"), "{problem}");
 }
 
 #[test]

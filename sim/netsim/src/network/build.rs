@@ -95,6 +95,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     fill_stores(plan, &mut network)?;
     network.tell_holdings();
     network.begin_routing();
+    network.begin_agents();
     network.schedule_first();
     Ok(network)
 }

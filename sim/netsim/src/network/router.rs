@@ -394,6 +394,11 @@ impl RouterNode {
         }
     }
 
+    /// It has got a further face, which it makes again after a crash.
+    pub(crate) fn note_face(&mut self, face: FaceId) {
+        self.setup.faces.push((face, FaceScope::NonLocal));
+    }
+
     /// Which life this is.
     pub(crate) fn lives(&self) -> u64 {
         self.lives

@@ -23,6 +23,8 @@ pub(in crate::scenario) struct ControllerTable {
     prefetch_first: bool,
     #[serde(default)]
     ratio: Vec<u64>,
+    #[serde(default)]
+    agents: bool,
 }
 
 fn yes() -> bool {
@@ -50,6 +52,7 @@ pub(super) fn plan(
         prefetch: table.prefetch,
         prefetch_first: table.prefetch_first,
         ratio: table.ratio.clone(),
+        agents: table.agents,
         routes: None,
     };
     Ok(table.enabled.then_some(plan))

@@ -5,7 +5,7 @@ use weir_base::units::{Fraction, Time};
 use weir_plan::{Fault, FaultPlan, Role};
 
 use super::{Builder, Times};
-use crate::document::ScenarioError;
+use crate::document::{ScenarioError, texts};
 
 /// `[[fault]]`.
 #[derive(Clone, Debug, Deserialize)]
@@ -15,6 +15,8 @@ pub(in crate::scenario) struct FaultTable {
     kind: FaultWord,
     link: Option<(String, String)>,
     node: Option<String>,
+    /// Routers, as `at` elsewhere: a crash of each.
+    nodes: Option<Places>,
     #[serde(default)]
     disk: u8,
     #[serde(rename = "for")]
@@ -22,6 +24,10 @@ pub(in crate::scenario) struct FaultTable {
     probability: Option<Fraction>,
     share: Option<Fraction>,
 }
+
+/// A word, or several.
+#[derive(Clone, Debug, Deserialize)]
+struct Places(#[serde(deserialize_with = "texts")] Vec<String>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -42,15 +48,40 @@ impl Builder<'_> {
         tables: &[FaultTable],
         times: Times,
     ) -> Result<Vec<FaultPlan>, ScenarioError> {
-        let faults = tables.iter().enumerate().map(|(at, table)| {
+        let mut faults = Vec::new();
+        for (at, table) in tables.iter().enumerate() {
             let path = format!("fault[{at}]");
             if table.at.ns > times.duration_ns {
                 let message = "the fault comes after the end of the run; write an earlier time";
                 return Err(self.tree.error(&format!("{path}.at"), message));
             }
-            Ok(FaultPlan { at_ns: table.at.ns, fault: self.fault(&path, table)? })
-        });
-        faults.collect()
+            let at_ns = table.at.ns;
+            match &table.nodes {
+                None => faults.push(FaultPlan { at_ns, fault: self.fault(&path, table)? }),
+                Some(Places(words)) => {
+                    let for_ns = table.lasts.ns;
+                    for node in self.crashes(&path, table, words)? {
+                        faults.push(FaultPlan { at_ns, fault: Fault::Crash { node, for_ns } });
+                    }
+                }
+            }
+        }
+        Ok(faults)
+    }
+
+    /// The routers that crash.
+    fn crashes(
+        &self,
+        path: &str,
+        table: &FaultTable,
+        words: &[String],
+    ) -> Result<Vec<usize>, ScenarioError> {
+        if table.kind != FaultWord::Crash || table.node.is_some() {
+            let message = "`nodes` is for `crash`, in the place of `node`";
+            return Err(self.tree.error(path, message));
+        }
+        let places = self.select(&format!("{path}.nodes"), words)?;
+        Ok(places.into_iter().filter_map(|place| self.router_of[place]).collect())
     }
 
     fn fault(&self, path: &str, table: &FaultTable) -> Result<Fault, ScenarioError> {

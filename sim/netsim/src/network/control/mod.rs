@@ -1,5 +1,6 @@
 //! The controller of a plan: routers ask it and do what it says, after the time that messages take.
 
+mod agents;
 mod routes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,13 +8,14 @@ use std::sync::Arc;
 
 use weir_base::{FaceId, Instant};
 use weir_control::message::{
-    Configuration, FaceReport, Prefetch, RouterReport, Update, UpdateNumber,
+    Configuration, Distribution, FaceReport, Prefetch, RouterReport, Update, UpdateNumber,
 };
 use weir_control::{Controller, ControllerConfig};
 use weir_forward::strategy::Strategy;
 use weir_forward::{Command, NextHop, StoreCommand};
 use weir_wire::Name;
 
+use self::agents::Agents;
 use self::routes::Routing;
 use super::queue::Due;
 use super::{Network, NodeKind};
@@ -35,11 +37,15 @@ pub(super) struct ControlPlane {
     messages_sent: u64,
     /// Only where routers get their routes from it.
     routing: Option<Routing>,
+    /// Only where routers do as real agents do.
+    agents: Option<Agents>,
     /// Objects that a router has asked about.
     asked: BTreeSet<(u32, Name)>,
     nodes: BTreeMap<String, u32>,
     /// What each router was told last.
     told: BTreeMap<u32, Configuration>,
+    /// The objects that each router asks several routers for, and how.
+    distributed: BTreeMap<u32, BTreeMap<Name, Distribution>>,
     /// Of a router the consumer that fetches ahead.
     prefetchers: BTreeMap<u32, Prefetcher>,
     /// When consumers stop, ns.
@@ -79,7 +85,7 @@ impl ControlPlane {
             prefetch: of.prefetch,
             prefetch_first: of.prefetch_first,
             ratio: of.ratio.clone(),
-            routes: of.routes.is_some(),
+            routes: of.routes.is_some() || of.agents,
             ..ControllerConfig::default()
         };
         let mut controller = Controller::new(config);
@@ -103,9 +109,11 @@ impl ControlPlane {
             messages: BTreeMap::new(),
             messages_sent: 0,
             routing: of.routes.as_ref().map(|routes| Routing::new(routes, plan.seed, reports)),
+            agents: of.agents.then(|| Agents::new(plan)),
             asked: BTreeSet::new(),
             nodes,
             told: BTreeMap::new(),
+            distributed: BTreeMap::new(),
             prefetchers: prefetchers(plan),
             duration_ns: plan.duration_ns,
         })
@@ -204,7 +212,11 @@ impl Network {
         if is_router || control.prefetchers.values().any(|one| one.node == asking) {
             return;
         }
-        if control.asked.insert((node, object.clone())) {
+        let may_ask = match &mut control.agents {
+            Some(agents) => agents.may_ask(self.now_ns, node, &object),
+            None => control.asked.insert((node, object.clone())),
+        };
+        if may_ask {
             let delay_ns = control.delay_ns;
             self.control_message(delay_ns, Message::Ask { node, object });
         }
@@ -232,8 +244,9 @@ impl Network {
     fn decide(&mut self, node: u32, object: &Name) {
         let Some(control) = &mut self.control else { return };
         let asking = &self.names[node as usize];
-        if control.controller.forward(asking, object).is_err() {
-            return;
+        let Ok(answer) = control.controller.forward(asking, object) else { return };
+        if let Some(agents) = &mut control.agents {
+            agents.answered(self.now_ns, node, object, answer.decision);
         }
         self.tell_all();
     }
@@ -278,6 +291,10 @@ impl Network {
     pub(super) fn tell_again(&mut self, node: u32) {
         let Some(control) = &mut self.control else { return };
         control.asked.retain(|(asking, _)| *asking != node);
+        control.distributed.remove(&node);
+        if let Some(agents) = &mut control.agents {
+            agents.forget(node);
+        }
         if let Some(configuration) = control.told.get(&node).cloned() {
             self.tell(node, configuration);
         }
@@ -287,10 +304,12 @@ impl Network {
     /// hops and the strategy.
     fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), Broken> {
         self.set_routes(node, configuration)?;
+        self.make_faces(node, configuration)?;
+        let (new, ended) = self.changed(node, configuration);
         let faces = self.faces_to_routers(node);
         let face_of = |router: &str| faces.get(router).copied();
         let mut commands = Vec::new();
-        for distribution in &configuration.distributions {
+        for distribution in new {
             let prefix = distribution.object.clone();
             let NodeKind::Router(router) = &self.nodes[node as usize].kind else { continue };
             let mut next_hops = router.next_hops_below(prefix.value()).to_vec();
@@ -319,8 +338,27 @@ impl Network {
                 self.command(node, shard, hops)?;
                 self.command(node, shard, Command::SetStrategy { prefix, strategy })?;
             }
+            for prefix in ended.clone() {
+                let (next_hops, strategy) = (Vec::new(), None);
+                let hops = Command::SetNextHops { prefix: prefix.clone(), next_hops };
+                self.command(node, shard, hops)?;
+                self.command(node, shard, Command::SetStrategy { prefix, strategy })?;
+            }
         }
         Ok(())
+    }
+
+    /// What a configuration says of objects that a router asks several routers for and did not say
+    /// before, and the objects that it does not speak of any more.
+    fn changed(&mut self, node: u32, of: &Configuration) -> (Vec<Distribution>, Vec<Name>) {
+        let Some(control) = &mut self.control else { return (Vec::new(), Vec::new()) };
+        let now = of.distributions.iter().map(|one| (one.object.clone(), one.clone())).collect();
+        let before = control.distributed.insert(node, now).unwrap_or_default();
+        let is_new = |one: &&Distribution| before.get(&one.object) != Some(one);
+        let new = of.distributions.iter().filter(is_new).cloned().collect();
+        let now = &control.distributed[&node];
+        let ended = before.into_keys().filter(|object| !now.contains_key(object)).collect();
+        (new, ended)
     }
 
     /// A router has what it is to fetch ahead asked for. It fetches one part at a time: a later

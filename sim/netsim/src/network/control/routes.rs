@@ -65,7 +65,7 @@ impl Network {
     }
 
     /// The same message comes again after a time, until consumers stop.
-    fn control_again(&mut self, after_ns: u64, message: Message) {
+    pub(super) fn control_again(&mut self, after_ns: u64, message: Message) {
         let end_ns = self.control.as_ref().map_or(0, |control| control.duration_ns);
         if self.now_ns + after_ns < end_ns {
             self.control_message(after_ns, message);
@@ -104,8 +104,12 @@ impl Network {
         let now = Instant::from_ns(self.now_ns);
         let Some(control) = &mut self.control else { return };
         control.controller.tick(now);
+        let is_agents = control.agents.is_some();
         self.tell_all();
-        self.control_again(TICK_NS, Message::Tick);
+        match is_agents {
+            true => self.tick_again(),
+            false => self.control_again(TICK_NS, Message::Tick),
+        }
     }
 
     /// Both ends of some link tell of another round-trip time.
