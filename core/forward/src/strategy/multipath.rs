@@ -106,6 +106,9 @@ impl Behaviour for Multipath {
         let Some(segment) = segment_of(context) else {
             return best_route::BestRoute.on_interest(suppression, context);
         };
+        if self.face_of(segment) == Some(context.ingress) {
+            return self.ask_for_keeper(suppression, context);
+        }
         let is_pending = best_route::is_pending(context);
         if is_pending && best_route::is_suppressed(suppression, context) {
             return;
@@ -143,6 +146,34 @@ impl Multipath {
             end_turn(context, &hop, free_at);
         }
         true
+    }
+
+    /// Forwards what the one asks for who has that part: by the cheapest way, as by turns it might
+    /// come back to him. He does not answer what he asks for, so that he is not waited for.
+    fn ask_for_keeper(&self, suppression: &Suppression, context: &mut Context<'_>) {
+        let (now, keeper) = (context.now, context.ingress);
+        let records = context.entry().out_records.iter();
+        let pending = records.filter(|record| record.expiry > now).map(|record| record.face);
+        let (is_pending, is_asked_of_others) =
+            pending.fold((false, false), |(_, others), face| (true, others || face != keeper));
+        if is_asked_of_others {
+            return best_route::on_retransmission(suppression, context);
+        }
+        let is_other = |hop: &FibNextHop| self.weight(hop.face) > 0 && is_sound(context, hop);
+        let cheapest = context.eligible().find(is_other).or_else(|| context.eligible().next());
+        match cheapest {
+            Some(hop) => {
+                context.send_interest(hop);
+            }
+            // He may have another way.
+            None if is_pending => context.stats.drop_packet(DropReason::NoNextHop),
+            None => context.reject(NackReason::NoRoute),
+        }
+    }
+
+    fn weight(&self, face: FaceId) -> u64 {
+        let weight = self.weights.iter().find(|&&(other, _)| other == face);
+        weight.map_or(1, |&(_, weight)| weight)
     }
 
     /// The face that has the part of the object that a segment lies in.
@@ -185,11 +216,10 @@ impl Multipath {
     }
 
     fn candidate(&self, context: &Context<'_>, hop: FibNextHop) -> Candidate {
-        let weight = self.weights.iter().find(|&&(face, _)| face == hop.face);
         let measured = context.measurement(&hop);
         Candidate {
             hop,
-            weight: weight.map_or(1, |&(_, weight)| weight),
+            weight: self.weight(hop.face),
             in_flight: measured.map_or(0, |measured| measured.in_flight().into()),
             free_at: measured.map_or(0, |measured| measured.strategy_state),
         }

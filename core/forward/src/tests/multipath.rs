@@ -192,6 +192,33 @@ fn a_part_of_a_face_that_is_gone_goes_to_the_others() {
     assert_eq!(ask(&mut bed, 200, 200), A);
 }
 
+/// A router that fetches its part ahead, and whose way leads over those that ask it.
+#[test]
+fn what_a_keeper_asks_for_itself_goes_the_cheapest_way() {
+    let mut bed = bed(&format!("/part~{0}:0-99/weight~{0}:0", B.0));
+    bed.route("/f", &[(A, 2), (B, 0), (C, 1)]);
+    let keeper_asks = |bed: &mut Bed, number, nonce| {
+        let out = bed.ask(B, &Ask::new(&segment(number), nonce));
+        out.iter().map(|packet| packet.face).collect::<Vec<_>>()
+    };
+    for number in 0..9 {
+        assert_eq!(keeper_asks(&mut bed, number, number), [C]);
+    }
+    // It is asked for what it asks for, and neither waits for the other.
+    assert_eq!(ask(&mut bed, 50, 50), B);
+    assert_eq!(keeper_asks(&mut bed, 50, 51), [C]);
+    let answered = bed.answer(C, data(&segment(50), 0));
+    let mut answered: Vec<_> = answered.iter().map(|packet| packet.face).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, [LOCAL, B]);
+    // Nobody else is left: it is told so.
+    for face in [A, C] {
+        bed.command(Command::RemoveFace { face });
+    }
+    let out = bed.ask(B, &Ask::new(&segment(60), 60));
+    assert_eq!(sent(&out), vec![(B, PacketKind::Nack)]);
+}
+
 #[test]
 fn a_next_hop_of_weight_0_gets_its_parts_and_nothing_else() {
     let mut bed = bed(&format!("/part~{0}:0-99/weight~{0}:0/weight~{1}:0", B.0, C.0));
