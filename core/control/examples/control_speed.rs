@@ -169,6 +169,7 @@ fn main() {
             segments: SEGMENTS,
             size_bytes: SEGMENTS * 8000,
             packet_bytes: PACKET_BYTES,
+            manifest: Vec::new(),
         };
         files.take(|| controller.add_file(file)).expect("a file");
     }

@@ -9,14 +9,17 @@ use core::ops::Bound;
 use weir_base::Instant;
 use weir_wire::Name;
 
+use crate::file::{File, List};
 use crate::objects::Objects;
-use crate::plan::Plan;
+use crate::plan::{Part, Plan};
 
 /// A plan in force.
 pub(crate) struct ActivePlan {
     pub(crate) plan: Plan,
     /// Octets of memory that a segment takes where it is kept.
     pub(crate) bytes_each: u64,
+    /// The file's manifest.
+    lists: Vec<List>,
     /// Routers whose configuration speaks of it: consumers, those that keep a part, and those
     /// between.
     pub(crate) concerned: BTreeSet<String>,
@@ -25,14 +28,25 @@ pub(crate) struct ActivePlan {
 }
 
 impl ActivePlan {
-    pub(crate) fn new(
-        plan: Plan,
-        bytes_each: u64,
-        concerned: BTreeSet<String>,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn new(plan: Plan, file: &File, concerned: BTreeSet<String>, now: Instant) -> Self {
         let progress = plan.parts.iter().map(|_| (0, now)).collect();
-        Self { plan, bytes_each, concerned, progress }
+        let (bytes_each, lists) = (file.stored_bytes_each(), file.manifest.clone());
+        Self { plan, bytes_each, lists, concerned, progress }
+    }
+
+    /// Ranges of packets that the router of a part keeps, by what is before their numbers: of each
+    /// list the numbers of its segments, and these.
+    pub(crate) fn kept<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = Kept<'a>> {
+        let listed = self.lists.iter().filter(|list| part.first < list.packets);
+        let listed = listed.map(|list| (&list.name, part.first, part.last.min(list.packets - 1)));
+        let segments = (&self.plan.object, part.first, part.last);
+        let kept = listed.chain(core::iter::once(segments));
+        kept.map(|(name, first, last)| Kept { name, first, last })
+    }
+
+    /// Octets of memory that the router of a part has promised.
+    fn bytes_of(&self, part: &Part) -> u64 {
+        self.kept(part).map(|kept| kept.packets() * self.bytes_each).sum()
     }
 
     /// What is known of parts that are in the former plan of the same object, too.
@@ -42,6 +56,20 @@ impl ActivePlan {
                 *progress = former.progress[at];
             }
         }
+    }
+}
+
+/// Packets of consecutive numbers that a router keeps.
+pub(crate) struct Kept<'a> {
+    /// What is before the numbers.
+    pub(crate) name: &'a Name,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+impl Kept<'_> {
+    pub(crate) fn packets(&self) -> u64 {
+        self.last - self.first + 1
     }
 }
 
@@ -112,7 +140,7 @@ impl DataMap {
     pub(crate) fn insert_plan(&mut self, active: ActivePlan) -> Option<ActivePlan> {
         let former = self.remove_plan(&active.plan.object.clone());
         for part in &active.plan.parts {
-            let bytes = (part.last - part.first + 1) * active.bytes_each;
+            let bytes = active.bytes_of(part);
             *self.promised.entry(part.router.clone()).or_default() += bytes;
         }
         for (router, count) in rules(&active) {
@@ -136,7 +164,7 @@ impl DataMap {
         let active = self.plans.remove(object)?;
         self.loose.remove(object);
         for part in &active.plan.parts {
-            let bytes = (part.last - part.first + 1) * active.bytes_each;
+            let bytes = active.bytes_of(part);
             if let Some(promised) = self.promised.get_mut(&part.router) {
                 *promised -= bytes;
             }
@@ -156,7 +184,7 @@ impl DataMap {
     }
 }
 
-/// How many rules a plan has for each router's store: one for each part that it keeps, and one for
+/// How many rules a plan has for each router's store: one for each range that it keeps, and one for
 /// all else.
 fn rules(active: &ActivePlan) -> BTreeMap<&str, Rules> {
     let mut rules = BTreeMap::new();
@@ -167,8 +195,9 @@ fn rules(active: &ActivePlan) -> BTreeMap<&str, Rules> {
     rules.extend(active.concerned.iter().map(|router| (router.as_str(), other)));
     for part in &active.plan.parts {
         let rules: &mut Rules = rules.entry(part.router.as_str()).or_default();
-        rules.all += 1;
-        rules.kept += 1;
+        let kept = active.kept(part).count();
+        rules.all += kept;
+        rules.kept += kept;
     }
     rules
 }

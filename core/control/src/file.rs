@@ -2,7 +2,8 @@
 
 // What derived schemas name.
 #[cfg(feature = "openapi")]
-use alloc::{string::String, vec::Vec};
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use weir_wire::Name;
@@ -28,13 +29,54 @@ pub struct File {
     pub size_bytes: u64,
     /// Octets of its largest Data packet.
     pub packet_bytes: u64,
+    /// What those who read it fetch beside its segments: its digest manifest, a list for each
+    /// level.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub manifest: Vec<List>,
+}
+
+/// Packets that are numbered like segments and list digests of those of a file. `multipath` asks for
+/// number k of a list where it asks for segment k.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// The name of the packets without their number: the file's, and what comes before the number.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
+    pub name: Name,
+    /// How many there are: 0 to one less.
+    pub packets: u64,
 }
 
 impl File {
     /// Segments that a file may have at most.
-    pub(crate) const SEGMENTS_MAX: u64 = 1 << 48;
+    const SEGMENTS_MAX: u64 = 1 << 48;
+    /// Lists that it may have at most.
+    const LISTS_MAX: usize = 4;
     /// Octets that a packet has at most (NDN packet format, by convention of NFD).
-    pub(crate) const PACKET_BYTES_MAX: u64 = 8800;
+    const PACKET_BYTES_MAX: u64 = 8800;
+
+    /// Whether there can be such a file.
+    pub(crate) fn is_possible(&self) -> bool {
+        let name = self.name.as_view();
+        // Each lists several packets of the file or of the list before.
+        let is_below = |list: &List| {
+            list.name != self.name
+                && name.is_prefix_of(list.name.as_view())
+                && (1..=self.segments).contains(&list.packets)
+        };
+        !name.is_empty()
+            && (1..=Self::SEGMENTS_MAX).contains(&self.segments)
+            && (1..=Self::PACKET_BYTES_MAX).contains(&self.packet_bytes)
+            && self.manifest.len() <= Self::LISTS_MAX
+            && self.manifest.iter().all(is_below)
+    }
+
+    /// Octets of memory that its manifest takes in a store, at most.
+    pub(crate) fn manifest_bytes(&self) -> u64 {
+        let packets: u64 = self.manifest.iter().map(|list| list.packets).sum();
+        packets.saturating_mul(self.stored_bytes_each())
+    }
 
     /// Octets of memory that one of its segments takes in a store, at most.
     pub(crate) fn stored_bytes_each(&self) -> u64 {

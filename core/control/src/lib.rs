@@ -24,7 +24,7 @@ mod segments;
 
 pub use bounds::Bound;
 pub use controller::{Controller, ControllerConfig, Event, Refused};
-pub use file::File;
+pub use file::{File, List};
 pub use network::Link;
 pub use placement::Placement;
 pub use plan::{Part, Plan, Share};

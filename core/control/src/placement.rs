@@ -12,8 +12,8 @@ use crate::plan::Part;
 /// Parts begin at multiples of this many segments: stores list what they hold, and shards divide
 /// objects, in blocks of 64.
 const BLOCK: u64 = 64;
-/// Parts of a file at most. Who has no room for its share of so many is passed over: each part
-/// costs a face, a rule and a detour.
+/// Parts of a file at most. Who has no room for its share of so many is passed over, but for what
+/// is less than that: each part costs a face, a rule and a detour.
 const PARTS_MAX: u64 = 32;
 
 /// By what routers are chosen to keep parts of a file.
@@ -61,12 +61,13 @@ pub(crate) fn place(
     }
     let blocks = (last - first + 1).div_ceil(BLOCK);
     let each = file.stored_bytes_each() * BLOCK;
+    let least = blocks.min(file.segments.div_ceil(BLOCK).div_ceil(PARTS_MAX));
     // Algorithm 4, line 3: how many routers are needed.
     let mut room = 0;
     let mut chosen = Vec::new();
     for candidate in candidates {
         let fits = candidate.free_bytes / each;
-        if fits >= blocks.div_ceil(PARTS_MAX) && room < blocks {
+        if fits >= least && room < blocks {
             room += fits;
             chosen.push((candidate.router, fits));
         }
@@ -101,6 +102,7 @@ mod tests {
             segments,
             size_bytes: segments * 8000,
             packet_bytes: 8200,
+            manifest: Vec::new(),
         }
     }
 
@@ -159,7 +161,8 @@ mod tests {
                     prop_assert!(bytes <= room.free_bytes);
                     at = part.last + 1;
                 }
-                let least = segments.div_ceil(BLOCK).div_ceil(PARTS_MAX);
+                let all = file.segments.div_ceil(BLOCK).div_ceil(PARTS_MAX);
+                let least = segments.div_ceil(BLOCK).min(all);
                 let fits: u64 = free.iter().filter(|fits| **fits >= least).sum();
                 prop_assert_eq!(at - range.0, segments.min(fits * BLOCK));
             }

@@ -5,7 +5,7 @@ mod common;
 use common::{MIDDLE, config, face, file, five, name, parts, report, seconds, update};
 use weir_base::FaceId;
 use weir_control::message::{Decision, FaceReport, Retention, RouterReport, UpdateNumber};
-use weir_control::{Controller, ControllerConfig, Event, File, Placement, Refused, Segments};
+use weir_control::{Controller, ControllerConfig, Event, File, List, Placement, Refused, Segments};
 use weir_wire::Name;
 
 #[test]
@@ -104,15 +104,15 @@ fn what_nobody_can_keep_is_asked_for_over_all_ways() {
 
 #[test]
 fn what_is_farther_than_the_producer_keeps_nothing() {
-    let kept_by = |placement| {
+    let kept_by = |placement, far_ms| {
         let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
         let far = RouterReport {
-            faces: vec![face("edge", 40), face("origin", 10)],
+            faces: vec![face("edge", far_ms), face("origin", 10)],
             ..report("three", 64_000_000)
         };
         controller.report(seconds(1), "three", far).unwrap();
         let edge = RouterReport {
-            faces: vec![face("one", 1), face("two", 2), face("three", 40)],
+            faces: vec![face("one", 1), face("two", 2), face("three", far_ms)],
             ..report("edge", 1_000_000)
         };
         controller.report(seconds(1), "edge", edge).unwrap();
@@ -120,8 +120,10 @@ fn what_is_farther_than_the_producer_keeps_nothing() {
         controller.forward("edge", &file(1).name).unwrap();
         parts(&controller).into_iter().map(|(router, _)| router).collect::<Vec<_>>()
     };
-    assert_eq!(kept_by(Placement::Nearest), ["one", "two"]);
-    assert_eq!(kept_by(Placement::LargestFree).len(), 3);
+    assert_eq!(kept_by(Placement::Nearest, 40), ["one", "two"]);
+    assert_eq!(kept_by(Placement::LargestFree, 40).len(), 3);
+    // The producer is at 11 ms; what links differ by less than is not known.
+    assert_eq!(kept_by(Placement::Nearest, 14).len(), 3);
 }
 
 #[test]
@@ -306,6 +308,49 @@ fn no_router_uses_up_the_numbers() {
     assert!(lies(1 << 51).is_err());
 }
 
+fn list(text: &str, packets: u64) -> List {
+    List { name: name(text), packets }
+}
+
+/// Else the second reading asks the producer for what the first one fetched before there was a
+/// plan.
+#[test]
+fn part_k_of_a_manifest_is_kept_by_who_keeps_segment_k() {
+    let mut controller = five(config());
+    let manifest = list("/data/file/v=1/32=manifest", 4_000);
+    let file = File { manifest: vec![manifest.clone()], ..file(5_000) };
+    controller.add_file(file.clone()).unwrap();
+    controller.forward("edge", &file.name).unwrap();
+    let plan = controller.plans().next().unwrap().clone();
+    assert_eq!(plan.parts.len(), 3);
+    let mut kept = Segments::default();
+    for part in &plan.parts {
+        let keeper = controller.configuration(&part.router).unwrap();
+        let rules = keeper.rules.iter().filter(|rule| rule.object == manifest.name);
+        let rules: Vec<(u64, u64)> = rules.map(|rule| (rule.first, rule.last)).collect();
+        let orders = keeper.prefetch.iter().filter(|order| order.object == manifest.name);
+        assert!(orders.map(|order| (order.first, order.last)).eq(rules.iter().copied()));
+        for (first, last) in rules {
+            assert_eq!((first, last), (part.first, part.last.min(3_999)));
+            kept.insert(first..=last);
+        }
+    }
+    assert_eq!(kept.count(), 4_000);
+
+    // It has its share of the room: of a file that is too large less is kept.
+    controller.remove_file(&file.name);
+    controller.add_file(File { segments: 20_000, ..file.clone() }).unwrap();
+    controller.forward("edge", &file.name).unwrap();
+    for router in MIDDLE {
+        let keeper = controller.configuration(router).unwrap();
+        let bytes = keeper.rules.iter().map(|rule| match rule.retention {
+            Retention::Keep { bytes_max } => bytes_max,
+            _ => 0,
+        });
+        assert!((1..60_000_000).contains(&bytes.sum::<u64>()), "{router}");
+    }
+}
+
 #[test]
 fn files_that_are_none_are_refused() {
     let mut controller = five(ControllerConfig { files_max: 1, ..config() });
@@ -314,6 +359,11 @@ fn files_that_are_none_are_refused() {
         File { segments: u64::MAX, ..file(1) },
         File { packet_bytes: 9000, ..file(1) },
         File { name: Name::new(), ..file(1) },
+        // Others' packets, the file itself, and more than it has.
+        File { manifest: vec![list("/data/other/manifest", 1)], ..file(9) },
+        File { manifest: vec![list("/data/file/v=1", 1)], ..file(9) },
+        File { manifest: vec![list("/data/file/v=1/manifest", 10)], ..file(9) },
+        File { manifest: vec![list("/data/file/v=1/manifest", 1); 5], ..file(9) },
     ] {
         assert_eq!(controller.add_file(bad), Err(Refused::NoFile));
     }

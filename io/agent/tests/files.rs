@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 fn file(number: u64) -> File {
     let name = format!("/data/{number}/v=1").parse().unwrap();
-    File { name, segments: 100, size_bytes: 800_000, packet_bytes: 8200 }
+    File { name, segments: 100, size_bytes: 800_000, packet_bytes: 8200, manifest: vec![] }
 }
 
 fn next(events: &Receiver<FilesEvent>) -> FilesEvent {

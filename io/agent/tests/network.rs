@@ -23,6 +23,7 @@ fn file(segments: u64) -> File {
         segments,
         size_bytes: segments * SEGMENT_BYTES as u64,
         packet_bytes: 8200,
+        manifest: Vec::new(),
     }
 }
 

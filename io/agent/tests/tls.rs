@@ -81,7 +81,8 @@ impl Guarded {
 }
 
 fn file() -> File {
-    File { name: name("/data/v=1"), segments: 100, size_bytes: 800_000, packet_bytes: 8200 }
+    let (name, manifest) = (name("/data/v=1"), Vec::new());
+    File { name, segments: 100, size_bytes: 800_000, packet_bytes: 8200, manifest }
 }
 
 #[test]

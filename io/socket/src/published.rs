@@ -117,7 +117,7 @@ impl Published {
     }
 
     /// Names of the packets that are no segments.
-    pub(crate) fn whole_names(&self) -> Vec<Name> {
+    pub fn whole_names(&self) -> Vec<Name> {
         match &self.0 {
             Form::Sealed(object, _) => {
                 let name = |packet| DataView::decode(packet).expect("it was made as Data").name;

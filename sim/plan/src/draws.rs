@@ -61,7 +61,8 @@ impl Plan {
                 let name = data.name.parent().to_name();
                 let (segments, size_bytes) = (shape.segments, shape.bytes);
                 let packet_bytes = packet.len() as u64 + NUMBER_BYTES;
-                files.push((node, File { name, segments, size_bytes, packet_bytes }));
+                let manifest = Vec::new();
+                files.push((node, File { name, segments, size_bytes, packet_bytes, manifest }));
             }
         }
         Ok(files)

@@ -64,18 +64,22 @@ impl Controller {
 
     /// What a plan means for a router.
     fn add_plan(&self, name: &str, active: &ActivePlan, to: &mut Configuration) {
-        let ActivePlan { plan, bytes_each, .. } = active;
+        let plan = &active.plan;
         let Plan { object, consumers, .. } = plan;
         let is_consumer = consumers.iter().any(|consumer| consumer == name);
         let own = plan.parts.iter().filter(|part| part.router == name);
         for part in own {
-            let (first, last) = (part.first, part.last);
-            let bytes_max = (last - first + 1) * bytes_each;
-            let retention = Retention::Keep { bytes_max };
-            to.rules.push(StoreRule { object: object.clone(), first, last, retention });
             let is_read_first = plan.parts.first() == Some(part);
-            if self.config.prefetch && (self.config.prefetch_first || !is_read_first) {
-                to.prefetch.push(Prefetch { object: object.clone(), first, last });
+            for kept in active.kept(part) {
+                let (object, first, last) = (kept.name.clone(), kept.first, kept.last);
+                let retention = Retention::Keep { bytes_max: kept.packets() * active.bytes_each };
+                to.rules.push(StoreRule { object: object.clone(), first, last, retention });
+                // Who read the beginning before there was a plan asked others for the manifest.
+                let is_list = object != plan.object;
+                let is_ahead = self.config.prefetch_first || !is_read_first || is_list;
+                if self.config.prefetch && is_ahead {
+                    to.prefetch.push(Prefetch { object, first, last });
+                }
             }
         }
         if !plan.parts.is_empty() {

@@ -161,7 +161,10 @@ pub enum Refused {
     #[error("no configuration has number {0}; start the router's agent anew without one")]
     NoGeneration(u64),
     /// A file without segments, without a name, or larger than can be.
-    #[error("a file has a name, 1 to 2^48 segments, and packets of 1 to 8,800 octets")]
+    #[error(
+        "a file has a name, 1 to 2^48 segments, packets of 1 to 8,800 octets, and a manifest of 4 \
+         lists at most, below its name and no longer than itself"
+    )]
     NoFile,
     /// A file was registered before with another size.
     #[error("{0} is registered with another size; a changed file has a new version in its name")]
@@ -233,10 +236,9 @@ impl Controller {
             if plan.parts.is_empty() && plan.spread.is_empty() {
                 continue;
             }
-            let bytes_each = file.stored_bytes_each();
             let keepers = plan.parts.iter().map(|part| part.router.clone());
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
-            self.map.insert_plan(ActivePlan::new(plan, bytes_each, concerned, self.now));
+            self.map.insert_plan(ActivePlan::new(plan, file, concerned, self.now));
         }
     }
 
@@ -387,10 +389,7 @@ impl Controller {
     /// # Errors
     /// It is none, differs from what is known of it, or there are too many.
     pub fn add_file(&mut self, file: File) -> Result<(), Refused> {
-        let is_file = !file.name.as_view().is_empty()
-            && (1..=File::SEGMENTS_MAX).contains(&file.segments)
-            && (1..=File::PACKET_BYTES_MAX).contains(&file.packet_bytes);
-        if !is_file {
+        if !file.is_possible() {
             return Err(Refused::NoFile);
         }
         match self.map.objects.file(&file.name) {

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weir_base::NS_PER_MS;
 use weir_wire::Name;
 
 use super::configuration::RULES_MAX;
@@ -22,6 +23,9 @@ use crate::placement::{Candidate, Placement, place};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
+/// A router that is farther than the producer by less than this is as near: routers tell the round
+/// trips of links to within a millisecond, and what routes are computed from swings as much.
+const AS_NEAR_NS: u64 = 4 * NS_PER_MS;
 /// Of a store this share may be promised; the rest goes on as without a controller.
 const PROMISED_SHARE: (u64, u64) = (7, 8);
 /// Routers that the segments of a file are spread over at most, and their weights.
@@ -175,7 +179,8 @@ impl Controller {
     }
 
     /// Routers that may keep a part of an object that `consumer` reads: those that have room beside
-    /// what is promised, and a path to the producer that does not lead back to the consumer.
+    /// what is promised, and a path to the producer. It may lead over the consumer, which asks
+    /// others for what a keeper asks it for (strategy `multipath`).
     pub(super) fn keepers(
         &self,
         consumer: &str,
@@ -187,11 +192,6 @@ impl Controller {
         let producers = self.network.producers_of(object);
         let to_producer = self.routing.graph.paths(&producers);
         let to_consumer = self.routing.graph.paths(&[consumer]);
-        // Where routes are not its own it does not know which way a router asks.
-        let back = match self.config.routes {
-            true => self.coming_back(&to_producer, consumer),
-            false => BTreeSet::new(),
-        };
         let farthest = match self.config.placement {
             Placement::LargestFree => None,
             Placement::Nearest | Placement::ByDemand => {
@@ -199,15 +199,16 @@ impl Controller {
             }
         };
         let candidate = |(name, router): (&String, &Router)| {
-            let free_bytes = promisable(router).saturating_sub(promised(name));
+            // Room for the manifest at each: which of them keeps it is not known yet.
+            let taken = promised(name) + file.manifest_bytes();
+            let free_bytes = promisable(router).saturating_sub(taken);
             let is_reached = to_producer.distance(router.id).is_some();
             let distance = to_consumer.distance(router.id)?;
-            let is_near = farthest.is_none_or(|farthest| distance < farthest);
+            let is_near = farthest.is_none_or(|farthest| distance < farthest + AS_NEAR_NS);
             let fits = free_bytes >= file.stored_bytes_each();
             let is_trusted = router.distrusted_until.is_none();
-            let comes_back = router.id != consumer && back.contains(&router.id);
             let fits = fits && self.map.rules_of(name).kept < RULES_MAX;
-            let is_one = fits && is_trusted && is_near && is_reached && !comes_back;
+            let is_one = fits && is_trusted && is_near && is_reached;
             is_one.then(|| Candidate { router: name.clone(), free_bytes, distance })
         };
         self.network.routers.iter().filter_map(candidate).collect()
@@ -231,9 +232,8 @@ impl Controller {
     /// A plan takes the place of the one before.
     pub(super) fn put_in_force(&mut self, file: &File, plan: Plan) {
         let concerned = self.concerned(&plan);
-        let bytes_each = file.stored_bytes_each();
         let touched = concerned.clone();
-        let mut active = ActivePlan::new(plan, bytes_each, concerned, self.now);
+        let mut active = ActivePlan::new(plan, file, concerned, self.now);
         if let Some(former) = self.map.plan(&active.plan.object) {
             active.take_progress(former);
         }

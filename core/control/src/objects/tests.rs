@@ -15,7 +15,13 @@ fn name(number: u8) -> Name {
 }
 
 fn file(number: u8) -> File {
-    File { name: name(number), segments: 30, size_bytes: 30 * 1000, packet_bytes: 1200 }
+    File {
+        name: name(number),
+        segments: 30,
+        size_bytes: 30 * 1000,
+        packet_bytes: 1200,
+        manifest: Vec::new(),
+    }
 }
 
 fn change(number: u8, added: Segments, removed: Segments) -> Change {

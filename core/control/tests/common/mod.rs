@@ -54,7 +54,8 @@ pub(crate) fn five(config: ControllerConfig) -> Controller {
 
 pub(crate) fn file(segments: u64) -> File {
     let size_bytes = segments * 8000;
-    File { name: name("/data/file/v=1"), segments, size_bytes, packet_bytes: 8200 }
+    let (name, manifest) = (name("/data/file/v=1"), Vec::new());
+    File { name, segments, size_bytes, packet_bytes: 8200, manifest }
 }
 
 pub(crate) fn update(generation: u64, number: u64, added: Segments) -> Update {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use weir_agent::{Access, AgentError, FileRefused, Files, FilesEvent, Telling};
-use weir_control::File;
+use weir_control::{File, List};
 use weir_socket::Published;
 use weir_wire::Name;
 
@@ -115,6 +115,7 @@ impl Registering {
                 segments: object.segments(),
                 size_bytes: object.size_bytes(),
                 packet_bytes: object.packet_bytes(),
+                manifest: manifest(object),
             };
             self.withdraw.remove(versioned);
             self.add.insert(versioned.clone(), file);
@@ -169,4 +170,18 @@ fn tell(is_done: Arc<AtomicBool>) -> impl FnMut(FilesEvent) {
             is_done.store(true, Ordering::Relaxed);
         }
     }
+}
+
+/// The lists of digests that an object has beside its segments.
+fn manifest(object: &Published) -> Vec<List> {
+    let versioned = object.versioned().as_view();
+    let mut lists: BTreeMap<Name, u64> = BTreeMap::new();
+    for name in object.whole_names() {
+        let number = name.as_view().last().and_then(|last| last.as_segment());
+        if let (true, Some(number)) = (versioned.is_prefix_of(name.as_view()), number) {
+            let packets = lists.entry(name.as_view().parent().to_name()).or_default();
+            *packets = (*packets).max(number + 1);
+        }
+    }
+    lists.into_iter().map(|(name, packets)| List { name, packets }).collect()
 }
