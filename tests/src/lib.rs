@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bucket_server;
 mod c_library;
 mod client;
 mod disk_store;
@@ -10,6 +11,7 @@ mod relay;
 mod router;
 mod site;
 
+pub use bucket_server::{BucketServer, Fault};
 pub use c_library::{CLibrary, run};
 pub use client::{Client, Library, interop_is_skipped};
 pub use disk_store::DiskStore;

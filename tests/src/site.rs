@@ -70,6 +70,11 @@ impl Site {
             .env("WEIR_HOME", self.path("home/weir"))
             .env_remove("NDN_CLIENT_TRANSPORT")
             .env_remove("RUST_LOG");
+        for (name, _) in std::env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("AWS_")) {
+                command.env_remove(name);
+            }
+        }
         command
     }
 

@@ -25,7 +25,7 @@ enum Command {
     Router(cmd::router::Args),
     #[cfg(feature = "controller")]
     Controller(cmd::controller::Args),
-    Put(cmd::put::Args),
+    Put(Box<cmd::put::Args>),
     Get(Box<cmd::get::Args>),
     Ping(cmd::ping::Args),
     Status(cmd::status::Args),
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
         Command::Router(args) => cmd::router::run(args),
         #[cfg(feature = "controller")]
         Command::Controller(args) => cmd::controller::run(args),
-        Command::Put(args) => cmd::put::run(args),
+        Command::Put(args) => cmd::put::run(*args),
         Command::Get(args) => cmd::get::run(*args),
         Command::Ping(args) => cmd::ping::run(args),
         Command::Status(args) => cmd::status::run(args),

@@ -10,7 +10,7 @@ use weir_wire::{DataView, InterestView, Name, NameView};
 use crate::client::Client;
 use crate::paths::{ClientError, FromRouter, PathChange};
 use crate::prefix_map::PrefixMap;
-use crate::waker::EndpointId;
+use crate::waker::{EndpointId, Waking};
 
 /// How often [`EventLoop::run`] looks whether it is to stop.
 const TICK_NS: u64 = 200 * NS_PER_MS;
@@ -75,6 +75,11 @@ impl Context<'_> {
     /// From now on the endpoint gets the Data below `prefix`, and the Nacks of its Interests.
     pub fn expect_below(&mut self, prefix: &Name) {
         self.names.data.add(prefix, self.id);
+    }
+
+    /// What has the endpoint called, from any thread.
+    pub(crate) fn waking(&self) -> Waking {
+        Waking { waker: self.client.waker(), id: self.id }
     }
 }
 

@@ -3,8 +3,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 
 use weir_base::{Packet, Pool};
 use weir_disk::checksum;
@@ -12,14 +12,16 @@ use weir_security::sha256;
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
+use crate::place::{DAMAGED, Open, Place};
+
 /// The first octets of a file, with the number of the layout.
 const MAGIC: [u8; 8] = *b"weirobj\x01";
 /// Magic, number of the object, length of the header.
 const PREAMBLE_BYTES: usize = 20;
 /// Octets of a checksum.
 const CHECKSUM_BYTES: usize = 4;
-/// Octets of the first read of a file: few headers are longer.
-const FIRST_READ_BYTES: usize = 4096;
+/// Octets of the first read of an object: few headers are longer.
+pub(crate) const FIRST_READ_BYTES: u64 = 4096;
 /// Octets of the longest header. It grows by some 130 for 248 segments.
 const HEADER_BYTES_MAX: usize = 1 << 28;
 /// Number of the object, number of the segment, length of the packet, checksum.
@@ -196,19 +198,21 @@ fn check_slot(slot: &[u8], object: u64, segment: u64) -> Option<usize> {
 }
 
 /// Why a packet cannot be had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// What lies there is not what was written.
+    #[error("it is not what was written")]
     Damaged,
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// An object of a repository.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) header: Header,
-    number: u64,
+    /// Tells it from other versions and objects.
+    pub(crate) number: u64,
     /// Where the slots begin.
     body_at: u64,
     /// Some of it is not what was written. It is served all the same, but for that, and has to be
@@ -216,17 +220,15 @@ pub(crate) struct Kept {
     pub(crate) is_damaged: bool,
     /// Somebody has been told of it.
     pub(crate) is_told: bool,
+    /// Somebody has been told that it cannot be read, and it could not since.
+    pub(crate) is_unread: bool,
 }
 
-/// The ending of files that are whole.
-pub(crate) const SOUND: &str = "obj";
-/// The ending of files of which some is not what was written.
-pub(crate) const DAMAGED: &str = "damaged";
-
 impl Kept {
-    pub(crate) fn new(path: PathBuf, header: Header, header_bytes: usize) -> Self {
+    pub(crate) fn new(place: Place, header: Header, header_bytes: usize) -> Self {
         let (number, body_at) = (object_number(&header.versioned), header_bytes as u64);
-        Self { path, header, number, body_at, is_damaged: false, is_told: false }
+        let (is_damaged, is_told, is_unread) = (false, false, false);
+        Self { place, header, number, body_at, is_damaged, is_told, is_unread }
     }
 
     /// Reads the header of a file; nothing if it is none, or damaged. What is shorter than the
@@ -234,21 +236,41 @@ impl Kept {
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
-        let mut octets = vec![0; len.min(FIRST_READ_BYTES as u64) as usize];
-        file.read_exact_at(&mut octets, 0)?;
+        let open = Open::File(file);
+        let mut octets = vec![0; len.min(FIRST_READ_BYTES) as usize];
+        open.read(0..octets.len() as u64, &mut octets)?;
+        let is_damaged = path.extension().is_some_and(|ending| ending == DAMAGED);
+        let kept = Self::of_octets(Place::File(path.to_owned()), octets, len, &open)?;
+        Ok(kept.map(|kept| Self { is_damaged: kept.is_damaged || is_damaged, ..kept }))
+    }
+
+    /// As [`Kept::open`], of an object of `len` octets whose first are these.
+    pub(crate) fn of_octets(
+        place: Place,
+        mut octets: Vec<u8>,
+        len: u64,
+        open: &Open<'_>,
+    ) -> io::Result<Option<Self>> {
         let Some(header_bytes) = header_bytes(&octets).filter(|&bytes| bytes as u64 <= len) else {
             return Ok(None);
         };
         let read = octets.len();
         octets.resize(header_bytes, 0);
         if header_bytes > read {
-            file.read_exact_at(&mut octets[read..], read as u64)?;
+            open.read(read as u64..header_bytes as u64, &mut octets[read..])?;
         }
         let Some(header) = decode_all(&octets) else { return Ok(None) };
         let Some(body_bytes) = header.body_bytes() else { return Ok(None) };
-        let is_cut = len - (header_bytes as u64) < body_bytes;
-        let is_damaged = is_cut || path.extension().is_some_and(|ending| ending == DAMAGED);
-        Ok(Some(Self { is_damaged, ..Self::new(path.to_owned(), header, header_bytes) }))
+        if body_bytes > u64::MAX - header_bytes as u64 {
+            return Ok(None);
+        }
+        let is_damaged = len - (header_bytes as u64) < body_bytes;
+        Ok(Some(Self { is_damaged, ..Self::new(place, header, header_bytes) }))
+    }
+
+    /// The same, there.
+    pub(crate) fn at(self, place: Place) -> Self {
+        Self { place, ..self }
     }
 
     /// Value of the object's name, without the version.
@@ -256,13 +278,20 @@ impl Kept {
         self.header.versioned.as_view().parent().value()
     }
 
-    /// Gives its file an ending that says that not all of it is what was written.
+    /// Whether all of its packets are as they were written, and can be read.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut pool = Pool::new(0);
+        self.place.open().is_ok_and(|open| {
+            let mut read =
+                |number| self.read(number, &mut pool, |range, out| open.read(range, out));
+            (0..self.packets()).all(|number| read(number).is_ok())
+        })
+    }
+
+    /// Has it known at the next start that not all of it is what was written.
     pub(crate) fn mark_damaged(&mut self) -> io::Result<()> {
         self.is_damaged = true;
-        let path = self.path.with_extension(DAMAGED);
-        std::fs::rename(&self.path, &path)?;
-        self.path = path;
-        Ok(())
+        self.place.mark_damaged()
     }
 
     /// What to call a packet in words.
@@ -273,32 +302,58 @@ impl Kept {
         }
     }
 
-    /// Reads a packet: that of a segment, or after the segments one of those that are whole.
+    /// Segments and other packets.
+    pub(crate) fn packets(&self) -> u64 {
+        self.header.segments + self.header.whole.len() as u64
+    }
+
+    /// Octets after the header.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.header.body_bytes().unwrap_or(u64::MAX)
+    }
+
+    /// Where a packet lies: that of a segment, or after the segments one of those that are whole.
+    pub(crate) fn range(&self, number: u64) -> Range<u64> {
+        let header = &self.header;
+        let (offset, len) = match self.whole(number) {
+            None => (number * header.slot_bytes, header.slot_bytes),
+            Some(whole) => {
+                (header.segments * header.slot_bytes + whole.offset, u64::from(whole.len))
+            }
+        };
+        let begin = self.body_at + offset;
+        begin..begin + len
+    }
+
+    fn whole(&self, number: u64) -> Option<&Whole> {
+        number.checked_sub(self.header.segments).map(|at| &self.header.whole[at as usize])
+    }
+
+    /// Octets of a packet in what lies in its range, if that is what was written.
+    pub(crate) fn check(&self, number: u64, octets: &[u8]) -> Result<usize, ReadError> {
+        match self.whole(number) {
+            None => check_slot(octets, self.number, number),
+            Some(whole) => (checksum(octets) == whole.checksum).then_some(octets.len()),
+        }
+        .ok_or(ReadError::Damaged)
+    }
+
+    /// Reads a packet by `read`, which fills all of its octets from that range.
     pub(crate) fn read(
         &self,
-        file: &File,
         number: u64,
         pool: &mut Pool,
+        read: impl FnOnce(Range<u64>, &mut [u8]) -> io::Result<()>,
     ) -> Result<Packet, ReadError> {
-        let header = &self.header;
-        let whole = number.checked_sub(header.segments).map(|at| &header.whole[at as usize]);
-        let (offset, len) = match whole {
-            None => (number * header.slot_bytes, header.slot_bytes as usize),
-            Some(whole) => (header.segments * header.slot_bytes + whole.offset, whole.len as usize),
-        };
+        let range = self.range(number);
+        let len = (range.end - range.start) as usize;
         let mut block = pool.alloc(len);
-        file.read_exact_at(&mut block[..len], self.body_at + offset).map_err(
-            |error| match error.kind() {
-                io::ErrorKind::UnexpectedEof => ReadError::Damaged,
-                _ => ReadError::Io(error),
-            },
-        )?;
-        let octets = &block[..len];
-        let found = match whole {
-            None => check_slot(octets, self.number, number),
-            Some(whole) => (checksum(octets) == whole.checksum).then_some(len),
-        };
-        Ok(block.freeze(found.ok_or(ReadError::Damaged)?))
+        read(range, &mut block[..len]).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => ReadError::Damaged,
+            _ => ReadError::Io(error),
+        })?;
+        let len = self.check(number, &block[..len])?;
+        Ok(block.freeze(len))
     }
 }
 
@@ -364,12 +419,13 @@ mod tests {
         let kept = Kept::open(&path).unwrap().unwrap();
         assert_eq!(kept.header, header());
         assert!(!kept.is_damaged);
-        let (file, mut pool) = (File::open(&path).unwrap(), Pool::new(0));
+        let (open, mut pool) = (kept.place.open().unwrap(), Pool::new(0));
+        let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
         for segment in 0..3 {
-            let packet = kept.read(&file, segment, &mut pool).unwrap();
+            let packet = read(segment).unwrap();
             assert_eq!(packet[..], *format!("segment-{segment}").as_bytes());
         }
-        assert_eq!(kept.read(&file, 3, &mut pool).unwrap()[..], *b"whole");
+        assert_eq!(read(3).unwrap()[..], *b"whole");
     }
 
     /// Whatever octet of a file is another, no packet comes out that was not put in.
@@ -389,8 +445,9 @@ mod tests {
                 continue;
             };
             assert_eq!(kept.header, header());
-            let file = File::open(&path).unwrap();
-            let mut read = |number| kept.read(&file, number, &mut pool);
+            let open = kept.place.open().unwrap();
+            let mut read =
+                |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
             let damaged = (0..4).filter(|&number| read(number).is_err()).count();
             assert_eq!(damaged, 1, "octet {at}");
         }

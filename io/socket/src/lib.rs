@@ -14,9 +14,11 @@ mod lookup;
 mod notifier;
 mod output;
 mod paths;
+mod place;
 mod prefix_map;
 mod publish;
 mod published;
+mod remote;
 mod repository;
 mod serve;
 mod sign_pool;
@@ -41,7 +43,9 @@ pub use publish::{
     Label, PublishError, PublishOptions, Signs, publish_file, publish_listing, publish_octets,
 };
 pub use published::Published;
-pub use repository::{Findings, Put, Putting, Repository, RepositoryError, Unsettled};
+pub use repository::{
+    Findings, LoosePackets, Put, Putting, Repository, RepositoryError, Unsettled,
+};
 pub use serve::{Loss, ObjectStore, Update, Updates, serve};
 pub use sink::FileSink;
 pub use sockets::{
@@ -50,5 +54,6 @@ pub use sockets::{
     WeakSession, Word,
 };
 pub use waker::{EndpointId, Waker};
+pub use weir_bucket::{Bucket, BucketError, Location};
 pub use weir_face::unix_time_ms;
 pub use weir_transport::PathId;

@@ -112,7 +112,7 @@ impl Published {
         match &self.0 {
             Form::Sealed(_, Content::File { path, .. }) => Some(path),
             Form::Sealed(..) => None,
-            Form::Kept(kept) => Some(&kept.path),
+            Form::Kept(kept) => kept.place.file(),
         }
     }
 

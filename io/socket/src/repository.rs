@@ -1,43 +1,39 @@
-//! Signed packets on disk, to be served again without signing (`docs/repository.md`).
+//! Signed packets that are kept, to be served again without signing (`docs/repository.md`).
 //!
-//! A folder with a file for each object. A file is written beside its place and gets its name when
-//! all of it is on disk, so that what has a name is whole.
+//! A folder with a file for each object, or a bucket with an object for each. What has a name there
+//! is whole.
+
+mod bucket;
+mod folder;
+mod layout;
+mod storage;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::errno::Errno;
-use nix::fcntl::posix_fallocate;
 use weir_base::{Packet, Pool};
-use weir_disk::{LockHolder, Locked, checksum, lock};
+use weir_bucket::Bucket;
+use weir_disk::{LockHolder, checksum};
 use weir_security::sha256;
 use weir_transport::SealedObject;
 use weir_wire::tlv::{self, Writer};
 use weir_wire::{DataView, Name, NameView};
 
-use crate::kept::{
-    DAMAGED, Header, Kept, Origin, SOUND, TRAILER_BYTES, Whole, object_number, seal_slot,
-};
+use self::folder::Folder;
+use self::storage::{Draft, Storage};
+use crate::kept::{Header, Kept, Origin, TRAILER_BYTES, Whole, object_number, seal_slot};
+use crate::place::{Place, SOUND};
 use crate::publish::{
     Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
     signature_info,
 };
 use crate::published::{Content, Fingerprint, Form, Published};
 
-/// The file that makes a folder a repository, and that its process holds locked.
-const MARK: &str = "repository";
-/// What that says.
-const MARK_TEXT: &str = "weir repository 1\n";
-/// The folder of the files of objects.
-const OBJECTS: &str = "objects";
-/// The ending of files that are being written.
-const NEW: &str = "new";
 /// Of a file: that it may have changed since without its times showing it.
 const UNKNOWN: Origin = [0; 32];
 /// The times of a file system are no finer than this.
@@ -45,7 +41,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// Segments that are written at a time.
 const BATCH_SEGMENTS: u64 = 64;
 
-/// Why a repository cannot be used.
+/// Why a repository cannot be used. In a bucket, paths are addresses.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// It cannot be read.
@@ -69,6 +65,12 @@ pub enum RepositoryError {
     Foreign {
         /// The folder.
         path: PathBuf,
+    },
+    /// The object that is there has the last version that there can be.
+    #[error("{object} is kept in version 2^64-1, and there is none after it")]
+    LastVersion {
+        /// The object's name.
+        object: Name,
     },
     /// Another version of this program made it.
     #[error("{} has a layout that is not known here", path.display())]
@@ -104,41 +106,40 @@ pub struct Findings {
     pub unreadable: Vec<PathBuf>,
 }
 
-/// Keeps signed objects in a folder.
+/// What a repository has of packets that belong to no object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoosePackets {
+    /// Each with the name below which it was put.
+    pub sound: Vec<(Name, Packet)>,
+    /// Where those are that are damaged or cannot be read, and why.
+    pub lost: Vec<(PathBuf, String)>,
+}
+
+/// Keeps signed objects in a folder or a bucket.
 #[derive(Debug)]
 pub struct Repository {
+    storage: Storage,
     path: PathBuf,
-    objects_path: PathBuf,
-    /// Locked as long as the repository is used.
-    _mark: File,
     /// The latest version of each object, by the value of the object's name.
     objects: BTreeMap<Vec<u8>, Kept>,
     /// Whole packets alone.
     loose: Vec<Kept>,
+    /// Earlier versions that are to be removed with the next thing that is.
+    superseded: Vec<Place>,
     findings: Findings,
 }
 
-/// An object that is written, and has no name of its own yet.
+/// An object that is written, and is not known to last yet.
 #[derive(Debug)]
 pub struct Unsettled {
-    kept: Kept,
-    written: PathBuf,
-    file: File,
-    is_settled: bool,
+    kept: Box<Kept>,
+    draft: Draft,
 }
 
 impl Unsettled {
     /// Octets of the object.
     pub fn size_bytes(&self) -> u64 {
         self.kept.header.size_bytes
-    }
-}
-
-impl Drop for Unsettled {
-    fn drop(&mut self) {
-        if !self.is_settled {
-            let _ = fs::remove_file(&self.written);
-        }
     }
 }
 
@@ -169,53 +170,47 @@ impl Repository {
     /// # Errors
     /// [`RepositoryError`].
     pub fn open(path: &Path) -> Result<Self, RepositoryError> {
-        let mark = open_mark(path)?;
-        let objects_path = path.join(OBJECTS);
-        fs::create_dir_all(&objects_path).map_err(write_error(&objects_path))?;
-        let mut repository = Self {
-            path: path.to_owned(),
-            objects_path,
-            _mark: mark,
-            objects: BTreeMap::new(),
-            loose: Vec::new(),
-            findings: Findings::default(),
-        };
-        repository.load()?;
-        Ok(repository)
+        Self::load(Storage::Folder(Folder::open(path)?), path.to_owned())
     }
 
-    fn load(&mut self) -> Result<(), RepositoryError> {
-        let folder = self.objects_path.clone();
-        let entries = fs::read_dir(&folder).map_err(read_error(&folder))?;
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(read_error(&folder))?.path();
-            match path.extension().and_then(|ending| ending.to_str()) {
-                Some(NEW) => {
-                    fs::remove_file(&path).map_err(write_error(&path))?;
-                    self.findings.unfinished += 1;
-                }
-                Some(SOUND | DAMAGED) => paths.push(path),
-                _ => {}
-            }
+    /// Opens the repository in a bucket. Reads the beginning of each object, and writes nothing
+    /// until something is put.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    pub fn in_bucket(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
+        let path = bucket.location().to_string().into();
+        Self::load(Storage::bucket(bucket)?, path)
+    }
+
+    fn load(storage: Storage, path: PathBuf) -> Result<Self, RepositoryError> {
+        let loaded = storage.load()?;
+        let mut repository = Self {
+            storage,
+            path,
+            objects: BTreeMap::new(),
+            loose: Vec::new(),
+            superseded: Vec::new(),
+            findings: Findings::default(),
+        };
+        loaded.kept.into_iter().try_for_each(|kept| repository.insert(kept))?;
+        if repository.storage.is_alone() {
+            repository.remove_superseded()?;
         }
-        for (path, found) in open_all(&paths) {
-            match found {
-                Ok(Some(kept)) => self.insert(kept)?,
-                // The others are good all the same.
-                Ok(None) | Err(_) => self.findings.unreadable.push(path.clone()),
-            }
-        }
-        self.findings.unreadable.sort_unstable();
-        let all = self.objects.values().chain(&self.loose);
-        self.findings.damaged = all.filter(|kept| kept.is_damaged).count() as u64;
-        Ok(())
+        let all = repository.objects.values().chain(&repository.loose);
+        let damaged = all.filter(|kept| kept.is_damaged).count() as u64;
+        let (unfinished, mut unreadable) = (loaded.unfinished, loaded.unreadable);
+        unreadable.sort_unstable();
+        repository.findings = Findings { unfinished, damaged, unreadable };
+        Ok(repository)
     }
 
     /// Of two versions of an object the later one stays.
     fn insert(&mut self, mut kept: Kept) -> Result<(), RepositoryError> {
-        if kept.is_damaged && kept.path.extension().is_some_and(|ending| ending == SOUND) {
-            let path = kept.path.clone();
+        if let (true, Place::File(path)) = (kept.is_damaged, &kept.place)
+            && path.extension().is_some_and(|ending| ending == SOUND)
+        {
+            let path = path.clone();
             kept.mark_damaged().map_err(write_error(&path))?;
         }
         if kept.header.segments == 0 {
@@ -229,10 +224,19 @@ impl Repository {
                 true => (other, kept),
                 false => (kept, other),
             };
-            remove_file(&earlier.path)?;
+            self.superseded.push(earlier.place);
             kept = later;
         }
         self.objects.insert(name, kept);
+        Ok(())
+    }
+
+    /// Removes earlier versions that were left behind.
+    fn remove_superseded(&mut self) -> Result<(), RepositoryError> {
+        while let Some(place) = self.superseded.last() {
+            self.storage.remove(place)?;
+            self.superseded.pop();
+        }
         Ok(())
     }
 
@@ -246,18 +250,27 @@ impl Repository {
         self.objects.values().map(|kept| Published(Form::Kept(Box::new(kept.clone()))))
     }
 
-    /// Packets that belong to no object, such as certificates, and the names below which they were
-    /// put. Those that are damaged are not among them.
-    pub fn packets(&self) -> Vec<(Name, Packet)> {
-        let mut pool = Pool::new(0);
-        let mut read = |kept: &Kept| {
-            let file = File::open(&kept.path).ok()?;
-            let count = kept.header.whole.len() as u64;
-            let packets = (0..count).filter_map(|number| kept.read(&file, number, &mut pool).ok());
+    /// Reads the packets that belong to no object, such as certificates.
+    pub fn packets(&mut self) -> LoosePackets {
+        let (mut pool, mut packets) = (Pool::new(0), LoosePackets::default());
+        for kept in &mut self.loose {
+            let read = |kept: &Kept, number| match kept.place.open() {
+                Ok(open) => kept.read(number, &mut pool, |range, out| open.read(range, out)),
+                Err(error) => Err(error.into()),
+            };
+            let all: Result<Vec<Packet>, _> =
+                (0..kept.packets()).scan(read, |read, number| Some(read(kept, number))).collect();
             let root = &kept.header.root;
-            Some(packets.map(|packet| (root.clone(), packet)).collect::<Vec<_>>())
-        };
-        self.loose.iter().filter_map(&mut read).flatten().collect()
+            match all {
+                Ok(all) => packets.sound.extend(all.into_iter().map(|one| (root.clone(), one))),
+                Err(error) => {
+                    packets.lost.push((kept.place.path(), error.to_string()));
+                    // Put again, it is written again.
+                    kept.is_damaged = true;
+                }
+            }
+        }
+        packets
     }
 
     /// The names below which objects were put, none of them below another.
@@ -292,7 +305,7 @@ impl Repository {
         if let Some(there) = self.find(label.name, label.version, putting, origin) {
             return Ok(Put::Ready(there));
         }
-        let label = self.later(label, label.name, putting);
+        let label = self.later(label, label.name, putting)?;
         let published = publish_file(path, label, putting.options, progress)?;
         Ok(Put::New(self.keep(&published, putting.root, origin)?))
     }
@@ -313,7 +326,7 @@ impl Repository {
         if let Some(there) = self.find(&listing, label.version, putting, origin) {
             return Ok(Put::Ready(there));
         }
-        let label = self.later(label, &listing, putting);
+        let label = self.later(label, &listing, putting)?;
         let published = publish_listing(entries, label, putting.options)?;
         Ok(Put::New(self.keep(&published, putting.root, origin)?))
     }
@@ -329,7 +342,8 @@ impl Repository {
     pub fn put_packet(&mut self, packet: &[u8], root: &Name) -> Result<(), RepositoryError> {
         let name = DataView::decode(packet).expect("it is Data").name.to_name();
         let origin = sha256(&[packet]);
-        if self.loose.iter().any(|kept| kept.header.origin == origin && !kept.is_damaged) {
+        let is_it = |kept: &&Kept| kept.header.origin == origin && !kept.is_damaged;
+        if self.loose.iter().find(is_it).is_some_and(|kept| kept.is_sound()) {
             return Ok(());
         }
         let header = Header {
@@ -342,10 +356,12 @@ impl Repository {
             packet_bytes: 0,
             whole: Vec::new(),
         };
-        let unsettled = self.write(header, [packet.into()].as_slice(), |_, _| Ok(()))?;
+        let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
         for published in self.settle(vec![unsettled])? {
             if let Form::Kept(kept) = published.0 {
-                self.loose.retain(|other| other.header.versioned != kept.header.versioned);
+                let is_old = |other: &mut Kept| other.header.versioned == kept.header.versioned;
+                let old: Vec<Kept> = self.loose.extract_if(.., is_old).collect();
+                old.iter().try_for_each(|old| self.storage.replaced(&old.place, &kept.place))?;
                 self.loose.push(*kept);
             }
         }
@@ -370,11 +386,20 @@ impl Repository {
     }
 
     /// With a version that is later than the one there is.
-    fn later<'a>(&self, label: Label<'a>, object: &Name, putting: Putting<'_>) -> Label<'a> {
+    fn later<'a>(
+        &self,
+        label: Label<'a>,
+        object: &Name,
+        putting: Putting<'_>,
+    ) -> Result<Label<'a>, RepositoryError> {
         let there = self.objects.get(object.value()).and_then(version);
-        let least =
-            there.filter(|_| !putting.is_version_fixed).map_or(0, |there| there.saturating_add(1));
-        Label { version: label.version.max(least), ..label }
+        let least = match there.filter(|_| !putting.is_version_fixed) {
+            None => 0,
+            Some(there) => there
+                .checked_add(1)
+                .ok_or_else(|| RepositoryError::LastVersion { object: object.clone() })?,
+        };
+        Ok(Label { version: label.version.max(least), ..label })
     }
 
     fn keep(
@@ -395,18 +420,17 @@ impl Repository {
             whole: Vec::new(),
         };
         let slot_bytes = header.slot_bytes;
-        self.write(header, &object.packets, |file, body_at| {
-            copy_segments(object, content, (file, body_at, slot_bytes))
+        self.write(header, &object.packets, |draft| {
+            copy_segments(object, content, slot_bytes, draft)
         })
     }
 
-    /// Writes a file beside its place: the header, what `segments` writes from an offset on, and
-    /// `packets`.
+    /// Writes the header, what `segments` writes, and `packets`.
     fn write(
         &self,
         mut header: Header,
         packets: &[Packet],
-        segments: impl FnOnce(&File, u64) -> Result<(), Failure>,
+        segments: impl FnOnce(&mut Draft) -> Result<(), Failure>,
     ) -> Result<Unsettled, RepositoryError> {
         let mut offset = 0;
         for packet in packets {
@@ -417,58 +441,40 @@ impl Repository {
         }
         let digest = sha256(&[header.versioned.value()]);
         let stem: String = digest[..16].iter().map(|octet| format!("{octet:02x}")).collect();
-        let place = self.objects_path.join(stem);
-        let (written, path) = (place.with_extension(NEW), place.with_extension(SOUND));
         let octets = header.encode();
-        let (body_at, slots) = (octets.len() as u64, header.segments * header.slot_bytes);
-        let mut how = File::options();
-        how.read(true).write(true).create(true).truncate(true);
-        let file = how.open(&written).map_err(write_error(&written))?;
-        let kept = Kept::new(path, header, octets.len());
-        let unsettled = Unsettled { kept, written, file, is_settled: false };
-        let file = &unsettled.file;
+        let slots = header.segments * header.slot_bytes;
+        let mut draft = self.storage.begin(&stem, octets.len() as u64 + slots + offset)?;
         let write = || -> Result<(), Failure> {
-            reserve(file, body_at + slots + offset)?;
-            file.write_all_at(&octets, 0)?;
-            segments(file, body_at)?;
-            file.write_all_at(
-                &packets.iter().map(|packet| &packet[..]).collect::<Vec<_>>().concat(),
-                body_at + slots,
-            )?;
-            Ok(())
+            draft.append(&octets)?;
+            segments(&mut draft)?;
+            draft.append(&packets.iter().map(|packet| &packet[..]).collect::<Vec<_>>().concat())?;
+            Ok(draft.end()?)
         };
         match write() {
-            Ok(()) => Ok(unsettled),
+            Ok(()) => {
+                let kept = Box::new(Kept::new(draft.place(), header, octets.len()));
+                Ok(Unsettled { kept, draft })
+            }
             Err(Failure::Write(source)) => {
-                Err(RepositoryError::Write { path: unsettled.written.clone(), source })
+                Err(RepositoryError::Write { path: draft.path(), source })
             }
             Err(Failure::Publish(error)) => Err(error.into()),
         }
     }
 
-    /// Gives objects that are written their names, once they are on disk: whatever happens after,
-    /// they are there at the next start.
+    /// Has objects that are written be there, whatever happens after: at the next start they are.
     ///
     /// # Errors
-    /// [`RepositoryError::Write`]. Some of them may have their names.
+    /// [`RepositoryError::Write`]. Some of them may be there.
     pub fn settle(&self, all: Vec<Unsettled>) -> Result<Vec<Published>, RepositoryError> {
-        match &all[..] {
-            [] => return Ok(Vec::new()),
-            [one] => one.file.sync_data().map_err(write_error(&one.written))?,
-            // One flush for all.
-            [first, ..] => nix::unistd::syncfs(&first.file)
-                .map_err(|errno| write_error(&self.objects_path)(errno.into()))?,
-        }
-        let mut published = Vec::with_capacity(all.len());
-        for mut unsettled in all {
-            let path = &unsettled.kept.path;
-            fs::rename(&unsettled.written, path).map_err(write_error(path))?;
-            unsettled.is_settled = true;
-            published.push(Published(Form::Kept(Box::new(unsettled.kept.clone()))));
-        }
-        let folder = File::open(&self.objects_path).and_then(|folder| folder.sync_all());
-        folder.map_err(write_error(&self.objects_path))?;
-        Ok(published)
+        let (kept, drafts): (Vec<Box<Kept>>, Vec<Draft>) =
+            all.into_iter().map(|unsettled| (unsettled.kept, unsettled.draft)).unzip();
+        let places = self.storage.settle(drafts)?;
+        let published = kept
+            .into_iter()
+            .zip(places)
+            .map(|(kept, place)| Published(Form::Kept(Box::new(kept.at(place)))));
+        Ok(published.collect())
     }
 
     /// Takes in what has been put below `root`, all of it, and removes what else was put there and
@@ -508,20 +514,17 @@ impl Repository {
         }
         for name in withdrawn {
             if let Some(kept) = self.objects.remove(name.value()) {
-                remove_file(&kept.path)?;
+                self.storage.remove(&kept.place)?;
             }
         }
-        Ok(())
+        self.remove_superseded()
     }
 
     /// Takes in an object in the place of another of its name.
     fn take_place(&mut self, kept: &Kept) -> Result<(), RepositoryError> {
         let name = kept.object().to_vec();
         let old = self.objects.insert(name, kept.clone());
-        match old {
-            Some(old) if old.path != kept.path => remove_file(&old.path),
-            _ => Ok(()),
-        }
+        old.map_or(Ok(()), |old| self.storage.replaced(&old.place, &kept.place))
     }
 
     /// Removes all objects whose name is `name` or below it. How many.
@@ -541,58 +544,17 @@ impl Repository {
     ) -> Result<u64, RepositoryError> {
         let mut removed = 0;
         for (_, kept) in self.objects.extract_if(.., |name, kept| is_to_go(name, kept)) {
-            remove_file(&kept.path)?;
+            self.storage.remove(&kept.place)?;
             removed += 1;
         }
+        self.remove_superseded()?;
         Ok(removed)
     }
 
-    /// The folder.
+    /// The folder, or the address in a bucket.
     pub fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// Opens the file that makes a folder a repository, and locks it.
-fn open_mark(path: &Path) -> Result<File, RepositoryError> {
-    fs::create_dir_all(path).map_err(write_error(path))?;
-    let mark = path.join(MARK);
-    let is_new = !mark.try_exists().map_err(read_error(&mark))?;
-    if is_new && fs::read_dir(path).map_err(read_error(path))?.next().is_some() {
-        return Err(RepositoryError::Foreign { path: path.to_owned() });
-    }
-    let options = File::options().read(true).write(true).create(true).truncate(false).open(&mark);
-    let mut file = options.map_err(write_error(&mark))?;
-    if let Locked::No(holder) = lock(&file).map_err(write_error(&mark))? {
-        return Err(RepositoryError::InUse { path: path.to_owned(), holder });
-    }
-    let mut text = String::new();
-    file.read_to_string(&mut text).map_err(read_error(&mark))?;
-    match text.as_str() {
-        MARK_TEXT => {}
-        // Whoever made it got no further.
-        "" => file.write_all(MARK_TEXT.as_bytes()).map_err(write_error(&mark))?,
-        _ => return Err(RepositoryError::Layout { path: path.to_owned() }),
-    }
-    Ok(file)
-}
-
-/// Reads the headers of all files, several at a time.
-fn open_all(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<Kept>>)> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(paths.len())));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(paths.len().div_ceil(64)) {
-            scope.spawn(|| {
-                let mut mine = Vec::new();
-                while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    mine.push((path, Kept::open(path)));
-                }
-                all.lock().expect("nobody panics with it").extend(mine);
-            });
-        }
-    });
-    all.into_inner().expect("nobody panics with it")
 }
 
 /// Why a file of a repository is not written.
@@ -607,20 +569,12 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Has the file system set room aside, so that a lack of it shows before anything is written.
-fn reserve(file: &File, bytes: u64) -> io::Result<()> {
-    let bytes = i64::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
-    match posix_fallocate(file, 0, bytes) {
-        Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) | Ok(()) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
 /// Writes all segments, each into its slot.
 fn copy_segments(
     object: &SealedObject,
     content: &Content,
-    (out, body_at, slot_bytes): (&File, u64, u64),
+    slot_bytes: u64,
+    out: &mut Draft,
 ) -> Result<(), Failure> {
     let source = match content {
         Content::File { path, fingerprint } => Some((path, fingerprint, open_source(path)?)),
@@ -646,7 +600,7 @@ fn copy_segments(
             }
             seal_slot(place, number, segment, frame.len);
         }
-        out.write_all_at(&batch[..slot * count], body_at + first * slot_bytes)?;
+        out.append(&batch[..slot * count])?;
     }
     if let Some((path, fingerprint, file)) = source
         && Fingerprint::of(&file).map_err(|error| unread(path, error))? != *fingerprint
@@ -711,13 +665,6 @@ fn origin(kind: &[u8], source: &[u8], label: Label<'_>, options: &PublishOptions
 
 fn version(kept: &Kept) -> Option<u64> {
     kept.header.versioned.as_view().last()?.as_version()
-}
-
-fn remove_file(path: &Path) -> Result<(), RepositoryError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(write_error(path)(error)),
-        _ => Ok(()),
-    }
 }
 
 fn read_error(path: &Path) -> impl FnOnce(io::Error) -> RepositoryError {

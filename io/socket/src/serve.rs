@@ -3,13 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use nix::libc;
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
+use weir_bucket::BucketError;
 use weir_transport::{
     Catalog, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput, ProducerOutbox,
     ProducerStats, ReadOp,
@@ -21,18 +23,22 @@ use crate::connection::random_u64;
 use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::kept::ReadError;
 use crate::paths::{ClientError, FromRouter};
+use crate::place::{Place, bucket_error};
 use crate::published::{Content, Fingerprint, Form, Published, read_segment};
+use crate::remote::{Ended, Outcome, Remote};
 
 /// Files kept open at a time.
 const OPEN_FILES_MAX: usize = 256;
 /// How often it is checked that a file is still the one that was signed.
 const CHECK_NS: u64 = NS_PER_S;
+/// Interests that wait for buckets.
+const READS_MAX: usize = 4096;
 /// How long an Interest waits for what is made when it is asked for.
 const MAKING_NS_MAX: u64 = NS_PER_S;
 /// How often all open files are looked at.
 const TICK_NS: u64 = 200 * NS_PER_MS;
 
-/// A file that cannot be served any more.
+/// Something that cannot be served, or can be again.
 #[derive(Debug, thiserror::Error)]
 pub enum Loss {
     /// It is not what was signed any more: its segments would be refused.
@@ -52,12 +58,38 @@ pub enum Loss {
     /// A packet of a repository is not what was written. It is not served; the others are.
     #[error("{packet} of {object} in {} is damaged", path.display())]
     Damaged {
-        /// The file of the repository.
+        /// The file of the repository, or its address.
         path: PathBuf,
         /// The object's version.
         object: Name,
         /// Which packet.
         packet: String,
+    },
+    /// A packet of a repository cannot be read. Whenever it is asked for that is tried again.
+    #[error("{packet} of {object} in {} cannot be read: {source}", path.display())]
+    Unread {
+        /// The file of the repository, or its address.
+        path: PathBuf,
+        /// The object's version.
+        object: Name,
+        /// Which packet.
+        packet: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Nothing can be read from a bucket. Whenever something is asked for that is tried again.
+    #[error("cannot read {bucket}: {reason}")]
+    Away {
+        /// Its address.
+        bucket: String,
+        /// Why.
+        reason: String,
+    },
+    /// The bucket can be read again.
+    #[error("{bucket} can be read again")]
+    Back {
+        /// Its address.
+        bucket: String,
     },
 }
 
@@ -108,6 +140,12 @@ pub struct ObjectStore {
     out: ProducerOutbox,
     dropped: u64,
     damaged: u64,
+    unread: u64,
+    /// Of objects in buckets.
+    remote: Remote,
+    has_bucket: bool,
+    /// The bucket that nothing could be read from the last time.
+    away: Option<String>,
     /// Takes word of the files that are lost.
     losses: Option<Sender<Loss>>,
     updates: Option<Receiver<(Vec<Update>, Sender<()>)>>,
@@ -123,7 +161,9 @@ impl ObjectStore {
     /// A store of nothing, which answers for what is added to it.
     pub fn new() -> Self {
         // All objects are there: no Interest waits and no Data is kept, so that no name is hashed.
-        Self::with(ProducerConfig::new(HashKey::new([0, 0])), None)
+        let config = ProducerConfig::new(HashKey::new([0, 0]));
+        // Interests that wait for buckets keep what they came in.
+        Self::with(ProducerConfig { reads_max: READS_MAX, ..config }, None)
     }
 
     /// A store that has `make` make what it does not have.
@@ -151,6 +191,10 @@ impl ObjectStore {
             out: ProducerOutbox::default(),
             dropped: 0,
             damaged: 0,
+            unread: 0,
+            remote: Remote::new(),
+            has_bucket: false,
+            away: None,
             losses: None,
             updates: None,
         }
@@ -168,6 +212,7 @@ impl ObjectStore {
                 }
             }
             Form::Kept(kept) => {
+                self.has_bucket |= kept.place.file().is_none();
                 for (number, whole) in (kept.header.segments..).zip(&kept.header.whole) {
                     catalog.add_part(whole.name.as_view(), id, number);
                 }
@@ -244,6 +289,11 @@ impl ObjectStore {
         self.damaged
     }
 
+    /// Interests for packets of a repository that could not be read.
+    pub fn unread(&self) -> u64 {
+        self.unread
+    }
+
     /// Data that could not be sent.
     pub fn dropped(&self) -> u64 {
         self.dropped
@@ -259,11 +309,7 @@ impl ObjectStore {
                 self.dropped += u64::from(client.send(path, header, packet).is_err());
             }
             for op in out.reads.drain(..) {
-                let input = match self.segment(now, &op, client.pool()) {
-                    Some(data) => ProducerInput::ReadDone { op, data },
-                    None => ProducerInput::ReadFailed { op },
-                };
-                self.inputs.push(input);
+                self.read(now, op, client.pool());
             }
             for ProducerEvent::Wanted { interest } in out.events.drain(..) {
                 let view = InterestView::decode(&interest).expect("the producer decoded it");
@@ -277,32 +323,98 @@ impl ObjectStore {
         }
     }
 
+    /// Reads a segment or another packet of an object, at once or in the background.
+    fn read(&mut self, now: Instant, op: ReadOp, pool: &mut Pool) {
+        let object = self.objects[op.object.0 as usize].as_ref().expect("the catalog has it");
+        let (op, data) = if let Form::Kept(kept) = &object.0
+            && let Place::Bucket(place) = &kept.place
+        {
+            match self.remote.read(now, (kept, place), op, pool) {
+                Outcome::Later => return,
+                Outcome::Now(op, Ok(packet)) => (op, Some(packet)),
+                Outcome::Now(op, Err(error)) => {
+                    self.lose_packet(op.object, op.segment, error);
+                    (op, None)
+                }
+            }
+        } else {
+            let data = self.segment(now, &op, pool);
+            (op, data)
+        };
+        self.inputs.push(match data {
+            Some(data) => ProducerInput::ReadDone { op, data },
+            None => ProducerInput::ReadFailed { op },
+        });
+    }
+
+    /// Answers those who waited for what has come from buckets, or has not.
+    fn take_ended(&mut self, now: Instant, pool: &mut Pool) {
+        while let Some(Ended { number, ops, result }) = self.remote.next_ended(now) {
+            let is_it = |op: &ReadOp| {
+                let object = self.objects[op.object.0 as usize].as_ref().map(|object| &object.0);
+                matches!(object, Some(Form::Kept(kept)) if kept.number == number)
+            };
+            // Meanwhile an object may have been removed, and another one have its place.
+            let (ops, others): (Vec<ReadOp>, Vec<ReadOp>) = ops.into_iter().partition(is_it);
+            self.inputs.extend(others.into_iter().map(|op| ProducerInput::ReadFailed { op }));
+            match result {
+                Ok(()) => {
+                    if let Some(bucket) = self.away.take() {
+                        self.tell(Loss::Back { bucket });
+                    }
+                    ops.into_iter().for_each(|op| self.read(now, op, pool));
+                }
+                Err(error) => ops.into_iter().for_each(|op| {
+                    self.lose_read(&op, &error);
+                    self.inputs.push(ProducerInput::ReadFailed { op });
+                }),
+            }
+        }
+    }
+
+    /// A packet in a bucket cannot be had. Where that is so of all, it is told once for all.
+    fn lose_read(&mut self, op: &ReadOp, error: &BucketError) {
+        let Form::Kept(kept) = &self.object(op.object).0 else { return };
+        let Place::Bucket(place) = &kept.place else { return };
+        if let BucketError::Away(_) | BucketError::Denied(_) = error {
+            let bucket = place.bucket.location().to_string();
+            self.unread += 1;
+            if self.away.is_none() {
+                self.away = Some(bucket.clone());
+                self.tell(Loss::Away { bucket, reason: error.to_string() });
+            }
+            return;
+        }
+        self.lose_packet(op.object, op.segment, bucket_error(error.clone()).into());
+    }
+
     /// A segment or another packet of an object, unless its file is lost.
     fn segment(&mut self, now: Instant, op: &ReadOp, pool: &mut Pool) -> Option<Packet> {
         let id = op.object;
         if let Form::Sealed(_, Content::Memory(_)) = &self.object(id).0 {
             return Some(self.object(id).packet(op.segment, pool));
         }
-        let reason = match self.prepare_file(now, id) {
-            Err(reason) => reason,
-            Ok(()) => {
-                let file = &self.open[&id].file;
-                match &self.object(id).0 {
-                    Form::Sealed(object, _) => match read_segment(object, file, op.segment, pool) {
-                        Ok(packet) => return Some(packet),
-                        Err(reason) => reason,
-                    },
-                    Form::Kept(kept) => match kept.read(file, op.segment, pool) {
-                        Ok(packet) => return Some(packet),
-                        Err(ReadError::Damaged) => None,
-                        Err(ReadError::Io(error)) => Some(error),
-                    },
+        let prepared = self.prepare_file(now, id);
+        let file = self.open.get(&id).map(|open| &open.file);
+        match (&self.object(id).0, prepared.map(|()| file.expect("it is open"))) {
+            (Form::Sealed(object, _), Ok(file)) => {
+                match read_segment(object, file, op.segment, pool) {
+                    Ok(packet) => return Some(packet),
+                    Err(reason) => self.lose(id, reason),
                 }
             }
-        };
-        match &self.object(id).0 {
-            Form::Sealed(..) => self.lose(id, reason),
-            Form::Kept(_) => self.lose_packet(id, op.segment, reason),
+            (Form::Sealed(..), Err(reason)) => self.lose(id, reason),
+            (Form::Kept(kept), Ok(file)) => {
+                let read = |range: Range<u64>, out: &mut [u8]| file.read_exact_at(out, range.start);
+                match kept.read(op.segment, pool, read) {
+                    Ok(packet) => return Some(packet),
+                    Err(error) => self.lose_packet(id, op.segment, error),
+                }
+            }
+            (Form::Kept(_), Err(reason)) => {
+                let reason = reason.unwrap_or_else(|| io::ErrorKind::NotFound.into());
+                self.lose_packet(id, op.segment, reason.into());
+            }
         }
         None
     }
@@ -319,21 +431,26 @@ impl ObjectStore {
     }
 
     /// A packet of a repository cannot be served. Of each object that is told once.
-    fn lose_packet(&mut self, id: ObjectId, number: u64, reason: Option<io::Error>) {
-        self.damaged += u64::from(reason.is_none());
+    fn lose_packet(&mut self, id: ObjectId, number: u64, error: ReadError) {
+        let is_damaged = matches!(error, ReadError::Damaged);
+        self.damaged += u64::from(is_damaged);
+        self.unread += u64::from(!is_damaged);
+        // What is opened anew may be readable.
+        self.close_file(id);
         let Form::Kept(kept) = &mut self.object_mut(id).0 else { return };
-        if std::mem::replace(&mut kept.is_told, true) {
+        let is_told = if is_damaged { &mut kept.is_told } else { &mut kept.is_unread };
+        if std::mem::replace(is_told, true) {
             return;
         }
-        if reason.is_none() {
+        if is_damaged {
             // A mark for the next start. Where it cannot be made, the damage is found again.
             let _ = kept.mark_damaged();
         }
-        let (path, object) = (kept.path.clone(), kept.header.versioned.clone());
+        let (path, object) = (kept.place.path(), kept.header.versioned.clone());
         let packet = kept.packet_name(number);
-        self.tell(match reason {
-            None => Loss::Damaged { path, object, packet },
-            Some(source) => Loss::Read { path, source },
+        self.tell(match error {
+            ReadError::Damaged => Loss::Damaged { path, object, packet },
+            ReadError::Io(source) => Loss::Unread { path, object, packet, source },
         });
     }
 
@@ -410,11 +527,17 @@ impl ObjectStore {
 
 impl Endpoint for ObjectStore {
     fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        if self.has_bucket {
+            self.remote.wake(|| context.waking());
+        }
         let client = &mut *context.client;
         let inputs = packets.drain(..).map(|FromRouter { path, header, packet }| {
             ProducerInput::Packet { path, header, packet }
         });
         self.inputs.extend(inputs);
+        if self.has_bucket {
+            self.take_ended(client.now(), client.pool());
+        }
         self.turn(client);
         self.check_open_files(client.now());
         self.take_updates();
@@ -444,6 +567,8 @@ pub fn serve(
     // Bounded by the number of files: each is lost once.
     let (tell, losses) = unbounded();
     store.losses = Some(tell);
+    // A client has a waker of its own.
+    store.remote.sleep();
     let mut events = EventLoop::new(client);
     events.add(store);
     events.run(&mut || go_on(losses.try_iter().collect()))

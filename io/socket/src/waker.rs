@@ -3,7 +3,7 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -68,6 +68,19 @@ impl Waker {
     /// Who is to look since this was asked last.
     pub(crate) fn take(&self) -> Woken {
         mem::take(&mut *self.woken())
+    }
+}
+
+/// Wakes one endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct Waking {
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) id: EndpointId,
+}
+
+impl Waking {
+    pub(crate) fn wake(&self) -> io::Result<()> {
+        self.waker.wake_one(self.id)
     }
 }
 

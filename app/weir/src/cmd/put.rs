@@ -20,6 +20,7 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
+use self::kept::{RepositoryPlace, parse_place};
 use self::publisher::{Before, LeftOut, Publisher, Root, Seen, Version};
 use self::registration::{ControllerArgs, Registering};
 use self::watch::{Publishing, Watched};
@@ -42,7 +43,7 @@ const LEFT_OUT_TOLD: usize = 20;
 /// Runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "weir put <PATH> <NAME> [OPTIONS]\n       weir put --repo <DIR> [OPTIONS]"
+    override_usage = "weir put <PATH> <NAME> [OPTIONS]\n       weir put --repo <REPO> [OPTIONS]"
 )]
 pub(crate) struct Args {
     /// The file or directory
@@ -51,10 +52,16 @@ pub(crate) struct Args {
     /// The name, such as /data/file
     #[arg(value_parser = parse_name, required_unless_present = "repo")]
     name: Option<Name>,
-    /// Keep the signed packets in this directory, and serve all that is kept there: what has not
-    /// changed since is not signed again, and files that are gone are served from it
-    #[arg(long, value_name = "DIR")]
-    repo: Option<PathBuf>,
+    /// Keep the signed packets in this directory or bucket (s3://BUCKET/PREFIX), and serve all that
+    /// is kept there: what has not changed since is not signed again, and files that are gone are
+    /// served from it
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX", value_parser = parse_place)]
+    repo: Option<RepositoryPlace>,
+    /// Where the bucket's server is, such as https://s3.example.net [default: AWS_ENDPOINT_URL, or
+    /// that of Amazon]. Region and credentials are those of the environment: AWS_REGION,
+    /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
+    #[arg(long, value_name = "URL", requires = "repo")]
+    s3_endpoint: Option<String>,
     /// Publish what changes in the directory as it does, until stopped: new files, new versions of
     /// files that were written to and closed; files that are gone are withdrawn
     #[arg(long, requires = "path", conflicts_with = "version")]
@@ -134,7 +141,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
     let _ = weir_face::raise_file_limit();
     let is_directory = args.path.as_deref().map(is_directory).transpose()?;
-    let mut repository = args.repo.as_deref().map(kept::open).transpose()?;
+    let mut repository = args.repository()?;
     if let (Some(name), Some(repository)) = (&args.remove, &mut repository) {
         return kept::remove(repository, name, args.json);
     }
@@ -156,7 +163,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         served = args.publish(source, &signing, repository.as_mut(), watch.as_mut(), &stop)?;
         watched = watch.map(|watched| (watched, source, signing));
     }
-    if let Some(repository) = &repository {
+    if let Some(repository) = &mut repository {
         kept::add(repository, &mut served)?;
         if served.names.is_empty() {
             let path = printable(repository.path().display());
@@ -235,6 +242,11 @@ struct Served {
 }
 
 impl Args {
+    fn repository(&self) -> anyhow::Result<Option<Repository>> {
+        let open = |place| kept::open(place, self.s3_endpoint.as_deref());
+        self.repo.as_ref().map(open).transpose()
+    }
+
     fn publish_options(&self) -> PublishOptions {
         let defaults = PublishOptions::default();
         PublishOptions {
@@ -376,6 +388,10 @@ impl Server<'_> {
             let stats = self.served.store.stats();
             errln!("sent {} ({})", count(stats.data, "Data", "Data"), octets(stats.octets));
         }
+        if let unread @ 1.. = self.served.store.unread() {
+            let packets = count(unread, "packet", "packets");
+            errln!("weir: {packets} of the repository could not be read when asked for");
+        }
         if let damaged @ 1.. = self.served.store.damaged() {
             errln!(
                 "weir: {} not sent",
@@ -491,7 +507,7 @@ impl Served {
     }
 }
 
-/// Tells of losses. That of a lone file ends it all, but not that of one of its packets.
+/// Tells of losses. That of a lone file ends it all, but not that of a packet that is kept.
 fn losses_told<'a>(
     stop: &'a Stop,
     is_lone_file: bool,
@@ -503,6 +519,10 @@ fn losses_told<'a>(
                 Loss::Damaged { .. } => {
                     errln!("weir: {loss}; it is not served, the rest is: put the file again");
                 }
+                Loss::Unread { .. } | Loss::Away { .. } => {
+                    errln!("weir: {loss}; trying again whenever it is asked for");
+                }
+                Loss::Back { .. } => errln!("weir: {loss}"),
                 loss if is_lone_file => *lost = Some(loss),
                 loss => errln!("weir: {loss}; it is served no more, the rest is"),
             }

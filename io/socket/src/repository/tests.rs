@@ -1,9 +1,10 @@
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tempfile::TempDir;
 use weir_security::{DigestSigner, SignError, SignatureType, Signer};
 use weir_wire::KeyLocator;
 
+use super::layout::{MARK, OBJECTS};
 use super::*;
 use crate::kept::ReadError;
 
@@ -96,9 +97,9 @@ impl Bed {
 /// All packets of an object, segments first.
 fn packets(published: &Published) -> Vec<Result<Packet, ReadError>> {
     let Form::Kept(kept) = &published.0 else { panic!("it is kept") };
-    let (file, mut pool) = (File::open(&kept.path).unwrap(), Pool::new(0));
-    let count = kept.header.segments + kept.header.whole.len() as u64;
-    (0..count).map(|number| kept.read(&file, number, &mut pool)).collect()
+    let (open, mut pool) = (kept.place.open().unwrap(), Pool::new(0));
+    let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
+    (0..kept.packets()).map(&mut read).collect()
 }
 
 fn sound(published: &Published) -> Vec<Packet> {
@@ -172,7 +173,8 @@ fn what_was_not_finished_is_dropped() {
     bed.add(&mut repository, &x, 1);
     let Put::New(mut unsettled) = bed.put(&repository, &y, 1) else { panic!("it was there") };
     // As if the process had been killed here.
-    unsettled.is_settled = true;
+    let Draft::File(draft) = &mut unsettled.draft else { panic!("it is a file") };
+    draft.forget();
     drop((unsettled, repository));
     assert_eq!(bed.files().len(), 2);
     let repository = bed.open();
@@ -276,8 +278,8 @@ fn what_is_put_no_more_is_removed_and_only_that() {
     assert_eq!(repository.remove(&"/r/x".parse().unwrap()).unwrap(), 0);
     assert_eq!(repository.remove(&"/r/y".parse().unwrap()).unwrap(), 1);
     let packets = repository.packets();
-    assert_eq!(packets.len(), 1);
-    assert_eq!(packets[0].1[..], certificate()[..]);
+    assert_eq!((packets.sound.len(), &packets.lost[..]), (1, &[][..]));
+    assert_eq!(packets.sound[0].1[..], certificate()[..]);
     assert_eq!(bed.files().len(), 1);
 }
 

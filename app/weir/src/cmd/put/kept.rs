@@ -1,19 +1,50 @@
 //! The repository that `weir put --repo` keeps packets in.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::json;
-use weir_socket::{Published, Repository};
+use weir_socket::{Bucket, BucketError, Location, Published, Repository};
 use weir_wire::Name;
 
 use super::publisher::explain;
 use super::{Served, Signing};
 use crate::table::{count, errln, outln, printable};
 
+/// Where a repository is.
+#[derive(Clone)]
+pub(super) enum RepositoryPlace {
+    Folder(PathBuf),
+    Bucket(Location),
+}
+
+pub(super) fn parse_place(text: &str) -> Result<RepositoryPlace, String> {
+    match Location::is_meant(text) {
+        true => text.parse().map(RepositoryPlace::Bucket).map_err(|error| format!("{error}")),
+        false => Ok(RepositoryPlace::Folder(text.into())),
+    }
+}
+
+impl RepositoryPlace {
+    fn open(&self, endpoint: Option<&str>) -> anyhow::Result<Repository> {
+        let location = match self {
+            Self::Folder(path) => return Repository::open(path).map_err(explain),
+            Self::Bucket(location) => location,
+        };
+        let bucket = Bucket::open(location, endpoint).map_err(|error| match error {
+            BucketError::NotBuilt => anyhow::anyhow!(
+                "cannot use {location}: {error}; build it with cargo build --release --features s3"
+            ),
+            error => anyhow::anyhow!("cannot use {location}: {error}"),
+        })?;
+        Repository::in_bucket(Arc::new(bucket)).map_err(explain)
+    }
+}
+
 /// Opens it, and tells what of it is not as it was left.
-pub(super) fn open(path: &Path) -> anyhow::Result<Repository> {
-    let repository = Repository::open(path).map_err(explain)?;
+pub(super) fn open(place: &RepositoryPlace, endpoint: Option<&str>) -> anyhow::Result<Repository> {
+    let repository = place.open(endpoint)?;
     let findings = repository.findings();
     if findings.unfinished > 0 {
         let files = count(findings.unfinished, "object that was", "objects that were");
@@ -69,9 +100,17 @@ pub(super) fn replace(
 }
 
 /// Adds all that is kept to what is served.
-pub(super) fn add(repository: &Repository, served: &mut Served) -> anyhow::Result<()> {
+pub(super) fn add(repository: &mut Repository, served: &mut Served) -> anyhow::Result<()> {
     repository.objects().for_each(|published| served.store.add(published));
-    for (root, packet) in repository.packets() {
+    let packets = repository.packets();
+    for (path, reason) in packets.lost {
+        let path = printable(path.display());
+        errln!(
+            "weir: a certificate, {path}: {reason}; it is not served, and written anew when \
+             something is put with its key"
+        );
+    }
+    for (root, packet) in packets.sound {
         served.store.add_packet(packet).context("a certificate of the repository")?;
         served.key_names.push(root);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,8 @@ use std::sync::mpsc::sync_channel;
 
 use anyhow::bail;
 use weir_socket::{
-    Label, PublishError, PublishOptions, Published, Put, Putting, Repository, RepositoryError,
-    Unsettled, is_reserved_name, publish_file, publish_listing,
+    Label, Location, PublishError, PublishOptions, Published, Put, Putting, Repository,
+    RepositoryError, Unsettled, is_reserved_name, publish_file, publish_listing,
 };
 use weir_transport::LISTING_KEYWORD;
 use weir_wire::Name;
@@ -574,6 +575,10 @@ fn concerns_a_file(error: &PublishError) -> bool {
 
 /// What to do about what cannot be signed or kept.
 pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
+    let is_bucket = matches!(
+        &error,
+        RepositoryError::Read { path, .. } if path.to_str().is_some_and(Location::is_meant)
+    );
     let next = match &error {
         RepositoryError::Publish(_) => return explain_publish(error),
         RepositoryError::Write { .. } => {
@@ -585,7 +590,25 @@ pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
             "; one process at a time can use a repository: stop that one, or name another directory"
         }
         RepositoryError::Layout { .. } => "; use the version of weir that made it",
-        RepositoryError::Read { .. } => "",
+        RepositoryError::LastVersion { .. } => {
+            "; take it out with --remove, or put it with a --version of your choice"
+        }
+        RepositoryError::Read { source, .. } => match source.kind() {
+            ErrorKind::PermissionDenied if is_bucket => {
+                "; give credentials that may read it in AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a public bucket"
+            }
+            ErrorKind::HostUnreachable if std::env::var_os("AWS_ACCESS_KEY_ID").is_none() => {
+                "; AWS_ACCESS_KEY_ID is not set, so that this machine's role was asked for \
+                 credentials: set it and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true for a \
+                 public bucket"
+            }
+            ErrorKind::HostUnreachable => {
+                "; name the bucket's server with --s3-endpoint or AWS_ENDPOINT_URL, and its region \
+                 with AWS_REGION"
+            }
+            _ => "",
+        },
     };
     anyhow::anyhow!("{error}{next}")
 }

@@ -1,0 +1,81 @@
+//! Addresses of places in buckets.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What an address begins with.
+const SCHEME: &str = "s3://";
+
+/// A place in a bucket: `s3://BUCKET/PREFIX`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub(crate) bucket: String,
+    /// Without strokes at its ends; empty for the whole bucket.
+    pub(crate) prefix: String,
+}
+
+/// Why an address is none.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is no address of the form s3://BUCKET/PREFIX")]
+pub struct LocationError(String);
+
+impl Location {
+    /// Whether a text means to be such an address.
+    pub fn is_meant(text: &str) -> bool {
+        text.starts_with(SCHEME)
+    }
+}
+
+impl FromStr for Location {
+    type Err = LocationError;
+
+    fn from_str(text: &str) -> Result<Self, LocationError> {
+        let error = || LocationError(text.to_owned());
+        let rest = text.strip_prefix(SCHEME).ok_or_else(error)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let prefix = prefix.trim_matches('/');
+        // Rules for the names of buckets differ by service; these characters are in none.
+        let is_odd = |character: char| character.is_control() || "?#%\\ ".contains(character);
+        let is_step =
+            |part: &str| prefix.contains('/') && part.is_empty() || part == "." || part == "..";
+        let is_bucket = !bucket.is_empty() && !bucket.contains(is_odd);
+        if !is_bucket || prefix.contains(is_odd) || prefix.split('/').any(is_step) {
+            return Err(error());
+        }
+        Ok(Self { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}", self.bucket)?;
+        match &self.prefix[..] {
+            "" => Ok(()),
+            prefix => write!(f, "/{prefix}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, bucket, prefix, shown) in [
+            ("s3://b", "b", "", "s3://b"),
+            ("s3://b/", "b", "", "s3://b"),
+            ("s3://b-1.x/p", "b-1.x", "p", "s3://b-1.x/p"),
+            ("s3://b/p/q/", "b", "p/q", "s3://b/p/q"),
+        ] {
+            let location: Location = text.parse().unwrap();
+            assert_eq!((&location.bucket[..], &location.prefix[..]), (bucket, prefix));
+            assert_eq!(location.to_string(), shown);
+        }
+        for text in
+            ["", "b/p", "s3:/b", "s3://", "s3:///p", "s3://b/p//q", "s3://b/../q", "s3://b?x"]
+        {
+            assert!(text.parse::<Location>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! A repository in a bucket. An object is there as a whole or not at all, so that nothing is
+//! written beside its place.
+//!
+//! There is no lock: no object of a bucket ends with the process that made it, and who only serves
+//! may lack leave to write. Several may put at once and do each other no harm: versions have names
+//! of their own, and nobody removes what it has not seen or made.
+
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weir_bucket::{Bucket, BucketError, Found, Pending, Upload};
+
+use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
+use super::{RepositoryError, read_error, write_error};
+use crate::kept::{FIRST_READ_BYTES, Kept};
+use crate::place::{DAMAGED, InBucket, Open, Place, SOUND, bucket_error};
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Objects {
+    bucket: Arc<Bucket>,
+    /// It is to be made a repository when something is written.
+    is_new: AtomicBool,
+}
+
+/// An object on its way.
+#[derive(Debug)]
+pub(super) struct InBucketDraft {
+    pub(super) place: InBucket,
+    upload: Option<Upload>,
+    pending: Option<Pending>,
+}
+
+impl InBucketDraft {
+    pub(super) fn append(&mut self, octets: &[u8]) -> io::Result<()> {
+        let upload = self.upload.as_mut().expect("it has not ended");
+        upload.append(octets).map_err(bucket_error)
+    }
+
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        let upload = self.upload.take().expect("it has not ended");
+        self.pending = Some(upload.finish().map_err(bucket_error)?);
+        Ok(())
+    }
+}
+
+fn address(bucket: &Bucket, name: &str) -> PathBuf {
+    format!("{}/{name}", bucket.location()).into()
+}
+
+impl Objects {
+    pub(super) fn open(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
+        let place = || PathBuf::from(bucket.location().to_string());
+        let read = |error| read_error(&place())(bucket_error(error));
+        let is_new = match bucket.read(MARK, 0..MARK_TEXT.len() as u64 + 1, None) {
+            Ok(piece) if piece.octets == MARK_TEXT.as_bytes() => false,
+            Ok(_) => return Err(RepositoryError::Layout { path: place() }),
+            Err(BucketError::Missing(_)) => true,
+            Err(error) => return Err(read(error)),
+        };
+        if is_new && !bucket.list("", 1).map_err(read)?.is_empty() {
+            return Err(RepositoryError::Foreign { path: place() });
+        }
+        Ok(Self { bucket, is_new: is_new.into() })
+    }
+
+    /// Reads the beginning of each object.
+    pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
+        let bucket = &self.bucket;
+        let error = |error| read_error(&address(bucket, OBJECTS))(bucket_error(error));
+        let found = bucket.list(OBJECTS, usize::MAX).map_err(error)?;
+        let of_ending = |ending: &str| {
+            let stem = |Found { name, .. }: &Found| {
+                Some(name.strip_suffix(ending)?.strip_suffix('.')?.to_owned())
+            };
+            found.iter().filter_map(stem).collect::<Vec<String>>()
+        };
+        let damaged: HashSet<String> = of_ending(DAMAGED).into_iter().collect();
+        let stems = of_ending(SOUND);
+        let names: Vec<String> = stems.iter().map(|stem| format!("{stem}.{SOUND}")).collect();
+        let (mut loaded, mut away, mut beginnings) = (Loaded::default(), None, Vec::new());
+        bucket.read_each(&names, FIRST_READ_BYTES, |at, piece| match piece {
+            Ok(piece) => beginnings.push((at, piece)),
+            // Somebody else has removed it since.
+            Err(BucketError::Missing(_)) => {}
+            Err(BucketError::Away(reason)) => away = Some(BucketError::Away(reason)),
+            Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
+        });
+        // Half of a repository would pass for the whole.
+        away.map_or(Ok(()), |away| Err(error(away)))?;
+        for (at, piece) in beginnings {
+            let (name, tag) = (names[at].clone(), piece.tag);
+            let place = InBucket { bucket: bucket.clone(), name, tag };
+            let (kept, octets) = (Place::Bucket(place.clone()), piece.octets.to_vec());
+            match Kept::of_octets(kept, octets, piece.bytes, &Open::Bucket(&place)) {
+                Ok(Some(mut kept)) => {
+                    kept.is_damaged |= damaged.contains(&stems[at]);
+                    loaded.kept.push(kept);
+                }
+                Ok(None) | Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
+            }
+        }
+        Ok(loaded)
+    }
+
+    pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<InBucketDraft, RepositoryError> {
+        self.make_repository()?;
+        let (bucket, name) = (self.bucket.clone(), format!("{OBJECTS}/{stem}.{SOUND}"));
+        let error = |error| write_error(&address(&bucket, &name))(bucket_error(error));
+        let upload = bucket.upload(&name, bytes).map_err(error)?;
+        let place = InBucket { bucket, name, tag: None };
+        Ok(InBucketDraft { place, upload: Some(upload), pending: None })
+    }
+
+    fn make_repository(&self) -> Result<(), RepositoryError> {
+        if !self.is_new.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let write = || {
+            let mut upload = self.bucket.upload(MARK, MARK_TEXT.len() as u64)?;
+            upload.append(MARK_TEXT.as_bytes())?;
+            upload.finish()?.wait()
+        };
+        let error = |error| write_error(&address(&self.bucket, MARK))(bucket_error(error));
+        write().map_err(error)?;
+        self.is_new.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Waits until all of them are there.
+pub(super) fn settle(drafts: Vec<InBucketDraft>) -> Result<Vec<Place>, RepositoryError> {
+    let settle = |draft: InBucketDraft| {
+        let InBucketDraft { mut place, pending, .. } = draft;
+        let path = PathBuf::from(place.to_string());
+        let arrived = pending.expect("it has ended").wait();
+        place.tag = arrived.map_err(|error| write_error(&path)(bucket_error(error)))?;
+        Ok(Place::Bucket(place))
+    };
+    drafts.into_iter().map(settle).collect()
+}
+
+/// Removes an object, and the note that it is damaged.
+pub(super) fn remove(place: &InBucket) -> Result<(), RepositoryError> {
+    remove_one(place, &place.name)?;
+    remove_note(place)
+}
+
+pub(super) fn remove_note(place: &InBucket) -> Result<(), RepositoryError> {
+    remove_one(place, &place.note())
+}
+
+fn remove_one(place: &InBucket, name: &str) -> Result<(), RepositoryError> {
+    let error = |error| write_error(&address(&place.bucket, name))(bucket_error(error));
+    place.bucket.delete(name).map_err(error)
+}

@@ -1,0 +1,180 @@
+//! A repository in a folder.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::errno::Errno;
+use nix::fcntl::posix_fallocate;
+use weir_disk::{Locked, lock};
+
+use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
+use super::{RepositoryError, read_error, write_error};
+use crate::kept::Kept;
+use crate::place::{DAMAGED, Place, SOUND};
+
+/// The ending of files that are being written.
+const NEW: &str = "new";
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Folder {
+    objects_path: PathBuf,
+    /// Locked as long as the repository is used.
+    _mark: File,
+}
+
+/// A file that is written beside its place.
+#[derive(Debug)]
+pub(super) struct FileDraft {
+    pub(super) written: PathBuf,
+    pub(super) path: PathBuf,
+    file: File,
+    is_settled: bool,
+}
+
+impl Drop for FileDraft {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            let _ = fs::remove_file(&self.written);
+        }
+    }
+}
+
+impl FileDraft {
+    pub(super) fn append(&mut self, octets: &[u8]) -> io::Result<()> {
+        self.file.write_all(octets)
+    }
+
+    /// As if the process had been killed here.
+    #[cfg(test)]
+    pub(super) fn forget(&mut self) {
+        self.is_settled = true;
+    }
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Self, RepositoryError> {
+        let mark = open_mark(path)?;
+        let objects_path = path.join(OBJECTS);
+        fs::create_dir_all(&objects_path).map_err(write_error(&objects_path))?;
+        Ok(Self { objects_path, _mark: mark })
+    }
+
+    /// Reads the beginning of each file, and removes those that were not finished.
+    pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
+        let folder = &self.objects_path;
+        let entries = fs::read_dir(folder).map_err(read_error(folder))?;
+        let (mut paths, mut loaded) = (Vec::new(), Loaded::default());
+        for entry in entries {
+            let path = entry.map_err(read_error(folder))?.path();
+            match path.extension().and_then(|ending| ending.to_str()) {
+                Some(NEW) => {
+                    fs::remove_file(&path).map_err(write_error(&path))?;
+                    loaded.unfinished += 1;
+                }
+                Some(SOUND | DAMAGED) => paths.push(path),
+                _ => {}
+            }
+        }
+        for (path, found) in open_all(&paths) {
+            match found {
+                Ok(Some(kept)) => loaded.kept.push(kept),
+                // The others are good all the same.
+                Ok(None) | Err(_) => loaded.unreadable.push(path.clone()),
+            }
+        }
+        Ok(loaded)
+    }
+
+    pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<FileDraft, RepositoryError> {
+        let place = self.objects_path.join(stem);
+        let (written, path) = (place.with_extension(NEW), place.with_extension(SOUND));
+        let mut how = File::options();
+        how.read(true).write(true).create(true).truncate(true);
+        let file = how.open(&written).map_err(write_error(&written))?;
+        let draft = FileDraft { written, path, file, is_settled: false };
+        reserve(&draft.file, bytes).map_err(write_error(&draft.written))?;
+        Ok(draft)
+    }
+
+    /// Gives files that are written their names, once they are on disk.
+    pub(super) fn settle(&self, all: Vec<FileDraft>) -> Result<Vec<Place>, RepositoryError> {
+        match &all[..] {
+            [] => return Ok(Vec::new()),
+            [one] => one.file.sync_data().map_err(write_error(&one.written))?,
+            // One flush for all.
+            [first, ..] => nix::unistd::syncfs(&first.file)
+                .map_err(|errno| write_error(&self.objects_path)(errno.into()))?,
+        }
+        let mut places = Vec::with_capacity(all.len());
+        for mut draft in all {
+            fs::rename(&draft.written, &draft.path).map_err(write_error(&draft.path))?;
+            draft.is_settled = true;
+            places.push(Place::File(draft.path.clone()));
+        }
+        let folder = File::open(&self.objects_path).and_then(|folder| folder.sync_all());
+        folder.map_err(write_error(&self.objects_path))?;
+        Ok(places)
+    }
+}
+
+/// Opens the file that makes a folder a repository, and locks it.
+fn open_mark(path: &Path) -> Result<File, RepositoryError> {
+    fs::create_dir_all(path).map_err(write_error(path))?;
+    let mark = path.join(MARK);
+    let is_new = !mark.try_exists().map_err(read_error(&mark))?;
+    if is_new && fs::read_dir(path).map_err(read_error(path))?.next().is_some() {
+        return Err(RepositoryError::Foreign { path: path.to_owned() });
+    }
+    let options = File::options().read(true).write(true).create(true).truncate(false).open(&mark);
+    let mut file = options.map_err(write_error(&mark))?;
+    if let Locked::No(holder) = lock(&file).map_err(write_error(&mark))? {
+        return Err(RepositoryError::InUse { path: path.to_owned(), holder });
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(read_error(&mark))?;
+    match text.as_str() {
+        MARK_TEXT => {}
+        // Whoever made it got no further.
+        "" => file.write_all(MARK_TEXT.as_bytes()).map_err(write_error(&mark))?,
+        _ => return Err(RepositoryError::Layout { path: path.to_owned() }),
+    }
+    Ok(file)
+}
+
+/// Reads the headers of all files, several at a time.
+fn open_all(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<Kept>>)> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(paths.len())));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(paths.len().div_ceil(64)) {
+            scope.spawn(|| {
+                let mut mine = Vec::new();
+                while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    mine.push((path, Kept::open(path)));
+                }
+                all.lock().expect("nobody panics with it").extend(mine);
+            });
+        }
+    });
+    all.into_inner().expect("nobody panics with it")
+}
+
+/// Has the file system set room aside, so that a lack of it shows before anything is written.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    let bytes = i64::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+    match posix_fallocate(file, 0, bytes) {
+        Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EINVAL) | Ok(()) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+pub(super) fn remove_file(path: &Path) -> Result<(), RepositoryError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(write_error(path)(error)),
+        _ => Ok(()),
+    }
+}

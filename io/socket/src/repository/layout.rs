@@ -1,0 +1,20 @@
+//! What folders and buckets have in common.
+
+use std::path::PathBuf;
+
+use crate::kept::Kept;
+
+/// The object that makes a place a repository.
+pub(super) const MARK: &str = "repository";
+/// What that says.
+pub(super) const MARK_TEXT: &str = "weir repository 1\n";
+/// Below this are the objects.
+pub(super) const OBJECTS: &str = "objects";
+
+/// What is found at first.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) kept: Vec<Kept>,
+    pub(super) unfinished: u64,
+    pub(super) unreadable: Vec<PathBuf>,
+}

@@ -1,0 +1,121 @@
+//! Where a repository keeps its objects: files of a folder, or objects in a bucket.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use weir_bucket::Bucket;
+
+use super::RepositoryError;
+use super::bucket::{self, InBucketDraft, Objects};
+use super::folder::{FileDraft, Folder};
+use super::layout::Loaded;
+use crate::place::Place;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) enum Storage {
+    Folder(Folder),
+    Bucket(Objects),
+}
+
+/// An object that is being written; without a name, or on its way, until it is settled.
+#[derive(Debug)]
+pub(super) enum Draft {
+    File(FileDraft),
+    Bucket(Box<InBucketDraft>),
+}
+
+impl Storage {
+    pub(super) fn bucket(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
+        Ok(Self::Bucket(Objects::open(bucket)?))
+    }
+
+    pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
+        match self {
+            Self::Folder(folder) => folder.load(),
+            Self::Bucket(objects) => objects.load(),
+        }
+    }
+
+    /// Whether what is found at first may be put in order at once: nobody else uses it.
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self, Self::Folder(_))
+    }
+
+    /// Begins an object of that many octets.
+    pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<Draft, RepositoryError> {
+        Ok(match self {
+            Self::Folder(folder) => Draft::File(folder.begin(stem, bytes)?),
+            Self::Bucket(objects) => Draft::Bucket(Box::new(objects.begin(stem, bytes)?)),
+        })
+    }
+
+    /// Has all of them be there, whatever happens after. Where they are.
+    pub(super) fn settle(&self, drafts: Vec<Draft>) -> Result<Vec<Place>, RepositoryError> {
+        match self {
+            Self::Folder(folder) => {
+                let files = drafts.into_iter().map(|draft| match draft {
+                    Draft::File(file) => file,
+                    Draft::Bucket(_) => unreachable!("it was begun here"),
+                });
+                folder.settle(files.collect())
+            }
+            Self::Bucket(_) => {
+                let objects = drafts.into_iter().map(|draft| match draft {
+                    Draft::Bucket(object) => *object,
+                    Draft::File(_) => unreachable!("it was begun here"),
+                });
+                bucket::settle(objects.collect())
+            }
+        }
+    }
+
+    pub(super) fn remove(&self, place: &Place) -> Result<(), RepositoryError> {
+        match place {
+            Place::File(path) => super::folder::remove_file(path),
+            Place::Bucket(place) => bucket::remove(place),
+        }
+    }
+
+    /// One has taken the place of an earlier one, which is removed unless it is overwritten.
+    pub(super) fn replaced(&self, old: &Place, new: &Place) -> Result<(), RepositoryError> {
+        match (old.is_same(new), old) {
+            (false, _) => self.remove(old),
+            (true, Place::File(_)) => Ok(()),
+            (true, Place::Bucket(place)) => bucket::remove_note(place),
+        }
+    }
+}
+
+impl Draft {
+    pub(super) fn append(&mut self, octets: &[u8]) -> std::io::Result<()> {
+        match self {
+            Self::File(file) => file.append(octets),
+            Self::Bucket(object) => object.append(octets),
+        }
+    }
+
+    /// Nothing is added any more.
+    pub(super) fn end(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::File(_) => Ok(()),
+            Self::Bucket(object) => object.end(),
+        }
+    }
+
+    /// What to call it in errors.
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::File(file) => file.written.clone(),
+            Self::Bucket(object) => object.place.to_string().into(),
+        }
+    }
+
+    /// Where it will be.
+    pub(super) fn place(&self) -> Place {
+        match self {
+            Self::File(file) => Place::File(file.path.clone()),
+            Self::Bucket(object) => Place::Bucket(object.place.clone()),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! `weir put --repo s3://...`: signed packets kept in a bucket, against a server of S3.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use weir_tests::{
+    BucketServer, Fault, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
+    weir_binary,
+};
+
+const KIB: usize = 1 << 10;
+/// Files are taken to be what they were when this has passed since they were written.
+const SETTLED: Duration = Duration::from_millis(60);
+
+/// A router that stores nothing, and a server with an empty bucket.
+struct Bed {
+    site: Site,
+    router: Router,
+    server: BucketServer,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let site = Site::new();
+        let arguments = vec!["--store".into(), "0".into()];
+        let router =
+            Router::start_with(&site, &RouterOptions { arguments, ..RouterOptions::default() });
+        Self { site, router, server: BucketServer::new() }
+    }
+
+    fn start_with(&self, words: &[&str], environment: &[(&str, &str)]) -> Process {
+        let address = self.server.address("repo");
+        let mut command = self.site.command(weir_binary());
+        self.server.tell(&mut command);
+        command.args(["put", "--repo", &address, "--json"]).args(words);
+        command.env("NDN_CLIENT_TRANSPORT", self.router.unix());
+        command.envs(environment.iter().copied());
+        Process::start(&format!("weir put --repo {address} {}", words.join(" ")), command)
+    }
+
+    fn start(&self, words: &[&str]) -> Process {
+        self.start_with(words, &[])
+    }
+
+    /// Starts `weir put --repo` and waits until it serves.
+    fn put(&self, words: &[&str]) -> (Process, Value) {
+        let process = self.start(words);
+        let ready = process.json_line();
+        (process, ready)
+    }
+
+    /// The objects that are kept.
+    fn objects(&self) -> Vec<PathBuf> {
+        let mut files = self.server.files("repo/objects");
+        files.retain(|path| path.extension().is_some_and(|ending| ending == "obj"));
+        files
+    }
+
+    /// The largest object that is kept.
+    fn largest(&self) -> PathBuf {
+        let len = |path: &PathBuf| fs::metadata(path).expect("a file").len();
+        self.objects().into_iter().max_by_key(len).expect("an object")
+    }
+
+    fn get(&self, name: &str, sum: &str) {
+        let report = self.router.weir_json(&self.site, &["get", name, "-o", "copy"]);
+        assert_eq!(sha256_hex(&self.site.path("copy")), sum, "{report}");
+        fs::remove_file(self.site.path("copy")).expect("removed");
+    }
+}
+
+fn stop(mut process: Process) -> String {
+    process.signal(Signal::SIGTERM);
+    process.finish().success().log
+}
+
+fn kill(mut process: Process) {
+    process.signal(Signal::SIGKILL);
+    let _ = process.finish();
+}
+
+fn wait_for(what: &str, process: &Process, is_there: impl Fn(&str) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_there(&process.log()) {
+        assert!(Instant::now() < deadline, "no {what}:\n{}", process.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Killed, on another machine, without file and key: served, verified, and nothing signed.
+#[test]
+fn packets_in_a_bucket_are_served_again_without_file_or_key() {
+    let bed = Bed::new();
+    let site = &bed.site;
+    // Of several parts; one that is a small upload; one of nothing.
+    fs::create_dir(site.path("source")).expect("a folder");
+    let large = random_file(&site.path("source/large"), 20_000 * KIB, 1);
+    let small = random_file(&site.path("source/small"), 3 * KIB, 2);
+    let empty = random_file(&site.path("source/empty"), 0, 3);
+    thread::sleep(SETTLED);
+    let (process, ready) = bed.put(&["source", "/data"]);
+    assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&4.into(), &0.into()));
+    bed.get("/data/large", &large);
+    kill(process);
+    // Files, a listing, a certificate.
+    assert_eq!(bed.objects().len(), 5);
+    let (process, ready) = bed.put(&["source", "/data"]);
+    assert_eq!(ready["not_signed_again"], 4);
+    kill(process);
+    fs::remove_dir_all(site.path("source")).expect("removed");
+    fs::rename(site.path("home/weir"), site.path("away")).expect("moved");
+    fs::write(site.path("home/weir"), b"no folder: no key can be read or made").expect("written");
+    let writes = bed.server.writes();
+    let (process, ready) = bed.put(&[]);
+    assert_eq!(ready["names"], serde_json::json!(["/data"]));
+    assert_eq!(ready["bytes"].as_u64().expect("a number") / KIB as u64, 20_003);
+    fs::remove_file(site.path("home/weir")).expect("removed");
+    fs::rename(site.path("away"), site.path("home/weir")).expect("moved");
+    let reads = bed.server.reads();
+    bed.get("/data/large", &large);
+    let reads = bed.server.reads() - reads;
+    assert!(reads < 60, "{reads} requests for 20 pieces");
+    bed.get("/data/small", &small);
+    bed.get("/data/empty", &empty);
+    let report = bed.router.weir_json(site, &["get", "/data", "-o", "folder"]);
+    assert_eq!(report["files"], 3);
+    assert_eq!(bed.server.writes(), writes, "to serve is to read");
+    assert!(!stop(process).contains("could not be read"));
+}
+
+#[test]
+fn what_is_gone_or_changed_goes_from_the_bucket() {
+    let bed = Bed::new();
+    let site = &bed.site;
+    fs::create_dir(site.path("source")).expect("a folder");
+    random_file(&site.path("source/stays"), 5 * KIB, 1);
+    random_file(&site.path("source/goes"), 5 * KIB, 2);
+    thread::sleep(SETTLED);
+    stop(bed.put(&["source", "/data"]).0);
+    let before = bed.objects();
+    fs::remove_file(site.path("source/goes")).expect("removed");
+    let (process, ready) = bed.put(&["source", "/data"]);
+    assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &1.into()));
+    stop(process);
+    // The listing is another; file and certificate are as they were.
+    let after = bed.objects();
+    assert_eq!((before.len(), after.len()), (4, 3));
+    assert_eq!(after.iter().filter(|path| before.contains(path)).count(), 2);
+    let removed = bed.start(&["--remove", "/data/stays"]).json_line();
+    assert_eq!(removed["removed"], 1);
+    assert_eq!(bed.objects().len(), 2);
+}
+
+#[test]
+fn wrong_credentials_and_addresses_are_told() {
+    let mut bed = Bed::new();
+    random_file(&bed.site.path("source"), 5 * KIB, 1);
+    let words = ["source", "/data"];
+    let wrong = [("AWS_SECRET_ACCESS_KEY", "wrong")];
+    let message = bed.start_with(&words, &wrong).finish().failure();
+    assert!(message.contains("the server denies it"), "{message}");
+    assert!(message.contains("AWS_SECRET_ACCESS_KEY"), "{message}");
+    let elsewhere = ["source", "/data", "--repo", "s3://no-such-bucket/x"];
+    let command = |words: &[&str], endpoint: &str| {
+        let mut command = bed.site.command(weir_binary());
+        bed.server.tell(&mut command);
+        command.arg("put").args(words).args(["--s3-endpoint", endpoint]);
+        command.env("NDN_CLIENT_TRANSPORT", bed.router.unix());
+        Process::start("weir put to elsewhere", command).finish().failure()
+    };
+    let message = command(&elsewhere, &bed.server.endpoint());
+    assert!(message.contains("no-such-bucket") && message.contains("NoSuchBucket)"), "{message}");
+    let message = command(&elsewhere, "http://192.0.2.1:9");
+    assert!(message.contains("has no TLS"), "{message}");
+    let message = command(&["--repo", "s3://"], &bed.server.endpoint());
+    assert!(message.contains("s3://BUCKET/PREFIX"), "{message}");
+    assert_eq!(bed.server.writes(), 0);
+    // Away at the start: an end, with the reason.
+    bed.server.stop();
+    let message = bed.start(&words).finish().failure();
+    assert!(message.contains("out of reach: ") && message.contains("refused"), "{message}");
+    assert!(message.contains("--s3-endpoint"), "{message}");
+    // A place with other things in it is no repository.
+    bed.server.start();
+    let (process, _) = bed.put(&words);
+    stop(process);
+    let mark = bed.server.files("repo").pop().expect("the mark");
+    fs::write(&mark, "weir repository 9\n").expect("written");
+    let message = bed.start(&[]).finish().failure();
+    assert!(message.contains("layout"), "{message}");
+    fs::rename(&mark, mark.with_file_name("something")).expect("renamed");
+    let message = bed.start(&[]).finish().failure();
+    assert!(message.contains("is no repository and not empty"), "{message}");
+}
+
+/// A server that breaks off in the middle of a transfer and comes back: the transfer goes on.
+#[test]
+fn a_bucket_may_be_away_for_a_while() {
+    let mut bed = Bed::new();
+    let sum = random_file(&bed.site.path("source"), 30_000 * KIB, 1);
+    let (process, _) = bed.put(&["source", "/data"]);
+    bed.server.set_fault(Fault::Slow);
+    let reads = bed.server.reads();
+    let words = ["get", "/data", "-o", "copy", "--json"];
+    let getting = bed.site.weir(&bed.router.unix(), &words);
+    let deadline = Instant::now() + PATIENCE;
+    while bed.server.reads() < reads + 4 {
+        assert!(Instant::now() < deadline, "nothing is read:\n{}", getting.log());
+        thread::sleep(Duration::from_millis(1));
+    }
+    bed.server.stop();
+    thread::sleep(Duration::from_secs(2));
+    bed.server.set_fault(Fault::None);
+    bed.server.start();
+    let _ = getting.finish().success();
+    assert_eq!(sha256_hex(&bed.site.path("copy")), sum);
+    stop(process);
+}
+
+/// A server that stays away: told once, no hang, and served again when it is back.
+#[test]
+fn a_bucket_that_stays_away_is_told_once() {
+    let mut bed = Bed::new();
+    fs::create_dir(bed.site.path("source")).expect("a folder");
+    let [one, other] = ["one", "other"]
+        .map(|name| random_file(&bed.site.path(&format!("source/{name}")), 50 * KIB, 1));
+    let (process, _) = bed.put(&["source", "/data"]);
+    bed.server.stop();
+    for name in ["/data/one", "/data/other"] {
+        let _ = bed.router.weir(&bed.site, &["get", name, "-o", "none"]).failure();
+    }
+    wait_for("word of it", &process, |log| log.contains("cannot read s3://bucket/repo: "));
+    bed.server.start();
+    bed.get("/data/one", &one);
+    bed.get("/data/other", &other);
+    wait_for("word of it", &process, |log| log.contains("can be read again"));
+    let log = stop(process);
+    assert_eq!(log.matches("cannot read s3://bucket/repo: ").count(), 1, "{log}");
+    assert!(log.contains("could not be read when asked for"), "{log}");
+}
+
+#[test]
+fn a_damaged_object_in_a_bucket_is_never_sent() {
+    let bed = Bed::new();
+    let sums = [1, 2].map(|seed| random_file(&bed.site.path(&format!("f{seed}")), 80 * KIB, seed));
+    thread::sleep(SETTLED);
+    stop(bed.put(&["f1", "/f1"]).0);
+    let file = bed.largest();
+    stop(bed.put(&["f2", "/f2"]).0);
+    // One bit in the middle of a segment.
+    let open = fs::File::options().read(true).write(true).open(&file).expect("the object");
+    let mut octet = [0];
+    open.read_exact_at(&mut octet, 40 * KIB as u64).expect("read");
+    open.write_all_at(&[octet[0] ^ 4], 40 * KIB as u64).expect("written");
+    let (process, _) = bed.put(&[]);
+    let message = bed.router.weir(&bed.site, &["get", "/f1", "-o", "none"]).failure();
+    assert!(!bed.site.path("none").exists(), "{message}");
+    bed.get("/f2", &sums[1]);
+    let note = file.with_extension("damaged");
+    wait_for("note", &process, |_| note.exists());
+    let log = stop(process);
+    assert!(log.contains("of /f1/v=") && log.contains("is damaged; it is not served"), "{log}");
+    assert!(log.contains("not sent"), "{log}");
+    // Signed anew although the file is what it was.
+    let (process, ready) = bed.put(&["f1", "/f1"]);
+    assert!(process.log().contains("1 object is damaged"), "{}", process.log());
+    assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &0.into()));
+    bed.get("/f1", &sums[0]);
+    assert!(!stop(process).contains("not sent"));
+    assert!(!note.exists() && !file.exists(), "what is damaged stays");
+    let (process, ready) = bed.put(&["f1", "/f1"]);
+    assert_eq!(ready["not_signed_again"], 1);
+    stop(process);
+}
+
+/// Objects that go or are replaced under who serves them are told, and the rest is served.
+#[test]
+fn objects_that_somebody_else_removes_are_told() {
+    let bed = Bed::new();
+    let sums = [1, 2].map(|seed| random_file(&bed.site.path(&format!("f{seed}")), 80 * KIB, seed));
+    stop(bed.put(&["f1", "/f1"]).0);
+    let file = bed.largest();
+    let (process, _) = bed.put(&["f2", "/f2"]);
+    fs::remove_file(&file).expect("removed");
+    let _ = bed.router.weir(&bed.site, &["get", "/f1", "-o", "none"]).failure();
+    bed.get("/f2", &sums[1]);
+    let log = stop(process);
+    assert_eq!(log.matches("cannot be read: it is not there").count(), 1, "{log}");
+}
+
+#[test]
+fn a_full_or_broken_bucket_is_told_and_loses_nothing() {
+    let bed = Bed::new();
+    let sum = random_file(&bed.site.path("small"), 50 * KIB, 1);
+    random_file(&bed.site.path("more"), 50 * KIB, 2);
+    random_file(&bed.site.path("large"), 20_000 * KIB, 3);
+    stop(bed.put(&["small", "/small"]).0);
+    bed.server.set_fault(Fault::Full);
+    for file in ["more", "large"] {
+        let message = bed.start(&[file, "/more"]).finish().failure();
+        assert!(message.contains("507") && message.contains("StorageFull"), "{message}");
+        assert!(message.contains("what the repository had it has"), "{message}");
+    }
+    bed.server.set_fault(Fault::None);
+    let (process, ready) = bed.put(&[]);
+    assert_eq!((&ready["objects"], &ready["bytes"]), (&1.into(), &(50 * KIB).into()));
+    bed.get("/small", &sum);
+    stop(process);
+}
+
+/// A server that takes requests and does not answer holds up nobody else, nor the end.
+#[test]
+fn a_bucket_that_does_not_answer_holds_up_nothing() {
+    let bed = Bed::new();
+    fs::create_dir(bed.site.path("source")).expect("a folder");
+    random_file(&bed.site.path("source/one"), 50 * KIB, 1);
+    random_file(&bed.site.path("source/other"), 50 * KIB, 2);
+    let (process, _) = bed.put(&["source", "/data"]);
+    let sum = sha256_hex(&bed.site.path("source/other"));
+    bed.get("/data/other", &sum);
+    bed.server.set_fault(Fault::Stalled);
+    let reads = bed.server.reads();
+    let words = ["get", "/data/one", "-o", "none", "--json"];
+    let getting = bed.site.weir(&bed.router.unix(), &words);
+    let deadline = Instant::now() + PATIENCE;
+    while bed.server.reads() == reads {
+        assert!(Instant::now() < deadline, "nothing is read:\n{}", getting.log());
+        thread::sleep(Duration::from_millis(1));
+    }
+    // What is in memory is served meanwhile.
+    bed.get("/data/other", &sum);
+    kill(getting);
+    stop(process);
+}
