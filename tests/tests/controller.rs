@@ -56,6 +56,32 @@ impl Controller {
         assert!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
         if body.is_empty() { Value::Null } else { serde_json::from_str(body).expect("JSON") }
     }
+
+    /// The files that it knows, by their names with the version.
+    fn versions(&self) -> Vec<String> {
+        let files = self.ask("GET", "/v1/files", None);
+        let files = files["files"].as_array().or_else(|| files.as_array()).expect("files").iter();
+        let mut names: Vec<String> =
+            files.map(|file| file["name"].as_str().expect("a name").to_owned()).collect();
+        names.sort();
+        names
+    }
+
+    /// The same, by the last component of their names without the version.
+    fn registered(&self) -> Vec<String> {
+        let short = |name: &String| {
+            let (object, _) = name.rsplit_once("/v=").expect("a version");
+            object.rsplit_once('/').expect("a component").1.to_owned()
+        };
+        self.versions().iter().map(short).collect()
+    }
+
+    fn withdraw_all(&self) {
+        for name in self.versions() {
+            self.ask("DELETE", &format!("/v1/files?name={}", name.replace('%', "%25")), None);
+        }
+        assert!(self.versions().is_empty());
+    }
 }
 
 fn start(site: &Site, address: &str, database: &Path) -> Process {
@@ -247,4 +273,56 @@ fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
     network.wait_for_parts(&versioned);
     assert_eq!(network.get(&versioned, "third"), hash);
     assert_eq!(network.asked_of_producer(), before, "and the plan is the same");
+}
+
+/// What is watched is registered as it appears, in its latest version, and withdrawn as it goes.
+#[test]
+fn a_watched_directory_is_registered_as_it_changes() {
+    let site = Site::new();
+    let mut controller = Controller::start(&site);
+    let router = Router::start(&site);
+    let token = site.write("token", controller.token.as_bytes());
+    let url = format!("http://{}", controller.address);
+    let reached = ["--controller", &url, "--controller-token-file", token.to_str().expect("UTF-8")];
+    std::fs::create_dir(site.path("source")).expect("a folder");
+    random_file(&site.path("source/first"), MIB, 1);
+    let words = ["put", "source", "/watched", "--watch", "--json", "--repo", "repo"];
+    let mut producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
+    producer.json_line();
+    wait_until("the first is registered", || controller.registered() == ["first"]);
+    let first = controller.versions();
+
+    random_file(&site.path("source/first"), MIB, 2);
+    random_file(&site.path("source/second"), MIB, 3);
+    random_file(&site.path("source/small"), 1000, 4);
+    wait_until("both are registered, once", || {
+        controller.registered() == ["first", "second"] && controller.versions()[0] != first[0]
+    });
+    std::fs::rename(site.path("source/second"), site.path("source/third")).expect("renamed");
+    std::fs::remove_file(site.path("source/first")).expect("removed");
+    wait_until("the first is withdrawn", || controller.registered() == ["third"]);
+
+    // What happens while it is away it learns when it is back.
+    controller.process.signal(Signal::SIGKILL);
+    let _ = controller.process.finish();
+    random_file(&site.path("source/fourth"), MIB, 5);
+    std::fs::remove_file(site.path("source/third")).expect("removed");
+    loop {
+        let told = producer.json_line();
+        if told["withdrawn"].to_string().contains("/watched/third") {
+            break;
+        }
+    }
+    controller.process = start(&site, &controller.address, &controller.database);
+    wait_until("it has learnt all", || controller.registered() == ["fourth"]);
+
+    // A producer that comes again with nothing but its repository.
+    producer.signal(Signal::SIGKILL);
+    let _ = producer.finish();
+    let versions = controller.versions();
+    controller.withdraw_all();
+    let words = ["put", "--repo", "repo", "--json"];
+    let producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
+    producer.json_line();
+    wait_until("all of it is registered again", || controller.versions() == versions);
 }

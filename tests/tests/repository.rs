@@ -280,3 +280,73 @@ fn an_empty_repository_has_nothing_to_serve() {
     let message = router.weir(&site, &["put"]).failure();
     assert!(message.contains("required") && Instant::now() < deadline, "{message}");
 }
+
+/// A disk that fails to read costs what was asked for then, and no more: here a folder is in the
+/// place of the file for a while.
+#[test]
+fn a_read_error_is_told_and_tried_again() {
+    let site = Site::new();
+    let router = router(&site);
+    let sum = random_file(&site.path("source"), 80 * KIB, 1);
+    // A file alone, of which the producer would have nothing else to serve.
+    let (process, _) = put(&site, &router, &["source", "/data", "--sign", "digest"]);
+    let [file] = &objects(&site)[..] else { panic!("more than the object") };
+    fs::rename(file, site.path("away")).expect("renamed");
+    fs::create_dir(file).expect("a folder");
+    for _ in 0..2 {
+        let _ = router.weir(&site, &["get", "/data", "-o", "none", "--allow-unsigned"]).failure();
+    }
+    fs::remove_dir(file).expect("removed");
+    fs::rename(site.path("away"), file).expect("renamed");
+    let _ = router.weir(&site, &["get", "/data", "-o", "copy", "--allow-unsigned"]).success();
+    assert_eq!(sha256_hex(&site.path("copy")), sum);
+    let log = stop(process);
+    assert_eq!(log.matches("trying again whenever it is asked for").count(), 1, "{log}");
+    assert!(log.contains("could not be read when asked for"), "{log}");
+    assert!(!log.contains("served no more") && !log.contains("damaged"), "{log}");
+}
+
+/// A certificate that is not what was written is told, left out, and written again by who has it.
+#[test]
+fn a_damaged_certificate_is_told_and_written_again() {
+    let site = Site::new();
+    let router = router(&site);
+    random_file(&site.path("source"), 80 * KIB, 1);
+    thread::sleep(SETTLED);
+    stop(put(&site, &router, &["source", "/data"]).0);
+    let len = |path: &PathBuf| fs::metadata(path).expect("a file").len();
+    let certificate = objects(&site).into_iter().min_by_key(len).expect("the certificate");
+    let open = fs::File::options().read(true).write(true).open(&certificate).expect("a file");
+    let (mut octet, at) = ([0], len(&certificate) - 10);
+    open.read_exact_at(&mut octet, at).expect("read");
+    open.write_all_at(&[octet[0] ^ 4], at).expect("written");
+    for _ in 0..2 {
+        let log = stop(put(&site, &router, &[]).0);
+        assert_eq!(log.matches("it is not what was written; it is not served").count(), 1, "{log}");
+    }
+    let (process, ready) = put(&site, &router, &["source", "/data"]);
+    assert_eq!(ready["not_signed_again"], 1);
+    let log = stop(process);
+    assert!(!log.contains("not what was written"), "{log}");
+    let log = stop(put(&site, &router, &[]).0);
+    assert!(!log.contains("not what was written"), "{log}");
+}
+
+/// After the last version that there can be comes none: another content under its name would be
+/// taken for damage.
+#[test]
+fn there_is_no_version_after_the_last() {
+    let site = Site::new();
+    let router = router(&site);
+    let first = random_file(&site.path("source"), 20 * KIB, 1);
+    let last = u64::MAX.to_string();
+    stop(put(&site, &router, &["source", "/data", "--version", &last]).0);
+    random_file(&site.path("source"), 20 * KIB, 2);
+    thread::sleep(SETTLED);
+    let message = start(&site, &router, &["source", "/data"]).finish().failure();
+    assert!(message.contains("version 2^64-1") && message.contains("--remove"), "{message}");
+    let (process, _) = put(&site, &router, &[]);
+    let _ = router.weir(&site, &["get", "/data", "-o", "copy"]).success();
+    assert_eq!(sha256_hex(&site.path("copy")), first);
+    stop(process);
+}
