@@ -109,6 +109,28 @@ fn tokens_are_made_listed_and_removed() {
 }
 
 #[test]
+fn the_password_of_a_database_is_told_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("controller.toml");
+    let toml = "database = 'postgres://me:open-sesame@127.0.0.1:1/weir'\nlog.level = 'trace'\n";
+    std::fs::write(&config, toml).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let output = command.arg("controller").args(arguments).output().unwrap();
+        assert!(!output.status.success());
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(!text.contains("sesame"), "{text}");
+        text
+    };
+    let text = run(&["-c", config.to_str().unwrap()]);
+    assert!(text.contains("me@127.0.0.1:1/weir"), "{text}");
+    run(&["--database", "postgres://me:open-sesame@127.0.0.1:none/weir"]);
+    run(&["--database", "mysql://me:open-sesame@127.0.0.1/weir"]);
+    run(&["--database", "postgres://127.0.0.1:1/weir?pasword=open-sesame", "token", "list"]);
+}
+
+#[test]
 fn the_database_is_for_its_owner_alone() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();

@@ -14,6 +14,8 @@ use crate::error::AgentError;
 pub struct Access {
     /// Where it is, such as `https://controller.example:7443`.
     pub url: String,
+    /// Others that share its database, and so its tokens: asked in this order while it is away.
+    pub others: Vec<String>,
     /// The bearer token that requests bear. Over plain http it goes to this machine alone.
     pub token: Option<String>,
     /// PEM of the certificates by which the controller's is believed; needed for https.
@@ -30,18 +32,24 @@ pub struct Access {
 impl fmt::Debug for Access {
     /// Without what is secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("url", &self.url).finish_non_exhaustive()
+        let mut text = f.debug_struct("Access");
+        text.field("url", &self.url).field("others", &self.others).finish_non_exhaustive()
     }
 }
 
 impl Access {
     /// How requests are sent, if they may be.
     pub(crate) fn tls(&self) -> Result<Option<TlsConfig>, AgentError> {
-        let uri = self.uri().ok_or_else(|| AgentError::Url(self.url.clone()))?;
-        if uri.scheme_str() == Some("http") {
-            if self.token.is_some() && !self.insecure && !is_this_machine(&uri) {
-                return Err(AgentError::PlainToken(self.url.clone()));
+        let mut is_plain = true;
+        for url in self.urls() {
+            let uri = uri(url).ok_or_else(|| AgentError::Url(url.clone()))?;
+            let is_http = uri.scheme_str() == Some("http");
+            is_plain &= is_http;
+            if is_http && self.token.is_some() && !self.insecure && !is_this_machine(&uri) {
+                return Err(AgentError::PlainToken(url.clone()));
             }
+        }
+        if is_plain {
             if self.certificate_pem.is_some() || self.key_pem.is_some() {
                 return Err(AgentError::OwnCertificate("it is for https"));
             }
@@ -57,11 +65,9 @@ impl Access {
         Ok(Some(tls.build()))
     }
 
-    fn uri(&self) -> Option<Uri> {
-        let uri: Uri = self.url.parse().ok()?;
-        let is_there = matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri.host().is_some_and(|host| !host.is_empty());
-        is_there.then_some(uri)
+    /// All controllers, in the order in which they are asked.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.url).chain(&self.others)
     }
 
     fn own_certificate(&self) -> Result<Option<ClientCert>, AgentError> {
@@ -79,6 +85,13 @@ impl Access {
             .map_err(|_| AgentError::OwnCertificate("there is no private key in its key's file"))?;
         Ok(Some(ClientCert::new_with_certs(&chain, key)))
     }
+}
+
+fn uri(url: &str) -> Option<Uri> {
+    let uri: Uri = url.parse().ok()?;
+    let is_there = matches!(uri.scheme_str(), Some("http" | "https"))
+        && uri.host().is_some_and(|host| !host.is_empty());
+    is_there.then_some(uri)
 }
 
 /// Whether a request to `uri` stays on this machine.
@@ -151,6 +164,15 @@ mod tests {
         assert!(matches!(https.tls(), Err(AgentError::Certificates(_))));
         let plain = Access { certificate_pem: Some(Vec::new()), ..access("http://127.0.0.1") };
         assert!(matches!(plain.tls(), Err(AgentError::OwnCertificate(_))));
+    }
+
+    #[test]
+    fn each_of_several_addresses_must_do() {
+        let with = |other: &str| Access { others: vec![other.into()], ..access("http://[::1]") };
+        assert!(with("http://127.0.0.1").tls().is_ok());
+        assert!(matches!(with("http://192.0.2.1").tls(), Err(AgentError::PlainToken(_))));
+        assert!(matches!(with("there").tls(), Err(AgentError::Url(_))));
+        assert!(matches!(with("https://h").tls(), Err(AgentError::NoCertificates)));
     }
 
     #[test]

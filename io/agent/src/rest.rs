@@ -1,6 +1,8 @@
 //! Requests to the controller.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,15 +17,26 @@ use crate::error::AgentError;
 
 /// How long an answer may take, beyond what is waited for on purpose.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// And one to whether it is there.
+const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Octets of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// A controller, and the token that requests to it bear.
+/// How soon controllers that are asked before the present one are tried again.
+const TRY_FORMER: Duration = Duration::from_secs(30);
+
+/// Controllers that share a database, and the token that requests to them bear. The first that
+/// answers is asked; those before it are tried again from time to time, so that all who have the
+/// same list come back to the same one.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     http: ureq::Agent,
-    /// Without a slash at its end.
-    url: String,
+    /// Without a slash at their ends.
+    urls: Arc<[String]>,
+    /// Which one is asked, by all clones.
+    at: Arc<AtomicUsize>,
+    /// When those before it were tried last.
+    tried: Arc<Mutex<Option<Instant>>>,
     authorization: Option<String>,
 }
 
@@ -56,6 +69,11 @@ impl RestError {
     /// Whether the controller does not know this router, or not any more.
     pub(crate) fn is_unknown(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })
+    }
+
+    /// Whether another controller may be there while this one is not.
+    fn is_away(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Refused { status: 502..=504, .. })
     }
 
     /// Whether it is the request itself that is wrong, so that it is refused again.
@@ -91,17 +109,63 @@ impl Http {
             builder = builder.tls_config(tls);
         }
         let http = builder.build().new_agent();
-        let url = access.url.trim_end_matches('/').to_owned();
+        let urls = access.urls().map(|url| url.trim_end_matches('/').to_owned()).collect();
         let authorization = access.token.as_ref().map(|token| format!("Bearer {token}"));
-        Ok(Self { http, url, authorization })
+        let (at, tried) = (Arc::default(), Arc::default());
+        Ok(Self { http, urls, at, tried, authorization })
     }
 
     pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
-        self.send(self.http.put(format!("{}{path}", self.url)), body)
+        self.ask(|url| self.send(self.http.put(format!("{url}{path}")), body))
     }
 
     pub(crate) fn post(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
-        self.send(self.http.post(format!("{}{path}", self.url)), body)
+        self.ask(|url| self.send(self.http.post(format!("{url}{path}")), body))
+    }
+
+    /// Asks the present controller, and the others in turn while one is away.
+    fn ask<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
+        self.try_former();
+        let first = self.at.load(Ordering::Relaxed);
+        let mut at = first;
+        loop {
+            let error = match send(&self.urls[at]) {
+                Err(error) if error.is_away() => error,
+                answered => return answered,
+            };
+            let next = (at + 1) % self.urls.len();
+            if next == first {
+                return Err(error);
+            }
+            let (away, asked) = (&self.urls[at], &self.urls[next]);
+            tracing::warn!(away, asked, %error, "another controller is asked");
+            self.at.store(next, Ordering::Relaxed);
+            *self.tried.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            at = next;
+        }
+    }
+
+    /// Whether controllers before the present one are back.
+    fn try_former(&self) {
+        let present = self.at.load(Ordering::Relaxed);
+        {
+            let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_due = tried.is_none_or(|at| at.elapsed() >= TRY_FORMER);
+            if present == 0 || !is_due {
+                return;
+            }
+            *tried = Some(Instant::now());
+        }
+        let is_there = |url: &&String| {
+            let request = self.http.get(format!("{url}/health"));
+            let asked = request.config().timeout_global(Some(TRY_TIMEOUT)).build().call();
+            // One without its database decides all the same.
+            asked.is_ok_and(|answer| matches!(answer.status().as_u16(), 200 | 503))
+        };
+        if let Some(at) = self.urls[..present].iter().position(|url| is_there(&url)) {
+            tracing::info!(controller = self.urls[at], "it is back, and asked again");
+            self.at.store(at, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn delete(
@@ -109,14 +173,18 @@ impl Http {
         path: &str,
         (key, value): (&str, &str),
     ) -> Result<Vec<u8>, RestError> {
-        let request = self.http.delete(format!("{}{path}", self.url)).query(key, value);
-        check(self.authorized(request).config().timeout_global(Some(TIMEOUT)).build().call())
+        self.ask(|url| {
+            let request = self.http.delete(format!("{url}{path}")).query(key, value);
+            check(self.authorized(request).config().timeout_global(Some(TIMEOUT)).build().call())
+        })
     }
 
     /// An answer that may be waited for, beyond what one takes anyway.
     pub(crate) fn get(&self, path: &str, wait: Duration) -> Result<Vec<u8>, RestError> {
-        let request = self.authorized(self.http.get(format!("{}{path}", self.url)));
-        check(request.config().timeout_global(Some(TIMEOUT + wait)).build().call())
+        self.ask(|url| {
+            let request = self.authorized(self.http.get(format!("{url}{path}")));
+            check(request.config().timeout_global(Some(TIMEOUT + wait)).build().call())
+        })
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {

@@ -71,6 +71,7 @@ impl Guarded {
         let (certificate, key) = own.unzip();
         Access {
             url: self.server.url().replace("127.0.0.1", "localhost"),
+            others: Vec::new(),
             token: Some(token),
             ca_pem: Some(self.authority.0.pem().into_bytes()),
             certificate_pem: certificate.map(String::into_bytes),

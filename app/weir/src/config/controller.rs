@@ -11,7 +11,7 @@ use weir_face::FaceUri;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ControllerSection {
-    pub(crate) url: Option<String>,
+    pub(crate) url: Option<Urls>,
     pub(crate) token: Option<String>,
     pub(crate) token_file: Option<PathBuf>,
     pub(crate) ca: Option<PathBuf>,
@@ -22,6 +22,14 @@ pub(crate) struct ControllerSection {
     pub(crate) uris: Vec<String>,
     pub(crate) interval: Time,
     pub(crate) prefetch: bool,
+}
+
+/// One controller, or several that share a database.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Urls {
+    One(String),
+    Several(Vec<String>),
 }
 
 impl Default for ControllerSection {
@@ -46,7 +54,15 @@ impl ControllerSection {
     /// What the agent is started with, if there is to be one. `listening` is where peers reach the
     /// router.
     pub(crate) fn agent(&self, listening: &[String]) -> anyhow::Result<Option<AgentConfig>> {
-        let Some(url) = self.url.clone() else { return Ok(None) };
+        let (url, others) = match &self.url {
+            None => return Ok(None),
+            Some(Urls::One(url)) => (url.clone(), Vec::new()),
+            Some(Urls::Several(urls)) => {
+                let (url, others) =
+                    urls.split_first().context("[controller] `url` has no address in it")?;
+                (url.clone(), others.to_vec())
+            }
+        };
         let name = self.name.clone().context(
             "[controller] has a `url` but no `name`: say by what name the controller is to know \
              this router",
@@ -64,6 +80,7 @@ impl ControllerSection {
         };
         let access = Access {
             url,
+            others,
             token,
             ca_pem: pem(&self.ca, "ca")?,
             certificate_pem: pem(&self.certificate, "certificate")?,
@@ -131,6 +148,14 @@ mod tests {
         let unreadable = section("url = 'https://h'\nname = 'a'\nkey = '/nowhere/at/all'");
         let error = format!("{:#}", unreadable.agent(&[]).unwrap_err());
         assert!(error.contains("/nowhere/at/all") && error.contains("`key`"), "{error}");
+    }
+
+    #[test]
+    fn several_controllers_are_a_list() {
+        let several = section("url = ['http://one', 'http://two']\nname = 'a'");
+        let access = several.agent(&[]).unwrap().unwrap().access;
+        assert_eq!((&*access.url, &*access.others), ("http://one", &["http://two".to_owned()][..]));
+        assert!(section("url = []\nname = 'a'").agent(&[]).is_err());
     }
 
     #[test]

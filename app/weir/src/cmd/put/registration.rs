@@ -21,9 +21,10 @@ const SEGMENTS_MIN: u64 = 65;
 #[derive(clap::Args)]
 pub(super) struct ControllerArgs {
     /// Tell this controller of the files, such as http://127.0.0.1:8636: it has those that no store
-    /// holds kept in parts
+    /// holds kept in parts. Several that share a database, in the order in which they are asked:
+    /// once for each
     #[arg(long = "controller", value_name = "URL")]
-    url: Option<String>,
+    url: Vec<String>,
     /// A file with the token for it, of role producer or operator
     #[arg(long = "controller-token-file", value_name = "FILE", requires = "url")]
     token_file: Option<PathBuf>,
@@ -50,7 +51,7 @@ pub(super) struct ControllerArgs {
 impl ControllerArgs {
     /// The controller, if one is to be told.
     pub(super) fn files(&self) -> anyhow::Result<Option<Files>> {
-        let Some(url) = &self.url else { return Ok(None) };
+        let Some((url, others)) = self.url.split_first() else { return Ok(None) };
         let read = |path: &PathBuf| {
             fs::read_to_string(path)
                 .with_context(|| format!("cannot read {}", printable(path.display())))
@@ -61,6 +62,7 @@ impl ControllerArgs {
         let token = self.token_file.as_ref().map(read).transpose()?;
         let access = Access {
             url: url.clone(),
+            others: others.to_vec(),
             token: token.map(|token| token.trim().to_owned()),
             ca_pem: pem(&self.ca)?,
             certificate_pem: pem(&self.certificate)?,
