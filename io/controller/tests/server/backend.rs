@@ -1,5 +1,8 @@
 //! With SQLite.
 
+use std::path::Path;
+
+use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 use weir_controller::Config;
 
@@ -9,6 +12,18 @@ pub(crate) const IS_SERVER: bool = false;
 /// A database without tables, for a test of its own.
 pub(crate) fn database(folder: &TempDir) -> String {
     format!("sqlite://{}", folder.path().join("controller.db").display())
+}
+
+/// A copy of a database that is in use.
+pub(crate) fn backup(folder: &Path, url: &str) -> String {
+    let copy = format!("sqlite://{}", folder.join("copy.db").display());
+    let sql = format!("VACUUM INTO '{}'", folder.join("copy.db").display());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = SqliteConnection::connect(url).await.unwrap();
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    });
+    copy
 }
 
 /// A database with little room, if this machine has such.

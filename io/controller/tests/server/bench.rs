@@ -17,7 +17,7 @@ use crate::backend;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bench {
-    _folder: TempDir,
+    folder: TempDir,
     /// For other programs that use the database.
     database_url: String,
     pub(crate) config: Config,
@@ -71,7 +71,7 @@ impl Bench {
         let mut config = Config { listen, database, ..Config::default() };
         change(&mut config);
         let server = Server::start(config.clone()).unwrap();
-        Self { _folder: folder, database_url, config, server: Some(server) }
+        Self { folder, database_url, config, server: Some(server) }
     }
 
     pub(crate) fn stop(&mut self) {
@@ -104,6 +104,11 @@ impl Bench {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let connection = runtime.block_on(AnyConnection::connect(&self.database_url)).unwrap();
         Other { runtime, connection }
+    }
+
+    /// A copy of the database, made as `docs/operate.md` says while this runs.
+    pub(crate) fn backup(&self) -> String {
+        backend::backup(self.folder.path(), &self.database_url)
     }
 
     pub(crate) fn database(&self) -> DatabasePlace {
@@ -276,7 +281,12 @@ impl Square {
 
     /// With the number of a configuration that they have.
     pub(crate) fn report_with(&self, generation: u64) {
-        for (name, client) in &self.routers {
+        self.report_as(&["a", "b", "c", "p"], generation);
+    }
+
+    /// Some of them.
+    pub(crate) fn report_as(&self, names: &[&str], generation: u64) {
+        for (name, client) in self.routers.iter().filter(|(name, _)| names.contains(name)) {
             let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match *name {
                 "c" => (&["a", "b"], &[], 1_000_000),
                 "p" => (&["a", "b"], &["/file"], 1_000_000),

@@ -1,5 +1,9 @@
 //! Controllers that share a database.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use weir_controller::Role;
 
 use crate::bench::{Bench, FILE, Square, eventually, file};
@@ -56,4 +60,83 @@ fn what_one_has_planned_the_other_goes_on_with() {
     // Nothing was planned anew for it.
     assert_eq!(square.operator.get("/v1/plans").json().as_array().unwrap().len(), 1);
     other.stop();
+}
+
+#[test]
+fn two_plans_at_once_become_one() {
+    let one = Bench::start();
+    let square = Square::join(&one);
+    let other = one.beside();
+    let there = square.at(&other);
+    // The other controller does not know of one router, and plans without it.
+    there.report_as(&["b", "c", "p"], 0);
+    let known = || there.operator.get("/v1/files").json()[0]["name"].clone();
+    eventually(|| known() == FILE, "the file at the other");
+    let decided = std::thread::scope(|scope| {
+        let there = scope.spawn(|| there.router("c").forward("c", FILE).json());
+        [square.router("c").forward("c", FILE).json(), there.join().unwrap()]
+    });
+    assert!(decided.iter().all(|decided| decided["decision"] == "planned"), "{decided:?}");
+    let plan = |square: &Square| {
+        let state = square.operator.get("/v1/state").json();
+        (state["transfers"][0]["number"].clone(), state["transfers"][0]["parts"].clone())
+    };
+    let written = || square.operator.get("/v1/plans").json()[0]["number"].clone();
+    eventually(
+        || {
+            let (here, other) = (plan(&square), plan(&there));
+            !written().is_null() && here == other && here.0 == written()
+        },
+        "one plan at both and in the database",
+    );
+}
+
+#[test]
+fn a_backup_under_load_has_what_was_registered_before() {
+    let mut bench = Bench::start();
+    let square = Square::join(&bench);
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    eventually(|| !square.operator.get("/v1/plans").json()[0].is_null(), "a plan that is written");
+    let stops = AtomicBool::new(false);
+    let registered = Mutex::new(Vec::new());
+    let count = || registered.lock().unwrap().len();
+    let (before, copy) = std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (square, stops, registered) = (&square, &stops, &registered);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if stops.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let name = format!("/file/{thread}/{number}/v=1");
+                    assert_eq!(square.producer.post("/v1/files", &file(&name, 10)).status, 201);
+                    registered.lock().unwrap().push(name);
+                    square.report();
+                }
+            });
+        }
+        eventually(|| count() > 50, "some files");
+        let before = registered.lock().unwrap().clone();
+        let copy = bench.backup();
+        let during = count();
+        eventually(|| count() > during, "requests go on");
+        stops.store(true, Ordering::Relaxed);
+        (before, copy)
+    });
+    let after: BTreeSet<String> = registered.into_inner().unwrap().into_iter().collect();
+    let plans = square.operator.get("/v1/plans").json();
+    bench.stop();
+
+    let restored = Bench::on(copy, tempfile::tempdir().unwrap(), |_| {});
+    let square = square.at(&restored);
+    let files = square.operator.get("/v1/files").json();
+    let files = files.as_array().unwrap().iter();
+    let names: BTreeSet<String> =
+        files.map(|file| file["name"].as_str().unwrap().to_owned()).collect();
+    for name in before.iter().map(String::as_str).chain([FILE]) {
+        assert!(names.contains(name), "{name} was registered before the backup");
+    }
+    assert!(names.iter().all(|name| name == FILE || after.contains(name)), "nothing else is");
+    assert_eq!(square.operator.get("/v1/plans").json(), plans);
+    assert_eq!(square.producer.post("/v1/files", &file("/file/new/v=1", 10)).status, 201);
 }

@@ -1,5 +1,7 @@
 //! With PostgreSQL.
 
+use std::path::Path;
+
 use tempfile::TempDir;
 use weir_controller::Config;
 
@@ -12,6 +14,17 @@ pub(crate) const IS_SERVER: bool = true;
 pub(crate) fn database(_: &TempDir) -> String {
     let server = Postgres::common();
     server.url(&server.database(""))
+}
+
+/// A copy of a database that is in use.
+pub(crate) fn backup(folder: &Path, url: &str) -> String {
+    let (server, dump) = (Postgres::common(), folder.join("copy.dump"));
+    let name = url.rsplit('/').next().unwrap();
+    let dump = dump.to_str().unwrap();
+    server.client("pg_dump", &["--format=custom", "--file", dump, name]);
+    let copy = server.database("");
+    server.client("pg_restore", &["--dbname", &copy, dump]);
+    server.url(&copy)
 }
 
 /// A database with little room, if this machine has such.

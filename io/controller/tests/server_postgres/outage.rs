@@ -1,6 +1,11 @@
-//! The server of the database is away, and comes back.
+//! Controllers and their server: it is away and comes back, is reached by TLS, and is shared.
 
-use crate::bench::{Bench, FILE, Square, eventually, file};
+use std::net::TcpListener;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use weir_controller::{Config, Role, Server};
+
+use crate::bench::{Bench, FILE, Square, eventually, file, report};
 use crate::postgres::Postgres;
 
 #[test]
@@ -30,4 +35,111 @@ fn a_server_that_is_away_stops_no_decision_and_is_told() {
     bench.restart();
     let files = square.at(&bench).operator.get("/v1/files").json();
     assert_eq!(files.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn who_hears_fewer_routers_waits_until_the_others_are_gone() {
+    let quick = |config: &mut weir_controller::Config| {
+        config.controller.router_timeout_ns = 4_000_000_000;
+    };
+    let mut one = Bench::with(quick);
+    let square = Square::join(&one);
+    let mut other = one.beside();
+    let stray = one.client(Role::Router, "stray").at(&other);
+    let had = square.router("c").configuration("c", 0, 0).json()["generation"].clone();
+    let come = || {
+        square.report();
+        let mut report = report("stray", 1000, &[], &[]);
+        report["generation"] = had.clone();
+        assert_eq!(stray.report("stray", &report).status, 200);
+    };
+    let there = square.operator.at(&other);
+    let health = || there.get("/health").json();
+    come();
+    let is_known = || {
+        come();
+        health()["waits"] == true && health()["others"][0] == one.url()
+    };
+    eventually(is_known, "who hears one router of five waits");
+    for _ in 0..3 {
+        come();
+        assert_eq!(stray.configuration("stray", 0, 1).status, 204);
+    }
+    assert_eq!(square.operator.get("/health").json()["waits"], false);
+
+    one.stop();
+    let report = report("stray", 1000, &[], &[]);
+    let has_begun = || {
+        assert_eq!(stray.report("stray", &report).status, 200);
+        stray.configuration("stray", 0, 0).status == 200
+    };
+    eventually(has_begun, "a configuration once the other is gone");
+    assert_eq!(health()["others"], serde_json::json!([]));
+    other.stop();
+}
+
+#[test]
+fn a_server_is_reached_by_tls_and_must_prove_who_it_is() {
+    let mut server = Postgres::start();
+    let database = server.database("");
+    server.sql("postgres", "ALTER ROLE weir PASSWORD 'open-sesame'");
+    server.stop();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let own = own.signed_by(&key, &authority).unwrap();
+    let certificate = server.write("server.pem", &own.pem());
+    let key = server.write("server.key", &key.serialize_pem());
+    let allowed = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+    let allowed = server.write("allowed", allowed);
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let settings = [
+        "listen_addresses=127.0.0.1".to_owned(),
+        "ssl=on".to_owned(),
+        format!("ssl_cert_file={}", certificate.display()),
+        format!("ssl_key_file={}", key.display()),
+        format!("hba_file={}", allowed.display()),
+    ];
+    server.set(port, settings);
+    server.resume();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let root = file("root.pem", authority.pem());
+    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let stranger = file("stranger.pem", stranger.cert.pem());
+    let url = |password: &str, rest: &str| {
+        format!("postgres://weir:{password}@localhost:{port}/{database}?{rest}")
+    };
+    let full = |root: &str| format!("sslmode=verify-full&sslrootcert={root}");
+    let refused = |url: String| {
+        let config = Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            database: url.parse().unwrap(),
+            ..Config::default()
+        };
+        let text = match Server::start(config) {
+            Ok(_) => panic!("{url} is taken"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        assert!(!text.contains("sesame"), "{text}");
+        text
+    };
+    refused(url("open-sesame", &full(&stranger)));
+    refused(url("open-sesame", "sslmode=verify-full"));
+    refused(url("open-sesame", "sslmode=disable"));
+    let text = refused(url("close-sesame", &full(&root)));
+    assert!(text.contains("password authentication failed"), "{text}");
+    let bench = Bench::on(url("open-sesame", &full(&root)), tempfile::tempdir().unwrap(), |_| {});
+    let operator = bench.client(Role::Operator, "operator");
+    assert_eq!(operator.post("/v1/files", &crate::bench::file("/a/v=1", 10)).status, 201);
+    let uses = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                WHERE client_addr IS NOT NULL";
+    assert_eq!(server.sql("postgres", uses), "t");
+    drop(bench);
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +49,8 @@ exec "$@"
 pub(crate) struct Postgres {
     folder: PathBuf,
     settings: Vec<String>,
+    /// Also a part of its socket's name.
+    port: u16,
     /// The size of a file system of its own, beside its data.
     small: Option<String>,
     keeper: Option<(Child, ChildStdin)>,
@@ -96,6 +98,7 @@ fn command(program: &str) -> Command {
 
 impl Postgres {
     /// One server for all tests of a program.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
     pub(crate) fn common() -> &'static Self {
         static COMMON: OnceLock<Postgres> = OnceLock::new();
         COMMON.get_or_init(Self::start)
@@ -103,15 +106,11 @@ impl Postgres {
 
     /// A server of one test.
     pub(crate) fn start() -> Self {
-        Self::with(&[])
-    }
-
-    /// The same with some settings, such as `ssl=on`.
-    pub(crate) fn with(settings: &[&str]) -> Self {
-        Self::make(settings, None)
+        Self::make(None)
     }
 
     /// The same with a small file system that nobody else sees; nothing where none can be mounted.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
     pub(crate) fn with_small_disk(size: &str) -> Option<Self> {
         let can_mount = Command::new("unshare")
             .args(private())
@@ -121,10 +120,10 @@ impl Postgres {
             eprintln!("no file system can be mounted here: NOT tested with a full disk");
             return None;
         }
-        Some(Self::make(&[], Some(size.to_owned())))
+        Some(Self::make(Some(size.to_owned())))
     }
 
-    fn make(settings: &[&str], small: Option<String>) -> Self {
+    fn make(small: Option<String>) -> Self {
         // The keeper removes it, as nobody drops what is common to all tests.
         let folder = TempDir::with_prefix("weir-postgres-").unwrap().keep();
         if is_root() {
@@ -144,9 +143,8 @@ impl Postgres {
             .output()
             .unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
         fs::create_dir(folder.join("small")).unwrap();
-        let mut this = Self { folder, settings, small, keeper: None };
+        let mut this = Self { folder, settings: Vec::new(), port: 5432, small, keeper: None };
         this.resume();
         this
     }
@@ -175,6 +173,7 @@ impl Postgres {
         keeper.arg("-D").arg(self.folder.join("data")).arg("-k").arg(&self.folder);
         keeper.args(["-c", "fsync=off", "-c", "max_connections=300"]);
         keeper.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
+        keeper.arg("-p").arg(self.port.to_string());
         for setting in &self.settings {
             keeper.args(["-c", setting]);
         }
@@ -197,6 +196,7 @@ impl Postgres {
     }
 
     /// Ends it in good order; its data stays.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
     pub(crate) fn stop(&mut self) {
         let (mut child, mut stdin) = self.keeper.take().unwrap();
         stdin.write_all(b"keep\n").unwrap();
@@ -210,6 +210,7 @@ impl Postgres {
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--username", USER])
             .args(["--set=ON_ERROR_STOP=1", "--dbname", database, "--command", sql, "--host"])
             .arg(&self.folder)
+            .env("PGPORT", self.port.to_string())
             .output()
             .unwrap();
         match output.status.success() {
@@ -220,6 +221,37 @@ impl Postgres {
 
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         self.try_sql(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    /// Runs another client of the server.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
+    pub(crate) fn client(&self, program: &str, arguments: &[&str]) {
+        let output = Command::new(programs().join(program))
+            .args(["--username", USER, "--host"])
+            .arg(&self.folder)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{program}: {output:?}");
+    }
+
+    /// A file beside its data that it may read.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if is_root() {
+            chown(&path, Some(NOBODY.0), Some(NOBODY.1)).unwrap();
+        }
+        path
+    }
+
+    /// Takes this port and these settings from its next start on.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
+    pub(crate) fn set(&mut self, port: u16, settings: impl IntoIterator<Item = String>) {
+        self.port = port;
+        self.settings.extend(settings);
     }
 
     /// A new database, made with these options: its name.
