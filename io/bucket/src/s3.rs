@@ -84,6 +84,8 @@ impl Bucket {
     /// # Errors
     /// What of it makes no sense.
     pub fn open(location: &Location, endpoint: Option<&str>) -> Result<Self, BucketError> {
+        let prefix = Path::parse(&location.prefix);
+        let prefix = prefix.map_err(|error| BucketError::Other(error.to_string()))?;
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
             .thread_name("bucket")
@@ -96,7 +98,7 @@ impl Bucket {
         drop(_inside);
         Ok(Self {
             location: location.clone(),
-            prefix: Path::from(&location.prefix[..]),
+            prefix,
             reads,
             writes,
             upload_units: Arc::new(Semaphore::new(UPLOAD_UNITS)),
@@ -271,11 +273,12 @@ impl Upload {
                 runtime.spawn(async move {
                     let _permits = permits;
                     let put = writes.put(&path, Bytes::from(octets).into()).await;
-                    put.map(|put| put.e_tag).map_err(explain)
+                    put.map(|put| same_form(put.e_tag)).map_err(explain)
                 })
             }
-            Uploading::Parts(parts) => runtime
-                .spawn(async move { parts.finish().await.map(|put| put.e_tag).map_err(explain) }),
+            Uploading::Parts(parts) => runtime.spawn(async move {
+                parts.finish().await.map(|put| same_form(put.e_tag)).map_err(explain)
+            }),
         };
         Ok(Pending { bucket, task })
     }
@@ -380,13 +383,20 @@ async fn read(
         ..GetOptions::default()
     };
     let found = store.get_opts(&path, options).await.map_err(explain)?;
-    let (bytes, found_tag) = (found.meta.size, found.meta.e_tag.clone());
+    let (bytes, found_tag) = (found.meta.size, same_form(found.meta.e_tag.clone()));
     // Not all servers look at the condition.
     if tag.is_some() && found_tag.is_some() && tag != found_tag {
         return Err(BucketError::Replaced);
     }
     let octets = found.bytes().await.map_err(explain)?;
     Ok(Piece { octets, bytes, tag: found_tag })
+}
+
+/// Servers differ in whether an ETag that they name in a text has the quotation marks of one in a
+/// header. A weak one tells too little.
+fn same_form(tag: Option<String>) -> Option<String> {
+    let tag = tag.filter(|tag| !tag.starts_with("W/"))?;
+    Some(format!("\"{}\"", tag.trim_matches('"')))
 }
 
 fn explain(error: object_store::Error) -> BucketError {
@@ -458,6 +468,14 @@ mod tests {
         assert_eq!(of_answer("503 Service Unavailable: "), "503 Service Unavailable");
         assert_eq!(of_answer("500 Oh: dear"), "500 Oh: dear");
         assert_eq!((status("404 Not"), status("error sending")), (Some(404), None));
+    }
+
+    #[test]
+    fn tags_are_compared_whatever_marks_they_have() {
+        let form = |tag: &str| same_form(Some(tag.to_owned()));
+        assert_eq!(form("abc-2"), form("\"abc-2\""));
+        assert_eq!(form("\"abc-2\"").as_deref(), Some("\"abc-2\""));
+        assert_eq!((form("W/\"abc\""), same_form(None)), (None, None));
     }
 
     #[test]

@@ -365,6 +365,11 @@ fn header_bytes(octets: &[u8]) -> Option<usize> {
     is_it.then_some(PREAMBLE_BYTES + len + CHECKSUM_BYTES)
 }
 
+/// Whether the header of an object goes on after these first octets of it.
+pub(crate) fn is_more_to_read(octets: &[u8]) -> bool {
+    header_bytes(octets).is_some_and(|bytes| bytes > octets.len())
+}
+
 fn decode_all(octets: &[u8]) -> Option<Header> {
     let (checked, sum) = octets.split_last_chunk::<CHECKSUM_BYTES>()?;
     let is_sound = checksum(checked) == u32::from_le_bytes(*sum);

@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_bucket::{Bucket, BucketError, Found, Pending, Upload};
+use weir_bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
 
 use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
-use crate::kept::{FIRST_READ_BYTES, Kept};
+use crate::kept::{FIRST_READ_BYTES, Kept, is_more_to_read};
 use crate::place::{DAMAGED, InBucket, Open, Place, SOUND, bucket_error};
 
 /// See the module's text.
@@ -81,9 +81,32 @@ impl Objects {
         let damaged: HashSet<String> = of_ending(DAMAGED).into_iter().collect();
         let stems = of_ending(SOUND);
         let names: Vec<String> = stems.iter().map(|stem| format!("{stem}.{SOUND}")).collect();
-        let (mut loaded, mut away, mut beginnings) = (Loaded::default(), None, Vec::new());
+        let place_of = |at: usize, piece: &Piece| {
+            let (name, tag) = (names[at].clone(), piece.tag.clone());
+            InBucket { bucket: bucket.clone(), name, tag }
+        };
+        let (mut loaded, mut away, mut long) = (Loaded::default(), None, Vec::new());
+        let take = |loaded: &mut Loaded, at: usize, piece: Piece| {
+            let place = place_of(at, &piece);
+            let octets = piece.octets.to_vec();
+            let found = Kept::of_octets(
+                Place::Bucket(place.clone()),
+                octets,
+                piece.bytes,
+                &Open::Bucket(&place),
+            );
+            match found {
+                Ok(Some(mut kept)) => {
+                    kept.is_damaged |= damaged.contains(&stems[at]);
+                    loaded.kept.push(kept);
+                }
+                Ok(None) | Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
+            }
+        };
         bucket.read_each(&names, FIRST_READ_BYTES, |at, piece| match piece {
-            Ok(piece) => beginnings.push((at, piece)),
+            // Nothing else can be waited for in here.
+            Ok(piece) if is_more_to_read(&piece.octets) => long.push((at, piece)),
+            Ok(piece) => take(&mut loaded, at, piece),
             // Somebody else has removed it since.
             Err(BucketError::Missing(_)) => {}
             Err(BucketError::Away(reason)) => away = Some(BucketError::Away(reason)),
@@ -91,18 +114,7 @@ impl Objects {
         });
         // Half of a repository would pass for the whole.
         away.map_or(Ok(()), |away| Err(error(away)))?;
-        for (at, piece) in beginnings {
-            let (name, tag) = (names[at].clone(), piece.tag);
-            let place = InBucket { bucket: bucket.clone(), name, tag };
-            let (kept, octets) = (Place::Bucket(place.clone()), piece.octets.to_vec());
-            match Kept::of_octets(kept, octets, piece.bytes, &Open::Bucket(&place)) {
-                Ok(Some(mut kept)) => {
-                    kept.is_damaged |= damaged.contains(&stems[at]);
-                    loaded.kept.push(kept);
-                }
-                Ok(None) | Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
-            }
-        }
+        long.into_iter().for_each(|(at, piece)| take(&mut loaded, at, piece));
         Ok(loaded)
     }
 
