@@ -24,7 +24,8 @@ pub enum Placement {
     /// multipath-cache-management, Algorithm 4). Of equal ones the nearest to who asks.
     LargestFree,
     /// The nearest to who asks first, by round-trip time, and by hops where it is unknown; none
-    /// that is farther than the producer.
+    /// that is farther than the producer. Who asks later and is nearer to the producer than to a
+    /// keeper does not ask that one.
     #[default]
     Nearest,
     /// As `Nearest`; and where there is no room, an object that is asked for twice as much as

@@ -127,6 +127,24 @@ fn what_is_farther_than_the_producer_keeps_nothing() {
 }
 
 #[test]
+fn who_is_nearer_to_the_producer_asks_no_keeper() {
+    let told = |placement| {
+        let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
+        controller.add_file(file(16_000)).unwrap();
+        ["edge", "one", "origin"].map(|router| {
+            let answer = controller.forward(router, &file(1).name).unwrap();
+            assert_eq!(answer.decision, Decision::Planned);
+            let told = controller.configuration(router).unwrap().distributions;
+            told.iter().map(|told| told.parts.len()).sum::<usize>()
+        })
+    };
+    // All three keep a part; `one` is 2 and 3 ms from the other two, and 10 ms from the origin.
+    assert_eq!(told(Placement::LargestFree), [3, 2, 3]);
+    assert_eq!(told(Placement::Nearest), [3, 2, 0]);
+    assert_eq!(told(Placement::ByDemand), [3, 2, 0]);
+}
+
+#[test]
 fn two_files_share_the_stores() {
     let mut controller = five(config());
     controller.add_file(file(12_000)).unwrap();

@@ -41,6 +41,7 @@ impl Controller {
     /// A file was withdrawn at another controller, which tells of the end of its plan.
     pub fn forget_file(&mut self, name: &Name) {
         self.map.objects.remove_file(name);
+        self.demand.forget(name);
         self.end_plan(name);
     }
 

@@ -5,11 +5,14 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
+use weir_wire::Name;
+
 use super::Controller;
 use crate::data_map::ActivePlan;
 use crate::message::{
     Configuration, Distribution, PartOrder, Peer, Prefetch, Retention, StoreRule,
 };
+use crate::placement::Placement;
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
@@ -89,7 +92,9 @@ impl Controller {
         }
         if is_consumer {
             let others = plan.parts.iter().filter(|part| {
-                part.router != name && self.network.routers.contains_key(&part.router)
+                part.router != name
+                    && self.network.routers.contains_key(&part.router)
+                    && self.is_worth_asking(name, object, &part.router)
             });
             let order = |part: &Part| PartOrder {
                 router: part.router.clone(),
@@ -102,6 +107,24 @@ impl Controller {
             if !(parts.is_empty() && spread.is_empty()) {
                 to.distributions.push(Distribution { object: object.clone(), parts, spread });
             }
+        }
+    }
+
+    /// Whether a consumer's router is to ask a keeper for its part: with `LargestFree` all do, else
+    /// those that the producer is not nearer to. Parts are where they are for who asked first.
+    fn is_worth_asking(&self, consumer: &str, object: &Name, keeper: &str) -> bool {
+        let ids = (self.network.id_of(consumer), self.network.id_of(keeper));
+        let (Placement::Nearest | Placement::ByDemand, (Some(consumer), Some(keeper))) =
+            (self.config.placement, ids)
+        else {
+            return true;
+        };
+        let paths = self.routing.graph.paths(&[consumer]);
+        let producers = self.network.producers_of(object);
+        let producer = producers.iter().filter_map(|producer| paths.distance(*producer)).min();
+        match (paths.distance(keeper), producer) {
+            (Some(keeper), Some(producer)) => keeper < producer,
+            _ => true,
         }
     }
 
