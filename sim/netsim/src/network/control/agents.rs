@@ -26,23 +26,23 @@ const TICK_NS: u64 = NS_PER_S;
 
 /// Routers whose agents do as those of real ones.
 pub(super) struct Agents {
-    /// Neighbours of a router, and how far they are, ns.
-    links: BTreeMap<u32, Vec<(u32, u64)>>,
-    /// Of a router how far the others are.
-    distances: BTreeMap<u32, BTreeMap<u32, u64>>,
+    /// Of each node its neighbours, if both are routers, and how far they are, ns.
+    links: Vec<Vec<(u32, u64)>>,
+    /// Of a router how far each node is; `u64::MAX` of one that it does not reach.
+    distances: BTreeMap<u32, Vec<u64>>,
     /// When a router may ask about an object again.
     again: BTreeMap<(u32, Name), u64>,
 }
 
 impl Agents {
     pub(super) fn new(plan: &Plan) -> Self {
-        let mut links: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
+        let mut links = vec![Vec::new(); plan.nodes.len()];
         let is_router = |node: usize| matches!(plan.nodes[node].role, Role::Router(_));
         for link in plan.links.iter().filter(|link| is_router(link.a) && is_router(link.b)) {
             for (from, to, delay_ns) in
                 [(link.a, link.b, link.a_to_b.delay_ns), (link.b, link.a, link.b_to_a.delay_ns)]
             {
-                links.entry(from as u32).or_default().push((to as u32, delay_ns));
+                links[from].push((to as u32, delay_ns));
             }
         }
         Self { links, distances: BTreeMap::new(), again: BTreeMap::new() }
@@ -74,27 +74,27 @@ impl Agents {
 
     /// The least delay from a router to another: packets to its address go by that way.
     fn delay_ns(&mut self, from: u32, to: u32) -> Option<u64> {
-        if !self.distances.contains_key(&from) {
-            let distances = self.distances_from(from);
-            self.distances.insert(from, distances);
-        }
-        self.distances.get(&from)?.get(&to).copied()
+        let Self { links, distances, .. } = self;
+        let distances = distances.entry(from).or_insert_with(|| distances_from(links, from));
+        distances.get(to as usize).copied().filter(|delay_ns| *delay_ns != u64::MAX)
     }
+}
 
-    fn distances_from(&self, from: u32) -> BTreeMap<u32, u64> {
-        let mut distances = BTreeMap::new();
-        let mut heap = BinaryHeap::from([Reverse((0, from))]);
-        while let Some(Reverse((distance_ns, node))) = heap.pop() {
-            if distances.contains_key(&node) {
-                continue;
-            }
-            distances.insert(node, distance_ns);
-            for &(next, delay_ns) in self.links.get(&node).into_iter().flatten() {
-                heap.push(Reverse((distance_ns + delay_ns, next)));
+fn distances_from(links: &[Vec<(u32, u64)>], from: u32) -> Vec<u64> {
+    let mut distances = vec![u64::MAX; links.len()];
+    let mut heap = BinaryHeap::from([Reverse((0, from))]);
+    while let Some(Reverse((distance_ns, node))) = heap.pop() {
+        if distances[node as usize] != u64::MAX {
+            continue;
+        }
+        distances[node as usize] = distance_ns;
+        for &(next, delay_ns) in &links[node as usize] {
+            if distances[next as usize] == u64::MAX {
+                heap.push(Reverse((distance_ns.saturating_add(delay_ns), next)));
             }
         }
-        distances
     }
+    distances
 }
 
 impl Network {

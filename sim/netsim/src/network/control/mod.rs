@@ -44,6 +44,8 @@ pub(super) struct ControlPlane {
     nodes: BTreeMap<String, u32>,
     /// What each router was told last.
     told: BTreeMap<u32, Configuration>,
+    /// All were told what there was to tell when the controller's highest number was this.
+    told_all: u64,
     /// The objects that each router asks several routers for, and how.
     distributed: BTreeMap<u32, BTreeMap<Name, Distribution>>,
     /// Of a router the consumer that fetches ahead.
@@ -113,6 +115,7 @@ impl ControlPlane {
             asked: BTreeSet::new(),
             nodes,
             told: BTreeMap::new(),
+            told_all: 0,
             distributed: BTreeMap::new(),
             prefetchers: prefetchers(plan),
             duration_ns: plan.duration_ns,
@@ -254,6 +257,10 @@ impl Network {
     /// Tells all routers whose configuration is another one than they were told.
     fn tell_all(&mut self) {
         let Some(control) = &mut self.control else { return };
+        let highest = control.controller.generation();
+        if std::mem::replace(&mut control.told_all, highest) == highest {
+            return;
+        }
         let mut news = Vec::new();
         for (name, &node) in &control.nodes {
             let told = control.told.get(&node).map_or(0, |told| told.generation);

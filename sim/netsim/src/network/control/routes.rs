@@ -96,6 +96,7 @@ impl Network {
         }
         if control.told.get(&node).is_some_and(|told| told.generation > has) {
             control.told.remove(&node);
+            control.told_all = 0;
         }
         self.tell_all();
     }

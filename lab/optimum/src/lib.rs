@@ -1,0 +1,199 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+use microlp::{ComparisonOp, Error, OptimizationDirection, Problem, Variable};
+
+/// A network, its files and what is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Case {
+    /// Hops from a router to another.
+    pub hops: Vec<Vec<u32>>,
+    /// The router at which each file is produced, and its blocks.
+    pub files: Vec<(usize, usize)>,
+    /// Blocks that each router has room for.
+    pub room: Vec<usize>,
+    /// How often each router asks for each file.
+    pub requests: Vec<Vec<u32>>,
+}
+
+/// How often a block may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// At one router.
+    One,
+    /// At as many as have room.
+    Any,
+}
+
+/// Why there is no best placement.
+#[derive(Debug, thiserror::Error)]
+pub enum NoOptimum {
+    /// The solver failed.
+    #[error("the solver says: {0}")]
+    Solver(#[from] Error),
+    /// It did not come to an end.
+    #[error("the solver has found no placement")]
+    Unsolved,
+}
+
+/// The routers that keep each block, by file and block.
+pub type Kept = Vec<Vec<Vec<usize>>>;
+
+impl Case {
+    fn routers(&self) -> std::ops::Range<usize> {
+        0..self.room.len()
+    }
+
+    /// Hops that a router saves for all who ask for a file by keeping a block of it that nobody
+    /// else keeps.
+    fn saved(&self, consumer: usize, file: usize, keeper: usize) -> u32 {
+        let (producer, _) = self.files[file];
+        let per_request = self.hops[consumer][producer].saturating_sub(self.hops[consumer][keeper]);
+        per_request * self.requests[consumer][file]
+    }
+
+    /// The hops of all blocks of all requests, each from the nearest of its keepers and its
+    /// producer.
+    #[must_use]
+    pub fn cost(&self, kept: &Kept) -> u64 {
+        let mut hops = 0;
+        for consumer in self.routers() {
+            for (file, &(producer, _)) in self.files.iter().enumerate() {
+                let from_producer = self.hops[consumer][producer];
+                for keepers in &kept[file] {
+                    let nearest = keepers.iter().map(|&keeper| self.hops[consumer][keeper]).min();
+                    let each = nearest.unwrap_or(from_producer).min(from_producer);
+                    hops += u64::from(each) * u64::from(self.requests[consumer][file]);
+                }
+            }
+        }
+        hops
+    }
+
+    /// Nothing is kept.
+    #[must_use]
+    pub fn empty(&self) -> Kept {
+        self.files.iter().map(|&(_, blocks)| vec![Vec::new(); blocks]).collect()
+    }
+}
+
+/// A placement of the least [cost](Case::cost).
+///
+/// # Errors
+/// The solver failed.
+pub fn best(case: &Case, copies: Copies) -> Result<Kept, NoOptimum> {
+    let mut problem = Problem::new(OptimizationDirection::Maximize);
+    let mut stored: Vec<Vec<Variable>> = vec![Vec::new(); case.room.len()];
+    let mut choices: Vec<(usize, usize, usize, Variable)> = Vec::new();
+    for (file, &(_, blocks)) in case.files.iter().enumerate() {
+        let saved_by =
+            |keeper| case.routers().map(move |consumer| case.saved(consumer, file, keeper));
+        let keepers: Vec<usize> =
+            case.routers().filter(|&keeper| saved_by(keeper).any(|saved| saved > 0)).collect();
+        for block in 0..blocks {
+            let of_block: Vec<(usize, Variable)> = keepers
+                .iter()
+                .map(|&keeper| {
+                    let saved = match copies {
+                        Copies::One => saved_by(keeper).sum(),
+                        Copies::Any => 0,
+                    };
+                    (keeper, problem.add_binary_var(f64::from(saved)))
+                })
+                .collect();
+            for &(keeper, variable) in &of_block {
+                stored[keeper].push(variable);
+                choices.push((file, block, keeper, variable));
+            }
+            match copies {
+                Copies::One => at_most(&mut problem, of_block.iter().map(|(_, one)| *one), 1),
+                Copies::Any => ask_one(&mut problem, case, file, &of_block),
+            }
+        }
+    }
+    for (&room, stored) in case.room.iter().zip(&stored) {
+        at_most(&mut problem, stored.iter().copied(), room);
+    }
+    let solved = problem.solve()?.into_solution().map_err(|_| NoOptimum::Unsolved)?;
+    let mut kept = case.empty();
+    for (file, block, keeper, variable) in choices {
+        if solved.var_value(variable) > 0.5 {
+            kept[file][block].push(keeper);
+        }
+    }
+    Ok(kept)
+}
+
+/// Each consumer has a block from one of those that keep it.
+fn ask_one(problem: &mut Problem, case: &Case, file: usize, of_block: &[(usize, Variable)]) {
+    for consumer in case.routers() {
+        let mut asked = Vec::new();
+        for &(keeper, variable) in of_block {
+            let saved = case.saved(consumer, file, keeper);
+            if saved > 0 {
+                let asks = problem.add_var(f64::from(saved), (0.0, 1.0));
+                problem.add_constraint(&[(asks, 1.0), (variable, -1.0)], ComparisonOp::Le, 0.0);
+                asked.push(asks);
+            }
+        }
+        at_most(problem, asked.into_iter(), 1);
+    }
+}
+
+fn at_most(problem: &mut Problem, of: impl Iterator<Item = Variable>, count: usize) {
+    let terms: Vec<(Variable, f64)> = of.map(|variable| (variable, 1.0)).collect();
+    if terms.len() > count {
+        problem.add_constraint(&terms, ComparisonOp::Le, count as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// All placements of three blocks, of two files, in two routers with room for one or two.
+    fn least_of_all(case: &Case, copies: Copies) -> u64 {
+        let mut least = u64::MAX;
+        for bits in 0_u32..64 {
+            let mut kept = case.empty();
+            let mut taken = [0; 2];
+            let mut most = 0;
+            let blocks = [(0, 0), (0, 1), (1, 0)];
+            for (at, (file, block)) in blocks.into_iter().enumerate() {
+                for (router, taken) in taken.iter_mut().enumerate() {
+                    if bits >> (2 * at + router) & 1 == 1 {
+                        kept[file][block].push(router);
+                        *taken += 1;
+                    }
+                }
+                most = most.max(kept[file][block].len());
+            }
+            let fits = taken.iter().zip(&case.room).all(|(taken, room)| taken <= room);
+            if fits && (copies == Copies::Any || most <= 1) {
+                least = least.min(case.cost(&kept));
+            }
+        }
+        least
+    }
+
+    proptest! {
+        #[test]
+        fn no_placement_is_better(
+            asked in proptest::collection::vec(0_u32..5, 4),
+            room in proptest::collection::vec(0_usize..3, 2),
+        ) {
+            // Routers 0 and 1 are neighbours; the producer, 2, is 2 hops from 0 and 3 from 1.
+            let case = Case {
+                hops: vec![vec![0, 1, 2], vec![1, 0, 3], vec![2, 3, 0]],
+                files: vec![(2, 2), (2, 1)],
+                room: vec![room[0], room[1], 0],
+                requests: vec![asked[..2].to_vec(), asked[2..].to_vec(), vec![0, 0]],
+            };
+            for copies in [Copies::One, Copies::Any] {
+                let kept = best(&case, copies).unwrap();
+                prop_assert_eq!(case.cost(&kept), least_of_all(&case, copies));
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The controller's placements, and LRU in every router, beside the best that there is.
+
+use std::collections::VecDeque;
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
+use weir_control::message::{FaceReport, PartOrder, RouterReport};
+use weir_control::{Controller, ControllerConfig, File, Placement};
+use weir_optimum::{Case, Copies, Kept, best};
+use weir_topology::generate::{Generator, LinkDefaults};
+use weir_topology::{Metric, RoutePlanner, Topology};
+use weir_wire::Name;
+
+const ROUTERS: usize = 10;
+const FILES: usize = 24;
+const CONSUMERS: usize = 6;
+const PRODUCERS: usize = 2;
+const REQUESTS: usize = 400;
+const SEEDS: u64 = 10;
+/// Blocks of each file, and those that a router has room for: no file fits into one.
+const BLOCKS: usize = 3;
+const ROOM: usize = 2;
+/// Segments of a block, and the octets of one.
+const BLOCK: u64 = 64;
+const PACKET: u64 = 8200;
+
+/// A network, and who asks for which file, one after another.
+struct World {
+    topology: Topology,
+    case: Case,
+    requests: Vec<(usize, usize)>,
+}
+
+fn world(seed: u64) -> World {
+    let generator = Generator::Waxman { nodes: ROUTERS, alpha: 0.3, beta: 0.4 };
+    let topology = generator.generate(&LinkDefaults::default(), seed).unwrap();
+    let planner = RoutePlanner::new(&topology, Metric::Hops);
+    let mut hops = vec![vec![0; ROUTERS]; ROUTERS];
+    for to in 0..ROUTERS {
+        let routes = planner.routes_to(to);
+        for (from, hops) in hops.iter_mut().enumerate() {
+            hops[to] = routes.distance[from].unwrap() as u32;
+        }
+    }
+    let mut rng = Rng::from_seed(seed);
+    let files = (0..FILES).map(|file| (file % PRODUCERS, BLOCKS)).collect();
+    // Zipf's law with exponent 1 over files whose order is drawn.
+    let mut order: Vec<usize> = (0..FILES).collect();
+    (1..FILES).for_each(|at| order.swap(at, rng.below(at as u32 + 1) as usize));
+    let weight = |rank: usize| 1_000_000 / (rank as u32 + 1);
+    let total: u32 = (0..FILES).map(weight).sum();
+    let mut counts = vec![vec![0; FILES]; ROUTERS];
+    let requests = (0..REQUESTS).map(|_| {
+        // Producers are at routers 0 and 1.
+        let consumer = PRODUCERS + rng.below(CONSUMERS as u32) as usize;
+        let mut drawn = rng.below(total);
+        let rank = (0..FILES).find(|&rank| {
+            let is_it = drawn < weight(rank);
+            drawn = drawn.saturating_sub(weight(rank));
+            is_it
+        });
+        (consumer, order[rank.unwrap()])
+    });
+    let requests: Vec<(usize, usize)> = requests.collect();
+    for &(consumer, file) in &requests {
+        counts[consumer][file] += 1;
+    }
+    let case = Case { hops, files, room: vec![ROOM; ROUTERS], requests: counts };
+    World { topology, case, requests }
+}
+
+fn router(at: usize) -> String {
+    format!("r{at:02}")
+}
+
+fn report(world: &World, at: usize, store_bytes: u64) -> RouterReport {
+    let links = world.topology.links().iter().filter(|link| link.a == at || link.b == at);
+    let face = |other: usize| FaceReport {
+        remote: router(other),
+        round_trip_ns: Some(2 * NS_PER_MS),
+        ..FaceReport::default()
+    };
+    let prefix: Option<Name> = (at < PRODUCERS).then(|| format!("/p{at}").parse().unwrap());
+    RouterReport {
+        uris: vec![router(at)],
+        store_bytes,
+        faces: links.map(|link| face(link.other(at))).collect(),
+        prefixes: prefix.into_iter().collect(),
+        ..RouterReport::default()
+    }
+}
+
+fn file(at: usize) -> File {
+    let segments = BLOCK * BLOCKS as u64;
+    let name = format!("/p{}/f{at}/v=1", at % PRODUCERS).parse().unwrap();
+    File { name, segments, size_bytes: segments * 8000, packet_bytes: PACKET }
+}
+
+/// What the controller has kept when it has heard all requests, and the hops of all requests then:
+/// each router asks whom it is told to ask.
+fn placed(world: &World, placement: Placement) -> (Kept, u64) {
+    let config = ControllerConfig {
+        placement,
+        prefetch: false,
+        router_timeout_ns: u64::MAX,
+        ..ControllerConfig::default()
+    };
+    let mut controller = Controller::new(config);
+    // Seven eighths may be promised; a segment takes an eighth more than its packet, and 512 more.
+    let block = BLOCK * (PACKET + PACKET / 8 + 512);
+    let store_bytes = (block * ROOM as u64).div_ceil(7) * 8 + 64;
+    for at in 0..ROUTERS {
+        controller.report(Instant::ZERO, &router(at), report(world, at, store_bytes)).unwrap();
+    }
+    (0..FILES).for_each(|at| controller.add_file(file(at)).unwrap());
+    for (second, &(consumer, asked)) in world.requests.iter().enumerate() {
+        controller.tick(Instant::from_ns(second as u64 * NS_PER_S));
+        controller.forward(&router(consumer), &file(asked).name).unwrap();
+    }
+    let mut kept = world.case.empty();
+    for plan in controller.plans() {
+        let at = (0..FILES).find(|&at| file(at).name == plan.object).unwrap();
+        for part in &plan.parts {
+            let keeper = (0..ROUTERS).find(|&at| router(at) == part.router).unwrap();
+            for block in part.first / BLOCK..=part.last / BLOCK {
+                kept[at][block as usize].push(keeper);
+            }
+        }
+    }
+    let hops = world.requests.iter().map(|&(consumer, asked)| {
+        let configuration = controller.configuration(&router(consumer)).unwrap();
+        let told = configuration.distributions.iter().find(|one| one.object == file(asked).name);
+        let parts = told.map_or(&[][..], |told| &told.parts);
+        let hops_of = |block: usize| {
+            let is_own = kept[asked][block].contains(&consumer);
+            let of_block = |part: &&PartOrder| {
+                (part.first / BLOCK..=part.last / BLOCK).contains(&(block as u64))
+            };
+            let keeper = parts.iter().find(of_block).map(|part| part.router.clone());
+            let keeper = (0..ROUTERS).find(|&at| Some(router(at)) == keeper);
+            let to = if is_own { consumer } else { keeper.unwrap_or(asked % PRODUCERS) };
+            u64::from(world.case.hops[consumer][to])
+        };
+        (0..BLOCKS).map(hops_of).sum::<u64>()
+    });
+    let hops = hops.sum();
+    (kept, hops)
+}
+
+/// Hops of all requests with LRU in every router: of the second time that they are all made.
+fn lru(world: &World) -> u64 {
+    let planner = RoutePlanner::new(&world.topology, Metric::Hops);
+    let to_producer: Vec<_> = (0..PRODUCERS).map(|producer| planner.routes_to(producer)).collect();
+    let mut stores: Vec<VecDeque<(usize, usize)>> = vec![VecDeque::new(); ROUTERS];
+    let mut hops = 0;
+    for pass in 0..2 {
+        for &(consumer, asked) in &world.requests {
+            let (producer, blocks) = world.case.files[asked];
+            for block in 0..blocks {
+                let mut path = vec![consumer];
+                while let Some(hop) = to_producer[producer].next[path[path.len() - 1]] {
+                    if stores[path[path.len() - 1]].contains(&(asked, block)) {
+                        break;
+                    }
+                    path.push(hop.node);
+                }
+                hops += pass * (path.len() as u64 - 1);
+                for at in path {
+                    stores[at].retain(|other| *other != (asked, block));
+                    stores[at].push_front((asked, block));
+                    stores[at].truncate(ROOM);
+                }
+            }
+        }
+    }
+    hops
+}
+
+/// Mean and half of the 95 % confidence interval, of ten.
+fn interval(values: &[f64]) -> (f64, f64) {
+    assert_eq!(values.len(), 10, "the quantile below is of nine degrees of freedom");
+    let mean = values.iter().sum::<f64>() / 10.0;
+    let variance = values.iter().map(|value| (value - mean) * (value - mean)).sum::<f64>() / 9.0;
+    (mean, 2.262 * (variance / 10.0).sqrt())
+}
+
+#[test]
+fn placements_beside_the_best() {
+    let mut ratios = [const { Vec::new() }; 5];
+    for seed in 1..=SEEDS {
+        let world = world(seed);
+        let cost = |kept: &Kept| world.case.cost(kept) as f64;
+        let one = cost(&best(&world.case, Copies::One).unwrap());
+        let any = cost(&best(&world.case, Copies::Any).unwrap());
+        assert!(any <= one);
+        let placed = [Placement::ByDemand, Placement::Nearest, Placement::LargestFree]
+            .map(|placement| placed(&world, placement));
+        for (kept, hops) in &placed {
+            assert!(world.case.cost(kept) <= *hops);
+            for at in 0..ROUTERS {
+                let count = kept.iter().flatten().filter(|keepers| keepers.contains(&at)).count();
+                assert!(count <= ROOM, "{count} blocks at {at}");
+            }
+        }
+        let costs =
+            [placed[0].1 as f64, placed[1].1 as f64, placed[2].1 as f64, lru(&world) as f64, any];
+        for (ratios, cost) in ratios.iter_mut().zip(costs) {
+            assert!(cost >= any - 0.5, "nothing is better than the best");
+            ratios.push(cost / one);
+        }
+    }
+    let names = ["by demand", "nearest", "largest free", "LRU everywhere", "best with copies"];
+    println!("hops over those of the best placement of one copy each, {SEEDS} networks:");
+    for (name, ratios) in names.iter().zip(&ratios) {
+        let (mean, half) = interval(ratios);
+        println!("{name:>16}: {mean:.3} ± {half:.3}");
+    }
+    let mean = |at: usize| interval(&ratios[at]).0;
+    assert!(mean(0) < mean(1) && mean(0) < mean(2) && mean(0) < mean(3));
+}
