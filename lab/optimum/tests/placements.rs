@@ -76,7 +76,7 @@ fn report(world: &World, at: usize, store_bytes: u64) -> RouterReport {
     let links = world.topology.links().iter().filter(|link| link.a == at || link.b == at);
     let face = |other: usize| FaceReport {
         remote: router(other),
-        round_trip_ns: Some(2 * NS_PER_MS),
+        round_trip_ns: Some(20 * NS_PER_MS),
         ..FaceReport::default()
     };
     let prefix: Option<Name> = (at < PRODUCERS).then(|| format!("/p{at}").parse().unwrap());
@@ -92,7 +92,8 @@ fn report(world: &World, at: usize, store_bytes: u64) -> RouterReport {
 fn file(at: usize) -> File {
     let segments = BLOCK * BLOCKS as u64;
     let name = format!("/p{}/f{at}/v=1", at % PRODUCERS).parse().unwrap();
-    File { name, segments, size_bytes: segments * 8000, packet_bytes: PACKET }
+    let (size_bytes, manifest) = (segments * 8000, Vec::new());
+    File { name, segments, size_bytes, packet_bytes: PACKET, manifest }
 }
 
 /// What the controller has kept when it has heard all requests, and the hops of all requests then:

@@ -8,6 +8,7 @@ use core::cmp::Reverse;
 use weir_wire::Name;
 
 use super::Controller;
+use super::planning::AS_NEAR_NS;
 use crate::data_map::ActivePlan;
 use crate::message::{
     Configuration, Distribution, PartOrder, Peer, Prefetch, Retention, StoreRule,
@@ -123,7 +124,7 @@ impl Controller {
         let producers = self.network.producers_of(object);
         let producer = producers.iter().filter_map(|producer| paths.distance(*producer)).min();
         match (paths.distance(keeper), producer) {
-            (Some(keeper), Some(producer)) => keeper < producer,
+            (Some(keeper), Some(producer)) => keeper < producer + AS_NEAR_NS,
             _ => true,
         }
     }

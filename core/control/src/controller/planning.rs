@@ -25,7 +25,7 @@ use crate::segments::Segments;
 
 /// A router that is farther than the producer by less than this is as near: routers tell the round
 /// trips of links to within a millisecond, and what routes are computed from swings as much.
-const AS_NEAR_NS: u64 = 4 * NS_PER_MS;
+pub(super) const AS_NEAR_NS: u64 = 4 * NS_PER_MS;
 /// Of a store this share may be promised; the rest goes on as without a controller.
 const PROMISED_SHARE: (u64, u64) = (7, 8);
 /// Routers that the segments of a file are spread over at most, and their weights.
