@@ -35,8 +35,8 @@ pub struct File {
     pub manifest: Vec<List>,
 }
 
-/// Packets that are numbered like segments and list digests of those of a file. `multipath` asks for
-/// number k of a list where it asks for segment k.
+/// Packets that are numbered like segments and list digests of those of a file. `multipath` asks
+/// for number k of a list where it asks for segment k.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
