@@ -337,3 +337,20 @@ fn a_bucket_that_does_not_answer_holds_up_nothing() {
     kill(getting);
     stop(process);
 }
+
+#[test]
+fn a_watched_directory_is_kept_in_a_bucket() {
+    let bed = Bed::new();
+    fs::create_dir(bed.site.path("source")).expect("a folder");
+    let (process, _) = bed.put(&["source", "/data", "--watch"]);
+    let sum = random_file(&bed.site.path("source/new"), 50 * KIB, 1);
+    while !process.json_line()["published"].to_string().contains("/data/new/") {}
+    bed.get("/data/new", &sum);
+    // The file, its listing, a certificate.
+    wait_for("end of the old listing", &process, |_| bed.objects().len() == 3);
+    kill(process);
+    fs::remove_dir_all(bed.site.path("source")).expect("removed");
+    let (process, _) = bed.put(&[]);
+    bed.get("/data/new", &sum);
+    stop(process);
+}
