@@ -13,12 +13,9 @@ use serde_json::{Value, json};
 use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
 
 const MIB: usize = 1 << 20;
-/// Larger than any one store, smaller than what three may promise together.
-const FILE_BYTES: usize = 24 * MIB;
 /// Octets of content of a segment.
 const SEGMENT_BYTES: usize = 8000;
 const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
-const SEGMENTS: usize = FILE_BYTES.div_ceil(SEGMENT_BYTES);
 const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 /// A controller and its database.
@@ -104,16 +101,23 @@ struct Network {
     site: Site,
     controller: Controller,
     routers: BTreeMap<&'static str, Router>,
+    /// Octets of the file: more than any one store has, less than three may promise together.
+    file_bytes: usize,
 }
 
 impl Network {
     fn start() -> Self {
+        Self::with(24 * MIB)
+    }
+
+    fn with(file_bytes: usize) -> Self {
         let site = Site::new();
         let controller = Controller::start(&site);
-        let mut network = Self { site, controller, routers: BTreeMap::new() };
+        let mut network = Self { site, controller, routers: BTreeMap::new(), file_bytes };
         network.add("origin", "1MiB", &[]);
+        let store = (file_bytes / 3 * 2).to_string();
         for name in MIDDLE {
-            network.add(name, "16MiB", &["origin"]);
+            network.add(name, &store, &["origin"]);
         }
         network.add("edge", "1MiB", &MIDDLE);
         network
@@ -140,17 +144,17 @@ impl Network {
     /// route.
     fn put(&self, name: &str) -> (Process, String, String) {
         let source = self.site.path("source");
-        let hash = random_file(&source, FILE_BYTES, 5);
+        let hash = random_file(&source, self.file_bytes, 5);
         let origin = self.routers["origin"].unix();
         let words = ["put", source.to_str().expect("UTF-8"), name, "--json"];
         let producer = self.site.weir(&origin, &words);
         let ready = producer.json_line();
         let versioned = ready["name"].as_str().expect("a name").to_owned();
         let manifest = json!({
-            "name": manifest_of(&versioned), "packets": SEGMENTS.div_ceil(DIGESTS_PER_PART),
+            "name": manifest_of(&versioned), "packets": self.manifest_parts(),
         });
         let file = json!({
-            "name": versioned, "segments": SEGMENTS, "size_bytes": FILE_BYTES,
+            "name": versioned, "segments": self.segments(), "size_bytes": self.file_bytes,
             "packet_bytes": 8400, "manifest": [manifest],
         });
         self.controller.ask("POST", "/v1/files", Some(&file));
@@ -160,6 +164,25 @@ impl Network {
             })
         });
         (producer, versioned, hash)
+    }
+
+    fn segments(&self) -> usize {
+        self.file_bytes.div_ceil(SEGMENT_BYTES)
+    }
+
+    fn manifest_parts(&self) -> usize {
+        self.segments().div_ceil(DIGESTS_PER_PART)
+    }
+
+    /// Starts the controller again that was killed.
+    fn restart_controller(&mut self, object: &str) {
+        let Controller { address, database, .. } = &self.controller;
+        self.controller.process = start(&self.site, address, database);
+        wait_until("all routers again", || {
+            let routers = self.controller.ask("GET", "/v1/routers", None);
+            MIDDLE.iter().all(|name| routers.to_string().contains(&format!("\"{name}\"")))
+        });
+        self.wait_for_parts(object);
     }
 
     fn get(&self, name: &str, target: &str) -> String {
@@ -185,7 +208,7 @@ impl Network {
         let segments = |part: &Value| {
             part["last"].as_u64().expect("a number") + 1 - part["first"].as_u64().expect("a number")
         };
-        let all = parts.iter().map(segments).sum::<u64>() == SEGMENTS as u64;
+        let all = parts.iter().map(segments).sum::<u64>() == self.segments() as u64;
         all && parts.iter().all(is_held)
     }
 
@@ -197,7 +220,7 @@ impl Network {
         };
         let held = ["cs", "holdings", &manifest_of(object)];
         let held = self.routers[keeper].weir_json(&self.site, &held);
-        held["memory"] == json!([[0, SEGMENTS.div_ceil(DIGESTS_PER_PART) - 1]])
+        held["memory"] == json!([[0, self.manifest_parts() - 1]])
     }
 
     /// Waits until routers keep all of an object, and the edge asks each for its part.
@@ -264,13 +287,7 @@ fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
     assert_eq!(network.get(&versioned, "second"), hash);
     assert_eq!(network.asked_of_producer(), before, "what was set up stays");
 
-    let Controller { address, database, .. } = &network.controller;
-    network.controller.process = start(&network.site, address, database);
-    wait_until("all routers again", || {
-        let routers = network.controller.ask("GET", "/v1/routers", None);
-        MIDDLE.iter().all(|name| routers.to_string().contains(&format!("\"{name}\"")))
-    });
-    network.wait_for_parts(&versioned);
+    network.restart_controller(&versioned);
     assert_eq!(network.get(&versioned, "third"), hash);
     assert_eq!(network.asked_of_producer(), before, "and the plan is the same");
 }
@@ -325,4 +342,42 @@ fn a_watched_directory_is_registered_as_it_changes() {
     let producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
     producer.json_line();
     wait_until("all of it is registered again", || controller.versions() == versions);
+}
+
+/// What a transfer takes in which the controller is killed, of what it takes otherwise: shown with
+/// `--ignored --nocapture`.
+#[test]
+#[ignore = "it measures"]
+fn what_killing_the_controller_costs_a_transfer() {
+    const ROUNDS: usize = 15;
+    let mut network = Network::with(768 * MIB);
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+    network.wait_for_parts(&versioned);
+
+    let time = |network: &mut Network, kills: bool| {
+        let words = ["get", versioned.as_str(), "-o", "/dev/null"];
+        let begun = Instant::now();
+        let transfer = network.site.weir(&network.routers["edge"].unix(), &words);
+        std::thread::sleep(Duration::from_millis(200));
+        if kills {
+            network.controller.process.signal(Signal::SIGKILL);
+        }
+        transfer.finish().success();
+        begun.elapsed().as_secs_f64()
+    };
+    let mut ratios = Vec::new();
+    for round in 0..ROUNDS {
+        // In turn, so that neither is always the first.
+        let without = (round % 2 == 0).then(|| time(&mut network, false));
+        let killed = time(&mut network, true);
+        network.restart_controller(&versioned);
+        ratios.push(killed / without.unwrap_or_else(|| time(&mut network, false)));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let (least, median, most) = (ratios[0], ratios[ROUNDS / 2], ratios[ROUNDS - 1]);
+    println!(
+        "with the controller killed a transfer takes {median:.3} ({least:.3} to {most:.3}) times \
+         as long"
+    );
 }
