@@ -3,6 +3,7 @@
 // What derived schemas name.
 #[cfg(feature = "openapi")]
 use alloc::string::String;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,8 @@ impl File {
     const SEGMENTS_MAX: u64 = 1 << 48;
     /// Lists that it may have at most.
     const LISTS_MAX: usize = 4;
+    /// Octets of a name as text, at most: databases have names as keys.
+    const NAME_BYTES_MAX: usize = 2000;
     /// Octets that a packet has at most (NDN packet format, by convention of NFD).
     const PACKET_BYTES_MAX: u64 = 8800;
 
@@ -66,6 +69,7 @@ impl File {
                 && (1..=self.segments).contains(&list.packets)
         };
         !name.is_empty()
+            && self.name.to_string().len() <= Self::NAME_BYTES_MAX
             && (1..=Self::SEGMENTS_MAX).contains(&self.segments)
             && (1..=Self::PACKET_BYTES_MAX).contains(&self.packet_bytes)
             && self.manifest.len() <= Self::LISTS_MAX

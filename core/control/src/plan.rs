@@ -39,6 +39,14 @@ pub struct Plan {
     pub spread: Vec<Share>,
 }
 
+impl Plan {
+    /// Whether it withdraws the plan before it and puts nothing in its place.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        self.parts.is_empty() && self.spread.is_empty()
+    }
+}
+
 /// How much of an object a router is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

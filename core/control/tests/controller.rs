@@ -377,6 +377,7 @@ fn files_that_are_none_are_refused() {
         File { segments: u64::MAX, ..file(1) },
         File { packet_bytes: 9000, ..file(1) },
         File { name: Name::new(), ..file(1) },
+        File { name: name(&format!("/{}", "n".repeat(2000))), ..file(1) },
         // Others' packets, the file itself, and more than it has.
         File { manifest: vec![list("/data/other/manifest", 1)], ..file(9) },
         File { manifest: vec![list("/data/file/v=1", 1)], ..file(9) },

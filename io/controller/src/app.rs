@@ -170,7 +170,10 @@ impl App {
 
     /// Takes note of whether the database has taken a change.
     pub(crate) fn note_change(&self, changed: &Result<(), DatabaseError>) {
-        let untaken = changed.as_ref().err().map(|error| (error.away(), Instant::now()));
+        let failed = changed.as_ref().err();
+        // Somebody else was first: it is well.
+        let failed = failed.filter(|error| !matches!(error, DatabaseError::Overtaken));
+        let untaken = failed.map(|error| (error.away(), Instant::now()));
         *self.untaken.lock().unwrap_or_else(PoisonError::into_inner) = untaken;
     }
 

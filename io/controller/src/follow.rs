@@ -61,7 +61,9 @@ fn numbers(run: u64) -> (u64, u64) {
 pub(crate) async fn tick(app: &App) {
     let mut turn = app.turn.lock().await;
     if let Err(error) = follow(app, &mut turn).await {
+        // Nothing is known of the others: they may well be there.
         tracing::debug!(%error, "what other controllers write is not read");
+        return;
     }
     let now = Instant::now();
     let elsewhere = turn.elsewhere(now);

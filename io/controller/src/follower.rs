@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 use crate::database::Sharer;
 
+/// The database says who runs at least so often while it answers.
+const HEARD_EVERY: Duration = Duration::from_secs(3);
+
 /// What is known of other controllers.
 pub(crate) struct Follower {
     /// Its own number among the controllers of the database, and where it listens.
@@ -24,6 +27,8 @@ pub(crate) struct Follower {
     pub(crate) told: BTreeSet<String>,
     /// When it last gave a sign of life.
     pub(crate) beat_at: Option<Instant>,
+    /// When the database last said who runs.
+    heard_at: Option<Instant>,
     /// A controller that says nothing for so long is gone.
     timeout: Duration,
 }
@@ -40,13 +45,17 @@ impl Follower {
             routers: BTreeMap::new(),
             told: BTreeSet::new(),
             beat_at: None,
+            heard_at: None,
             timeout: Duration::from_nanos(config.controller.router_timeout_ns),
         }
     }
 
-    /// Takes note of who runs.
+    /// Takes note of who runs. While the database did not say so nobody was silent.
     pub(crate) fn hear(&mut self, sharers: Vec<Sharer>, now: Instant) {
+        let last = self.heard_at.replace(now).unwrap_or(now);
+        let unheard = now.duration_since(last).saturating_sub(HEARD_EVERY);
         let mut former = std::mem::take(&mut self.others);
+        former.values_mut().for_each(|(_, at)| *at += unheard);
         for sharer in sharers.into_iter().filter(|sharer| sharer.run != self.run) {
             let at = match former.remove(&sharer.run) {
                 Some((known, at)) if known == sharer => at,

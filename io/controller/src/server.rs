@@ -134,8 +134,10 @@ fn run(
             journal.run(database, run, kept, journal_stopping).await;
         });
         let ticking = tokio::spawn(tick(app.clone()));
+        let following = tokio::spawn(follow(app.clone()));
         connections::serve(listener, tls, routes, config.connections_max, stopping).await;
         ticking.abort();
+        following.abort();
         end_journal.send_replace(true);
         let _ = journal.await;
         let _ = app.database.leave(app.run.load(Ordering::Relaxed)).await;
@@ -144,11 +146,18 @@ fn run(
 }
 
 async fn tick(app: Arc<App>) {
-    let mut ticks = 0_u64;
     loop {
         tokio::time::sleep(TICK).await;
         let now = app.clock.now();
         app.with(|known| known.controller.tick(now));
+    }
+}
+
+/// What the database has to say. Apart from the ticks, which wait for no database.
+async fn follow(app: Arc<App>) {
+    let mut ticks = 0_u64;
+    loop {
+        tokio::time::sleep(TICK).await;
         ticks += 1;
         if ticks.is_multiple_of(TICKS_PER_NEWS) {
             follow::tick(&app).await;

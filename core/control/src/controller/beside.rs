@@ -32,7 +32,7 @@ impl Controller {
             return;
         }
         let file = self.map.objects.file(&plan.object).cloned();
-        match file.filter(|_| !(plan.parts.is_empty() && plan.spread.is_empty())) {
+        match file.filter(|_| !plan.is_end()) {
             Some(file) => self.put_in_force(&file, plan),
             None => self.end_plan(&plan.object),
         }

@@ -162,8 +162,8 @@ pub enum Refused {
     NoGeneration(u64),
     /// A file without segments, without a name, or larger than can be.
     #[error(
-        "a file has a name, 1 to 2^48 segments, packets of 1 to 8,800 octets, and a manifest of 4 \
-         lists at most, below its name and no longer than itself"
+        "a file has a name of 2,000 octets at most, 1 to 2^48 segments, packets of 1 to 8,800 \
+         octets, and a manifest of 4 lists at most, below its name and no longer than itself"
     )]
     NoFile,
     /// A file was registered before with another size.
@@ -233,7 +233,7 @@ impl Controller {
         for plan in plans {
             self.generation = self.generation.max(plan.number);
             let Some(file) = self.map.objects.file(&plan.object) else { continue };
-            if plan.parts.is_empty() && plan.spread.is_empty() {
+            if plan.is_end() {
                 continue;
             }
             let keepers = plan.parts.iter().map(|part| part.router.clone());

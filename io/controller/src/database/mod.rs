@@ -210,7 +210,8 @@ impl Database {
     }
 
     pub(crate) async fn close(&self) {
-        self.pool.close().await;
+        // Who does not answer is not waited for.
+        let _ = tokio::time::timeout(CHANGE_WAIT, self.pool.close()).await;
     }
 
     /// Whether it answers; if not, why.
@@ -222,6 +223,10 @@ impl Database {
     /// Removes the oldest lines of the audit, and plans that others have followed, so that as many
     /// stay.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
+        within(self.remove_old(audit, plans)).await
+    }
+
+    async fn remove_old(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
         let sql = "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - $1";
         sqlx::query(sql).bind(signed(audit)).execute(&self.pool).await?;
         let sql = "DELETE FROM plans WHERE number <= (SELECT MAX(number) FROM plans) - $1 \

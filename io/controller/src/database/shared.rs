@@ -61,19 +61,19 @@ pub(super) async fn count_up(to: &mut AnyConnection, name: &str) -> Result<i64, 
     rows.first().ok_or(sqlx::Error::RowNotFound)?.try_get("value")
 }
 
-/// Writes a plan if it follows the newest one of its object that is there. Says whether it is there
-/// now.
+/// Writes a plan if it follows the newest one of its object that is there, or that one is an end.
+/// Says whether it is there now.
 async fn write_plan(
     to: &mut Transaction<'static, Any>,
     plan: &Plan,
     made_ms: u64,
     change: i64,
 ) -> Result<bool, sqlx::Error> {
-    let sql = "INSERT INTO plans (number, parent, object, made_ms, body, change) \
+    let sql = "INSERT INTO plans (number, parent, object, made_ms, body, change, ends) \
                SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), \
-               CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS BIGINT) WHERE NOT EXISTS \
-               (SELECT 1 FROM plans WHERE object = $3 AND number > $2) \
-               ON CONFLICT (number) DO NOTHING";
+               CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT) \
+               WHERE COALESCE((SELECT ends FROM plans WHERE object = $3 AND number > $2 \
+               ORDER BY number DESC LIMIT 1), 1) = 1 ON CONFLICT (number) DO NOTHING";
     let done = sqlx::query(sql)
         .bind(signed(plan.number))
         .bind(signed(plan.parent))
@@ -81,6 +81,7 @@ async fn write_plan(
         .bind(signed(made_ms))
         .bind(json(plan))
         .bind(change)
+        .bind(i64::from(plan.is_end()))
         .execute(&mut **to)
         .await?;
     if done.rows_affected() > 0 {
@@ -174,10 +175,13 @@ impl Database {
 
     /// What has changed after a change, or all there is.
     pub(crate) async fn news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
+        within(self.read_news(since)).await
+    }
+
+    async fn read_news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
         let pool = &self.pool;
-        let numbers = sqlx::query("SELECT name, value FROM numbers").fetch_all(pool);
-        let sharers = sqlx::query("SELECT run, url, beat FROM controllers").fetch_all(pool);
-        let (numbers, sharers) = within(async { Ok((numbers.await?, sharers.await?)) }).await?;
+        let numbers = sqlx::query("SELECT name, value FROM numbers").fetch_all(pool).await?;
+        let sharers = sqlx::query("SELECT run, url, beat FROM controllers").fetch_all(pool).await?;
         let number = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "value")?));
         let numbers: BTreeMap<String, u64> =
             numbers.iter().map(number).collect::<Result<_, DatabaseError>>()?;

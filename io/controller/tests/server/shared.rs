@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use weir_controller::Role;
 
-use crate::bench::{Bench, FILE, Square, eventually, file};
+use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
 
 #[test]
 fn what_is_registered_at_one_is_known_at_the_other() {
@@ -139,4 +139,26 @@ fn a_backup_under_load_has_what_was_registered_before() {
     assert!(names.iter().all(|name| name == FILE || after.contains(name)), "nothing else is");
     assert_eq!(square.operator.get("/v1/plans").json(), plans);
     assert_eq!(square.producer.post("/v1/files", &file("/file/new/v=1", 10)).status, 201);
+}
+
+/// The end of its first plan must not be in the way of the next.
+#[test]
+fn a_file_that_is_registered_again_is_planned_again() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let newest = || square.operator.get("/v1/plans").json()[0].clone();
+    let has_parts = |plan: &serde_json::Value| plan["parts"].as_array().map(|all| !all.is_empty());
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    eventually(|| has_parts(&newest()) == Some(true), "a plan that is written");
+    let first = newest()["number"].as_u64();
+
+    let path = format!("/v1/files?name={FILE}");
+    assert_eq!(square.producer.send("DELETE", &path, "").status, 204);
+    eventually(|| has_parts(&newest()) == Some(false), "its end");
+    assert_eq!(square.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS)).status, 201);
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    eventually(|| has_parts(&newest()) == Some(true), "the next plan");
+    assert!(newest()["number"].as_u64() > first);
+    let transfers = square.operator.get("/v1/state").json()["transfers"].clone();
+    assert_eq!(transfers[0]["number"], newest()["number"]);
 }

@@ -24,7 +24,8 @@ CREATE TABLE plans (
     object TEXT NOT NULL,
     made_ms BIGINT NOT NULL,
     body TEXT NOT NULL,
-    change BIGINT NOT NULL
+    change BIGINT NOT NULL,
+    ends BIGINT NOT NULL
 );
 CREATE INDEX plans_by_object ON plans (object, number);
 CREATE INDEX plans_by_change ON plans (change);

@@ -9,6 +9,9 @@ INSERT INTO numbers (name, value) VALUES ('change', 0), ('run', 0), ('forgotten'
 ALTER TABLE files ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX files_by_change ON files (change);
 ALTER TABLE plans ADD COLUMN change INTEGER NOT NULL DEFAULT 0;
+-- Whether it ends the plans of its object before it: 1, or 0.
+ALTER TABLE plans ADD COLUMN ends INTEGER NOT NULL DEFAULT 0;
+UPDATE plans SET ends = 1 WHERE body LIKE '%"parts":[],"spread":[]}';
 CREATE INDEX plans_by_change ON plans (change);
 
 CREATE TABLE withdrawn (
