@@ -363,7 +363,7 @@ fn what_killing_the_controller_costs_a_transfer() {
         if kills {
             network.controller.process.signal(Signal::SIGKILL);
         }
-        transfer.finish().success();
+        let _ = transfer.finish().success();
         begun.elapsed().as_secs_f64()
     };
     let mut ratios = Vec::new();
