@@ -376,7 +376,7 @@ impl ObjectStore {
     fn lose_read(&mut self, op: &ReadOp, error: &BucketError) {
         let Form::Kept(kept) = &self.object(op.object).0 else { return };
         let Place::Bucket(place) = &kept.place else { return };
-        if let BucketError::Away(_) | BucketError::Denied(_) = error {
+        if let BucketError::Away(_) = error {
             let bucket = place.bucket.location().to_string();
             self.unread += 1;
             if self.away.is_none() {

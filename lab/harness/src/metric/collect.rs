@@ -524,6 +524,7 @@ impl Measure {
                 | Self::Loss
                 | Self::NackShare
                 | Self::DistributionTime
+                | Self::ObjectsStarted
                 | Self::ObjectsCompleted
                 | Self::ObjectsFailed
         )
@@ -565,7 +566,10 @@ impl Observer for Collector {
                 self.share(M::NackShare, t, node, 0.0, 1.0);
                 self.share(M::Loss, t, node, 1.0, 1.0);
             }
-            EventKind::ObjectStarted { object } => self.object_started(t, node, *object),
+            EventKind::ObjectStarted { object } => {
+                self.amount(M::ObjectsStarted, t, node, 1.0);
+                self.object_started(t, node, *object);
+            }
             EventKind::ObjectCompleted { object, elapsed_ns, .. } => {
                 self.object_completed(t, node, *object);
                 self.amount(M::ObjectsCompleted, t, node, 1.0);

@@ -132,6 +132,8 @@ measures! {
     /// Time from the first Interest of any consumer for an object until every consumer has it
     /// (content distribution time, CDiT): a sample for each object.
     DistributionTime = "distribution-time", "Distribution time", "s";
+    /// Objects that consumers began to fetch.
+    ObjectsStarted = "objects-started", "Objects begun", "";
     /// Objects that consumers completed.
     ObjectsCompleted = "objects-completed", "Objects completed", "";
     /// Objects that consumers gave up.
@@ -324,7 +326,10 @@ impl Measure {
             Self::Fairness => Kind::Fairness,
             Self::ConvergenceTime => Kind::Convergence,
             Self::DeliveryRate => Kind::Span,
-            Self::ObjectsCompleted | Self::ObjectsFailed | Self::Timeouts => Kind::Total,
+            Self::ObjectsStarted
+            | Self::ObjectsCompleted
+            | Self::ObjectsFailed
+            | Self::Timeouts => Kind::Total,
             Self::Loss
             | Self::NackShare
             | Self::RepeatedShare

@@ -236,7 +236,9 @@ fn samples_that_come_late_measure_the_same_time() {
 fn an_object_is_distributed_when_the_last_one_has_it() {
     let metrics = metrics_of(
         "[[metric]]\nid = \"cdit\"\nmeasure = \"distribution-time\"\nstatistic = \"max\"\n\
-         [[metric]]\nid = \"cdot\"\nmeasure = \"download-time\"\nper_node = true\n",
+         [[metric]]\nid = \"cdot\"\nmeasure = \"download-time\"\nper_node = true\n\
+         [[metric]]\nid = \"begun\"\nmeasure = \"objects-started\"\n\
+         [[metric]]\nid = \"ended\"\nmeasure = \"objects-completed\"\n",
     );
     let started = |object| EventKind::ObjectStarted { object };
     let completed =
@@ -253,6 +255,7 @@ fn an_object_is_distributed_when_the_last_one_has_it() {
     ];
     let measured = measure(&metrics, 0, &events);
     assert_eq!(measured.values["cdit"], Some(5.0));
+    assert_eq!((measured.values["begun"], measured.values["ended"]), (Some(4.0), Some(3.0)));
     assert_eq!(measured.nodes["cdot"], [("a".to_owned(), Some(1.5)), ("b".to_owned(), Some(4.0))]);
 }
 
