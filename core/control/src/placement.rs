@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use serde::{Deserialize, Serialize};
+use weir_base::NS_PER_MS;
 
 use crate::file::File;
 use crate::plan::Part;
@@ -12,6 +13,9 @@ use crate::plan::Part;
 /// Parts begin at multiples of this many segments: stores list what they hold, and shards divide
 /// objects, in blocks of 64.
 const BLOCK: u64 = 64;
+/// A router that is farther than the producer by less than this is as near: routers tell the round
+/// trips of links to within a millisecond, and what routes are computed from swings as much.
+pub(crate) const AS_NEAR_NS: u64 = 4 * NS_PER_MS;
 /// Parts of a file at most. Who has no room for its share of so many is passed over, but for what
 /// is less than that: each part costs a face, a rule and a detour.
 const PARTS_MAX: u64 = 32;

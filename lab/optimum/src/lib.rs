@@ -132,7 +132,7 @@ fn ask_one(problem: &mut Problem, case: &Case, file: usize, of_block: &[(usize, 
             let saved = case.saved(consumer, file, keeper);
             if saved > 0 {
                 let asks = problem.add_var(f64::from(saved), (0.0, 1.0));
-                problem.add_constraint(&[(asks, 1.0), (variable, -1.0)], ComparisonOp::Le, 0.0);
+                problem.add_constraint([(asks, 1.0), (variable, -1.0)], ComparisonOp::Le, 0.0);
                 asked.push(asks);
             }
         }

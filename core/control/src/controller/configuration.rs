@@ -8,12 +8,11 @@ use core::cmp::Reverse;
 use weir_wire::Name;
 
 use super::Controller;
-use super::planning::AS_NEAR_NS;
 use crate::data_map::ActivePlan;
 use crate::message::{
     Configuration, Distribution, PartOrder, Peer, Prefetch, Retention, StoreRule,
 };
-use crate::placement::Placement;
+use crate::placement::{AS_NEAR_NS, Placement};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 

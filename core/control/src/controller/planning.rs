@@ -7,7 +7,6 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use weir_base::NS_PER_MS;
 use weir_wire::Name;
 
 use super::configuration::RULES_MAX;
@@ -19,13 +18,10 @@ use crate::graph::Paths;
 use crate::message::Decision;
 use crate::network::Router;
 use crate::objects::RouterId;
-use crate::placement::{Candidate, Placement, place};
+use crate::placement::{AS_NEAR_NS, Candidate, Placement, place};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
 
-/// A router that is farther than the producer by less than this is as near: routers tell the round
-/// trips of links to within a millisecond, and what routes are computed from swings as much.
-pub(super) const AS_NEAR_NS: u64 = 4 * NS_PER_MS;
 /// Of a store this share may be promised; the rest goes on as without a controller.
 const PROMISED_SHARE: (u64, u64) = (7, 8);
 /// Routers that the segments of a file are spread over at most, and their weights.
