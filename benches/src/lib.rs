@@ -1,5 +1,5 @@
-//! Packets for measurements: names of eight components, encoded by hand so that setting up a
-//! million of them is quick.
+//! What measurements have in common: medians, and packets with names of eight components, encoded
+//! by hand so that setting up a million of them is quick.
 
 /// Components of every name made here.
 pub const NAME_COMPONENTS: usize = 8;
@@ -60,4 +60,14 @@ pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
     let mut wire = Vec::with_capacity(value.len() + 4);
     tlv(6, &value, &mut wire);
     wire
+}
+
+/// The middle one of some figures, of an even number the upper one.
+///
+/// # Panics
+/// If there are none.
+#[must_use]
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }

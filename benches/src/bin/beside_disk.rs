@@ -26,6 +26,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use serde_json::{Value, json};
 use weir_base::Rng;
+use weir_benches::median;
 use weir_tests::{DiskStore, Router, Site};
 use weir_wire::tlv;
 
@@ -489,11 +490,6 @@ impl Bench {
         }
         Ok((measured?, other_pps))
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn main() -> anyhow::Result<()> {

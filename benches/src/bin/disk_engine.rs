@@ -10,7 +10,9 @@ use anyhow::{Context, bail, ensure};
 use clap::{Parser, ValueEnum};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
+use serde_json::json;
 use weir_base::{Packet, Rng};
+use weir_benches::median;
 use weir_disk::{DiskFileConfig, DiskMonitor, DiskPorts, Engine, open};
 use weir_store::disk::{
     DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart, record,
@@ -46,6 +48,9 @@ struct Options {
     /// Only rows whose name begins so.
     #[arg(long)]
     only: Option<String>,
+    /// Prints one JSON object of medians.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Copy, Clone, ValueEnum, PartialEq)]
@@ -209,11 +214,6 @@ fn fio(options: &Options, row: &Row, driver: &Driver) -> anyhow::Result<f64> {
     job["iops"].as_f64().context("fio reports no rate")
 }
 
-fn median(figures: &mut [f64]) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
-}
-
 fn has_fio() -> bool {
     Command::new("fio").arg("--version").output().is_ok_and(|output| output.status.success())
 }
@@ -257,32 +257,57 @@ fn begin(options: &Options, path: &Path, depth: u32) -> anyhow::Result<(DiskMoni
     Ok((monitor, driver))
 }
 
-/// Medians; and the best rounds, which tell more while others use the machine.
-fn print_row(row: &Row, ours: &mut [f64], theirs: &mut [f64]) {
-    let (median_ours, best_ours) = (median(ours), ours[ours.len() - 1]);
-    print!("{:28} {median_ours:>9.0}", row.name);
-    if theirs.is_empty() {
-        println!(" {:>9} {:>8} {best_ours:>9.0} {:>9} {:>8} {:>6}", "-", "-", "-", "-", load());
-        return;
-    }
-    let (median_theirs, best_theirs) = (median(theirs), theirs[theirs.len() - 1]);
-    let percent = |ours: f64, theirs: f64| format!("{:.1} %", 100.0 * ours / theirs);
-    println!(
-        " {median_theirs:>9.0} {:>8} {best_ours:>9.0} {best_theirs:>9.0} {:>8} {:>6}",
-        percent(median_ours, median_theirs),
-        percent(best_ours, best_theirs),
-        load()
-    );
+/// Operations a second of one row, a round each.
+struct Rates {
+    ours: Vec<f64>,
+    /// Of fio; none where there is none.
+    theirs: Vec<f64>,
 }
 
-fn main() -> anyhow::Result<()> {
-    let options = Options::parse();
-    let has_fio = has_fio();
-    if !has_fio {
+impl Rates {
+    fn measure(options: &Options, row: &Row, driver: &mut Driver) -> anyhow::Result<Self> {
+        let mut rates = Self { ours: Vec::new(), theirs: Vec::new() };
+        let has_fio = has_fio();
+        let time = Duration::from_secs_f64(options.seconds);
+        for _ in 0..options.rounds {
+            rates.ours.push(driver.work(row, |_, elapsed| elapsed < time)?);
+            if has_fio {
+                rates.theirs.push(fio(options, row, driver)?);
+            }
+        }
+        ensure!(!rates.ours.is_empty(), "--rounds: one at least");
+        Ok(rates)
+    }
+
+    fn to_json(&self) -> serde_json::Value {
+        let theirs = (!self.theirs.is_empty()).then(|| median(self.theirs.clone()));
+        json!({ "per_second": median(self.ours.clone()), "fio_per_second": theirs })
+    }
+
+    /// Medians; and the best rounds, which tell more while others use the machine.
+    fn print(&self, row: &Row) {
+        let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+        let (median_ours, best_ours) = (median(self.ours.clone()), best(&self.ours));
+        print!("{:28} {median_ours:>9.0}", row.name);
+        if self.theirs.is_empty() {
+            println!(" {:>9} {:>8} {best_ours:>9.0} {:>9} {:>8} {:>6}", "-", "-", "-", "-", load());
+            return;
+        }
+        let (median_theirs, best_theirs) = (median(self.theirs.clone()), best(&self.theirs));
+        let percent = |ours: f64, theirs: f64| format!("{:.1} %", 100.0 * ours / theirs);
+        println!(
+            " {median_theirs:>9.0} {:>8} {best_ours:>9.0} {best_theirs:>9.0} {:>8} {:>6}",
+            percent(median_ours, median_theirs),
+            percent(best_ours, best_theirs),
+            load()
+        );
+    }
+}
+
+fn print_heading(options: &Options, monitor: &DiskMonitor, driver: &Driver) {
+    if !has_fio() {
         println!("fio is NOT installed: the engine's figures alone, nothing is compared");
     }
-    let (monitor, mut driver) = begin(&options, &options.path, 64)?;
-    driver.fill()?;
     println!(
         "{} ({}), {} MiB; a Data of {} octets (8192 of content) takes {} octets on disk; load {}",
         options.path.display(),
@@ -296,19 +321,28 @@ fn main() -> anyhow::Result<()> {
         "{:28} {:>9} {:>9} {:>8} {:>9} {:>9} {:>8} {:>6}",
         "operations a second", "weir", "fio", "ratio", "best", "fio", "ratio", "load"
     );
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let (monitor, mut driver) = begin(&options, &options.path, 64)?;
+    driver.fill()?;
+    if !options.json {
+        print_heading(&options, &monitor, &driver);
+    }
+    let mut report = serde_json::Map::new();
     for row in rows() {
         if options.only.as_ref().is_some_and(|only| !row.name.starts_with(only.as_str())) {
             continue;
         }
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        let time = Duration::from_secs_f64(options.seconds);
-        for _ in 0..options.rounds {
-            ours.push(driver.work(&row, |_, elapsed| elapsed < time)?);
-            if has_fio {
-                theirs.push(fio(&options, &row, &driver)?);
-            }
+        let rates = Rates::measure(&options, &row, &mut driver)?;
+        if !options.json {
+            rates.print(&row);
         }
-        print_row(&row, &mut ours, &mut theirs);
+        report.insert(row.name, rates.to_json());
+    }
+    if options.json {
+        println!("{}", serde_json::Value::Object(report));
     }
     ensure!(driver.ports.close(Duration::from_secs(5)), "the disk does not answer");
     Ok(())

@@ -14,6 +14,7 @@ use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Packet, Pool, Rng};
+use weir_benches::median;
 use weir_forward::{
     Command, FaceAttributes, FaceScope, Input, NAME_COMPONENTS_MAX, NextHop, Outbox, Router,
     RouterConfig, StoreCommand,
@@ -41,9 +42,9 @@ struct Args {
     /// Rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Leaves out measurements whose name does not contain this.
-    #[arg(long, default_value = "")]
-    only: String,
+    /// Leaves out measurements whose name contains none of these.
+    #[arg(long, value_delimiter = ',', default_value = "")]
+    only: Vec<String>,
     /// Keeps an index of the segments that the store holds, of whose changes nobody asks.
     #[arg(long)]
     track: bool,
@@ -267,11 +268,6 @@ impl Bench {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 fn main() {
     let args = Args::parse();
     let mut bench = Bench::new(&args);
@@ -304,7 +300,7 @@ fn main() {
         ("exchange", Box::new(|bench| bench.exchanges(&args, &mut next))),
     ];
     for (name, mut measure) in measures {
-        if !name.contains(&args.only) {
+        if !args.only.iter().any(|word| name.contains(word)) {
             continue;
         }
         let seconds = median((0..args.rounds).map(|_| measure(&mut bench)).collect());

@@ -16,6 +16,7 @@ use clap::Parser;
 use cpu_time::ThreadTime;
 use mio::{Poll, Token, Waker};
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, Pool};
+use weir_benches::median;
 use weir_forward::shard::{shard_of_packet, token_of_shard};
 use weir_forward::{
     Command, FaceAttributes, FaceScope, Input, NextHop, Outbox, Router, RouterConfig,
@@ -248,11 +249,6 @@ fn measure(args: &Args, traffic: &[Arc<Traffic>]) -> (f64, f64) {
     assert_eq!(satisfied, args.exchanges, "every Interest was answered");
     let busiest = results.iter().map(|(took, _)| took.as_secs_f64()).fold(0.0, f64::max);
     (wall, busiest)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn main() {

@@ -1,12 +1,14 @@
 //! How fast networks are simulated: packet hops a second of processor time, and peak memory.
 //!
-//! `cargo run --release -p weir-benches --bin simulator [-- --shape line|tree|large|fetch]`
+//! `cargo run --release -p weir-benches --bin simulator [-- --shape line,tree,fetch,large]`
 
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use cpu_time::ThreadTime;
+use serde_json::json;
+use weir_benches::median;
 use weir_netem::LinkConfig;
 use weir_netsim::Network;
 use weir_options::StoreOptions;
@@ -16,16 +18,21 @@ use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport
 
 #[derive(Parser)]
 struct Arguments {
-    /// Shape of the network: all in turn when none is given. `large` is 1,000 routers with 10,000
-    /// consumers.
-    #[arg(long)]
-    shape: Option<String>,
+    /// Shapes of networks. `large` is 1,000 routers with 10,000 consumers.
+    #[arg(long, value_delimiter = ',', default_value = "line,tree,fetch,large")]
+    shape: Vec<String>,
     /// Virtual seconds; each shape has its own number otherwise.
     #[arg(long)]
     seconds: Option<f64>,
     /// Octets of the store of each router.
     #[arg(long, default_value_t = 1 << 20)]
     store_bytes: u64,
+    /// Runs of each network, in turn; medians are reported.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Counts events and forgets them.
@@ -38,22 +45,65 @@ impl Observer for Count {
     }
 }
 
+/// What one run showed.
+struct Run {
+    routers: usize,
+    consumers: usize,
+    virtual_s: f64,
+    hops: f64,
+    steps: f64,
+    cpu_s: f64,
+    build_s: f64,
+    /// Peak memory of the process so far.
+    peak_mib: f64,
+}
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let shapes = ["line", "tree", "fetch", "large"];
-    println!(
-        "shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB \
-         build s"
-    );
-    for shape in shapes {
-        if arguments.shape.as_deref().is_none_or(|wanted| wanted == shape) {
-            measure(shape, &arguments)?;
+    let mut runs: Vec<Vec<Run>> = arguments.shape.iter().map(|_| Vec::new()).collect();
+    for _ in 0..arguments.rounds {
+        for (shape, runs) in arguments.shape.iter().zip(&mut runs) {
+            runs.push(measure(shape, &arguments)?);
         }
+    }
+    let mut report = serde_json::Map::new();
+    if !arguments.json {
+        println!(
+            "shape   routers consumers  virtual s   Mhops  Mhops/s  ns/hop  steps/hop  peak MiB \
+             build s"
+        );
+    }
+    for (shape, runs) in arguments.shape.iter().zip(&runs) {
+        let of_median = |value: fn(&Run) -> f64| median(runs.iter().map(value).collect());
+        let run = runs.first().context("--rounds: one at least")?;
+        let cpu_s = of_median(|run| run.cpu_s);
+        let peak_mib = of_median(|run| run.peak_mib);
+        report.insert(
+            shape.clone(),
+            json!({ "mhops_per_s": run.hops / 1e6 / cpu_s, "peak_mib": peak_mib }),
+        );
+        if arguments.json {
+            continue;
+        }
+        println!(
+            "{shape:<8}{:>7}{:>10}{:>11.1}{:>8.2}{:>9.3}{:>8.0}{:>11.2}{peak_mib:>10.0}{:>9.2}",
+            run.routers,
+            run.consumers,
+            run.virtual_s,
+            run.hops / 1e6,
+            run.hops / 1e6 / cpu_s,
+            cpu_s * 1e9 / run.hops,
+            run.steps / run.hops,
+            of_median(|run| run.build_s),
+        );
+    }
+    if arguments.json {
+        println!("{}", serde_json::Value::Object(report));
     }
     Ok(())
 }
 
-fn measure(shape: &str, arguments: &Arguments) -> Result<()> {
+fn measure(shape: &str, arguments: &Arguments) -> Result<Run> {
     let plan = match shape {
         "line" => line(arguments.store_bytes, arguments.seconds.unwrap_or(10.0)),
         "tree" => tree(arguments.store_bytes, arguments.seconds.unwrap_or(2.0)),
@@ -73,18 +123,16 @@ fn measure(shape: &str, arguments: &Arguments) -> Result<()> {
         Role::Consumer(_) => (r, c + 1),
         Role::Producer(_) => (r, c),
     });
-    let hops = summary.packet_hops as f64;
-    println!(
-        "{shape:<8}{routers:>7}{consumers:>10}{:>11.1}{:>8.2}{:>9.3}{:>8.0}{:>11.2}{:>10.0}{:>9.2}",
-        summary.virtual_ns as f64 / 1e9,
-        hops / 1e6,
-        hops / 1e6 / cpu_s,
-        cpu_s * 1e9 / hops,
-        summary.steps as f64 / hops,
-        peak_mib()?,
+    Ok(Run {
+        routers,
+        consumers,
+        virtual_s: summary.virtual_ns as f64 / 1e9,
+        hops: summary.packet_hops as f64,
+        steps: summary.steps as f64,
+        cpu_s,
         build_s,
-    );
-    Ok(())
+        peak_mib: peak_mib()?,
+    })
 }
 
 /// Peak resident memory of this process, MiB.

@@ -1,15 +1,18 @@
-//! The whole system on real sockets: one router, one producer, one consumer.
+//! The whole system on real sockets: a producer, one router or two, a consumer.
 //!
 //! `cargo run --release -p weir-benches --bin whole_system` builds the program and reports, for
 //! each kind of face, medians over rounds of: goodput of `weir get` cold and warm, processor time
-//! of the router for each Data moved (user and system, from `/proc`), and the router's peak memory.
+//! of the routers for each Data moved (user and system, from `/proc`), and the memory of the
+//! router that the consumer asks. Cold, its store still grows; with `--full` also cold with a store
+//! that is full, so that each Data that comes drives out another. Rounds of all faces are in turn.
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use serde_json::{Value, json};
-use weir_tests::{Router, RouterOptions, Site, random_file, sha256_hex};
+use serde_json::{Map, Value, json};
+use weir_benches::median;
+use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
 
 #[derive(Parser)]
 struct Args {
@@ -19,9 +22,16 @@ struct Args {
     /// Rounds; medians are reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Kinds of faces: of the producer and the consumer to the router.
+    /// Kinds of faces of the consumer, and of the producer if it can have such a one; `two-udp` is
+    /// two routers that UDP joins, with Unix sockets for the applications.
     #[arg(long, value_delimiter = ',', default_value = "unix,udp,tcp")]
     faces: Vec<String>,
+    /// Also a fetch once the store is full.
+    #[arg(long)]
+    full: bool,
+    /// Fetches into /dev/null: what the consumer has verified is not written and looked at again.
+    #[arg(long)]
+    discard: bool,
     /// More arguments for `weir get`.
     #[arg(long, allow_hyphen_values = true, default_value = "")]
     get: String,
@@ -36,47 +46,32 @@ struct Args {
     json: bool,
 }
 
-/// What one fetch took.
-struct Fetch {
-    goodput_gbps: f64,
-    router_us_per_data: f64,
-    retransmissions: f64,
-}
-
-struct Round {
-    cold: Fetch,
-    warm: Fetch,
-    memory_mib: f64,
-}
+/// Figures of a round by their names.
+type Round = Vec<(String, f64)>;
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let mut report = serde_json::Map::new();
-    for faces in &args.faces {
-        let rounds = (0..args.rounds)
-            .map(|round| run_round(&args, faces, round as u64))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let median = |value: &dyn Fn(&Round) -> f64| {
-            let mut values: Vec<f64> = rounds.iter().map(value).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
-        };
-        let row = json!({
-            "cold_gbps": median(&|round| round.cold.goodput_gbps),
-            "warm_gbps": median(&|round| round.warm.goodput_gbps),
-            "cold_router_us_per_data": median(&|round| round.cold.router_us_per_data),
-            "warm_router_us_per_data": median(&|round| round.warm.router_us_per_data),
-            "cold_retransmissions": median(&|round| round.cold.retransmissions),
-            "warm_retransmissions": median(&|round| round.warm.retransmissions),
-            "router_peak_mib": median(&|round| round.memory_mib),
-        });
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); args.faces.len()];
+    for number in 0..args.rounds {
+        for (faces, rounds) in args.faces.iter().zip(&mut rounds) {
+            rounds.push(run_round(&args, faces, number as u64)?);
+        }
+    }
+    let mut report = Map::new();
+    for (faces, rounds) in args.faces.iter().zip(&rounds) {
+        let first = rounds.first().context("--rounds: one at least")?;
         if !args.json {
             println!("{faces}");
-            for (key, value) in row.as_object().context("an object")? {
-                println!("  {key:26} {:9.2}", value.as_f64().unwrap_or(f64::NAN));
-            }
         }
-        report.insert(faces.clone(), row);
+        let mut row = Map::new();
+        for (index, (name, _)) in first.iter().enumerate() {
+            let value = median(rounds.iter().map(|round| round[index].1).collect());
+            if !args.json {
+                println!("  {name:26} {value:9.2}");
+            }
+            row.insert(name.clone(), json!(value));
+        }
+        report.insert(faces.clone(), Value::Object(row));
     }
     if args.json {
         println!("{}", Value::Object(report));
@@ -84,50 +79,134 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_round(args: &Args, faces: &str, seed: u64) -> anyhow::Result<Round> {
-    let site = Site::new();
-    let size = args.mebibytes << 20;
-    let source = site.path("source");
-    let expected = random_file(&source, size, seed);
-    let store = format!("{}MiB", args.mebibytes + args.mebibytes / 8 + 32);
-    let mut arguments = vec!["--store".into(), store];
-    if args.without_runs {
-        let config = site.path("router.toml");
-        std::fs::write(&config, "[faces]\nruns = false\n")?;
-        arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
+/// The routers of a round: the first is the consumer's, the last the producer's.
+struct Routers(Vec<Router>);
+
+impl Routers {
+    fn start(args: &Args, faces: &str, site: &Site) -> anyhow::Result<Self> {
+        let start = |socket: &str| -> anyhow::Result<Router> {
+            let mut arguments = vec!["--store".into(), format!("{}MiB", store_mib(args))];
+            if args.without_runs {
+                let config = site.path("router.toml");
+                std::fs::write(&config, "[faces]\nruns = false\n")?;
+                arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
+            }
+            let options = RouterOptions { socket: socket.into(), arguments };
+            Ok(Router::start_with(site, &options))
+        };
+        if faces != "two-udp" {
+            return Ok(Self(vec![start("router.sock")?]));
+        }
+        let (near, far) = (start("near.sock")?, start("far.sock")?);
+        let _ = near.weir(site, &["route", "add", "/bench", &far.udp()]).success();
+        Ok(Self(vec![near, far]))
     }
-    let router = Router::start_with(&site, &RouterOptions { arguments, ..Default::default() });
-    let transport = match faces {
-        "unix" => router.unix(),
-        "tcp" => router.tcp(),
-        "udp" => router.udp(),
-        other => anyhow::bail!("--faces {other}: unix, tcp or udp"),
+
+    fn near(&self) -> &Router {
+        &self.0[0]
+    }
+
+    /// FaceUris for consumer and producer.
+    fn transports(&self, faces: &str) -> anyhow::Result<(String, String)> {
+        let (near, far) = (self.near(), &self.0[self.0.len() - 1]);
+        let consumer = match faces {
+            "unix" | "two-udp" => near.unix(),
+            "tcp" => near.tcp(),
+            "udp" => near.udp(),
+            other => anyhow::bail!("--faces {other}: unix, tcp, udp or two-udp"),
+        };
+        // Commands are for local faces, and UDP faces are not: there the producer stays on Unix.
+        let producer = if faces == "tcp" { far.tcp() } else { far.unix() };
+        Ok((consumer, producer))
+    }
+
+    fn processor_seconds(&self) -> anyhow::Result<f64> {
+        self.0.iter().map(|router| processor_seconds(router.process.id())).sum()
+    }
+}
+
+/// Room for one file with names, signatures and index, and not for two.
+fn store_mib(args: &Args) -> usize {
+    args.mebibytes + args.mebibytes / 8 + 32
+}
+
+/// A producer of a file that it made.
+struct Offer {
+    producer: Option<Process>,
+    name: String,
+    sha256: String,
+}
+
+impl Offer {
+    fn new(args: &Args, site: &Site, transport: &str, seed: u64) -> anyhow::Result<Self> {
+        let source = site.path(&format!("source{seed}"));
+        let sha256 = random_file(&source, args.mebibytes << 20, seed);
+        let object = format!("/bench/file{seed}");
+        let mut words = vec!["put", source.to_str().context("UTF-8")?, &object, "--json"];
+        words.extend(args.put.split_whitespace());
+        let producer = site.weir(transport, &words);
+        let name = producer.json_line()["name"].as_str().context("a name")?.to_owned();
+        Ok(Self { producer: Some(producer), name, sha256 })
+    }
+}
+
+fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
+    let site = Site::new();
+    let routers = Routers::start(args, faces, &site)?;
+    let (consumer, producer) = routers.transports(faces)?;
+    let mut round = Round::new();
+    let mut fetch = |offer: &Offer, phase: Option<&str>| -> anyhow::Result<()> {
+        let figures = fetch(args, &site, &consumer, &routers, offer)?;
+        let named = |phase| figures.map(|(name, value)| (format!("{phase}_{name}"), value));
+        round.extend(phase.into_iter().flat_map(named));
+        Ok(())
     };
-    // Commands are for local faces, and UDP faces are not: there the producer stays on Unix.
-    let producer_transport = if faces == "udp" { router.unix() } else { transport.clone() };
-    let mut words = vec!["put", source.to_str().context("UTF-8")?, "/bench/file", "--json"];
-    words.extend(args.put.split_whitespace());
-    let producer = site.weir(&producer_transport, &words);
-    let name = producer.json_line()["name"].as_str().context("a name")?.to_owned();
-    let fetch = |target: &Path| -> anyhow::Result<Fetch> {
-        let before = processor_seconds(router.process.id())?;
-        let target_text = target.to_str().context("UTF-8")?;
-        let mut words = vec!["get", &name, "-o", target_text, "--json"];
-        words.extend(args.get.split_whitespace());
-        let report = site.weir(&transport, &words).finish().success().json();
-        let used = processor_seconds(router.process.id())? - before;
-        ensure!(sha256_hex(target) == expected, "the copy is identical");
-        let number = |key: &str| report[key].as_f64().with_context(|| format!("{key}: {report}"));
-        Ok(Fetch {
-            goodput_gbps: size as f64 * 8e-9 / number("seconds")?,
-            router_us_per_data: used * 1e6 / number("segments")?,
-            retransmissions: number("retransmissions")?,
-        })
-    };
-    let cold = fetch(&site.path("cold"))?;
-    drop(producer);
-    let warm = fetch(&site.path("warm"))?;
-    Ok(Round { cold, warm, memory_mib: peak_memory_mib(router.process.id())? })
+    let seed = number * 3;
+    let mut offer = Offer::new(args, &site, &producer, seed)?;
+    fetch(&offer, Some("cold"))?;
+    if args.full {
+        // The second fills what the first left; the third finds no room.
+        for (more, phase) in [(1, None), (2, Some("full"))] {
+            offer = Offer::new(args, &site, &producer, seed + more)?;
+            fetch(&offer, phase)?;
+        }
+    }
+    offer.producer = None;
+    fetch(&offer, Some("warm"))?;
+    let near = routers.near().process.id();
+    round.push(("router_peak_mib".into(), memory_mib(near, "VmHWM:")?));
+    let over_store = memory_mib(near, "VmRSS:")? - store_mib(args) as f64;
+    round.push(("router_over_store_mib".into(), over_store));
+    Ok(round)
+}
+
+/// One fetch: goodput, processor time of the routers for a Data, packets sent again.
+fn fetch(
+    args: &Args,
+    site: &Site,
+    transport: &str,
+    routers: &Routers,
+    offer: &Offer,
+) -> anyhow::Result<[(&'static str, f64); 3]> {
+    let before = routers.processor_seconds()?;
+    let target = site.path("target");
+    let output = if args.discard { Path::new("/dev/null") } else { &target };
+    let mut words = vec!["get", &offer.name, "-o", output.to_str().context("UTF-8")?, "--json"];
+    words.extend(args.get.split_whitespace());
+    let report = site.weir(transport, &words).finish().success().json();
+    let used = routers.processor_seconds()? - before;
+    let size = args.mebibytes << 20;
+    ensure!(report["bytes"] == size, "the file came whole: {report}");
+    if !args.discard {
+        ensure!(sha256_hex(&target) == offer.sha256, "the copy is identical");
+        std::fs::remove_file(&target)?;
+    }
+    let number = |key: &str| report[key].as_f64().with_context(|| format!("{key}: {report}"));
+    Ok([
+        ("gbps", size as f64 * 8e-9 / number("seconds")?),
+        ("router_us_per_data", used * 1e6 / number("segments")?),
+        ("retransmissions", number("retransmissions")?),
+    ])
 }
 
 /// User and system time of a process and its threads so far, from `/proc/<id>/schedstat` of each
@@ -142,9 +221,10 @@ fn processor_seconds(id: u32) -> anyhow::Result<f64> {
     Ok(total_ns as f64 * 1e-9)
 }
 
-fn peak_memory_mib(id: u32) -> anyhow::Result<f64> {
+/// A line of memory of a process, MiB.
+fn memory_mib(id: u32, line: &str) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("VmHWM")?;
-    let kibibytes: f64 = line.split_whitespace().nth(1).context("a number")?.parse()?;
+    let found = status.lines().find(|found| found.starts_with(line)).context("no such line")?;
+    let kibibytes: f64 = found.split_whitespace().nth(1).context("a number")?.parse()?;
     Ok(kibibytes / 1024.0)
 }

@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p weir-control --example control_speed -- ROUTERS OBJECTS [PLANNED]
 //!
+//! `--json` prints one JSON object in place of lines.
+//!
 //! The first `PLANNED` objects are planned for, by default all. Half of the routers have stores
 //! that hold all of it together, the others ask; each keeper says that it holds its parts, and
 //! each object is held by a further router as a whole.
@@ -95,17 +97,36 @@ impl Times {
         self.0.push(begin.elapsed());
         result
     }
+}
 
-    fn print(mut self, what: &str) {
-        self.0.sort_unstable();
-        let at = |share: f64| self.0[((self.0.len() - 1) as f64 * share) as usize].as_secs_f64();
-        println!(
-            "{what:28} {:8} times, median {:9.1} us, p99 {:9.1} us, longest {:10.1} us",
-            self.0.len(),
-            at(0.5) * 1e6,
-            at(0.99) * 1e6,
-            at(1.0) * 1e6
-        );
+/// Tells what was measured: lines as it comes, or JSON at the end.
+struct Teller {
+    json: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+impl Teller {
+    fn times(&mut self, what: &str, times: Times) {
+        let mut all = times.0;
+        all.sort_unstable();
+        let at = |share: f64| all[((all.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
+        let (median_us, p99_us, longest_us) = (at(0.5), at(0.99), at(1.0));
+        match &mut self.json {
+            Some(json) => {
+                let row = serde_json::json!({ "median_us": median_us, "p99_us": p99_us });
+                json.insert(what.into(), row);
+            }
+            None => println!(
+                "{what:28} {:8} times, median {median_us:9.1} us, p99 {p99_us:9.1} us, longest \
+                 {longest_us:10.1} us",
+                all.len()
+            ),
+        }
+    }
+
+    fn line(&self, line: &str) {
+        if self.json.is_none() {
+            println!("{line}");
+        }
     }
 }
 
@@ -148,8 +169,11 @@ fn reports(
 }
 
 fn main() {
-    let mut numbers =
-        std::env::args().skip(1).map(|number| number.parse::<usize>().expect("a number"));
+    let (flags, numbers): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let json = flags.iter().any(|flag| flag == "--json").then(serde_json::Map::new);
+    let mut teller = Teller { json };
+    let mut numbers = numbers.iter().map(|number| number.parse::<usize>().expect("a number"));
     let routers = numbers.next().unwrap_or(100);
     let objects = numbers.next().unwrap_or(10_000);
     let planned = numbers.next().unwrap_or(objects);
@@ -158,9 +182,13 @@ fn main() {
     let mut controller = Controller::new(ControllerConfig::default());
     let mut now = Moment::ZERO;
     let (told, ticks) = reports(&mut controller, &network, &mut now, 0);
-    told.print("report, at the beginning");
-    ticks.print("tick, at the beginning");
-    println!("{routers} routers, {} links: {} MiB", controller.links_count(), resident());
+    teller.times("report, at the beginning", told);
+    teller.times("tick, at the beginning", ticks);
+    teller.line(&format!(
+        "{routers} routers, {} links: {} MiB",
+        controller.links_count(),
+        resident()
+    ));
 
     let mut files = Times::default();
     for number in 0..objects {
@@ -173,8 +201,8 @@ fn main() {
         };
         files.take(|| controller.add_file(file)).expect("a file");
     }
-    files.print("file");
-    println!("{objects} files: {} MiB", resident());
+    teller.times("file", files);
+    teller.line(&format!("{objects} files: {} MiB", resident()));
 
     let mut decisions = Times::default();
     let (mut count, mut made) = (0, 0);
@@ -197,18 +225,27 @@ fn main() {
             controller.tick(now);
         }
     }
-    decisions.print("decision");
-    println!("{made} of {planned} planned: {} MiB", resident());
-    measure_holdings(&mut controller, &network, objects, now);
-    measure_configurations(&controller, routers);
+    teller.times("decision", decisions);
+    teller.line(&format!("{made} of {planned} planned: {} MiB", resident()));
+    measure_holdings(&mut controller, &network, objects, now, &mut teller);
+    measure_configurations(&controller, routers, &mut teller);
     let (told, ticks) = reports(&mut controller, &network, &mut now, 15);
-    told.print("report, of other links");
-    ticks.print("tick, with other links");
-    println!("at the end: {} MiB", resident());
+    teller.times("report, of other links", told);
+    teller.times("tick, with other links", ticks);
+    teller.line(&format!("at the end: {} MiB", resident()));
+    if let Some(json) = teller.json {
+        println!("{}", serde_json::Value::Object(json));
+    }
 }
 
 /// Each router tells what it was told to keep, and of whole objects that it has on disk.
-fn measure_holdings(controller: &mut Controller, network: &Network, objects: usize, now: Moment) {
+fn measure_holdings(
+    controller: &mut Controller,
+    network: &Network,
+    objects: usize,
+    now: Moment,
+    teller: &mut Teller,
+) {
     let mut held: Vec<Vec<Change>> = vec![Vec::new(); network.routers];
     let change = |object: Name, tier, first, last| {
         let (added, removed) = (Segments::range(first, last), Segments::default());
@@ -236,14 +273,14 @@ fn measure_holdings(controller: &mut Controller, network: &Network, objects: usi
             taken.expect("an update");
         }
     }
-    updates.print("update of 1,000 changes");
-    println!("{entries} holdings: {} MiB", resident());
+    teller.times("update of 1,000 changes", updates);
+    teller.line(&format!("{entries} holdings: {} MiB", resident()));
     for (bound, count) in controller.bounded().filter(|(_, count)| *count > 0) {
-        println!("beyond bound {bound}: {count}");
+        teller.line(&format!("beyond bound {bound}: {count}"));
     }
 }
 
-fn measure_configurations(controller: &Controller, routers: usize) {
+fn measure_configurations(controller: &Controller, routers: usize, teller: &mut Teller) {
     let mut configurations = Times::default();
     let (mut bytes, mut rules) = (0, 0);
     for router in 0..routers {
@@ -252,6 +289,8 @@ fn measure_configurations(controller: &Controller, routers: usize) {
         rules = rules.max(found.rules.len());
         bytes = bytes.max(serde_json::to_string(&found).expect("JSON").len());
     }
-    configurations.print("configuration");
-    println!("the longest configuration: {bytes} octets of JSON, the most rules: {rules}");
+    teller.times("configuration", configurations);
+    teller.line(&format!(
+        "the longest configuration: {bytes} octets of JSON, the most rules: {rules}"
+    ));
 }

@@ -4,7 +4,8 @@
 //!
 //!     cargo run --release -p weir-link --example egress_speed -- "rem" "fifo" 1000000 200000 data
 //!
-//! For instructions, run it under callgrind with a count of packets and divide.
+//! `--json` prints one JSON object. For instructions, run it under callgrind with a count of
+//! packets and divide.
 
 use std::time::Instant as Clock;
 
@@ -15,7 +16,8 @@ use weir_wire::{Data, Interest, LpHeader, Name};
 const ROUNDS: usize = 9;
 
 fn main() {
-    let given: Vec<String> = std::env::args().skip(1).collect();
+    let (flags, given): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let text = |at: usize, default: &str| given.get(at).map_or(default, String::as_str).to_owned();
     let mut config = LinkConfig::stream();
     config.egress.marking.policy = text(0, "nfd").parse().expect("a marking policy");
@@ -45,5 +47,9 @@ fn main() {
     }
     rounds.sort_unstable_by(f64::total_cmp);
     let marked = link.counters().marks_set as f64 / (ROUNDS as f64 * packets as f64);
-    println!("{:.1} ns a packet (median of {ROUNDS}), {marked:.4} marked", rounds[ROUNDS / 2]);
+    let ns = rounds[ROUNDS / 2];
+    match flags.iter().any(|flag| flag == "--json") {
+        true => println!("{{\"ns\":{ns:.1},\"marked\":{marked:.4}}}"),
+        false => println!("{ns:.1} ns a packet (median of {ROUNDS}), {marked:.4} marked"),
+    }
 }

@@ -5,7 +5,8 @@
 //!
 //!     cargo run --release -p weir-link --example ingress_speed -- "fisp capacity=1500KB" 0 100000
 //!
-//! For instructions, run it under callgrind with a count of exchanges and divide.
+//! `--json` prints one JSON object. For instructions, run it under callgrind with a count of
+//! exchanges and divide.
 
 use std::time::Instant as Clock;
 
@@ -18,7 +19,8 @@ const ROUNDS: u64 = 9;
 const BATCH: usize = 64;
 
 fn main() {
-    let given: Vec<String> = std::env::args().skip(1).collect();
+    let (flags, given): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
     let text = |at: usize, default: &str| given.get(at).map_or(default, String::as_str).to_owned();
     let shaping = text(0, "none").parse().expect("a shaping of Interests");
     let backlog_bytes = text(1, "0").parse().expect("octets in the socket");
@@ -64,5 +66,9 @@ fn main() {
     }
     rounds.sort_unstable_by(f64::total_cmp);
     let held = link.counters().interests_held as f64 / (ROUNDS * exchanges) as f64;
-    println!("{:.1} ns an exchange (median of {ROUNDS}), {held:.2} held", rounds[rounds.len() / 2]);
+    let ns = rounds[rounds.len() / 2];
+    match flags.iter().any(|flag| flag == "--json") {
+        true => println!("{{\"ns\":{ns:.1},\"held\":{held:.2}}}"),
+        false => println!("{ns:.1} ns an exchange (median of {ROUNDS}), {held:.2} held"),
+    }
 }

@@ -1,75 +1,130 @@
-//! Signs and verifies a second, one thread, for a Data of 8000 octets and one of 100:
-//! `cargo run --release -p weir-crypto --example speed`.
+//! Signs and verifies a second of processor time, one thread, for a Data of 8000 octets and one of
+//! 100:
+//! `cargo run --release -p weir-crypto --example speed [ALGORITHM...]`, where an algorithm may be
+//! the beginning of its name; `--json` prints one JSON object in place of lines.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+use serde_json::{Map, Value, json};
 use weir_crypto::{KeyType, PrivateKey, verifier_from_spki};
 use weir_security::{DigestVerifier, Verifier, sha256, sha256_each};
 
 const TIME_PER_MEASURE: Duration = Duration::from_millis(500);
 
 fn main() {
-    println!("{:>14}  {:>6}  {:>12}  {:>12}", "algorithm", "octets", "signs/s", "verifies/s");
+    let (flags, algorithms): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|word| word.starts_with("--"));
+    let json = flags.iter().any(|flag| flag == "--json").then(Map::new);
+    let mut speeds = Speeds { algorithms, json };
+    if speeds.json.is_none() {
+        println!("{:>14}  {:>6}  {:>12}  {:>12}", "algorithm", "octets", "signs/s", "verifies/s");
+    }
     for octets in [100, 8000] {
         let message = vec![7; octets];
         for key_type in [KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa] {
-            let key = PrivateKey::generate(key_type).expect("a new key");
-            let verifier = verifier_from_spki(&key.public_key().expect("public")).expect("fresh");
-            let signature = key.sign(&[&message]).expect("signs");
-            let signs = per_second(|| drop(key.sign(&[&message]).expect("signs")));
-            let verifies =
-                per_second(|| verifier.verify(&[&message], &signature).expect("verifies"));
-            print_line(&key_type.to_string(), octets, Some(signs), verifies);
-            if key_type == KeyType::Ed25519 {
-                for count in [8, 32, 128] {
-                    let signed = vec![(&message[..], &signature[..]); count];
-                    let rounds = per_second(|| assert!(verifier.verify_each(&signed)[count - 1]));
-                    print_line(&format!("ed25519 x{count}"), octets, None, rounds * count as f64);
-                }
+            if speeds.wants(&key_type.to_string()) {
+                speeds.measure_key(key_type, &message);
             }
         }
-        ed25519_alternative(&message);
-        let digest = sha256(&[&message]);
-        let verifies =
-            per_second(|| DigestVerifier.verify(&[&message], &digest).expect("verifies"));
-        print_line("sha256 (sha2)", octets, None, verifies);
-        let aws_lc = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &message);
-        let verifies = per_second(|| {
-            let again = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &message);
-            assert_eq!(again.as_ref(), aws_lc.as_ref());
-        });
-        print_line("sha256 (aws)", octets, None, verifies);
-        for count in [4, 6, 8, 16] {
-            let messages = vec![&message[..]; count];
-            let rounds = per_second(|| assert_eq!(sha256_each(&messages)[count - 1], digest));
-            print_line(&format!("sha256 x{count}"), octets, None, rounds * count as f64);
+        if speeds.wants("ed25519 dalek") {
+            speeds.measure_alternative(&message);
         }
+        speeds.measure_digests(&message);
+    }
+    if let Some(json) = speeds.json {
+        println!("{}", Value::Object(json));
     }
 }
 
-/// The other library: why the verifier is built as it is.
-fn ed25519_alternative(message: &[u8]) {
-    let key = PrivateKey::generate(KeyType::Ed25519).expect("a new key");
-    let spki = key.public_key().expect("public");
-    let signature = key.sign(&[message]).expect("signs");
-    let point: [u8; 32] = spki[12..].try_into().expect("32 octets");
-    let dalek = ed25519_dalek::VerifyingKey::from_bytes(&point).expect("a point");
-    let signature = ed25519_dalek::Signature::from_slice(&signature).expect("64 octets");
-    let verifies = per_second(|| dalek.verify_strict(message, &signature).expect("verifies"));
-    print_line("ed25519 dalek", message.len(), None, verifies);
+struct Speeds {
+    /// Beginnings of names of what is wanted; all if there are none.
+    algorithms: Vec<String>,
+    json: Option<Map<String, Value>>,
+}
+
+impl Speeds {
+    fn wants(&self, algorithm: &str) -> bool {
+        let mut wanted = self.algorithms.iter();
+        self.algorithms.is_empty() || wanted.any(|wanted| algorithm.starts_with(wanted.as_str()))
+    }
+
+    fn measure_key(&mut self, key_type: KeyType, message: &[u8]) {
+        let key = PrivateKey::generate(key_type).expect("a new key");
+        let verifier = verifier_from_spki(&key.public_key().expect("public")).expect("fresh");
+        let signature = key.sign(&[message]).expect("signs");
+        let signs = per_second(|| drop(key.sign(&[message]).expect("signs")));
+        let verifies = per_second(|| verifier.verify(&[message], &signature).expect("verifies"));
+        self.tell(&key_type.to_string(), message.len(), Some(signs), verifies);
+        if key_type == KeyType::Ed25519 {
+            for count in [8, 32, 128] {
+                let signed = vec![(message, &signature[..]); count];
+                let rounds = per_second(|| assert!(verifier.verify_each(&signed)[count - 1]));
+                let verifies = rounds * count as f64;
+                self.tell(&format!("ed25519 x{count}"), message.len(), None, verifies);
+            }
+        }
+    }
+
+    /// The other library: why the verifier is built as it is.
+    fn measure_alternative(&mut self, message: &[u8]) {
+        let key = PrivateKey::generate(KeyType::Ed25519).expect("a new key");
+        let spki = key.public_key().expect("public");
+        let signature = key.sign(&[message]).expect("signs");
+        let point: [u8; 32] = spki[12..].try_into().expect("32 octets");
+        let dalek = ed25519_dalek::VerifyingKey::from_bytes(&point).expect("a point");
+        let signature = ed25519_dalek::Signature::from_slice(&signature).expect("64 octets");
+        let verifies = per_second(|| dalek.verify_strict(message, &signature).expect("verifies"));
+        self.tell("ed25519 dalek", message.len(), None, verifies);
+    }
+
+    fn measure_digests(&mut self, message: &[u8]) {
+        let digest = sha256(&[message]);
+        if self.wants("sha256 (sha2)") {
+            let verifies =
+                per_second(|| DigestVerifier.verify(&[message], &digest).expect("verifies"));
+            self.tell("sha256 (sha2)", message.len(), None, verifies);
+        }
+        if self.wants("sha256 (aws)") {
+            let verifies = per_second(|| {
+                let again = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, message);
+                assert_eq!(again.as_ref(), digest);
+            });
+            self.tell("sha256 (aws)", message.len(), None, verifies);
+        }
+        for count in [4, 6, 8, 16] {
+            let name = format!("sha256 x{count}");
+            if self.wants(&name) {
+                let messages = vec![message; count];
+                let rounds = per_second(|| assert_eq!(sha256_each(&messages)[count - 1], digest));
+                self.tell(&name, message.len(), None, rounds * count as f64);
+            }
+        }
+    }
+
+    fn tell(&mut self, algorithm: &str, octets: usize, signs: Option<f64>, verifies: f64) {
+        if let Some(json) = &mut self.json {
+            let row = json!({ "signs_per_s": signs, "verifies_per_s": verifies });
+            json.insert(format!("{algorithm}, {octets}"), row);
+            return;
+        }
+        let signs = signs.map_or_else(|| "-".to_owned(), |signs| format!("{signs:.0}"));
+        println!("{algorithm:>14}  {octets:>6}  {signs:>12}  {verifies:>12.0}");
+    }
 }
 
 fn per_second(mut f: impl FnMut()) -> f64 {
-    let start = Instant::now();
+    let (start, until) = (thread_time(), thread_time() + TIME_PER_MEASURE);
     let mut rounds = 0;
-    while start.elapsed() < TIME_PER_MEASURE {
+    while thread_time() < until {
         f();
         rounds += 1;
     }
-    f64::from(rounds) / start.elapsed().as_secs_f64()
+    f64::from(rounds) / (thread_time() - start).as_secs_f64()
 }
 
-fn print_line(algorithm: &str, octets: usize, signs: Option<f64>, verifies: f64) {
-    let signs = signs.map_or_else(|| "-".to_owned(), |signs| format!("{signs:.0}"));
-    println!("{algorithm:>14}  {octets:>6}  {signs:>12}  {verifies:>12.0}");
+/// Processor time of this thread.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
+    Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)
 }

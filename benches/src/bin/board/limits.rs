@@ -1,0 +1,210 @@
+//! What the machine itself takes, measured in the same run: what no program can go below.
+
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use cpu_time::ThreadTime;
+use nix::sys::socket::{setsockopt, sockopt};
+use weir_benches::median;
+
+use crate::parts::{Programs, number};
+use crate::record::{Figure, PartRecord};
+
+/// Octets of content of a Data that everything here is for.
+const OCTETS: usize = 8000;
+/// Data of one system call: what UDP takes at most in one.
+const BATCH: usize = 8;
+const BUFFERS: usize = 8;
+const ROUNDS: usize = 9;
+const TIME_PER_ROUND: Duration = Duration::from_millis(100);
+/// More than caches close to a core hold.
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// Processor time of 8000 octets, us, unless something else is said.
+pub(crate) struct Limits {
+    pub(crate) copy_us: f64,
+    pub(crate) touch_us: f64,
+    pub(crate) unix_send_us: f64,
+    pub(crate) unix_receive_us: f64,
+    /// By GSO and GRO.
+    pub(crate) udp_send_us: f64,
+    pub(crate) udp_receive_us: f64,
+    pub(crate) sha256_us: f64,
+    pub(crate) ecdsa_us: f64,
+    /// Processors.
+    pub(crate) cores: f64,
+}
+
+impl Limits {
+    pub(crate) fn measure(programs: &Programs) -> Result<Self> {
+        let (unix_send_us, unix_receive_us) = in_turn(&mut unix()?)?;
+        let (udp_send_us, udp_receive_us) = in_turn(&mut udp()?)?;
+        let (touch_us, copy_us) = memory();
+        let words = ["--json", "ecdsa", "sha256 x16"];
+        let speeds = programs.json("speed", &words)?;
+        let us =
+            |row: &str| Ok::<_, anyhow::Error>(1e6 / number(&speeds, &[row, "verifies_per_s"])?);
+        Ok(Self {
+            copy_us,
+            touch_us,
+            unix_send_us,
+            unix_receive_us,
+            udp_send_us,
+            udp_receive_us,
+            sha256_us: us("sha256 x16, 8000")?,
+            ecdsa_us: us("ecdsa, 8000")?,
+            cores: std::thread::available_parallelism()?.get() as f64,
+        })
+    }
+
+    /// Gbit/s of Data that take `us` of processor time each, with all processors busy.
+    pub(crate) fn gbps(&self, us: f64) -> f64 {
+        OCTETS as f64 * 8e-3 * self.cores / us
+    }
+
+    /// Processor time that a consumer, which verifies, cannot do without for a Data over Unix.
+    pub(crate) fn consumer_us(&self) -> f64 {
+        self.unix_receive_us + self.sha256_us
+    }
+
+    pub(crate) fn part(&self, is_quick: bool) -> PartRecord {
+        let figures = [
+            ("copy 8000 octets", self.copy_us),
+            ("touch 8192 octets first", self.touch_us),
+            ("Unix socket, send 8000 octets", self.unix_send_us),
+            ("Unix socket, receive 8000 octets", self.unix_receive_us),
+            ("UDP with GSO, send 8000 octets", self.udp_send_us),
+            ("UDP with GRO, receive 8000 octets", self.udp_receive_us),
+            ("SHA-256, 8000 octets, 16 side by side", self.sha256_us),
+            ("ECDSA P-256, verify 8000 octets", self.ecdsa_us),
+        ];
+        let figures = figures.map(|(name, us)| Figure::new(name, "us", us));
+        PartRecord::new(vec!["(in the board)".into()], is_quick, figures.into())
+    }
+}
+
+/// Two ends of a socket of this process; neither waits.
+trait Ends {
+    /// Sends some octets; none if there is no room.
+    fn send(&mut self) -> std::io::Result<usize>;
+    /// Receives some octets; none if there are none.
+    fn receive(&mut self) -> std::io::Result<usize>;
+}
+
+struct UnixEnds {
+    near: UnixStream,
+    far: UnixStream,
+    octets: Vec<Vec<u8>>,
+}
+
+fn unix() -> Result<UnixEnds> {
+    let (near, far) = UnixStream::pair()?;
+    near.set_nonblocking(true)?;
+    far.set_nonblocking(true)?;
+    Ok(UnixEnds { near, far, octets: vec![vec![7; OCTETS]; BUFFERS * BATCH] })
+}
+
+impl Ends for UnixEnds {
+    fn send(&mut self) -> std::io::Result<usize> {
+        let slices: Vec<_> =
+            self.octets[..BATCH].iter().map(|octets| IoSlice::new(octets)).collect();
+        self.near.write_vectored(&slices)
+    }
+
+    fn receive(&mut self) -> std::io::Result<usize> {
+        let buffers = self.octets[..BATCH].iter_mut();
+        let mut slices: Vec<_> = buffers.map(|octets| IoSliceMut::new(octets)).collect();
+        self.far.read_vectored(&mut slices)
+    }
+}
+
+struct UdpEnds {
+    near: UdpSocket,
+    far: UdpSocket,
+    octets: Vec<u8>,
+}
+
+fn udp() -> Result<UdpEnds> {
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    near.connect(far.local_addr()?)?;
+    far.set_nonblocking(true)?;
+    setsockopt(&near, sockopt::UdpGsoSegment, &(OCTETS as i32))
+        .context("the kernel segments no datagrams")?;
+    setsockopt(&far, sockopt::UdpGroSegment, &true).context("the kernel joins no datagrams")?;
+    Ok(UdpEnds { near, far, octets: vec![7; BATCH * OCTETS] })
+}
+
+impl Ends for UdpEnds {
+    fn send(&mut self) -> std::io::Result<usize> {
+        self.near.send(&self.octets)
+    }
+
+    fn receive(&mut self) -> std::io::Result<usize> {
+        self.far.recv(&mut self.octets)
+    }
+}
+
+/// Processor time to send and to receive 8000 octets, us: medians of rounds, in which two calls
+/// send and as many as it takes receive, so that nobody waits and no buffer overflows.
+fn in_turn(ends: &mut dyn Ends) -> Result<(f64, f64)> {
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (mut sending, mut receiving) = (Duration::ZERO, Duration::ZERO);
+        let mut octets = 0_usize;
+        while sending + receiving < TIME_PER_ROUND {
+            let mut under_way = 0;
+            let start = ThreadTime::now();
+            for _ in 0..2 {
+                under_way += none_if_blocked(ends.send())?;
+            }
+            sending += start.elapsed();
+            ensure!(under_way > 0, "a socket without anything in it takes nothing");
+            octets += under_way;
+            let start = ThreadTime::now();
+            loop {
+                match none_if_blocked(ends.receive())? {
+                    0 => break,
+                    received => under_way = under_way.saturating_sub(received),
+                }
+                if under_way == 0 {
+                    break;
+                }
+            }
+            receiving += start.elapsed();
+        }
+        let us = |time: Duration| time.as_secs_f64() * 1e6 * OCTETS as f64 / octets as f64;
+        sends.push(us(sending));
+        receives.push(us(receiving));
+    }
+    Ok((median(sends), median(receives)))
+}
+
+fn none_if_blocked(result: std::io::Result<usize>) -> std::io::Result<usize> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
+}
+
+/// Processor time to touch 8192 octets of new memory, and to copy 8000 that are in no near cache.
+fn memory() -> (f64, f64) {
+    let (mut touches, mut copies) = (Vec::new(), Vec::new());
+    let source = vec![7_u8; MEMORY_BYTES];
+    for _ in 0..ROUNDS {
+        let start = ThreadTime::now();
+        let mut target = Vec::with_capacity(MEMORY_BYTES);
+        target.resize(MEMORY_BYTES, 1_u8);
+        let us = |time: Duration| time.as_secs_f64() * 1e6 / (MEMORY_BYTES / 8192) as f64;
+        touches.push(us(start.elapsed()));
+        let start = ThreadTime::now();
+        for (from, to) in source.chunks_exact(8192).zip(target.chunks_exact_mut(8192)) {
+            to[..OCTETS].copy_from_slice(&from[..OCTETS]);
+        }
+        std::hint::black_box(&target);
+        copies.push(us(start.elapsed()));
+    }
+    (median(touches), median(copies))
+}

@@ -1,0 +1,76 @@
+//! The board as text.
+
+use crate::record::{Figure, Record, Records};
+
+/// What is measured and on what, and the names of the columns.
+pub(crate) fn heading(record: &Record) {
+    let machine = &record.machine;
+    println!(
+        "{}{}{} on {}, {} cores, {} GiB, Linux {}",
+        record.state.commit,
+        record.state.changes.as_deref().map_or("", |_| " with changes"),
+        record.state.program.as_deref().map_or("", |_| ", another program (WEIR_BIN),"),
+        machine.processor,
+        machine.cores,
+        machine.memory_gib,
+        machine.kernel
+    );
+    println!(
+        "\n{:55} {:>9} {:>9} {:>8} {:>9} {:>8}",
+        "", "now", "before", "now/bef.", "limit", "now/lim."
+    );
+}
+
+/// One part of `record` beside `compared`, or the last record that has it.
+pub(crate) fn part(name: &str, record: &Record, compared: Option<&Record>, records: &Records) {
+    let Some(now) = record.parts.get(name) else { return };
+    let earlier = compared.or_else(|| records.last_with(name, &record.machine));
+    let before = earlier.and_then(|earlier| earlier.parts.get(name));
+    let mut remarks = vec![format!("load {:.1}", now.load)];
+    if let (Some(earlier), Some(before)) = (earlier, before) {
+        let quick = if before.is_quick { ", quick" } else { "" };
+        remarks.push(format!("before: {} of {}{quick}", earlier.state.commit, before.date));
+        if earlier.machine != record.machine {
+            remarks.push(format!("on another machine, {}", earlier.machine.processor));
+        }
+    }
+    println!("{name} ({})", remarks.join("; "));
+    for figure in &now.figures {
+        let same =
+            |other: &&crate::record::Figure| other.name == figure.name && other.unit == figure.unit;
+        let old = before.and_then(|before| before.figures.iter().find(same));
+        println!(
+            "  {:53} {:>9} {:>9} {:>8} {:>9} {:>8}",
+            titled(figure),
+            number(Some(figure.value)),
+            number(old.map(|old| old.value)),
+            ratio(figure.value, old.map(|old| old.value)),
+            number(figure.limit),
+            ratio(figure.value, figure.limit),
+        );
+    }
+}
+
+fn titled(figure: &Figure) -> String {
+    match figure.unit.as_str() {
+        "" => figure.name.clone(),
+        unit => format!("{}, {unit}", figure.name),
+    }
+}
+
+/// Three digits or more.
+fn number(value: Option<f64>) -> String {
+    match value {
+        None => "-".into(),
+        Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
+        Some(value) if value.abs() >= 10.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.2}"),
+    }
+}
+
+fn ratio(value: f64, other: Option<f64>) -> String {
+    match other {
+        Some(other) if other != 0.0 => format!("{:.2}", value / other),
+        _ => "-".into(),
+    }
+}
