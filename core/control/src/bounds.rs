@@ -17,6 +17,9 @@ pub enum Bound {
     Memory,
     /// It asks for more new plans than one router may.
     Plans,
+    /// It asks for an object more often than one router's questions count, where objects are placed
+    /// by demand. Counted, but no event: it has its answer all the same.
+    Demand,
     /// It gives an address as its own that another router gave before.
     Address,
     /// It tells of prefixes that its token does not allow.
@@ -33,6 +36,7 @@ words!(Bound {
     Unregistered = "unregistered",
     Memory = "memory",
     Plans = "plans",
+    Demand = "demand",
     Address = "address",
     Prefix = "prefix",
     Rules = "rules",

@@ -6,12 +6,20 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_S};
 use weir_wire::Name;
 
+use crate::objects::RouterId;
+
 /// A question counts half as much as one of the period after it.
 const PERIOD_NS: u64 = 600 * NS_PER_S;
 /// Periods after which all counts are reckoned anew, so that none overflows.
 const PERIODS_MAX: u64 = 32;
 /// Objects that are counted at most. Beyond that the half that is asked for least is forgotten.
 const OBJECTS_MAX: usize = 100_000;
+/// Questions of one router about one object that count in a period, and about all: as many as one
+/// asks whose agent is as it should be, so that none has everything moved by asking again and again.
+const ASKED_MAX: u32 = 10;
+const ASKED_ALL_MAX: u32 = 4096;
+/// Routers and objects of which it is remembered how often the one has asked about the other.
+const ASKERS_MAX: usize = 200_000;
 
 /// Questions about objects, the older the less they count.
 #[derive(Default)]
@@ -20,12 +28,20 @@ pub(crate) struct Demand {
     /// change with time to be compared.
     base: u64,
     asked: BTreeMap<Name, u64>,
+    /// Of the present period: what each router has asked about an object, and in all.
+    period: u64,
+    by_asker: BTreeMap<RouterId, BTreeMap<Name, u32>>,
+    askers: usize,
+    of_asker: BTreeMap<RouterId, u32>,
 }
 
 impl Demand {
-    /// An object is asked for.
-    pub(crate) fn note(&mut self, now: Instant, object: &Name) {
+    /// A router asks for an object. Whether that counts, or it has asked too often.
+    pub(crate) fn note(&mut self, now: Instant, router: RouterId, object: &Name) -> bool {
         let period = now.as_ns() / PERIOD_NS;
+        if !self.may_count(period, router, object) {
+            return false;
+        }
         let since = period.saturating_sub(self.base);
         if since >= PERIODS_MAX {
             self.asked.retain(|_, asked| {
@@ -40,6 +56,29 @@ impl Demand {
         let one = 1 << period.saturating_sub(self.base);
         let asked = self.asked.entry(object.clone()).or_default();
         *asked = asked.saturating_add(one);
+        true
+    }
+
+    /// Whether another question of a router is to count, which it then does.
+    fn may_count(&mut self, period: u64, router: RouterId, object: &Name) -> bool {
+        if self.period != period || self.askers >= ASKERS_MAX {
+            self.by_asker.clear();
+            self.askers = 0;
+        }
+        if self.period != period {
+            self.of_asker.clear();
+            self.period = period;
+        }
+        let all = self.of_asker.entry(router).or_default();
+        let objects = self.by_asker.entry(router).or_default();
+        let before = objects.get(object).copied().unwrap_or(0);
+        if *all >= ASKED_ALL_MAX || before >= ASKED_MAX {
+            return false;
+        }
+        *all += 1;
+        self.askers += usize::from(before == 0);
+        objects.insert(object.clone(), before + 1);
+        true
     }
 
     fn forget_half(&mut self) {
@@ -76,10 +115,10 @@ mod tests {
     #[test]
     fn a_question_counts_half_a_period_later() {
         let mut demand = Demand::default();
-        (0..4).for_each(|_| demand.note(period(0), &name(0)));
-        demand.note(period(1), &name(1));
+        (0..4).for_each(|_| assert!(demand.note(period(0), 0, &name(0))));
+        demand.note(period(1), 0, &name(1));
         assert_eq!(demand.of(&name(0)), 2 * demand.of(&name(1)));
-        demand.note(period(2), &name(1));
+        demand.note(period(2), 0, &name(1));
         assert!(demand.of(&name(1)) > demand.of(&name(0)));
         assert_eq!(demand.of(&name(2)), 0);
         demand.forget(&name(0));
@@ -90,23 +129,52 @@ mod tests {
     fn the_order_stays_when_counts_are_reckoned_anew() {
         let mut demand = Demand::default();
         for number in 0..PERIODS_MAX {
-            demand.note(period(number), &name(number as usize));
+            demand.note(period(number), 0, &name(number as usize));
         }
-        demand.note(period(PERIODS_MAX), &name(100));
+        demand.note(period(PERIODS_MAX), 0, &name(100));
         let late = demand.of(&name(PERIODS_MAX as usize - 1));
         assert_eq!((demand.of(&name(0)), demand.of(&name(100))), (0, 1));
         assert!(late <= 1);
         // After a long silence nothing is left but what is asked for now.
-        demand.note(period(1_000), &name(7));
+        demand.note(period(1_000), 0, &name(7));
         assert_eq!((demand.of(&name(100)), demand.of(&name(7))), (0, 1));
     }
 
     #[test]
     fn no_more_objects_are_counted_than_may_be() {
         let mut demand = Demand::default();
-        (0..2).for_each(|_| demand.note(period(0), &name(0)));
-        (1..2 * OBJECTS_MAX).for_each(|number| demand.note(period(0), &name(number)));
+        (0..2).for_each(|_| assert!(demand.note(period(0), 0, &name(0))));
+        // As many routers as it takes.
+        let asker = |number: usize| number as RouterId / ASKED_ALL_MAX + 1;
+        for number in 1..2 * OBJECTS_MAX {
+            assert!(demand.note(period(0), asker(number), &name(number)));
+        }
         assert!(demand.asked.len() <= OBJECTS_MAX);
         assert_eq!(demand.of(&name(0)), 2, "what is asked for more is not forgotten");
+    }
+    #[test]
+    fn one_router_counts_for_so_much_and_no_more() {
+        let mut demand = Demand::default();
+        let counted = (0..1000).filter(|_| demand.note(period(0), 1, &name(0))).count();
+        assert_eq!(counted, ASKED_MAX as usize);
+        let one = demand.of(&name(0));
+        // Others count beside it, and it counts again in the next period.
+        assert!(demand.note(period(0), 2, &name(0)));
+        assert!(demand.of(&name(0)) > one);
+        let counted = (0..1000).filter(|_| demand.note(period(1), 1, &name(0))).count();
+        assert_eq!(counted, ASKED_MAX as usize);
+        let more = (1..10_000).filter(|number| demand.note(period(1), 1, &name(*number))).count();
+        assert_eq!(more, (ASKED_ALL_MAX - ASKED_MAX) as usize);
+    }
+
+    #[test]
+    fn who_has_asked_is_remembered_within_bounds() {
+        let mut demand = Demand::default();
+        for router in 0..200 {
+            (0..2000).for_each(|number| assert!(demand.note(period(0), router, &name(number))));
+            let remembered: usize = demand.by_asker.values().map(BTreeMap::len).sum();
+            assert_eq!(remembered, demand.askers);
+            assert!(remembered <= ASKERS_MAX);
+        }
     }
 }

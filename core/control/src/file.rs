@@ -76,6 +76,11 @@ impl File {
             && self.manifest.iter().all(is_below)
     }
 
+    /// Whether another one is the same, but that it has a manifest and this has none.
+    pub(crate) fn lacks_manifest_of(&self, other: &Self) -> bool {
+        self.manifest.is_empty() && *self == Self { manifest: Vec::new(), ..other.clone() }
+    }
+
     /// Octets of memory that its manifest takes in a store, at most.
     pub(crate) fn manifest_bytes(&self) -> u64 {
         let packets: u64 = self.manifest.iter().map(|list| list.packets).sum();

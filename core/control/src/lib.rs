@@ -23,7 +23,7 @@ mod plan;
 mod segments;
 
 pub use bounds::Bound;
-pub use controller::{Controller, ControllerConfig, Event, Refused};
+pub use controller::{Controller, ControllerConfig, Event, FileNews, Refused};
 pub use file::{File, List};
 pub use network::Link;
 pub use placement::Placement;

@@ -7,7 +7,7 @@ use core::ops::Bound as End;
 use weir_wire::Name;
 
 use crate::bounds::Bound;
-use crate::file::File;
+use crate::file::{File, List};
 use crate::message::{Change, Tier};
 use crate::segments::Segments;
 
@@ -181,6 +181,14 @@ impl Objects {
             {
                 account.objects.remove(&id);
             }
+        }
+    }
+
+    /// What is read beside a file's segments.
+    pub(crate) fn set_manifest(&mut self, name: &Name, manifest: Vec<List>) {
+        let Some(&id) = self.by_name.get(name) else { return };
+        if let Some(Object { what: What::File(file), .. }) = &mut self.all[id as usize] {
+            file.manifest = manifest;
         }
     }
 

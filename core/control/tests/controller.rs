@@ -5,7 +5,9 @@ mod common;
 use common::{MIDDLE, config, face, file, five, name, parts, report, seconds, update};
 use weir_base::FaceId;
 use weir_control::message::{Decision, FaceReport, Retention, RouterReport, UpdateNumber};
-use weir_control::{Controller, ControllerConfig, Event, File, List, Placement, Refused, Segments};
+use weir_control::{
+    Controller, ControllerConfig, Event, File, FileNews, List, Placement, Refused, Segments,
+};
 use weir_wire::Name;
 
 #[test]
@@ -369,6 +371,37 @@ fn part_k_of_a_manifest_is_kept_by_who_keeps_segment_k() {
     }
 }
 
+/// Who registered it before manifests were told of need not withdraw it.
+#[test]
+fn a_manifest_is_told_of_later() {
+    let mut controller = five(config());
+    let bare = file(5_000);
+    let manifest = list("/data/file/v=1/32=manifest", 4_000);
+    let whole = File { manifest: vec![manifest.clone()], ..bare.clone() };
+    controller.add_file(bare.clone()).unwrap();
+    controller.forward("edge", &bare.name).unwrap();
+    let plan = controller.plans().next().unwrap().clone();
+    let before = controller.generation_of(&plan.parts[0].router);
+    assert_eq!(controller.news_of_file(&whole, 0), Ok(FileNews::Manifest));
+    controller.add_file(whole.clone()).unwrap();
+    assert_eq!(controller.news_of_file(&whole, 0), Ok(FileNews::Nothing));
+    assert_eq!(controller.file(&whole.name), Some(&whole));
+    assert!(controller.generation_of(&plan.parts[0].router) > before, "it is told of it");
+    let mut kept = Segments::default();
+    for part in &plan.parts {
+        let keeper = controller.configuration(&part.router).unwrap();
+        let rules = keeper.rules.iter().filter(|rule| rule.object == manifest.name);
+        rules.for_each(|rule| kept.insert(rule.first..=rule.last));
+    }
+    assert_eq!(kept.count(), 4_000);
+    assert_eq!(controller.plans().next(), Some(&plan), "who keeps what is as before");
+    // Neither another one nor none any more.
+    let other = File { manifest: vec![list("/data/file/v=1/32=manifest", 3_000)], ..bare.clone() };
+    for file in [other, bare] {
+        assert_eq!(controller.add_file(file.clone()), Err(Refused::OtherFile(file.name)));
+    }
+}
+
 #[test]
 fn files_that_are_none_are_refused() {
     let mut controller = five(ControllerConfig { files_max: 1, ..config() });
@@ -390,6 +423,7 @@ fn files_that_are_none_are_refused() {
     controller.add_file(file(5)).unwrap();
     assert_eq!(controller.add_file(file(6)), Err(Refused::OtherFile(file(6).name)));
     let other = File { name: name("/data/other"), ..file(1) };
+    assert_eq!(controller.news_of_file(&file(5), 1), Ok(FileNews::Nothing));
     assert_eq!(controller.add_file(other), Err(Refused::TooMany { what: "files", max: 1 }));
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct App {
     pub(crate) journal: Journal,
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Metrics,
+    /// Octets of a request's body, at most.
+    pub(crate) body_bytes_max: usize,
     /// Whether the program is to end: who waits for news gets none.
     pub(crate) stopping: watch::Receiver<bool>,
     /// Its number among the controllers of the database.
@@ -95,7 +97,7 @@ impl Known {
                 Event::Planned(plan) => {
                     let detail = format!("{} for {}", plan.number, plan.object);
                     let action = if plan.parts.is_empty() { "plan ended" } else { "plan made" };
-                    records.push(Record::Plan { plan, made_ms: at_ms });
+                    records.push(Record::Plan { follows: plan.parent, plan, made_ms: at_ms });
                     (action, detail)
                 }
                 Event::KeepsNot { router, object, segments } => {
@@ -125,6 +127,7 @@ impl App {
         database: Database,
         tokens: Tokens,
         follower: Follower,
+        body_bytes_max: usize,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -133,6 +136,7 @@ impl App {
             journal: Journal::default(),
             tokens,
             metrics: Metrics::default(),
+            body_bytes_max,
             stopping,
             run: AtomicU64::new(follower.run),
             turn: tokio::sync::Mutex::new(follower),

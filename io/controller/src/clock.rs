@@ -1,21 +1,35 @@
 //! What time it is: for decisions a clock that only goes forward, for people the one on the wall.
 
-use std::time::{Instant as StdInstant, SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
 use weir_base::Instant;
 
-/// The clock of decisions, which counts from the start of the program.
+/// It is asked several times a second. What is longer between two questions is not reckoned: the
+/// program or its machine stood still, and routers that reported meanwhile could not be heard.
+const STEP_MAX: Duration = Duration::from_secs(1);
+
+/// The clock of decisions, which counts from the start of the program while that runs.
 pub(crate) struct Clock {
-    start: StdInstant,
+    /// When it was asked last, and what it said then.
+    last: Mutex<(StdInstant, Duration)>,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        Self { start: StdInstant::now() }
+        Self { last: Mutex::new((StdInstant::now(), Duration::ZERO)) }
     }
 
     pub(crate) fn now(&self) -> Instant {
-        Instant::from_ns(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.at(StdInstant::now())
+    }
+
+    fn at(&self, now: StdInstant) -> Instant {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let (before, said) = *last;
+        let said = said + now.saturating_duration_since(before).min(STEP_MAX);
+        *last = (now.max(before), said);
+        Instant::from_ns(u64::try_from(said.as_nanos()).unwrap_or(u64::MAX))
     }
 }
 
@@ -24,4 +38,24 @@ impl Clock {
 pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_the_program_stood_still_is_not_reckoned() {
+        let clock = Clock::start();
+        let begin = StdInstant::now();
+        let at = |ms| clock.at(begin + Duration::from_millis(ms)).as_ns() / 1_000_000;
+        let first = at(200);
+        assert!(first <= 200);
+        assert_eq!(at(400), first + 200);
+        assert_eq!(at(3_600_400), first + 1200);
+        assert_eq!(at(3_600_600), first + 1400);
+        // It never goes back.
+        assert_eq!(at(100), first + 1400);
+        assert_eq!(at(3_600_700), first + 1500);
+    }
 }

@@ -7,13 +7,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::MutexGuard;
-use weir_control::Controller;
+use weir_control::{Controller, Refused};
 use weir_wire::Name;
 
 use crate::app::{App, Known};
 use crate::clock::wall_ms;
 use crate::config::Config;
-use crate::database::{Database, DatabaseError, FileNews, FileRow, NUMBER_STEP, News, Record};
+use crate::database::{Database, DatabaseError, FileChange, FileRow, NUMBER_STEP, News, Record};
 use crate::follower::Follower;
 
 /// Between two signs of life.
@@ -33,7 +33,7 @@ pub(crate) async fn begin(
     controller.set_numbers(numbers(run));
     let (mut files, mut owners) = (Vec::new(), BTreeMap::new());
     for news in news.files {
-        if let FileNews::Added(FileRow { file, owner }) = news {
+        if let FileChange::Added(FileRow { file, owner }) = news {
             owners.insert(file.name.clone(), owner);
             files.push(file);
         }
@@ -71,9 +71,7 @@ pub(crate) async fn tick(app: &App) {
         turn.told.clone_from(&elsewhere);
         app.with(|known| known.controller.hear_elsewhere(elsewhere));
     }
-    let others = turn.others.values().filter(|(sharer, _)| turn.is_alive(sharer.run, now));
-    let others = others.map(|(sharer, _)| sharer.url.clone()).collect();
-    *app.others.lock().unwrap_or_else(PoisonError::into_inner) = others;
+    *app.others.lock().unwrap_or_else(PoisonError::into_inner) = turn.urls(now);
 }
 
 async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
@@ -85,7 +83,8 @@ async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), Da
         }
         turn.beat_at = Some(now);
         let is_old = |at: Instant| now.duration_since(at) > FORGET;
-        let gone = turn.others.values().find(|(_, at)| is_old(*at)).map(|(other, _)| other.run);
+        let gone = turn.others.values().find(|other| is_old(other.at));
+        let gone = gone.map(|other| other.sharer.run);
         if let Some(gone) = gone {
             app.database.leave(gone).await?;
         }
@@ -139,11 +138,11 @@ pub(crate) async fn catch_up(
     Ok(runs)
 }
 
-fn take_up(known: &mut Known, news: FileNews) {
+fn take_up(known: &mut Known, news: FileChange) {
     match news {
-        FileNews::Added(FileRow { file, owner }) => {
-            if known.controller.file(&file.name).is_some_and(|other| *other != file) {
-                known.controller.forget_file(&file.name);
+        FileChange::Added(FileRow { file, owner }) => {
+            if let Err(Refused::OtherFile(name)) = known.controller.news_of_file(&file, 0) {
+                known.controller.forget_file(&name);
             }
             let name = file.name.clone();
             match known.controller.add_file(file) {
@@ -151,7 +150,7 @@ fn take_up(known: &mut Known, news: FileNews) {
                 Err(error) => tracing::warn!(%name, %error, "a file of the database is left out"),
             }
         }
-        FileNews::Withdrawn(name) => {
+        FileChange::Withdrawn(name) => {
             if known.owners.remove(&name).is_some() {
                 known.controller.forget_file(&name);
             }
@@ -160,12 +159,12 @@ fn take_up(known: &mut Known, news: FileNews) {
 }
 
 /// Files that the database lacks are forgotten.
-fn forget_others(known: &mut Known, files: &[FileNews]) {
+fn forget_others(known: &mut Known, files: &[FileChange]) {
     let there: BTreeSet<&Name> = files
         .iter()
         .filter_map(|news| match news {
-            FileNews::Added(row) => Some(&row.file.name),
-            FileNews::Withdrawn(_) => None,
+            FileChange::Added(row) => Some(&row.file.name),
+            FileChange::Withdrawn(_) => None,
         })
         .collect();
     let gone: Vec<Name> =

@@ -1,6 +1,6 @@
 //! What a controller knows of the others of its database.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
@@ -8,6 +8,16 @@ use crate::database::Sharer;
 
 /// The database says who runs at least so often while it answers.
 const HEARD_EVERY: Duration = Duration::from_secs(3);
+
+/// Another controller.
+pub(crate) struct Other {
+    pub(crate) sharer: Sharer,
+    /// When its beat went up last.
+    pub(crate) at: Instant,
+    /// It has ended in good order. Its routers are looking for another one: they are no more lost
+    /// than those of one that was killed.
+    has_ended: bool,
+}
 
 /// What is known of other controllers.
 pub(crate) struct Follower {
@@ -19,12 +29,12 @@ pub(crate) struct Follower {
     pub(crate) is_shared: bool,
     /// The last change that was taken up.
     pub(crate) change: u64,
-    /// Others, with when their beat went up last.
-    pub(crate) others: BTreeMap<u64, (Sharer, Instant)>,
+    /// Others, also those that have ended a moment ago.
+    pub(crate) others: BTreeMap<u64, Other>,
     /// Which controller each router reports to.
     pub(crate) routers: BTreeMap<String, u64>,
     /// The routers that are known to be heard elsewhere, as that was told last.
-    pub(crate) told: BTreeSet<String>,
+    pub(crate) told: BTreeMap<String, u64>,
     /// When it last gave a sign of life.
     pub(crate) beat_at: Option<Instant>,
     /// When the database last said who runs.
@@ -43,7 +53,7 @@ impl Follower {
             change: 0,
             others: BTreeMap::new(),
             routers: BTreeMap::new(),
-            told: BTreeSet::new(),
+            told: BTreeMap::new(),
             beat_at: None,
             heard_at: None,
             timeout: Duration::from_nanos(config.controller.router_timeout_ns),
@@ -55,25 +65,103 @@ impl Follower {
         let last = self.heard_at.replace(now).unwrap_or(now);
         let unheard = now.duration_since(last).saturating_sub(HEARD_EVERY);
         let mut former = std::mem::take(&mut self.others);
-        former.values_mut().for_each(|(_, at)| *at += unheard);
+        former.values_mut().for_each(|other| other.at += unheard);
         for sharer in sharers.into_iter().filter(|sharer| sharer.run != self.run) {
             let at = match former.remove(&sharer.run) {
-                Some((known, at)) if known == sharer => at,
+                Some(other) if other.sharer == sharer => other.at,
                 _ => now,
             };
-            self.others.insert(sharer.run, (sharer, at));
+            self.others.insert(sharer.run, Other { sharer, at, has_ended: false });
+        }
+        for (run, other) in former.into_iter().filter(|(run, _)| *run != self.run) {
+            let at = if other.has_ended { other.at } else { now };
+            if now.duration_since(at) <= self.timeout {
+                self.others.insert(run, Other { at, has_ended: true, ..other });
+            }
         }
     }
 
-    /// Whether another controller runs, as far as is known.
+    /// Whether another controller runs or has ended a moment ago, as far as is known.
     pub(crate) fn is_alive(&self, run: u64, now: Instant) -> bool {
         let other = self.others.get(&run).filter(|_| self.is_shared);
-        other.is_some_and(|(_, at)| now.duration_since(*at) <= self.timeout)
+        other.is_some_and(|other| now.duration_since(other.at) <= self.timeout)
     }
 
-    /// The routers that others hear.
-    pub(crate) fn elsewhere(&self, now: Instant) -> BTreeSet<String> {
+    /// Addresses of the others that run.
+    pub(crate) fn urls(&self, now: Instant) -> Vec<String> {
+        let others = self.others.values().filter(|other| !other.has_ended);
+        let others = others.filter(|other| self.is_alive(other.sharer.run, now));
+        others.map(|other| other.sharer.url.clone()).collect()
+    }
+
+    /// The routers that others hear, and which of them does.
+    pub(crate) fn elsewhere(&self, now: Instant) -> BTreeMap<String, u64> {
         let is_heard = |(_, run): &(&String, &u64)| self.is_alive(**run, now);
-        self.routers.iter().filter(is_heard).map(|(name, _)| name.clone()).collect()
+        let heard = self.routers.iter().filter(is_heard);
+        heard.map(|(name, run)| (name.clone(), *run)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::DatabasePlace;
+
+    fn follower() -> Follower {
+        let database: DatabasePlace = "postgres://weir@localhost/weir".parse().unwrap();
+        let mut config = Config { database, ..Config::default() };
+        config.controller.router_timeout_ns = 15_000_000_000;
+        Follower::new(&config, 1, "http://one".to_owned())
+    }
+
+    fn sharer(run: u64, beat: u64) -> Sharer {
+        Sharer { run, url: format!("http://{run}"), beat }
+    }
+
+    /// One look a second, with the second controller's beats until it is gone from the database.
+    fn hear(follower: &mut Follower, begin: Instant, second: u64, beats: bool) -> Instant {
+        let now = begin + Duration::from_secs(second);
+        let others = if beats { vec![sharer(2, second)] } else { Vec::new() };
+        follower.hear([vec![sharer(1, second)], others].concat(), now);
+        now
+    }
+
+    #[test]
+    fn routers_of_one_that_ended_in_good_order_have_the_time_to_come() {
+        let (mut follower, begin) = (follower(), Instant::now());
+        follower.routers.insert("r".to_owned(), 2);
+        let now = hear(&mut follower, begin, 0, true);
+        assert_eq!(follower.urls(now), ["http://2"]);
+        assert_eq!(follower.elsewhere(now).len(), 1);
+        for second in 1..=16 {
+            let now = hear(&mut follower, begin, second, false);
+            assert_eq!(follower.urls(now), [""; 0], "it runs no more");
+            assert_eq!(follower.elsewhere(now).len(), 1, "its routers are on their way");
+        }
+        let now = hear(&mut follower, begin, 17, false);
+        assert!(follower.elsewhere(now).is_empty() && follower.others.is_empty());
+    }
+
+    #[test]
+    fn who_is_killed_is_gone_after_the_same_time() {
+        let (mut follower, begin) = (follower(), Instant::now());
+        follower.routers.insert("r".to_owned(), 2);
+        let silent = |follower: &mut Follower, second: u64| {
+            let now = begin + Duration::from_secs(second);
+            follower.hear(vec![sharer(1, second), sharer(2, 0)], now);
+            follower.elsewhere(now).len()
+        };
+        let heard: usize = (0..=15).map(|second| silent(&mut follower, second)).sum();
+        assert_eq!((heard, silent(&mut follower, 16)), (16, 0));
+    }
+
+    #[test]
+    fn nobody_was_silent_while_the_database_was() {
+        let (mut follower, begin) = (follower(), Instant::now());
+        follower.routers.insert("r".to_owned(), 2);
+        hear(&mut follower, begin, 0, true);
+        let now = begin + Duration::from_secs(600);
+        follower.hear(vec![sharer(1, 1), sharer(2, 0)], now);
+        assert_eq!(follower.elsewhere(now).len(), 1);
     }
 }

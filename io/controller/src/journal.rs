@@ -1,8 +1,8 @@
 //! What happens in memory is written to the database afterwards, in order, so that no decision
 //! waits for a disk.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,10 @@ pub(crate) struct Journal {
     state: Mutex<Option<Away>>,
     /// Objects whose plans were not taken, since another controller had planned before.
     overtaken: Mutex<Vec<Name>>,
+    /// Records that the database refused, and how many are still to be written one by one, as one
+    /// of them was refused.
+    refused: AtomicU64,
+    singly: AtomicUsize,
 }
 
 /// Both queues in the order in which they came. What is lost is counted and told.
@@ -65,16 +69,26 @@ impl Waiting {
         }
     }
 
-    /// Makes room for an eighth more plans.
+    /// Makes room for an eighth more plans. The newest of an object then follows what the oldest
+    /// followed.
     fn drop_plans(&mut self) {
         let before = self.plans.len();
-        let mut followed = HashSet::new();
+        let mut first: HashMap<Name, u64> = HashMap::new();
+        for (_, record) in &self.plans {
+            if let Record::Plan { plan, follows, .. } = record {
+                first.entry(plan.object.clone()).or_insert(*follows);
+            }
+        }
+        // The newest takes it out.
         let mut kept: VecDeque<(u64, Record)> = std::mem::take(&mut self.plans)
             .into_iter()
             .rev()
-            .filter(|(_, record)| match record {
-                Record::Plan { plan, .. } => followed.insert(plan.object.clone()),
-                Record::Router { .. } | Record::RouterLost { .. } | Record::Audit { .. } => true,
+            .filter_map(|(at, record)| match record {
+                Record::Plan { plan, made_ms, .. } => {
+                    let follows = first.remove(&plan.object)?;
+                    Some((at, Record::Plan { plan, follows, made_ms }))
+                }
+                other => Some((at, other)),
             })
             .collect();
         kept.truncate(PLANS_MAX - PLANS_MAX / 8);
@@ -136,6 +150,11 @@ impl Journal {
         self.waiting().lost
     }
 
+    /// Records that are left out, as the database refused each of them by itself.
+    pub(crate) fn refused_count(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
     /// Why the last attempt to write failed, if it did.
     pub(crate) fn away(&self) -> Option<Away> {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -189,34 +208,63 @@ impl Journal {
         }
     }
 
-    /// Writes some records and says how many. They leave the queue once they are written.
+    /// Writes some records and says how many. They leave the queue once they are written, or once
+    /// the database has refused one by itself for what it says.
     async fn write_batch(&self, database: &Database, run: &AtomicU64) -> Result<usize, ()> {
-        let (batch, last) = self.waiting().first(BATCH);
+        let singly = self.singly.load(Ordering::Relaxed);
+        let (batch, last) = self.waiting().first(if singly > 0 { 1 } else { BATCH });
         if batch.is_empty() {
             return Ok(0);
         }
         let written = database.write(run.load(Ordering::Relaxed), &batch).await;
-        let state = written.as_ref().err().map(DatabaseError::away);
+        let refused = written.as_ref().err().filter(|error| error.is_about_data());
+        if let Some(error) = refused {
+            match &batch[..] {
+                [record] => self.leave_out(record, error),
+                // One of them is to blame.
+                all => {
+                    self.singly.store(all.len(), Ordering::Relaxed);
+                    return Box::pin(self.write_batch(database, run)).await;
+                }
+            }
+        }
+        let state = written.as_ref().err().filter(|_| refused.is_none()).map(DatabaseError::away);
         let was = std::mem::replace(
             &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner),
             state,
         );
         match written {
+            Err(error) if state.is_some() => {
+                if was != state {
+                    tracing::error!(%error, "plans and audit wait in memory");
+                }
+                return Err(());
+            }
+            Err(_) => {}
             Ok(overtaken) => {
                 if was.is_some() {
                     tracing::info!("the database answers again");
                 }
                 self.still_overtaken(overtaken);
-                self.waiting().forget(last);
-                Ok(batch.len())
-            }
-            Err(error) => {
-                if was != state {
-                    tracing::error!(%error, "plans and audit wait in memory");
-                }
-                Err(())
             }
         }
+        self.singly.store(singly.saturating_sub(1), Ordering::Relaxed);
+        self.waiting().forget(last);
+        Ok(batch.len())
+    }
+
+    /// A record that would hold up all after it for ever. Of a plan counts what is in the database.
+    fn leave_out(&self, record: &Record, error: &DatabaseError) {
+        let what = match record {
+            Record::Plan { plan, .. } => {
+                self.still_overtaken([plan.object.clone()]);
+                format!("plan {} for {}", plan.number, plan.object)
+            }
+            Record::Router { name, .. } | Record::RouterLost { name } => format!("router {name}"),
+            Record::Audit { action, detail, .. } => format!("{action}: {detail}"),
+        };
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(what, %error, "the database refuses a record, which is left out");
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -233,7 +281,7 @@ mod tests {
         let (parent, object) = (0, object.parse().unwrap());
         let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
         let plan = Plan { number, parent, object, consumers, parts, spread };
-        Record::Plan { plan, made_ms: 0 }
+        Record::Plan { plan, follows: number - 1, made_ms: 0 }
     }
 
     fn line(number: usize) -> Record {
@@ -283,6 +331,12 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.push(plan(1, "/first"));
         (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/again")));
+        // What is written follows what those that are lost followed.
+        let follows = waiting.plans.iter().map(|(_, record)| match record {
+            Record::Plan { follows, .. } => *follows,
+            _ => panic!("{record:?}"),
+        });
+        assert!(follows.eq([0, 1]));
         assert_eq!(all(&mut waiting), ["plan 1".to_owned(), format!("plan {}", PLANS_MAX + 1)]);
         assert_eq!(waiting.lost, PLANS_MAX as u64 - 1);
         let objects = (0..=PLANS_MAX as u64).map(|number| plan(number, &format!("/{number}")));

@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 }
 
 /// Gauges with their texts; [`Metrics::text`] takes their values in this order.
-const GAUGES: [(&str, &str); 8] = [
+const GAUGES: [(&str, &str); 9] = [
     ("routers", "Routers that have reported lately"),
     ("links", "Faces from one of them to another"),
     ("files", "Files that producers have registered"),
@@ -44,6 +44,7 @@ const GAUGES: [(&str, &str); 8] = [
     ("waiting_requests", "Requests that wait for a configuration to change"),
     ("journal_records", "Plans and lines of the audit that wait for the database"),
     ("journal_lost_records", "Those that were lost because the database was away for too long"),
+    ("journal_refused_records", "Those that the database refused by themselves, and that it lacks"),
     ("database_up", "Whether the database took what it was given last"),
 ];
 

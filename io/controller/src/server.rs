@@ -110,10 +110,22 @@ async fn prepare(
     let listening = |error| StartError::Listen { address: config.listen, error };
     let listener = TcpListener::bind(config.listen).await.map_err(listening)?;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}", listener.local_addr().map_err(listening)?);
+    let url = format!("{scheme}://{}", seen_from_afar(listener.local_addr().map_err(listening)?));
     let begun = follow::begin(config, &database, url).await.map_err(of_database)?;
     let (follower, known) = begun;
-    Ok((Arc::new(App::new(known, database, tokens, follower, stopping)), listener))
+    let bytes_max = config.body_bytes_max;
+    Ok((Arc::new(App::new(known, database, tokens, follower, bytes_max, stopping)), listener))
+}
+
+/// What others call an address: one that means all of this machine's addresses says nothing there.
+fn seen_from_afar(address: SocketAddr) -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        name if address.ip().is_unspecified() && !name.is_empty() => {
+            format!("{name}:{}", address.port())
+        }
+        _ => address.to_string(),
+    }
 }
 
 fn run(
@@ -124,7 +136,7 @@ fn run(
     tls: Option<TlsAcceptor>,
     stopping: watch::Receiver<bool>,
 ) {
-    let routes = routes::all(app.clone(), config.body_bytes_max);
+    let routes = routes::all(app.clone());
     runtime.block_on(async {
         // The journal ends after the last request.
         let (end_journal, journal_stopping) = watch::channel(false);
@@ -166,6 +178,22 @@ async fn follow(app: Arc<App>) {
             && let Err(error) = app.tokens.refresh(&app.database).await
         {
             tracing::debug!(%error, "tokens are not read anew");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_means_all_is_told_by_the_machines_name() {
+        assert_eq!(seen_from_afar("192.0.2.1:8636".parse().unwrap()), "192.0.2.1:8636");
+        assert_eq!(seen_from_afar("[::1]:1".parse().unwrap()), "[::1]:1");
+        for all in ["0.0.0.0:8636", "[::]:8636"] {
+            let told = seen_from_afar(all.parse().unwrap());
+            assert!(told.ends_with(":8636") && !told.contains("::"), "{told}");
+            assert!(!told.starts_with("0.0.0.0"), "{told}");
         }
     }
 }

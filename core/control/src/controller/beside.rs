@@ -1,8 +1,8 @@
 //! Beside other controllers of the same network. There is no leader: each decides for the routers
 //! that report to it, and takes over what the others have planned. A controller that hears fewer
-//! routers than the others waits (decision 0028).
+//! routers than one of the others waits (decision 0028).
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
 use weir_base::Instant;
@@ -12,15 +12,25 @@ use super::{Beginning, Controller};
 use crate::plan::Plan;
 
 impl Controller {
-    /// Other controllers hear these routers, as far as is known. Plans that speak of them stay as
-    /// they are while these are not here.
-    pub fn hear_elsewhere(&mut self, routers: BTreeSet<String>) {
+    /// Other controllers hear these routers, as far as is known, each with the number of the one
+    /// that does. Plans that speak of them stay as they are while these are not here.
+    pub fn hear_elsewhere(&mut self, routers: BTreeMap<String, u64>) {
         let before = core::mem::replace(&mut self.elsewhere, routers);
         if self.network.routers.is_empty() || self.is_waiting() {
             return;
         }
-        let silent = before.into_iter().filter(|router| !self.is_heard(router)).collect();
+        let silent = before.into_keys().filter(|router| !self.is_heard(router)).collect();
         self.repair(&silent);
+    }
+
+    /// How many routers that are not here the one of the other controllers hears that hears most.
+    fn most_elsewhere(&self) -> usize {
+        let mut heard: BTreeMap<u64, usize> = BTreeMap::new();
+        let here = &self.network.routers;
+        for (_, run) in self.elsewhere.iter().filter(|(router, _)| !here.contains_key(*router)) {
+            *heard.entry(*run).or_default() += 1;
+        }
+        heard.into_values().max().unwrap_or(0)
     }
 
     /// Another controller has made a plan. It is in force if it is newer than what is, or `counts`
@@ -47,7 +57,7 @@ impl Controller {
 
     /// Whether any controller hears a router.
     pub(super) fn is_heard(&self, router: &str) -> bool {
-        self.network.routers.contains_key(router) || self.elsewhere.contains(router)
+        self.network.routers.contains_key(router) || self.elsewhere.contains_key(router)
     }
 
     /// Whether it begins, waits, or has begun.
@@ -60,9 +70,9 @@ impl Controller {
             }
             return;
         }
-        let others = self.elsewhere.iter().filter(|router| !here.contains_key(*router)).count();
-        if others > here.len() {
-            // What these have is of who knows more. They keep it.
+        if self.most_elsewhere() > here.len() {
+            // What these have is of who knows more. They keep it. Of several that hear equally many
+            // none waits: else all would, for ever.
             let until = now.plus_ns(self.config.router_timeout_ns);
             self.beginning = Beginning::Waits { until };
             return;
@@ -80,7 +90,7 @@ impl Controller {
     /// Plans anew what routers that are gone were to keep, unless others hear them or nobody is
     /// left to ask for it.
     pub(super) fn repair_lost(&mut self, mut lost: BTreeSet<String>) {
-        lost.retain(|router| !self.elsewhere.contains(router));
+        lost.retain(|router| !self.elsewhere.contains_key(router));
         if !self.network.routers.is_empty() {
             self.repair(&lost);
         }

@@ -8,7 +8,7 @@ mod room;
 mod routes;
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -133,6 +133,17 @@ pub enum Event {
     },
 }
 
+/// What is new of a file that a producer tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileNews {
+    /// It is known as it is.
+    Nothing,
+    /// It was registered without its manifest.
+    Manifest,
+    /// It is not known.
+    All,
+}
+
 /// Why something is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
@@ -166,8 +177,11 @@ pub enum Refused {
          octets, and a manifest of 4 lists at most, below its name and no longer than itself"
     )]
     NoFile,
-    /// A file was registered before with another size.
-    #[error("{0} is registered with another size; a changed file has a new version in its name")]
+    /// A file was registered before with another size, or with another manifest.
+    #[error(
+        "{0} is registered with another size or manifest; a changed file has a new version in its \
+         name"
+    )]
     OtherFile(Name),
 }
 
@@ -182,8 +196,8 @@ pub struct Controller {
     routing: Routing,
     events: Vec<Event>,
     beginning: Beginning,
-    /// Routers that other controllers hear.
-    elsewhere: BTreeSet<String>,
+    /// Routers that other controllers hear, and which of these does.
+    elsewhere: BTreeMap<String, u64>,
     upkeep: Upkeep,
     /// How often something of any router did not count.
     bounded: [u64; Bound::ALL.len()],
@@ -218,7 +232,7 @@ impl Controller {
             routing: Routing::new(),
             events: Vec::new(),
             beginning: Beginning::Fresh,
-            elsewhere: BTreeSet::new(),
+            elsewhere: BTreeMap::new(),
             upkeep: Upkeep::default(),
             bounded: Default::default(),
             ticked: Instant::ZERO,
@@ -384,24 +398,44 @@ impl Controller {
         Bound::ALL.iter().copied().zip(self.bounded)
     }
 
-    /// A producer has a file.
+    /// What is new of a file that a producer tells of, which is to be added after so many others.
     ///
     /// # Errors
     /// It is none, differs from what is known of it, or there are too many.
-    pub fn add_file(&mut self, file: File) -> Result<(), Refused> {
+    pub fn news_of_file(&self, file: &File, after: usize) -> Result<FileNews, Refused> {
         if !file.is_possible() {
             return Err(Refused::NoFile);
         }
         match self.map.objects.file(&file.name) {
-            Some(known) if *known == file => return Ok(()),
-            Some(_) => return Err(Refused::OtherFile(file.name)),
+            Some(known) if known == file => return Ok(FileNews::Nothing),
+            Some(known) if known.lacks_manifest_of(file) => return Ok(FileNews::Manifest),
+            Some(_) => return Err(Refused::OtherFile(file.name.clone())),
             None => {}
         }
         let max = self.config.files_max;
-        if self.map.objects.files_count() >= max {
+        if self.map.objects.files_count() + after >= max {
             return Err(Refused::TooMany { what: "files", max });
         }
-        self.map.objects.add_file(file);
+        Ok(FileNews::All)
+    }
+
+    /// A producer has a file. One that was registered without its manifest gets it now, and so do
+    /// those that keep parts of it.
+    ///
+    /// # Errors
+    /// As [`Controller::news_of_file`].
+    pub fn add_file(&mut self, file: File) -> Result<(), Refused> {
+        match self.news_of_file(&file, 0)? {
+            FileNews::Nothing => {}
+            FileNews::All => self.map.objects.add_file(file),
+            FileNews::Manifest => {
+                let plan = self.map.plan(&file.name).map(|active| active.plan.clone());
+                if let Some(plan) = plan {
+                    self.put_in_force(&file, plan);
+                }
+                self.map.objects.set_manifest(&file.name, file.manifest);
+            }
+        }
         Ok(())
     }
 
@@ -440,7 +474,9 @@ impl Controller {
             None => Decision::Unknown,
             Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
             Some(_) => {
-                self.demand.note(self.now, object);
+                if !self.demand.note(self.now, router.id, object) {
+                    self.bounded[Bound::Demand as usize] += 1;
+                }
                 self.plan_for(name, object)
             }
         };

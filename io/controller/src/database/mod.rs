@@ -15,12 +15,12 @@ use sqlx::{
     Any, AnyConnection, AnyPool, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _,
     Transaction, raw_sql,
 };
-use weir_control::{File, Plan};
+use weir_control::{File, FileNews, Plan};
 use weir_wire::Name;
 
 pub use self::place::{DatabasePlace, PlaceError, ServerUrl};
 use self::rows::{json, plan_row, signed, unsigned};
-pub(crate) use self::shared::{FileNews, NUMBER_STEP, News, Sharer};
+pub(crate) use self::shared::{FileChange, NUMBER_STEP, News, Sharer};
 use crate::token::Token;
 
 /// Connections at most: one writes, others read beside it.
@@ -76,7 +76,23 @@ const SQLITE_BUSY: i32 = 5;
 const DISK_FULL: &str = "53100";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
+/// What they say of data that they do not take: too big, against a rule, of another type; data
+/// exceptions, rules, and limits of the program.
+const SQLITE_DATA: [i32; 3] = [18, 19, 20];
+const DATA_CLASSES: [&str; 3] = ["22", "23", "54"];
+
 impl DatabaseError {
+    /// Whether it is what was to be written that is refused, and would be again.
+    pub(crate) fn is_about_data(&self) -> bool {
+        let Self::Away(sqlx::Error::Database(error)) = self else { return false };
+        let code = error.code().unwrap_or_default();
+        // Codes of PostgreSQL have five letters, those of SQLite fewer.
+        match code.parse::<i32>() {
+            Ok(number) if code.len() < 5 => SQLITE_DATA.contains(&(number & 0xff)),
+            _ => DATA_CLASSES.iter().any(|class| code.starts_with(class)),
+        }
+    }
+
     pub(crate) fn away(&self) -> Away {
         let Self::Away(sqlx::Error::Database(error)) = self else { return Away::Silent };
         let Some(code) = error.code() else { return Away::Silent };
@@ -108,10 +124,27 @@ pub(crate) struct AuditRow {
 /// What is to be written.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
-    Plan { plan: Plan, made_ms: u64 },
-    Router { name: String, seen_ms: u64, body: String },
-    RouterLost { name: String },
-    Audit { at_ms: u64, who: String, action: &'static str, detail: String },
+    /// A plan, and the number of the one of its object that it follows in the database: its parent,
+    /// or one before that if its parent never gets there; 0 if it is the first.
+    Plan {
+        plan: Plan,
+        follows: u64,
+        made_ms: u64,
+    },
+    Router {
+        name: String,
+        seen_ms: u64,
+        body: String,
+    },
+    RouterLost {
+        name: String,
+    },
+    Audit {
+        at_ms: u64,
+        who: String,
+        action: &'static str,
+        detail: String,
+    },
 }
 
 /// A plan with the time when it was made.
@@ -220,8 +253,8 @@ impl Database {
         within(async { Ok(asked.await.map(drop)?) }).await
     }
 
-    /// Removes the oldest lines of the audit, and plans that others have followed, so that as many
-    /// stay.
+    /// Removes the oldest lines of the audit, and plans that others have followed or that end others,
+    /// so that as many stay.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
         within(self.remove_old(audit, plans)).await
     }
@@ -230,7 +263,7 @@ impl Database {
         let sql = "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - $1";
         sqlx::query(sql).bind(signed(audit)).execute(&self.pool).await?;
         let sql = "DELETE FROM plans WHERE number <= (SELECT MAX(number) FROM plans) - $1 \
-                   AND number NOT IN (SELECT MAX(number) FROM plans GROUP BY object)";
+                   AND (ends = 1 OR number NOT IN (SELECT MAX(number) FROM plans GROUP BY object))";
         let numbers = signed(plans.saturating_mul(NUMBER_STEP));
         sqlx::query(sql).bind(numbers).execute(&self.pool).await?;
         self.forget_withdrawn().await
@@ -279,11 +312,11 @@ impl Database {
         rows.iter().map(rows::token).collect()
     }
 
-    /// Adds files with their lines of the audit: all or none.
+    /// Adds files, or what is new of them, with their lines of the audit: all or none.
     pub(crate) async fn add_files(
         &self,
-        files: &[File],
-        owner: &str,
+        files: &[(File, FileNews)],
+        who: &str,
         at_ms: u64,
     ) -> Result<(), DatabaseError> {
         if files.is_empty() {
@@ -291,23 +324,28 @@ impl Database {
         }
         within(async {
             let (mut transaction, change) = self.begin_change().await?;
-            for file in files {
-                let sql = "INSERT INTO files (name, owner, added_ms, body, change) \
-                           VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING";
-                let done = sqlx::query(sql)
-                    .bind(file.name.to_string())
-                    .bind(owner)
-                    .bind(signed(at_ms))
-                    .bind(json(file))
-                    .bind(change)
-                    .execute(&mut *transaction)
-                    .await?;
+            for (file, news) in files {
+                let name = file.name.to_string();
+                let (query, action) = match news {
+                    FileNews::Nothing => continue,
+                    FileNews::Manifest => {
+                        let sql = "UPDATE files SET body = $2, change = $3 WHERE name = $1";
+                        (sqlx::query(sql).bind(name), "manifest added")
+                    }
+                    FileNews::All => {
+                        let sql = "INSERT INTO files (name, owner, added_ms, body, change) \
+                                   VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING";
+                        let query = sqlx::query(sql).bind(name).bind(who).bind(signed(at_ms));
+                        (query, "file added")
+                    }
+                };
+                let query = query.bind(json(file)).bind(change);
+                let done = query.execute(&mut *transaction).await?;
                 if done.rows_affected() == 0 {
                     return Err(DatabaseError::Overtaken);
                 }
                 let detail = format!("{}: {} segments", file.name, file.segments);
-                let (who, action) = (owner.to_owned(), "file added");
-                let line = Record::Audit { at_ms, who, action, detail };
+                let line = Record::Audit { at_ms, who: who.to_owned(), action, detail };
                 audit(&mut transaction, &line).await?;
             }
             Ok(transaction.commit().await?)
@@ -379,3 +417,6 @@ impl Database {
         Ok((transaction, change))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ pub(crate) struct Sharer {
 }
 
 /// What has become of a file.
-pub(crate) enum FileNews {
+pub(crate) enum FileChange {
     Added(FileRow),
     Withdrawn(Name),
 }
@@ -43,7 +43,7 @@ pub(crate) struct News {
     /// The added files are all there are.
     pub(crate) is_whole: bool,
     /// In the order in which it happened.
-    pub(crate) files: Vec<FileNews>,
+    pub(crate) files: Vec<FileChange>,
     /// The newest plans of their objects, by number.
     pub(crate) plans: Vec<Plan>,
     /// Routers, and which controller each reports to; 0 for none.
@@ -62,18 +62,20 @@ pub(super) async fn count_up(to: &mut AnyConnection, name: &str) -> Result<i64, 
 }
 
 /// Writes a plan if it follows the newest one of its object that is there, or that one is an end.
-/// Says whether it is there now.
+/// One that follows a plan that another controller was before with is not written. Says whether it
+/// is there now.
 async fn write_plan(
     to: &mut Transaction<'static, Any>,
-    plan: &Plan,
+    (plan, follows): (&Plan, u64),
     made_ms: u64,
     change: i64,
 ) -> Result<bool, sqlx::Error> {
     let sql = "INSERT INTO plans (number, parent, object, made_ms, body, change, ends) \
                SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS TEXT), \
                CAST($4 AS BIGINT), CAST($5 AS TEXT), CAST($6 AS BIGINT), CAST($7 AS BIGINT) \
-               WHERE COALESCE((SELECT ends FROM plans WHERE object = $3 AND number > $2 \
-               ORDER BY number DESC LIMIT 1), 1) = 1 ON CONFLICT (number) DO NOTHING";
+               WHERE COALESCE((SELECT CASE WHEN number = $8 THEN 1 ELSE ends END FROM plans \
+               WHERE object = $3 ORDER BY number DESC LIMIT 1), 1) = 1 \
+               ON CONFLICT (number) DO NOTHING";
     let done = sqlx::query(sql)
         .bind(signed(plan.number))
         .bind(signed(plan.parent))
@@ -82,6 +84,7 @@ async fn write_plan(
         .bind(json(plan))
         .bind(change)
         .bind(i64::from(plan.is_end()))
+        .bind(signed(follows))
         .execute(&mut **to)
         .await?;
     if done.rows_affected() > 0 {
@@ -138,8 +141,9 @@ impl Database {
             let mut overtaken = Vec::new();
             for record in records {
                 match record {
-                    Record::Plan { plan, made_ms } => {
-                        if !write_plan(&mut transaction, plan, *made_ms, change).await? {
+                    Record::Plan { plan, follows, made_ms } => {
+                        let both = (plan, *follows);
+                        if !write_plan(&mut transaction, both, *made_ms, change).await? {
                             let line = Record::Audit {
                                 at_ms: *made_ms,
                                 who: "controller".to_owned(),
@@ -223,7 +227,7 @@ impl Database {
         Ok(news)
     }
 
-    async fn file_news(&self, since: i64, until: u64) -> Result<Vec<FileNews>, DatabaseError> {
+    async fn file_news(&self, since: i64, until: u64) -> Result<Vec<FileChange>, DatabaseError> {
         let until = signed(until);
         let sql = "SELECT change, owner, body FROM files WHERE change > $1 AND change <= $2";
         let added = sqlx::query(sql).bind(since).bind(until).fetch_all(&self.pool).await?;
@@ -231,7 +235,7 @@ impl Database {
         let withdrawn = sqlx::query(sql).bind(since).bind(until).fetch_all(&self.pool).await?;
         let mut news = Vec::with_capacity(added.len() + withdrawn.len());
         for row in &added {
-            news.push((unsigned(row, "change")?, FileNews::Added(rows::file(row)?)));
+            news.push((unsigned(row, "change")?, FileChange::Added(rows::file(row)?)));
         }
         for row in &withdrawn {
             let name: &str = row.try_get("name")?;
@@ -239,7 +243,7 @@ impl Database {
                 what: "a withdrawn file",
                 why: format!("{error}"),
             })?;
-            news.push((unsigned(row, "change")?, FileNews::Withdrawn(name)));
+            news.push((unsigned(row, "change")?, FileChange::Withdrawn(name)));
         }
         news.sort_by_key(|(change, _)| *change);
         Ok(news.into_iter().map(|(_, news)| news).collect())

@@ -9,11 +9,11 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_control::message::Refusal;
-use weir_control::{File, Segments};
+use weir_control::{File, FileNews, Refused, Segments};
 use weir_wire::Name;
 
 use crate::access::{Body, Produces, Sees, SeesFiles};
-use crate::app::App;
+use crate::app::{App, Known};
 use crate::clock::wall_ms;
 use crate::database::Record;
 use crate::follow;
@@ -85,7 +85,8 @@ pub(super) async fn list(
     }
 }
 
-/// A producer has a file. The same again is no error; another size under one name is.
+/// A producer has a file. The same again is no error, nor is one with a manifest that was registered
+/// without; another size under one name is.
 #[utoipa::path(
     post,
     path = "/v1/files",
@@ -112,25 +113,56 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
         .map_err(|error| Problem::new(StatusCode::FORBIDDEN, error))?;
     let mut turn = app.turn.lock().await;
     let caught_up = follow::catch_up(app, &mut turn).await;
-    let is_known = app.with(|known| {
-        let is_known = known.owners.contains_key(&file.name);
-        if !is_known && caught_up.is_err() {
-            return Ok(false);
-        }
-        known.controller.add_file(file.clone()).map(|()| is_known)
-    })?;
-    if is_known {
+    let (news, is_own) = app.with(|known| news_of(known, caller, &file, 0));
+    if news? == FileNews::Nothing {
         return Ok(StatusCode::OK);
     }
-    caught_up?;
-    let added = app.database.add_files(std::slice::from_ref(&file), &owner, wall_ms()).await;
-    app.note_change(&added);
-    if let Err(error) = added {
-        app.with(|known| known.controller.forget_file(&file.name));
-        return Err(error.into());
+    if !is_own {
+        return Err(Problem::new(StatusCode::FORBIDDEN, not_own(&file.name)));
     }
-    app.with(|known| known.owners.insert(file.name, owner));
-    Ok(StatusCode::CREATED)
+    caught_up?;
+    let news = write_files(app, vec![file], &owner).await?;
+    Ok(if news == [FileNews::All] { StatusCode::CREATED } else { StatusCode::OK })
+}
+
+/// What is new of a file that comes after so many others, and whether the caller may tell it: a
+/// manifest is told by who registered the file, or by an operator.
+fn news_of(
+    known: &Known,
+    caller: &Caller,
+    file: &File,
+    after: usize,
+) -> (Result<FileNews, Refused>, bool) {
+    let owner = known.owners.get(&file.name);
+    let is_own = owner.is_none_or(|owner| *owner == caller.who());
+    (known.controller.news_of_file(file, after), is_own || caller.role == Role::Operator)
+}
+
+fn not_own(name: &Name) -> String {
+    format!("{name} was registered by somebody else, who may register its manifest")
+}
+
+/// Writes files into the database and takes them up: all or none. Returns what was new of each.
+async fn write_files(app: &App, files: Vec<File>, who: &str) -> Result<Vec<FileNews>, Problem> {
+    let news: Vec<FileNews> = app.with(|known| {
+        let news = files.iter().map(|file| known.controller.news_of_file(file, 0));
+        news.collect::<Result<_, Refused>>()
+    })?;
+    let with_news: Vec<(File, FileNews)> = files.into_iter().zip(news.iter().copied()).collect();
+    let added = app.database.add_files(&with_news, who, wall_ms()).await;
+    app.note_change(&added);
+    added?;
+    app.with(|known| {
+        for (file, news) in with_news {
+            let name = file.name.clone();
+            match known.controller.add_file(file) {
+                Ok(()) if news == FileNews::All => drop(known.owners.insert(name, who.to_owned())),
+                Ok(()) => {}
+                Err(error) => tracing::warn!(%name, %error, "a file is in the database alone"),
+            }
+        }
+    });
+    Ok(news)
 }
 
 /// A file of a list that is not taken.
@@ -177,7 +209,6 @@ async fn add_all(
     caller: &Caller,
     files: Vec<File>,
 ) -> Result<Vec<FileRefused>, Problem> {
-    let owner = caller.who();
     let mut refused = Vec::new();
     let mut new: BTreeMap<Name, File> = BTreeMap::new();
     let mut turn = app.turn.lock().await;
@@ -188,30 +219,22 @@ async fn add_all(
             refused.push(FileRefused { name, error });
             continue;
         }
-        let added = app.with(|known| {
-            let is_known = known.owners.contains_key(&file.name);
-            known.controller.add_file(file.clone()).map(|()| is_known)
-        });
-        match added {
-            Ok(true) => {}
-            // Twice in the list it is one.
-            Ok(false) => drop(new.insert(name, file)),
+        let (news, is_own) = app.with(|known| news_of(known, caller, &file, new.len()));
+        match news {
+            Ok(FileNews::Nothing) => {}
+            Ok(_) if !is_own => refused.push(FileRefused { error: not_own(&name), name }),
+            Ok(_) => match new.get(&name) {
+                Some(other) if *other != file => {
+                    let error = Refused::OtherFile(name.clone()).to_string();
+                    refused.push(FileRefused { name, error });
+                }
+                // Twice in the list it is one.
+                _ => drop(new.insert(name, file)),
+            },
             Err(error) => refused.push(FileRefused { name, error: error.to_string() }),
         }
     }
-    let new: Vec<File> = new.into_values().collect();
-    let at_ms = wall_ms();
-    let added = app.database.add_files(&new, &owner, at_ms).await;
-    app.note_change(&added);
-    if let Err(error) = added {
-        app.with(|known| {
-            for file in &new {
-                known.controller.forget_file(&file.name);
-            }
-        });
-        return Err(error.into());
-    }
-    app.with(|known| known.owners.extend(new.into_iter().map(|file| (file.name, owner.clone()))));
+    write_files(app, new.into_values().collect(), &caller.who()).await?;
     Ok(refused)
 }
 

@@ -54,7 +54,7 @@ fn documented() -> OpenApiRouter<Arc<App>> {
 }
 
 /// All routes.
-pub(crate) fn all(app: Arc<App>, body_bytes_max: usize) -> Router {
+pub(crate) fn all(app: Arc<App>) -> Router {
     let (router, api) = documented().split_for_parts();
     let description = get(async move || Json::<OpenApi>(api.clone()));
     router
@@ -65,7 +65,7 @@ pub(crate) fn all(app: Arc<App>, body_bytes_max: usize) -> Router {
             let error = "this cannot be done here; /openapi.json says what can";
             Problem::new(StatusCode::METHOD_NOT_ALLOWED, error)
         })
-        .layer(DefaultBodyLimit::max(body_bytes_max))
+        .layer(DefaultBodyLimit::max(app.body_bytes_max))
         .layer(from_fn_with_state(app.clone(), count))
         .with_state(app)
 }

@@ -28,6 +28,8 @@ pub(super) struct Health {
     waiting_records: usize,
     /// Those that were lost because it was away for too long.
     lost_records: u64,
+    /// Those that the database refused by themselves, whatever it is that is wrong with them.
+    refused_records: u64,
     /// Whether it gives no configurations at present: routers may not have come back yet, or other
     /// controllers hear more of them.
     waits: bool,
@@ -45,23 +47,33 @@ pub(super) struct Health {
     responses((status = 200, body = Health), (status = 503, body = Health)),
 )]
 pub(super) async fn health(State(app): State<Arc<App>>) -> Response {
-    let answers = match app.away() {
-        Some(why) => Err(why),
-        None => app.database.answers().await.map_err(|error| error.away()),
+    // One that is known to be away is not waited for.
+    let silent = match app.away() {
+        Some(_) => None,
+        None => app.database.answers().await.err().map(|error| error.away()),
     };
-    let database = answers.is_ok();
-    let health = Health {
-        status: if database { "ok" } else { "degraded" },
-        database,
-        why: answers.err(),
-        waiting_records: app.journal.waiting_count(),
-        lost_records: app.journal.lost_count(),
-        waits: app.with(|known| known.controller.is_waiting()),
-        run: app.run.load(Ordering::Relaxed) % NUMBER_STEP,
-        others: app.others.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-    };
-    let status = if database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let health = Health::of(&app, silent);
+    let status = if health.database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(health)).into_response()
+}
+
+impl Health {
+    /// With why the database has not answered just now, if it has not.
+    pub(super) fn of(app: &App, silent: Option<Away>) -> Self {
+        let why = app.away().or(silent);
+        let database = why.is_none();
+        Self {
+            status: if database { "ok" } else { "degraded" },
+            database,
+            why,
+            waiting_records: app.journal.waiting_count(),
+            lost_records: app.journal.lost_count(),
+            refused_records: app.journal.refused_count(),
+            waits: app.with(|known| known.controller.is_waiting()),
+            run: app.run.load(Ordering::Relaxed) % NUMBER_STEP,
+            others: app.others.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
 }
 
 /// Counters as text for Prometheus.
@@ -86,8 +98,8 @@ pub(super) async fn metrics(
     });
     let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
-    let up = u64::from(app.away().is_none());
-    let values = [routers, links, files, plans, requests, records, lost, up];
+    let (refused, up) = (app.journal.refused_count(), u64::from(app.away().is_none()));
+    let values = [routers, links, files, plans, requests, records, lost, refused, up];
     let text = app.metrics.text(values, &bounded);
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -52,3 +52,8 @@ impl Small {
     pub(crate) const MUCH: &str = "INSERT INTO filler VALUES (hex(zeroblob(50000)))";
     pub(crate) const LITTLE: &str = "INSERT INTO filler VALUES (hex(zeroblob(1000)))";
 }
+
+/// Has the database refuse some plans.
+pub(crate) const REFUSES: &str = "CREATE TRIGGER refuses BEFORE INSERT ON plans \
+                                  WHEN NEW.object LIKE '%poison%' \
+                                  BEGIN SELECT RAISE(ABORT, 'refused'); END";

@@ -1,6 +1,6 @@
-//! The disk of the database is full.
+//! The disk of the database is full, or the database does not take what it is given.
 
-use crate::backend::Small;
+use crate::backend::{REFUSES, Small};
 use crate::bench::{Bench, FILE, Square, eventually, file};
 
 #[test]
@@ -58,4 +58,38 @@ fn a_full_disk_loses_nothing_and_is_told() {
     let square = square.at(&bench);
     let files = square.operator.get("/v1/files").json();
     assert_eq!(files.as_array().unwrap().len(), expected.len() + 1);
+}
+
+/// Else nothing that comes after it would ever be written.
+#[test]
+fn a_record_that_the_database_refuses_is_left_out_and_told() {
+    const POISON: &str = "/file/poison/v=1";
+    let mut bench = Bench::start();
+    let square = Square::join(&bench);
+    let mut other = bench.connect();
+    other.sql(REFUSES);
+    drop(other);
+    assert_eq!(square.producer.post("/v1/files", &file(POISON, 9000)).status, 201);
+    for object in [POISON, FILE] {
+        assert_eq!(square.router("c").forward("c", object).json()["decision"], "planned");
+    }
+    let plans = || square.operator.get("/v1/plans").json();
+    eventually(|| plans()[0]["object"] == FILE, "what came after it");
+    let events = || square.operator.get("/v1/events?count=1000").text;
+    eventually(|| events().matches("plan made").count() == 2, "all lines of the audit");
+    let health = square.operator.get("/health");
+    assert_eq!((health.status, &health.json()["refused_records"]), (200, &1.into()));
+    assert_eq!(
+        (&health.json()["lost_records"], &health.json()["waiting_records"]),
+        (&0.into(), &0.into())
+    );
+    let metrics = square.operator.get("/metrics").text;
+    assert!(metrics.contains("weir_controller_journal_refused_records 1"), "{metrics}");
+    // It is in force all the same, and others are written.
+    let kept = square.router("c").configuration("c", 0, 0).text;
+    assert!(kept.contains(POISON), "{kept}");
+    assert_eq!(plans().as_array().unwrap().len(), 1);
+    bench.restart();
+    let square = square.at(&bench);
+    assert_eq!(square.operator.get("/v1/files").json().as_array().unwrap().len(), 2);
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::json;
 use weir_controller::Role;
 
 use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
@@ -32,6 +33,45 @@ fn what_is_registered_at_one_is_known_at_the_other() {
     assert_eq!(producer.post("/v1/files", &file("/a/v=1", 20)).status, 201);
     let sizes = || operator.get("/v1/files").json()[0]["segments"].clone();
     eventually(|| sizes() == 20, "the file that is another now");
+}
+
+#[test]
+fn a_manifest_that_comes_later_is_known_at_both_and_stays() {
+    let mut one = Bench::start();
+    let other = one.beside();
+    let square = Square::join(&one);
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    let manifest = json!([{"name": format!("{FILE}/32=manifest"), "packets": 40}]);
+    let mut whole = file(FILE, FILE_SEGMENTS);
+    whole["manifest"] = manifest.clone();
+    // Not for somebody else, who might have another one.
+    let stranger = one.client(Role::Producer, "stranger");
+    let refused = stranger.post("/v1/files", &whole);
+    assert_eq!(refused.status, 403, "{refused:?}");
+    let listed = stranger.post("/v1/files/list", &json!([whole])).json();
+    assert_eq!(listed[0]["name"], FILE);
+    for status in [200, 200] {
+        assert_eq!(square.producer.post("/v1/files", &whole).status, status);
+    }
+    assert_eq!(square.producer.post("/v1/files/list", &json!([whole])).json(), json!([]));
+    let keeper = square.router("c").configuration("c", 0, 0).json();
+    let keeper = keeper["distributions"][0]["parts"][0]["router"].as_str().unwrap().to_owned();
+    let rules = square.router(&keeper).configuration(&keeper, 0, 0).text;
+    assert!(rules.contains("32=manifest"), "{rules}");
+    let there = square.operator.at(&other);
+    let told = |client: &crate::bench::Client| {
+        let files = client.get("/v1/files").json();
+        (files[0]["manifest"].clone(), files[0]["owner"].clone())
+    };
+    let known = || told(&there) == (manifest.clone(), "producer producer".into());
+    eventually(known, "the manifest at the other");
+    assert_eq!(square.producer.at(&other).post("/v1/files", &whole).status, 200);
+    let bare = square.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS));
+    assert_eq!(bare.status, 409, "{bare:?}");
+    one.restart();
+    assert_eq!(told(&square.operator.at(&one)).0, manifest);
+    let lines = square.operator.at(&one).get("/v1/events?count=1000").text;
+    assert_eq!(lines.matches("manifest added").count(), 1, "{lines}");
 }
 
 #[test]

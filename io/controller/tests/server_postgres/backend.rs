@@ -55,3 +55,7 @@ impl Small {
                                    SELECT repeat('x', 7000) FROM generate_series(1, 64)";
     pub(crate) const LITTLE: &str = "INSERT INTO filler VALUES (repeat('x', 7000))";
 }
+
+/// Has the database refuse some plans.
+pub(crate) const REFUSES: &str =
+    "ALTER TABLE plans ADD CONSTRAINT refuses CHECK (object NOT LIKE '%poison%')";

@@ -1,7 +1,5 @@
 //! Controllers and their server: it is away and comes back, is reached by TLS, and is shared.
 
-use std::net::TcpListener;
-
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use weir_controller::{Config, Role, Server};
 
@@ -79,6 +77,29 @@ fn who_hears_fewer_routers_waits_until_the_others_are_gone() {
 }
 
 #[test]
+fn routers_of_one_that_stops_in_good_order_are_not_taken_for_lost() {
+    let mut one = Bench::with(|config| config.controller.router_timeout_ns = 120_000_000_000);
+    let square = Square::join(&one);
+    let mut other = one.beside();
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    let there = square.operator.at(&other);
+    // As many routers of its own, so that it does not wait.
+    for name in ["v", "w", "x", "y"] {
+        let client = one.client(Role::Router, name).at(&other);
+        assert_eq!(client.report(name, &report(name, 66_000_000, &[], &[])).status, 200);
+    }
+    let plan = || there.get("/v1/state").json()["transfers"][0]["number"].clone();
+    eventually(|| plan().is_u64(), "the plan at the other");
+    let (before, url) = (plan(), one.url());
+    let others = || there.get("/health").json()["others"].clone();
+    eventually(|| others()[0] == url, "that the other knows of the first");
+    one.stop();
+    eventually(|| others() == serde_json::json!([]), "that it knows that the first has ended");
+    assert_eq!(plan(), before, "its routers have the time to come");
+    other.stop();
+}
+
+#[test]
 fn a_server_is_reached_by_tls_and_must_prove_who_it_is() {
     let mut server = Postgres::start();
     let database = server.database("");
@@ -88,21 +109,23 @@ fn a_server_is_reached_by_tls_and_must_prove_who_it_is() {
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
     let key = KeyPair::generate().unwrap();
-    let own = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    // An address of loopback that no other process has, so that the port is free there.
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let address = format!("127.{}.{middle}.{low}", high | 128);
+    let own = CertificateParams::new(vec![address.clone()]).unwrap();
     let own = own.signed_by(&key, &authority).unwrap();
     let certificate = server.write("server.pem", &own.pem());
     let key = server.write("server.key", &key.serialize_pem());
-    let allowed = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+    let allowed = "local all all trust\nhostssl all all 127.0.0.0/8 scram-sha-256\n";
     let allowed = server.write("allowed", allowed);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings = [
-        "listen_addresses=127.0.0.1".to_owned(),
+        format!("listen_addresses={address}"),
         "ssl=on".to_owned(),
         format!("ssl_cert_file={}", certificate.display()),
         format!("ssl_key_file={}", key.display()),
         format!("hba_file={}", allowed.display()),
     ];
-    server.set(port, settings);
+    server.set(settings);
     server.resume();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: String| {
@@ -111,10 +134,10 @@ fn a_server_is_reached_by_tls_and_must_prove_who_it_is() {
         path.display().to_string()
     };
     let root = file("root.pem", authority.pem());
-    let stranger = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let stranger = rcgen::generate_simple_self_signed(vec![address.clone()]).unwrap();
     let stranger = file("stranger.pem", stranger.cert.pem());
     let url = |password: &str, rest: &str| {
-        format!("postgres://weir:{password}@localhost:{port}/{database}?{rest}")
+        format!("postgres://weir:{password}@{address}/{database}?{rest}")
     };
     let full = |root: &str| format!("sslmode=verify-full&sslrootcert={root}");
     let refused = |url: String| {

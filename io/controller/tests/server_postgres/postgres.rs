@@ -15,6 +15,8 @@ use tempfile::TempDir;
 
 /// A bound for servers that hang.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A part of its socket's name, which is in a folder of its own.
+const PORT: &str = "5432";
 /// The user of the server's database who may do everything.
 const USER: &str = "weir";
 /// Who runs the server if that is root, who may not (Debian's base-passwd).
@@ -49,8 +51,6 @@ exec "$@"
 pub(crate) struct Postgres {
     folder: PathBuf,
     settings: Vec<String>,
-    /// Also a part of its socket's name.
-    port: u16,
     /// The size of a file system of its own, beside its data.
     small: Option<String>,
     keeper: Option<(Child, ChildStdin)>,
@@ -144,7 +144,7 @@ impl Postgres {
             .unwrap();
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
         fs::create_dir(folder.join("small")).unwrap();
-        let mut this = Self { folder, settings: Vec::new(), port: 5432, small, keeper: None };
+        let mut this = Self { folder, settings: Vec::new(), small, keeper: None };
         this.resume();
         this
     }
@@ -173,7 +173,7 @@ impl Postgres {
         keeper.arg("-D").arg(self.folder.join("data")).arg("-k").arg(&self.folder);
         keeper.args(["-c", "fsync=off", "-c", "max_connections=300"]);
         keeper.args(["-c", "listen_addresses=", "-c", "shared_buffers=16MB"]);
-        keeper.arg("-p").arg(self.port.to_string());
+        keeper.args(["-p", PORT]);
         for setting in &self.settings {
             keeper.args(["-c", setting]);
         }
@@ -210,7 +210,7 @@ impl Postgres {
             .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--username", USER])
             .args(["--set=ON_ERROR_STOP=1", "--dbname", database, "--command", sql, "--host"])
             .arg(&self.folder)
-            .env("PGPORT", self.port.to_string())
+            .env("PGPORT", PORT)
             .output()
             .unwrap();
         match output.status.success() {
@@ -247,10 +247,9 @@ impl Postgres {
         path
     }
 
-    /// Takes this port and these settings from its next start on.
+    /// Takes these settings from its next start on.
     #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn set(&mut self, port: u16, settings: impl IntoIterator<Item = String>) {
-        self.port = port;
+    pub(crate) fn set(&mut self, settings: impl IntoIterator<Item = String>) {
         self.settings.extend(settings);
     }
 

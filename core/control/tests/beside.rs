@@ -1,0 +1,69 @@
+//! A controller beside others that hear other routers of the same network (decision 0028).
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{alive, config, file, five, name, seconds};
+use weir_control::{Controller, ControllerConfig};
+
+/// Controllers and how many routers each of them hears that are heard nowhere else.
+fn heard(by: &[(u64, usize)]) -> BTreeMap<String, u64> {
+    let routers = by.iter().flat_map(|&(run, count)| {
+        (0..count).map(move |router| (format!("router-{run}-{router}"), run))
+    });
+    routers.collect()
+}
+
+#[test]
+fn who_hears_fewer_than_another_one_waits_and_of_equals_none_does() {
+    let mut controller = five(config());
+    let mut waits = |by: &[(u64, usize)]| {
+        controller.hear_elsewhere(heard(by));
+        controller.tick(seconds(1));
+        controller.is_waiting()
+    };
+    assert!(!waits(&[]));
+    assert!(!waits(&[(1, 5)]));
+    // A third each, or a quarter: if they waited, so would all the others.
+    assert!(!waits(&[(1, 5), (2, 5)]));
+    assert!(!waits(&[(1, 5), (2, 5), (3, 5)]));
+    assert!(!waits(&[(1, 1), (2, 2), (3, 3)]));
+    assert!(waits(&[(1, 1), (2, 6)]));
+}
+
+#[test]
+fn a_router_that_has_come_counts_here_even_if_another_controller_thinks_it_has_it() {
+    let mut controller = five(config());
+    let mut by = heard(&[(1, 3)]);
+    by.extend(["edge", "one", "two", "three"].map(|router| (router.to_owned(), 1)));
+    controller.hear_elsewhere(by);
+    controller.tick(seconds(1));
+    assert!(!controller.is_waiting(), "five here, three there");
+}
+
+#[test]
+fn what_others_hear_is_not_planned_anew_while_they_do() {
+    let mut controller = Controller::new(ControllerConfig::default());
+    let mut made = five(config());
+    made.add_file(file(12_000)).unwrap();
+    made.forward("edge", &name("/data/file/v=1")).unwrap();
+    let plan = made.plans().next().unwrap().clone();
+    controller.restore(vec![file(12_000)], vec![plan.clone()]);
+    let keepers: BTreeMap<String, u64> =
+        ["one", "two", "three"].map(|router| (router.to_owned(), 7)).into();
+    controller.hear_elsewhere(keepers);
+    for at in [1, 5, 9, 14, 16] {
+        for router in ["edge", "origin", "more", "still-more"] {
+            let report = common::report(router, 1_000_000);
+            controller.report(seconds(at), router, report).unwrap();
+        }
+        controller.tick(seconds(at));
+    }
+    assert!(!controller.is_waiting());
+    assert_eq!(controller.plans().next(), Some(&plan), "others hear those that keep it");
+    controller.hear_elsewhere(BTreeMap::new());
+    controller.tick(seconds(17));
+    assert_ne!(controller.plans().next(), Some(&plan), "nobody hears them");
+    alive(&mut controller, seconds(18));
+}

@@ -1,0 +1,149 @@
+use super::*;
+use tempfile::TempDir;
+use weir_control::Part;
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn file(text: &str) -> File {
+    let (name, manifest) = (name(text), Vec::new());
+    File { name, segments: 10, size_bytes: 80_000, packet_bytes: 8200, manifest }
+}
+
+fn plan(number: u64, parent: u64, object: &str) -> Plan {
+    let parts = vec![Part { router: "r".to_owned(), first: 0, last: 9 }];
+    let (consumers, spread) = (vec!["c".to_owned()], Vec::new());
+    Plan { number, parent, object: name(object), consumers, parts, spread }
+}
+
+/// The end of a plan.
+fn end(number: u64, parent: u64, object: &str) -> Plan {
+    Plan { parts: Vec::new(), consumers: Vec::new(), ..plan(number, parent, object) }
+}
+
+fn record(plan: Plan) -> Record {
+    Record::Plan { follows: plan.parent, plan, made_ms: 1 }
+}
+
+async fn database(folder: &TempDir) -> Database {
+    Database::open(&folder.path().join("controller.db").into(), None).await.unwrap()
+}
+
+/// The numbers of all plans that are there.
+async fn numbers(database: &Database) -> Vec<u64> {
+    let rows = database.plans(u64::MAX, 1000).await.unwrap();
+    rows.iter().rev().map(|row| row.plan.number).collect()
+}
+
+/// Of two controllers that plan at once one is first. What the other has planned on top of its own
+/// counts as little.
+#[tokio::test]
+async fn what_follows_an_overtaken_plan_is_overtaken() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = database(&folder).await;
+    let overtaken = async |run, plans: Vec<Plan>| {
+        let records: Vec<Record> = plans.into_iter().map(record).collect();
+        database.write(run, &records).await.unwrap()
+    };
+    assert_eq!(overtaken(1, vec![plan(1001, 0, "/a")]).await, []);
+    // In one go, as it was away from the database; and once more, as it has not heard of it yet.
+    let both = vec![plan(2002, 0, "/a"), plan(3002, 2002, "/a"), plan(4002, 0, "/b")];
+    assert_eq!(overtaken(2, both).await, [name("/a"), name("/a")]);
+    assert_eq!(overtaken(2, vec![plan(5002, 3002, "/a")]).await, [name("/a")]);
+    // Again, as its answer got lost.
+    assert_eq!(overtaken(2, vec![plan(4002, 0, "/b")]).await, []);
+    // It has taken up what counts.
+    assert_eq!(overtaken(2, vec![plan(6002, 1001, "/a")]).await, []);
+    assert_eq!(overtaken(1, vec![plan(7001, 1001, "/a")]).await, [name("/a")]);
+    // After an end anybody may begin.
+    assert_eq!(overtaken(2, vec![end(8002, 6002, "/a")]).await, []);
+    assert_eq!(overtaken(1, vec![plan(9001, 0, "/a")]).await, []);
+    assert_eq!(numbers(&database).await, [1001, 4002, 6002, 8002, 9001]);
+}
+
+#[tokio::test]
+async fn plans_that_have_ended_are_removed_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = database(&folder).await;
+    let mut plans = vec![plan(1001, 0, "/kept"), plan(2001, 1001, "/kept")];
+    for at in 0..100 {
+        let object = format!("/{at}");
+        let first = (3 + 2 * at) * 1000 + 1;
+        plans.extend([plan(first, 0, &object), end(first + 1000, first, &object)]);
+    }
+    let records: Vec<Record> = plans.into_iter().map(record).collect();
+    assert_eq!(database.write(1, &records).await.unwrap(), []);
+    database.prune(1_000_000, 10).await.unwrap();
+    let left = numbers(&database).await;
+    // The newest plan of what is planned for stays, however old; of what has ended only the newest.
+    assert_eq!((left[0], left.len()), (2001, 11));
+    assert!(left[1..].iter().all(|number| *number > 190_000), "{left:?}");
+    let news = database.news(None).await.unwrap();
+    assert!(news.plans.iter().any(|plan| plan.object == name("/kept")));
+}
+
+/// A database that was made by an older version, with the tables of the first steps alone.
+async fn old_database(folder: &TempDir, steps: usize) -> DatabasePlace {
+    let place: DatabasePlace = folder.path().join("controller.db").into();
+    sqlx::any::install_default_drivers();
+    let pool = AnyPoolOptions::new().connect_with(place.options().unwrap()).await.unwrap();
+    let Migrator { migrations, .. } = migrator(false);
+    let migrations = Cow::Owned(migrations[..steps].to_vec());
+    Migrator { migrations, ..Migrator::DEFAULT }.run(&pool).await.unwrap();
+    let token = "INSERT INTO tokens (id, hash, role, name, created_ms, expires_ms) \
+                 VALUES ('0011223344556677', x'00', 'producer', 'p', 5, NULL)";
+    let router = "INSERT INTO routers (name, seen_ms, body) VALUES ('r', 7, '{}')";
+    let line = "INSERT INTO audit (at_ms, who, action, detail) \
+                VALUES (6, 'command line', 'token added', 'p')";
+    for sql in [token, router, line] {
+        sqlx::query(sql).execute(&pool).await.unwrap();
+    }
+    let sql = "INSERT INTO files (name, owner, added_ms, body) VALUES ($1, 'producer p', 8, $2)";
+    // As bodies were before there were manifests.
+    let body = |name: &str| {
+        format!(
+            "{{\"name\":\"{name}\",\"segments\":10,\"size_bytes\":80000,\"packet_bytes\":8200}}"
+        )
+    };
+    for name in ["/a", "/b"] {
+        sqlx::query(sql).bind(name).bind(body(name)).execute(&pool).await.unwrap();
+    }
+    let sql = "INSERT INTO plans (number, parent, object, made_ms, body) \
+               VALUES ($1, $2, $3, 9, $4)";
+    for plan in [plan(3, 0, "/a"), plan(4, 0, "/b"), end(5, 4, "/b")] {
+        let query = sqlx::query(sql).bind(signed(plan.number)).bind(signed(plan.parent));
+        let query = query.bind(plan.object.to_string()).bind(json(&plan));
+        query.execute(&pool).await.unwrap();
+    }
+    pool.close().await;
+    place
+}
+
+#[tokio::test]
+async fn a_database_of_an_older_version_is_brought_up_to_date() {
+    for steps in [1, 2] {
+        let folder = tempfile::tempdir().unwrap();
+        let place = old_database(&folder, steps).await;
+        let database = Database::open(&place, None).await.unwrap();
+        let tokens = database.tokens().await.unwrap();
+        assert_eq!((tokens.len(), &tokens[0].prefixes[..]), (1, &[name("/")][..]));
+        let news = database.news(None).await.unwrap();
+        let files = news.files.into_iter().map(|news| match news {
+            FileChange::Added(FileRow { file, owner }) => (file, owner),
+            FileChange::Withdrawn(name) => panic!("{name} is withdrawn"),
+        });
+        let owner = "producer p".to_owned();
+        let expected = [(file("/a"), owner.clone()), (file("/b"), owner)];
+        assert_eq!(files.collect::<Vec<_>>(), expected);
+        assert_eq!(news.plans, [plan(3, 0, "/a"), end(5, 4, "/b")]);
+        assert_eq!(database.audit(u64::MAX, 10).await.unwrap()[0].action, "token added");
+        assert_eq!(database.routers().await.unwrap(), [("r".to_owned(), 7)]);
+        // It goes on: after a plan the next, after an end any, and nothing else.
+        let plans = [plan(1001, 3, "/a"), plan(2001, 0, "/b"), plan(3001, 4, "/b")].map(record);
+        assert_eq!(database.write(1, &plans).await.unwrap(), [name("/b")]);
+        let with_manifest = [(file("/a"), FileNews::Manifest), (file("/c"), FileNews::All)];
+        database.add_files(&with_manifest, "producer p", 10).await.unwrap();
+        assert_eq!(database.join("http://one", 11).await.unwrap(), 1);
+    }
+}
