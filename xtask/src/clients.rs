@@ -1,7 +1,8 @@
 //! Installs what Weir is tested with: python-ndn and NDNts, and what the wheel for Python is built
-//! and tested with, from their registries; and PostgreSQL, from the packages of the system.
+//! and tested with, from their registries; and PostgreSQL and Chromium, from the packages of the
+//! system.
 //!
-//! All but the last goes into `target/interop`. A stamp holds the text of the files that say what
+//! All but these go into `target/interop`. A stamp holds the text of the files that say what
 //! to install; while it matches, nothing is done, so that a second run needs no network.
 
 use std::fs;
@@ -22,6 +23,7 @@ pub(crate) fn folder(root: &Path) -> PathBuf {
 /// Installs the server and both sets of clients, or says what is missing and what to do.
 pub(crate) fn install(root: &Path) -> anyhow::Result<()> {
     install_postgres()?;
+    install_chromium();
     if std::env::var_os(SKIP).is_some_and(|value| value == "1") {
         eprintln!("==> {SKIP}=1: python-ndn, NDNts and the wheel for Python are NOT tested");
         return Ok(());
@@ -56,12 +58,29 @@ fn install_postgres() -> anyhow::Result<()> {
     if folders.iter().any(|folder| folder.join("initdb").exists()) {
         return Ok(());
     }
-    eprintln!("==> installing PostgreSQL");
-    let packages = ["install", "--yes", "--no-install-recommends", "postgresql"];
-    run(Command::new("apt-get").args(packages).env("DEBIAN_FRONTEND", "noninteractive")).context(
+    install_package("postgresql").context(
         "the tests need a PostgreSQL server (initdb, postgres and psql), which root installs with \
          `apt-get install postgresql`; it need not run",
     )
+}
+
+/// The browser that the controller's dashboard is tested in. Without it all else is tested.
+fn install_chromium() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join("chromium").exists()) {
+        return;
+    }
+    if let Err(error) = install_package("chromium") {
+        eprintln!("{error:#}");
+        eprintln!("==> no program `chromium`: the controller's dashboard is NOT tested");
+    }
+}
+
+/// Installs a package of the system (Debian, as root).
+fn install_package(name: &str) -> anyhow::Result<()> {
+    eprintln!("==> installing {name}");
+    let words = ["install", "--yes", "--no-install-recommends", name];
+    run(Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
 /// A virtual environment with what `requirements` lists, in which `modules` can be imported.

@@ -12,8 +12,6 @@ if (fromAddress) {
   history.replaceState(null, "", location.pathname);
 }
 let timer = 0;
-// Where routers are drawn: they stay there as long as they are known.
-const places = new Map();
 
 function element(kind, text, className) {
   const made = document.createElement(kind);
@@ -43,59 +41,140 @@ function row(cells, className) {
   return made;
 }
 
-// Places on an ellipse, each new router in the widest gap.
-function place(names) {
+// Routers are drawn in a frame of this size, as far from its edges as their names need.
+const WIDTH = 900, HEIGHT = 420, MARGIN_X = 70, MARGIN_Y = 36;
+// Where they are. Routers move only when routers or links come or go.
+const places = new Map();
+let arranged = "";
+
+// Names in the order of a walk along the links: who is beside whom is drawn beside each other.
+function walk(names, lines) {
+  const beside = new Map(names.map((name) => [name, []]));
+  for (const { ends: [one, other] } of lines.values()) {
+    beside.get(one).push(other);
+    beside.get(other).push(one);
+  }
+  const order = new Set();
+  for (const first of names) {
+    const next = [first];
+    while (next.length) {
+      const name = next.pop();
+      if (order.has(name)) continue;
+      order.add(name);
+      next.push(...beside.get(name));
+    }
+  }
+  return [...order];
+}
+
+// Places by springs (Fruchterman and Reingold, 1991): neighbours pull, all push each other. Begins
+// where routers are, so that little moves; new ones begin on a circle.
+function arrange(names, lines) {
+  const key = JSON.stringify([names, [...lines.keys()]]);
+  if (key === arranged) return;
+  arranged = key;
   for (const name of [...places.keys()]) if (!names.includes(name)) places.delete(name);
-  for (const name of names) {
-    if (places.has(name)) continue;
-    const turns = [...places.values()].sort((one, other) => one - other);
-    let best = 0, widest = turns.length ? 0 : 1;
-    turns.forEach((turn, index) => {
-      const next = index + 1 < turns.length ? turns[index + 1] : turns[0] + 1;
-      if (next - turn > widest + 1e-9) { widest = next - turn; best = (turn + widest / 2) % 1; }
-    });
-    places.set(name, best);
+  walk(names, lines).forEach((name, index) => {
+    const angle = 2 * Math.PI * (index / names.length) - 2.5;
+    const start = { x: WIDTH * (0.5 + 0.4 * Math.cos(angle)),
+      y: HEIGHT * (0.5 + 0.4 * Math.sin(angle)) };
+    if (!places.has(name)) places.set(name, start);
+  });
+  const all = names.map((name) => places.get(name));
+  const ends = [...lines.values()].map((line) => line.ends.map((name) => places.get(name)));
+  const reach = 0.75 * Math.sqrt((WIDTH * HEIGHT) / Math.max(1, all.length));
+  // Some ten million pairs, so that a thousand routers hold the page up for a moment only.
+  const rounds = Math.min(300, Math.floor(1e7 / (all.length * all.length + 1)));
+  for (let round = 0; round < rounds; round += 1) relax(all, ends, reach, 60 * (1 - round / rounds));
+  fit(all);
+}
+
+function relax(all, ends, reach, step) {
+  for (const place of all) { place.dx = 0; place.dy = 0; }
+  const force = (one, other, strength) => {
+    const dx = one.x - other.x, dy = one.y - other.y;
+    const far = Math.max(1, Math.hypot(dx, dy));
+    const share = strength(far) / far;
+    one.dx += dx * share; one.dy += dy * share;
+    other.dx -= dx * share; other.dy -= dy * share;
+  };
+  for (let one = 0; one < all.length; one += 1) {
+    for (let other = 0; other < one; other += 1) {
+      force(all[one], all[other], (far) => (reach * reach) / far);
+    }
+  }
+  for (const [one, other] of ends) force(one, other, (far) => -(far * far) / reach);
+  for (const place of all) {
+    const far = Math.max(1e-9, Math.hypot(place.dx, place.dy));
+    place.x += (place.dx / far) * Math.min(far, step);
+    place.y += (place.dy / far) * Math.min(far, step);
   }
 }
 
-function point(name) {
-  const angle = 2 * Math.PI * (places.get(name) - 0.25);
-  return [450 + 360 * Math.cos(angle), 205 + 155 * Math.sin(angle)];
+// Fills the frame.
+function fit(all) {
+  for (const [axis, size, margin] of [["x", WIDTH, MARGIN_X], ["y", HEIGHT, MARGIN_Y]]) {
+    const values = all.map((place) => place[axis]);
+    const least = Math.min(...values), span = Math.max(...values) - least;
+    const scale = span > 1 ? (size - 2 * margin) / span : 0;
+    for (const place of all) {
+      place[axis] = scale ? margin + (place[axis] - least) * scale : size / 2;
+    }
+  }
 }
 
-function drawNetwork(state) {
-  const names = state.routers.map((router) => router.name);
-  place(names);
-  const parts = [];
-  // Both directions of a link as one line.
+// Both directions of a link as one line.
+function linesOf(state) {
   const lines = new Map();
   for (const link of state.links) {
     const ends = [link.from, link.to].sort();
     const key = ends.join(" ");
-    const known = lines.get(key) || { ends, load: 0, max: 0 };
+    const known = lines.get(key) || { ends, load: 0, max: 0, roundTrip: 0 };
     known.load = Math.max(known.load, link.load_bps);
     known.max = Math.max(known.max, link.rate_bps || 0);
+    known.roundTrip = Math.max(known.roundTrip, link.round_trip_ns || 0);
     lines.set(key, known);
   }
-  for (const { ends, load, max } of lines.values()) {
-    const [[x1, y1], [x2, y2]] = ends.map(point);
-    const share = max ? load / max : 0;
-    const kind = share > 0.9 ? "full" : share > 0.5 ? "busy" : "idle";
-    const line = drawn("line", { x1, y1, x2, y2, class: kind });
-    const limit = max ? ` of ${rate(max)}` : "";
-    line.append(drawn("title", {}, `${ends.join(" - ")}: ${rate(load)}${limit}`));
-    parts.push(line);
-    if (load > 0) {
-      const text = { x: (x1 + x2) / 2, y: (y1 + y2) / 2 - 5, class: "load" };
-      parts.push(drawn("text", text, rate(load)));
-    }
-  }
+  return lines;
+}
+
+// Below this a link is idle: reports and round trips alone.
+const IDLE_BPS = 1e5;
+
+function drawLink({ ends, load, max, roundTrip }, isDense) {
+  const [one, other] = ends.map((name) => places.get(name));
+  const share = max ? load / max : 0;
+  const kind = load < IDLE_BPS ? "idle" : share > 0.9 ? "full" : share > 0.5 ? "busy" : "used";
+  // From 3 at 1 Mbit/s to 9 at 1 Gbit/s.
+  const wide = kind === "idle" ? 1.5 : Math.min(9, Math.max(2, 2 * Math.log10(load) - 9));
+  const width = isDense ? wide / 2 : wide;
+  const line = drawn("line", { x1: one.x, y1: one.y, x2: other.x, y2: other.y, class: kind,
+    "stroke-width": width.toFixed(1) });
+  const limit = max ? ` of ${rate(max)}` : "";
+  const delay = roundTrip ? `, round trip ${(roundTrip / 1e6).toFixed(1)} ms` : "";
+  line.append(drawn("title", {}, `${ends.join(" - ")}: ${rate(load)}${limit}${delay}`));
+  if (kind === "idle" || isDense) return [line];
+  const text = { x: (one.x + other.x) / 2, y: (one.y + other.y) / 2 - 6, class: "load" };
+  return [line, drawn("text", text, `${rate(load)}${limit}`)];
+}
+
+function drawNetwork(state) {
+  const names = state.routers.map((router) => router.name);
+  const lines = linesOf(state);
+  arrange(names, lines);
+  const isDense = names.length > 40;
+  const parts = [...lines.values()].map((line) => drawLink(line, isDense));
+  // Lines lie below all texts.
+  const shapes = [...parts.map(([line]) => line), ...parts.flatMap(([, text]) => text || [])];
   for (const router of state.routers) {
-    const [cx, cy] = point(router.name);
-    parts.push(drawn("circle", { cx, cy, r: names.length > 40 ? 5 : 11 }));
-    parts.push(drawn("text", { x: cx, y: cy + 28 }, router.name));
+    const { x, y } = places.get(router.name);
+    const className = (router.problems || []).length ? "ill" : "well";
+    const circle = drawn("circle", { cx: x, cy: y, r: isDense ? 4 : 10, class: className });
+    circle.append(drawn("title", {}, router.name));
+    shapes.push(circle);
+    if (names.length <= 120) shapes.push(drawn("text", { x, y: y + (isDense ? 18 : 26) }, router.name));
   }
-  at("network").replaceChildren(...parts);
+  at("network").replaceChildren(...shapes);
 }
 
 function bar(router, total, planned, held) {
@@ -115,50 +194,132 @@ function bar(router, total, planned, held) {
   return made;
 }
 
+// Segments of each file that were kept of its parts, and when: the difference is a rate.
+let kept = new Map();
+
+// How far a file's parts have come, and how fast they fill.
+function progress(transfer, total, now_ms) {
+  const planned = transfer.parts.reduce((sum, part) => sum + part.last - part.first + 1, 0);
+  if (!planned) {
+    const from = transfer.spread.map((share) => share.router).join(", ");
+    return { isWhole: true, text: `asked for at ${from} in turn`, count: 0 };
+  }
+  const count = Math.min(transfer.kept, planned);
+  const before = kept.get(transfer.object);
+  const seconds = before ? (now_ms - before.now_ms) / 1000 : 0;
+  const each = transfer.file ? transfer.file.size_bytes / transfer.file.segments : 0;
+  const bps = seconds > 0 ? (8 * each * (count - before.count)) / seconds : 0;
+  const beyond = planned < total ? `; ${total - planned} segments are in no part` : "";
+  if (count === planned) return { isWhole: true, text: `kept whole${beyond}`, count };
+  const speed = bps > 0 ? `, ${rate(bps)}` : "";
+  return { isWhole: false, count,
+    text: `being fetched: ${count} of ${planned} segments${speed}${beyond}` };
+}
+
 function drawTransfers(state) {
+  const now = new Map();
   const files = state.transfers.map((transfer) => {
     const made = element("div", undefined, "file");
     const last = Math.max(0, ...transfer.parts.map((part) => part.last));
     const total = transfer.file ? transfer.file.segments : last + 1;
+    const { isWhole, text, count } = progress(transfer, total, state.now_ms);
+    now.set(transfer.object, { count, now_ms: state.now_ms });
     const size = transfer.file ? `, ${octets(transfer.file.size_bytes)}` : "";
     const readers = transfer.consumers.join(", ") || "nobody";
-    const title = `${transfer.object}: ${total} segments${size}, plan ${transfer.number}, ` +
-      `asked for at ${readers}`;
-    made.append(element("h3", title));
+    made.append(element("h3", transfer.object));
+    const about = element("p", `${total} segments${size}; read at ${readers}; plan ` +
+      `${transfer.number}; `, "about");
+    about.append(element("span", text, isWhole ? "whole" : "under-way"));
+    made.append(about);
     const held = new Map(transfer.holdings.map((one) => [one.router, one]));
-    const keepers = transfer.parts.map((part) => part.router);
-    for (const router of [...new Set([...keepers, ...held.keys()])].sort()) {
+    const keepers = [...new Set(transfer.parts.map((part) => part.router))];
+    const others = [...held.keys()].filter((router) => !keepers.includes(router)).sort();
+    for (const router of [...keepers, ...others]) {
       const planned = transfer.parts.filter((part) => part.router === router);
       made.append(bar(router, total, planned, held.get(router) || { segments: [], count: 0 }));
     }
+    const more = transfer.holders_count - held.size;
+    if (more > 0) made.append(element("p", `and at ${more} more routers`, "about"));
     return made;
   });
+  kept = now;
   const nothing = "No file is planned for: all that was asked for fits into one store.";
+  const more = state.plans_count - state.transfers.length;
+  if (more > 0) files.push(element("p", `and ${more} older ones`, "about"));
   at("transfers").replaceChildren(...(files.length ? files : [element("p", nothing)]));
 }
+
+// What somebody should look at, the most important first.
+function warnings(state) {
+  const { health } = state;
+  const found = [];
+  if (!health.database) {
+    found.push(`The database takes nothing (${health.why}). Routers, plans and transfers go on; ` +
+      `files and tokens are not registered. ${health.waiting_records} records wait.`);
+  }
+  if (health.lost_records) {
+    found.push(`${health.lost_records} records of plans and the audit are lost: the database was ` +
+      "away for too long.");
+  }
+  if (health.refused_records) {
+    found.push(`${health.refused_records} records of plans and the audit are left out: the ` +
+      "database refuses them. The controller's log says which.");
+  }
+  if (health.waits) {
+    found.push("Routers get no new configurations: some may not have come back yet, or another " +
+      "controller hears more of them.");
+  }
+  for (const router of state.routers) {
+    for (const { part, generation, text } of router.problems || []) {
+      found.push(`Router ${router.name}, ${part} of configuration ${generation}: ${text}`);
+    }
+  }
+  return found;
+}
+
+function drawWarnings(state) {
+  const found = warnings(state);
+  at("attention").hidden = found.length === 0;
+  at("warnings").replaceChildren(...found.map((text) => element("li", text)));
+}
+
+// Kinds of events that say that something is not as it should be.
+const BAD_EVENTS = ["router lost", "does not keep", "does not count", "file refused"];
 
 function drawTables(state) {
   const since = (ms) => `${Math.max(0, Math.round((state.now_ms - ms) / 1000))} s ago`;
   const rows = state.routers.map((router) => {
+    const problems = (router.problems || []).length;
     const has = router.generation === router.configuration;
-    const configuration = `${router.generation}` + (has ? "" : `, ${router.configuration} is due`);
+    const due = has ? "" : `, ${router.configuration} is due`;
+    const configuration = `${router.generation || "none yet"}${due}`;
     const store = octets(router.store_bytes), disks = octets(router.disk_bytes);
     const prefixes = router.prefixes.join(" ");
-    return row([router.name, store, disks, prefixes, configuration, since(router.seen_ms)]);
+    return row([router.name, store, disks, prefixes, configuration, since(router.seen_ms)],
+      problems ? "ill" : "");
   });
   const gone = state.gone.map(([name]) => row([name, "", "", "", "", "gone"], "gone"));
   at("routers").replaceChildren(...rows, ...gone);
-  const when = (ms) => new Date(ms).toLocaleTimeString();
+  const today = new Date(state.now_ms).toDateString();
+  const when = (ms) => {
+    const date = new Date(ms);
+    const isToday = date.toDateString() === today;
+    return isToday ? date.toLocaleTimeString() : date.toLocaleString();
+  };
   const events = state.events.map((event) =>
-    row([when(event.at_ms), event.who, event.action, event.detail]));
+    row([when(event.at_ms), event.who, event.action, event.detail],
+      BAD_EVENTS.includes(event.action) ? "ill" : ""));
   at("events").replaceChildren(...events);
 }
 
 function draw(state) {
-  const counts = `${state.routers.length} routers, ${state.files_count} files, ` +
-    `${state.plans_count} in parts`;
-  at("summary").textContent = state.database ? counts : `${counts}; the database does not answer`;
-  at("summary").className = state.database ? "" : "bad";
+  const { others } = state.health;
+  const beside = others.length ? `; beside ${others.join(", ")}` : "";
+  const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
+  at("summary").textContent = `${counted(state.routers.length, "router")}, ` +
+    `${counted(state.files_count, "file")}, ${counted(state.plans_count, "plan")}${beside}`;
+  at("summary").className = "";
+  drawWarnings(state);
   drawNetwork(state);
   drawTransfers(state);
   drawTables(state);
@@ -175,22 +336,25 @@ async function refresh() {
   clearTimeout(timer);
   const token = sessionStorage.getItem("token");
   if (!token) return signIn("");
+  timer = setTimeout(refresh, PERIOD_MS);
+  let state;
   try {
     const answer = await fetch("/v1/state", { headers: { Authorization: `Bearer ${token}` } });
-    const body = await answer.json();
+    state = await answer.json();
     if (answer.status === 401 || answer.status === 403) {
+      clearTimeout(timer);
       sessionStorage.removeItem("token");
-      return signIn(body.error);
+      return signIn(state.error);
     }
-    if (!answer.ok) throw new Error(body.error);
-    at("sign-in").hidden = true;
-    at("view").hidden = false;
-    draw(body);
+    if (!answer.ok) throw new Error(state.error);
   } catch (error) {
     at("summary").textContent = `The controller does not answer: ${error.message}`;
     at("summary").className = "bad";
+    return undefined;
   }
-  timer = setTimeout(refresh, PERIOD_MS);
+  at("sign-in").hidden = true;
+  at("view").hidden = false;
+  return draw(state);
 }
 
 at("sign-in").addEventListener("submit", (event) => {

@@ -7,13 +7,14 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use serde::{Deserialize, Serialize};
 use weir_control::message::{Refusal, RouterReport};
-use weir_control::{File, Link, Plan};
+use weir_control::{File, Link, Plan, Segments};
 
 use crate::access::Sees;
 use crate::app::{App, Known};
 use crate::clock::wall_ms;
 use crate::database::{AuditRow, DatabaseError, PlanRow};
 use crate::refusal::Problem;
+use crate::routes::system::Health;
 
 /// Rows of one answer, at most, and when nothing is said.
 const ROWS_MAX: u64 = 1000;
@@ -21,6 +22,9 @@ const ROWS: u64 = 100;
 /// Plans of which the dashboard shows the progress, and lines of the audit beside them.
 const SHOWN_PLANS: usize = 20;
 const SHOWN_EVENTS: u64 = 30;
+/// Routers of which it shows what they hold of a file, and ranges of each, at most about.
+const SHOWN_HOLDERS: usize = 64;
+const SHOWN_RANGES: u64 = 1000;
 
 /// A router that has reported lately.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
@@ -178,11 +182,15 @@ struct Transfer {
     plan: Plan,
     /// The file, if it is still registered.
     file: Option<File>,
-    /// What routers hold of it.
+    /// Segments that routers hold of the parts that they are to keep.
+    kept: u64,
+    /// What routers hold of it: those that keep parts first, 64 at most.
     holdings: Vec<HeldRanges>,
+    /// How many routers hold some of it.
+    holders_count: usize,
 }
 
-/// What a router holds, as `[first, last]`.
+/// What a router holds, as `[first, last]`, to within a thousandth of the file.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
 struct HeldRanges {
     router: String,
@@ -197,6 +205,7 @@ pub(super) struct Overview {
     /// Milliseconds since 1970 on the controller's clock.
     now_ms: u64,
     version: &'static str,
+    health: Health,
     routers: Vec<RouterView>,
     links: Vec<LinkView>,
     files_count: usize,
@@ -207,24 +216,44 @@ pub(super) struct Overview {
     events: Vec<AuditRow>,
     /// Routers that were known once and are gone, and when they came.
     gone: Vec<(String, u64)>,
-    /// Whether the database answers.
-    database: bool,
 }
 
 fn transfers_of(known: &Known) -> Vec<Transfer> {
     let mut plans: Vec<&Plan> = known.controller.plans().collect();
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.number));
-    let transfer = |plan: &Plan| {
-        let file = known.controller.file(&plan.object).cloned();
-        let held = known.controller.holdings(&plan.object);
-        let ranges = held.into_iter().map(|(router, segments)| HeldRanges {
-            router: router.to_owned(),
-            count: segments.count(),
-            segments: segments.ranges().collect(),
-        });
-        Transfer { plan: plan.clone(), file, holdings: ranges.collect() }
-    };
-    plans.into_iter().take(SHOWN_PLANS).map(transfer).collect()
+    plans.into_iter().take(SHOWN_PLANS).map(|plan| transfer_of(known, plan)).collect()
+}
+
+fn transfer_of(known: &Known, plan: &Plan) -> Transfer {
+    let file = known.controller.file(&plan.object).cloned();
+    let mut held = known.controller.holdings(&plan.object);
+    let keeps = |router: &str| plan.parts.iter().any(|part| part.router == router);
+    held.sort_by_key(|(router, _)| !keeps(router));
+    let kept = plan.parts.iter().flat_map(|part| {
+        let own = held.iter().filter(|(router, _)| *router == part.router);
+        own.map(|(_, segments)| segments.count_within(part.first, part.last))
+    });
+    let (kept, holders_count) = (kept.sum(), held.len());
+    let blur = file.as_ref().map_or(0, |file| file.segments / SHOWN_RANGES);
+    let holdings = held.into_iter().take(SHOWN_HOLDERS).map(|(router, segments)| HeldRanges {
+        router: router.to_owned(),
+        count: segments.count(),
+        segments: blurred(&segments, blur),
+    });
+    let holdings = holdings.collect();
+    Transfer { plan: plan.clone(), file, kept, holdings, holders_count }
+}
+
+/// Ranges, those as one that are no more than `gap` segments apart.
+fn blurred(segments: &Segments, gap: u64) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for (first, last) in segments.ranges() {
+        match ranges.last_mut() {
+            Some((_, end)) if first - *end <= gap => *end = last,
+            _ => ranges.push((first, last)),
+        }
+    }
+    ranges
 }
 
 /// What the dashboard shows, in one answer.
@@ -239,7 +268,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
         Ok::<_, DatabaseError>((events, app.database.routers().await?))
     };
     let rows = rows.await;
-    let database = rows.is_ok() && app.away().is_none();
+    let health = Health::of(&app, rows.as_ref().err().map(DatabaseError::away));
     let (events, mut gone) = rows.unwrap_or_default();
     let overview = app.with(|known| {
         let routers = routers_of(known);
@@ -247,6 +276,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
         Overview {
             now_ms: wall_ms(),
             version: env!("CARGO_PKG_VERSION"),
+            health,
             routers,
             links: links_of(known),
             files_count: known.owners.len(),
@@ -254,8 +284,23 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
             transfers: transfers_of(known),
             events,
             gone,
-            database,
         }
     });
     Json(overview)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_nobody_could_tell_apart_are_one() {
+        let mut held = Segments::range(0, 9);
+        held.insert(12..=20);
+        held.insert(30..=30);
+        assert_eq!(blurred(&held, 0), [(0, 9), (12, 20), (30, 30)]);
+        assert_eq!(blurred(&held, 3), [(0, 20), (30, 30)]);
+        assert_eq!(blurred(&held, 10), [(0, 30)]);
+        assert_eq!(blurred(&Segments::default(), 10), []);
+    }
 }

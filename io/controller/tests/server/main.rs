@@ -4,6 +4,7 @@
 mod access;
 mod backend;
 mod bench;
+mod dashboard;
 mod full;
 mod rest;
 mod restart;

@@ -173,7 +173,7 @@ fn people_see_routers_links_plans_and_events() {
     );
     let state = see("/v1/state");
     assert_eq!(state["routers"].as_array().unwrap().len(), 4);
-    assert_eq!((&state["transfers"], &state["database"]), (&json!([]), &json!(true)));
+    assert_eq!((&state["transfers"], &state["health"]["database"]), (&json!([]), &json!(true)));
     let metrics = square.operator.get("/metrics").text;
     assert!(metrics.contains("weir_controller_routers 4"), "{metrics}");
     assert!(metrics.contains("weir_controller_decision_seconds_count 1"), "{metrics}");
