@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use miniz_oxide::deflate::compress_to_vec_zlib;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use weir_control::message::{
@@ -19,6 +20,10 @@ use crate::error::AgentError;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// And one to whether it is there.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bodies of fewer octets are sent as they are: they take one packet anyway.
+const DEFLATED_MIN: usize = 1000;
+/// What most programs take.
+const LEVEL: u8 = 6;
 /// Octets of an answer at most.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
@@ -199,9 +204,13 @@ impl Http {
         request: ureq::RequestBuilder<ureq::typestate::WithBody>,
         body: &impl Serialize,
     ) -> Result<Vec<u8>, RestError> {
-        let body =
+        let mut body =
             serde_json::to_vec(body).map_err(|error| RestError::Failed(error.to_string()))?;
-        let request = self.authorized(request).header("Content-Type", "application/json");
+        let mut request = self.authorized(request).header("Content-Type", "application/json");
+        if body.len() >= DEFLATED_MIN {
+            body = compress_to_vec_zlib(&body, LEVEL);
+            request = request.header("Content-Encoding", "deflate");
+        }
         check(request.config().timeout_global(Some(TIMEOUT)).build().send(body))
     }
 }

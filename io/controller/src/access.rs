@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_ENCODING};
 use axum::http::request::Parts;
+use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_zlib_with_limit};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
@@ -136,19 +138,22 @@ impl FromRequestParts<Arc<App>> for SeesFiles {
     }
 }
 
-/// A body that is as its schema says.
+/// A body that is as its schema says. It may come deflated, and is then as large as others at most.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
-        let read = tokio::time::timeout(BODY_WAIT, Json::<T>::from_request(request, app)).await;
-        let Ok(read) = read else {
+        let late = |_| {
             let error = "the body takes too long to arrive";
-            return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, error));
+            Problem::new(StatusCode::REQUEST_TIMEOUT, error)
         };
-        match read {
+        let read = async {
+            let request = inflated(request, app).await?;
+            Ok::<_, Problem>(Json::<T>::from_request(request, app).await)
+        };
+        match tokio::time::timeout(BODY_WAIT, read).await.map_err(late)?? {
             Ok(Json(body)) => Ok(Self(body)),
             Err(JsonRejection::JsonDataError(error)) => {
                 let error = std::error::Error::source(&error).map_or_else(
@@ -160,4 +165,27 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
             Err(rejection) => Err(Problem::new(rejection.status(), rejection.body_text())),
         }
     }
+}
+
+/// A request with its body as it was before it was deflated (RFC 9110, 8.4.1.2), if it was.
+async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Problem> {
+    let Some(coding) = request.headers_mut().remove(CONTENT_ENCODING) else { return Ok(request) };
+    if coding != "deflate" {
+        let error = "a body comes as it is or with `Content-Encoding: deflate`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+    }
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts.clone(), body);
+    let octets = Bytes::from_request(request, app)
+        .await
+        .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
+    let octets = decompress_to_vec_zlib_with_limit(&octets, app.body_bytes_max);
+    let octets = octets.map_err(|error| match error.status {
+        TINFLStatus::HasMoreOutput => {
+            let error = format!("the body is larger than {} octets", app.body_bytes_max);
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+        }
+        _ => Problem::new(StatusCode::BAD_REQUEST, "the body is not deflated as it says"),
+    })?;
+    Ok(Request::from_parts(parts, octets.into()))
 }

@@ -36,11 +36,15 @@ struct State {
     /// Requests answered, by what they were.
     requests: BTreeMap<&'static str, u64>,
     is_refusing: bool,
-    /// Updates that were taken, and octets of their requests.
+    /// Updates that were taken, and octets of the heads and of the bodies of their requests.
     updates: Vec<Update>,
-    update_bytes: u64,
+    update_bytes: (u64, u64),
     /// In place of what the controller would say.
     dictated: Option<Configuration>,
+    /// Whether it is told whatever a router has.
+    is_stubborn: bool,
+    /// Changes of one update that are taken, at most; of more it says that the body is too large.
+    changes_max: usize,
 }
 
 impl State {
@@ -68,8 +72,10 @@ impl TestController {
             requests: BTreeMap::new(),
             is_refusing: false,
             updates: Vec::new(),
-            update_bytes: 0,
+            update_bytes: (0, 0),
             dictated: None,
+            is_stubborn: false,
+            changes_max: usize::MAX,
         };
         let controller = Self { shared: Arc::new((Mutex::new(state), Condvar::new())), address };
         let serving = controller.clone();
@@ -98,8 +104,8 @@ impl TestController {
         self.with(|controller| *controller = Controller::new(ControllerConfig::default()));
     }
 
-    /// All updates, and the octets of their requests.
-    pub(crate) fn updates(&self) -> (Vec<Update>, u64) {
+    /// All updates, and the octets of the heads and of the bodies of their requests.
+    pub(crate) fn updates(&self) -> (Vec<Update>, (u64, u64)) {
         let state = self.state();
         (state.updates.clone(), state.update_bytes)
     }
@@ -108,6 +114,17 @@ impl TestController {
     pub(crate) fn dictate(&self, configuration: Configuration) {
         self.state().dictated = Some(configuration);
         self.shared.1.notify_all();
+    }
+
+    /// From now on all routers are told so again and again, whatever they have.
+    pub(crate) fn insist(&self, configuration: Configuration) {
+        self.state().is_stubborn = true;
+        self.dictate(configuration);
+    }
+
+    /// From now on takes no update with more changes.
+    pub(crate) fn limit(&self, changes_max: usize) {
+        self.state().changes_max = changes_max;
     }
 
     /// From now on answers all with 503, or not any more.
@@ -161,7 +178,7 @@ impl TestController {
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        let Request { method, target, body, head_bytes } = request;
+        let Request { method, target, body, head_bytes, body_bytes } = request;
         let (path, query) = target.split_once('?').unwrap_or((target.as_str(), ""));
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let ["v1", "routers", router, rest @ ..] = &parts[..] else { return refusal(404, "path") };
@@ -179,8 +196,13 @@ impl TestController {
             ("POST", ["updates"]) => {
                 *state.requests.entry("update").or_default() += 1;
                 let update: Update = serde_json::from_slice(body).unwrap();
+                if update.changes.len() > state.changes_max {
+                    *state.requests.entry("too large").or_default() += 1;
+                    return refusal(413, "too large");
+                }
                 state.updates.push(update.clone());
-                state.update_bytes += (head_bytes + body.len()) as u64;
+                state.update_bytes.0 += *head_bytes as u64;
+                state.update_bytes.1 += *body_bytes as u64;
                 json(state.controller.update(now, router, update))
             }
             ("POST", ["forward"]) => {
@@ -206,12 +228,13 @@ impl TestController {
         };
         let (after, until) = (value("after"), Instant::now() + Duration::from_secs(value("wait")));
         let mut state = self.state();
+        *state.requests.entry("configuration").or_default() += 1;
         loop {
             if !state.controller.routers().any(|(name, _)| name == router) {
                 return refusal(404, "unknown");
             }
             if let Some(dictated) = &state.dictated
-                && dictated.generation > after
+                && (dictated.generation > after || state.is_stubborn)
             {
                 return (200, serde_json::to_vec(dictated).unwrap());
             }
@@ -250,12 +273,13 @@ fn refusal(status: u16, error: &str) -> Answer {
     (status, serde_json::to_vec(&Refusal { error: error.into(), expected: None }).unwrap())
 }
 
-/// A request, and the octets before its body.
+/// A request, and the octets before its body and of the body as it came.
 struct Request {
     method: String,
     target: String,
     body: Vec<u8>,
     head_bytes: usize,
+    body_bytes: usize,
 }
 
 /// The next request.
@@ -265,6 +289,7 @@ fn request(reader: &mut impl BufRead) -> Option<Request> {
     let mut words = line.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut is_chunked, mut head_bytes) = (0, false, line.len());
+    let mut is_deflated = false;
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
@@ -277,11 +302,16 @@ fn request(reader: &mut impl BufRead) -> Option<Request> {
             length = value.trim().parse().unwrap();
         }
         is_chunked |= header.starts_with("transfer-encoding:");
+        is_deflated |= header == "content-encoding: deflate";
     }
     assert!(!is_chunked, "bodies have a length");
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Request { method, target, body, head_bytes })
+    let body_bytes = body.len();
+    if is_deflated {
+        body = miniz_oxide::inflate::decompress_to_vec_zlib(&body).unwrap();
+    }
+    Some(Request { method, target, body, head_bytes, body_bytes })
 }
 
 /// A router with an agent. The agent goes first.

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use miniz_oxide::deflate::compress_to_vec_zlib;
 use serde_json::{Value, json};
 use weir_controller::{Config, Role, Server, StartError, add_token, remove_token, tokens};
 
@@ -155,6 +156,40 @@ fn bad_bodies_are_refused_with_the_field() {
     // What was refused has changed nothing.
     let registered = router.report("r", &report("r", 1000, &[], &[])).json();
     assert_eq!(registered["expected"]["number"], 0);
+}
+
+#[test]
+fn bodies_come_deflated_and_are_no_larger_for_that() {
+    let bench = Bench::with(|config| config.body_bytes_max = 100_000);
+    let router = bench.client(Role::Router, "r");
+    let send = |coding: &str, body: &[u8]| router.send_coded("PUT", "/v1/routers/r", coding, body);
+    let deflated = |text: &str| compress_to_vec_zlib(text.as_bytes(), 6);
+    let good = report("r", 1000, &["s"], &["/data"]).to_string();
+    assert_eq!(send("deflate", &deflated(&good)).status, 200);
+    let operator = bench.client(Role::Operator, "o");
+    assert_eq!(operator.get("/v1/routers").json()[0]["prefixes"], json!(["/data"]));
+    let wrong = json!({"uris": []}).to_string();
+    let refused = send("deflate", &deflated(&wrong));
+    assert_eq!(refused.status, 422);
+    assert!(refused.error().contains("store_bytes"), "{refused:?}");
+    // A little too much, and a bomb.
+    for length in [100_001, 50_000_000] {
+        let bomb = deflated(&" ".repeat(length));
+        assert!(bomb.len() < 100_000);
+        let refused = send("deflate", &bomb);
+        assert_eq!(refused.status, 413, "{refused:?}");
+        assert!(refused.error().contains("larger than 100000 octets"), "{refused:?}");
+    }
+    let cut = &deflated(&good)[..20];
+    for garbage in [cut, b"", b"{}", &[0xff; 300]] {
+        let refused = send("deflate", garbage);
+        assert_eq!(refused.status, 400, "{refused:?}");
+    }
+    for coding in ["gzip", "br", "deflate, gzip"] {
+        let refused = send(coding, &deflated(&good));
+        assert_eq!(refused.status, 415, "{refused:?}");
+        assert!(refused.error().contains("deflate"), "{refused:?}");
+    }
 }
 
 #[test]

@@ -160,14 +160,22 @@ impl Client {
     }
 
     pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Answer {
+        self.send_coded(method, path, "", body.as_bytes())
+    }
+
+    /// With a body that says how it is coded.
+    pub(crate) fn send_coded(&self, method: &str, path: &str, coding: &str, body: &[u8]) -> Answer {
         let kind = "application/json";
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.url))
             .header("Authorization", format!("Bearer {}", self.token))
             .header("Content-Type", kind);
+        if !coding.is_empty() {
+            request = request.header("Content-Encoding", coding);
+        }
         let mut response = match body {
-            "" if method != "POST" => self.agent.run(request.body(()).unwrap()),
+            [] if method != "POST" => self.agent.run(request.body(()).unwrap()),
             body => self.agent.run(request.body(body).unwrap()),
         }
         .unwrap();
