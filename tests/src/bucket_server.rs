@@ -1,7 +1,6 @@
 //! A server of S3 (the crates `s3s` and `s3s-fs`), with faults where a test wants them.
 
 use std::fs;
-use std::net::TcpListener as StdListener;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -18,6 +17,8 @@ use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+
+use crate::port::free_port;
 
 /// The bucket that there is.
 const BUCKET: &str = "bucket";
@@ -75,10 +76,7 @@ impl BucketServer {
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("weir-s3").tempdir().expect("a folder");
         fs::create_dir(folder.path().join(BUCKET)).expect("a bucket");
-        let free = StdListener::bind("127.0.0.1:0").expect("a free port");
-        let port = free.local_addr().expect("bound").port();
-        drop(free);
-        let mut server = Self { folder, port, state: Arc::default(), runtime: None };
+        let mut server = Self { folder, port: free_port(), state: Arc::default(), runtime: None };
         server.start();
         server
     }

@@ -5,6 +5,7 @@ mod bucket_server;
 mod c_library;
 mod client;
 mod disk_store;
+mod port;
 mod process;
 mod python;
 mod relay;

@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,7 @@ impl Process {
     /// # Panics
     /// If it cannot be started.
     pub fn start_with_input(title: &str, mut command: Command, input: Stdio) -> Self {
+        stop_ignoring_interrupts();
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start {title}: {error}"));
@@ -225,6 +227,23 @@ impl Drop for Process {
     }
 }
 
+/// Has children end by SIGINT where this process was told to ignore it, as shells tell what they
+/// start in the background. Children inherit that, and programs such as Python then never hear of
+/// it. They do not inherit handlers: with one here, which does nothing, they begin as usual.
+fn stop_ignoring_interrupts() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        // Signal n is bit n - 1 (proc(5)).
+        if ignored.unwrap_or(0) & 1 << (Signal::SIGINT as i32 - 1) != 0 {
+            let unread = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(Signal::SIGINT as i32, unread).expect("a handler");
+        }
+    });
+}
+
 fn read_lines(
     source: impl Read + Send + 'static,
     logs: Vec<Arc<Mutex<String>>>,
@@ -247,4 +266,32 @@ fn read_lines(
             octets.clear();
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that SIGINT ends, unless it is told to ignore it.
+    #[test]
+    #[ignore = "the other test runs it"]
+    fn a_child_ends_by_an_interrupt() {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        let mut child = Process::start("sleep", command);
+        child.signal(Signal::SIGINT);
+        assert!(!child.finish().status.success());
+    }
+
+    #[test]
+    fn children_hear_of_interrupts_though_this_process_was_told_to_ignore_them() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' INT; exec \"$0\" \"$@\""]);
+        shell.arg(std::env::current_exe().expect("this program"));
+        let inner = "process::tests::a_child_ends_by_an_interrupt";
+        shell.args(["--exact", inner, "--include-ignored"]);
+        let finished = Process::start("the test within", shell).finish_within(2 * PATIENCE);
+        let log = finished.success().log;
+        assert!(log.contains("1 passed"), "{log}");
+    }
 }

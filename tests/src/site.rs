@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -12,6 +11,7 @@ use tempfile::TempDir;
 use weir_base::Rng;
 
 use crate::Process;
+use crate::port::free_port;
 
 /// A machine of a test: its files, its home folder, its sockets. All of it goes when it is dropped.
 #[derive(Debug)]
@@ -85,20 +85,13 @@ impl Site {
         Process::start(&format!("weir {}", arguments.join(" ")), command)
     }
 
-    /// A port that neither TCP nor UDP uses on 127.0.0.1 right now.
+    /// A port that neither TCP nor UDP uses on 127.0.0.1, and that no other test draws.
     ///
     /// # Panics
     /// If there is none.
     #[must_use]
     pub fn free_port(&self) -> u16 {
-        for _ in 0..100 {
-            let tcp = TcpListener::bind("127.0.0.1:0").expect("a free TCP port");
-            let port = tcp.local_addr().expect("bound address").port();
-            if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-                return port;
-            }
-        }
-        panic!("no port is free for both TCP and UDP");
+        free_port()
     }
 
     /// Names of the files directly in a folder of the site, sorted.

@@ -15,7 +15,7 @@ const PERIODS_MAX: u64 = 32;
 /// Objects that are counted at most. Beyond that the half that is asked for least is forgotten.
 const OBJECTS_MAX: usize = 100_000;
 /// Questions of one router about one object that count in a period, and about all: as many as one
-/// asks whose agent is as it should be, so that none has everything moved by asking again and again.
+/// asks whose agent is as it should be. None has everything moved by asking again and again.
 const ASKED_MAX: u32 = 10;
 const ASKED_ALL_MAX: u32 = 4096;
 /// Routers and objects of which it is remembered how often the one has asked about the other.

@@ -281,7 +281,7 @@ mod tests {
         let (parent, object) = (0, object.parse().unwrap());
         let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
         let plan = Plan { number, parent, object, consumers, parts, spread };
-        Record::Plan { plan, follows: number - 1, made_ms: 0 }
+        Record::Plan { plan, follows: number.saturating_sub(1), made_ms: 0 }
     }
 
     fn line(number: usize) -> Record {

@@ -253,8 +253,8 @@ impl Database {
         within(async { Ok(asked.await.map(drop)?) }).await
     }
 
-    /// Removes the oldest lines of the audit, and plans that others have followed or that end others,
-    /// so that as many stay.
+    /// Removes the oldest lines of the audit, and plans that others have followed or that end
+    /// others, so that as many stay.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
         within(self.remove_old(audit, plans)).await
     }

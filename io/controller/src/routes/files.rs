@@ -85,8 +85,8 @@ pub(super) async fn list(
     }
 }
 
-/// A producer has a file. The same again is no error, nor is one with a manifest that was registered
-/// without; another size under one name is.
+/// A producer has a file. The same again is no error, nor is one with a manifest that was
+/// registered without; another size under one name is.
 #[utoipa::path(
     post,
     path = "/v1/files",

@@ -1,42 +1,45 @@
-//! Routers and their controller as processes: a file that no store holds is kept in parts, read
-//! again without its producer, and none of it waits for the controller (paper
-//! multipath-cache-management, 3.3 and 5).
+//! Controllers, routers and a producer, each a process.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
 
-const MIB: usize = 1 << 20;
+pub(crate) const MIB: usize = 1 << 20;
 /// Octets of content of a segment.
 const SEGMENT_BYTES: usize = 8000;
 const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
-const MIDDLE: [&str; 3] = ["one", "two", "three"];
+/// A router that says nothing for so long is gone.
+pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 /// A controller and its database.
-struct Controller {
-    process: Process,
-    address: String,
-    database: PathBuf,
-    token: String,
+pub(crate) struct Controller {
+    pub(crate) process: Process,
+    pub(crate) address: String,
+    pub(crate) database: String,
+    pub(crate) token: String,
 }
 
 impl Controller {
-    fn start(site: &Site) -> Self {
-        let database = site.path("controller.db");
-        let address = format!("127.0.0.1:{}", site.free_port());
+    pub(crate) fn start(site: &Site) -> Self {
+        Self::with(site, site.path("controller.db").to_str().expect("UTF-8"))
+    }
+
+    /// With a database that others may share.
+    pub(crate) fn with(site: &Site, database: &str) -> Self {
+        let (database, address) = (database.to_owned(), format!("127.0.0.1:{}", site.free_port()));
         let token = add_token(site, &database, "operator", "test");
         let process = start(site, &address, &database);
         Self { process, address, database, token }
     }
 
     /// The body of an answer; what is no success fails the test.
-    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: \
@@ -55,7 +58,7 @@ impl Controller {
     }
 
     /// The files that it knows, by their names with the version.
-    fn versions(&self) -> Vec<String> {
+    pub(crate) fn versions(&self) -> Vec<String> {
         let files = self.ask("GET", "/v1/files", None);
         let files = files["files"].as_array().or_else(|| files.as_array()).expect("files").iter();
         let mut names: Vec<String> =
@@ -65,7 +68,7 @@ impl Controller {
     }
 
     /// The same, by the last component of their names without the version.
-    fn registered(&self) -> Vec<String> {
+    pub(crate) fn registered(&self) -> Vec<String> {
         let short = |name: &String| {
             let (object, _) = name.rsplit_once("/v=").expect("a version");
             object.rsplit_once('/').expect("a component").1.to_owned()
@@ -73,7 +76,7 @@ impl Controller {
         self.versions().iter().map(short).collect()
     }
 
-    fn withdraw_all(&self) {
+    pub(crate) fn withdraw_all(&self) {
         for name in self.versions() {
             self.ask("DELETE", &format!("/v1/files?name={}", name.replace('%', "%25")), None);
         }
@@ -81,39 +84,52 @@ impl Controller {
     }
 }
 
-fn start(site: &Site, address: &str, database: &Path) -> Process {
-    let database = database.to_str().expect("UTF-8");
-    let arguments = ["controller", "--listen", address, "--database", database, "--json"];
+pub(crate) fn start(site: &Site, address: &str, database: &str) -> Process {
+    let decisions = format!("[decisions]\nrouter_timeout = \"{}s\"\n", ROUTER_TIMEOUT.as_secs());
+    let config = site.write("controller.toml", decisions.as_bytes());
+    let config = config.to_str().expect("UTF-8");
+    let arguments =
+        ["controller", "-c", config, "--listen", address, "--database", database, "--json"];
     let process = site.weir("", &arguments);
     assert_eq!(process.json_line()["ready"], true);
     process
 }
 
-fn add_token(site: &Site, database: &Path, role: &str, name: &str) -> String {
-    let database = database.to_str().expect("UTF-8");
+fn add_token(site: &Site, database: &str, role: &str, name: &str) -> String {
     let arguments =
         ["controller", "--database", database, "token", "add", "--role", role, "--name", name];
     site.weir("", &arguments).finish().success().output.trim().to_owned()
 }
 
 /// `edge` - `one`, `two`, `three` beside each other - `origin`.
-struct Network {
-    site: Site,
-    controller: Controller,
-    routers: BTreeMap<&'static str, Router>,
+pub(crate) struct Network {
+    pub(crate) site: Site,
+    /// The one that is asked, and others of its database.
+    pub(crate) controller: Controller,
+    pub(crate) others: Vec<Controller>,
+    pub(crate) routers: BTreeMap<&'static str, Router>,
     /// Octets of the file: more than any one store has, less than three may promise together.
     file_bytes: usize,
 }
 
 impl Network {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with(24 * MIB)
     }
 
-    fn with(file_bytes: usize) -> Self {
+    pub(crate) fn with(file_bytes: usize) -> Self {
         let site = Site::new();
         let controller = Controller::start(&site);
-        let mut network = Self { site, controller, routers: BTreeMap::new(), file_bytes };
+        Self::of(site, controller, Vec::new(), file_bytes)
+    }
+
+    pub(crate) fn of(
+        site: Site,
+        controller: Controller,
+        others: Vec<Controller>,
+        file_bytes: usize,
+    ) -> Self {
+        let mut network = Self { site, controller, others, routers: BTreeMap::new(), file_bytes };
         network.add("origin", "1MiB", &[]);
         let store = (file_bytes / 3 * 2).to_string();
         for name in MIDDLE {
@@ -125,10 +141,13 @@ impl Network {
 
     fn add(&mut self, name: &'static str, store: &str, neighbours: &[&str]) {
         let token = add_token(&self.site, &self.controller.database, "router", name);
+        let controllers = std::iter::once(&self.controller).chain(&self.others);
+        let urls: Vec<String> =
+            controllers.map(|one| format!("\"http://{}\"", one.address)).collect();
         let mut config = format!(
-            "[controller]\nurl = \"http://{}\"\nname = \"{name}\"\ntoken = \"{token}\"\n\
+            "[controller]\nurl = [{}]\nname = \"{name}\"\ntoken = \"{token}\"\n\
              interval = \"100ms\"\n",
-            self.controller.address
+            urls.join(", ")
         );
         for neighbour in neighbours {
             config += &format!("[[face]]\nuri = \"{}\"\n", self.routers[neighbour].udp());
@@ -142,7 +161,7 @@ impl Network {
 
     /// Publishes a file at `origin`, tells the controller of it, and waits until `edge` has a
     /// route.
-    fn put(&self, name: &str) -> (Process, String, String) {
+    pub(crate) fn put(&self, name: &str) -> (Process, String, String) {
         let source = self.site.path("source");
         let hash = random_file(&source, self.file_bytes, 5);
         let origin = self.routers["origin"].unix();
@@ -166,7 +185,7 @@ impl Network {
         (producer, versioned, hash)
     }
 
-    fn segments(&self) -> usize {
+    pub(crate) fn segments(&self) -> usize {
         self.file_bytes.div_ceil(SEGMENT_BYTES)
     }
 
@@ -175,7 +194,7 @@ impl Network {
     }
 
     /// Starts the controller again that was killed.
-    fn restart_controller(&mut self, object: &str) {
+    pub(crate) fn restart_controller(&mut self, object: &str) {
         let Controller { address, database, .. } = &self.controller;
         self.controller.process = start(&self.site, address, database);
         wait_until("all routers again", || {
@@ -185,7 +204,7 @@ impl Network {
         self.wait_for_parts(object);
     }
 
-    fn get(&self, name: &str, target: &str) -> String {
+    pub(crate) fn get(&self, name: &str, target: &str) -> String {
         let target = self.site.path(target);
         let words = ["get", name, "-o", target.to_str().expect("UTF-8")];
         self.routers["edge"].weir_json(&self.site, &words);
@@ -224,7 +243,7 @@ impl Network {
     }
 
     /// Waits until routers keep all of an object, and the edge asks each for its part.
-    fn wait_for_parts(&self, object: &str) {
+    pub(crate) fn wait_for_parts(&self, object: &str) {
         wait_until("each part in its router", || self.are_parts_held(object));
         wait_until("the manifest in the first", || self.is_manifest_held(object));
         wait_until("a way to each part at the edge", || {
@@ -233,7 +252,7 @@ impl Network {
         });
     }
 
-    fn parts_of(&self, object: &str) -> Vec<Value> {
+    pub(crate) fn parts_of(&self, object: &str) -> Vec<Value> {
         let plans = self.controller.ask("GET", "/v1/plans", None);
         let mut plans = plans.as_array().expect("plans").iter();
         let plan = plans.find(|plan| plan["object"] == object);
@@ -241,7 +260,7 @@ impl Network {
     }
 
     /// Interests that the producer's face of `origin` has carried.
-    fn asked_of_producer(&self) -> u64 {
+    pub(crate) fn asked_of_producer(&self) -> u64 {
         let faces = self.routers["origin"].weir_json(&self.site, &["face", "list"]);
         let local = faces.as_array().expect("faces").iter().filter(|face| {
             face["scope"] == "local"
@@ -255,129 +274,10 @@ fn manifest_of(object: &str) -> String {
     format!("{object}/32=manifest")
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !condition() {
         assert!(Instant::now() < deadline, "{what} did not come about");
         std::thread::sleep(Duration::from_millis(50));
     }
-}
-
-#[test]
-fn a_file_larger_than_any_store_is_read_again_without_its_producer() {
-    let network = Network::start();
-    let (_producer, versioned, hash) = network.put("/data/large");
-    assert_eq!(network.get("/data/large", "first"), hash);
-
-    network.wait_for_parts(&versioned);
-    let before = network.asked_of_producer();
-    assert_eq!(network.get(&versioned, "second"), hash);
-    assert_eq!(network.asked_of_producer() - before, 0, "Interests of the second reading");
-}
-
-#[test]
-fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
-    let mut network = Network::start();
-    let (_producer, versioned, hash) = network.put("/data/large");
-    assert_eq!(network.get("/data/large", "first"), hash);
-    network.wait_for_parts(&versioned);
-
-    network.controller.process.signal(Signal::SIGKILL);
-    let before = network.asked_of_producer();
-    assert_eq!(network.get(&versioned, "second"), hash);
-    assert_eq!(network.asked_of_producer(), before, "what was set up stays");
-
-    network.restart_controller(&versioned);
-    assert_eq!(network.get(&versioned, "third"), hash);
-    assert_eq!(network.asked_of_producer(), before, "and the plan is the same");
-}
-
-/// What is watched is registered as it appears, in its latest version, and withdrawn as it goes.
-#[test]
-fn a_watched_directory_is_registered_as_it_changes() {
-    let site = Site::new();
-    let mut controller = Controller::start(&site);
-    let router = Router::start(&site);
-    let token = site.write("token", controller.token.as_bytes());
-    let url = format!("http://{}", controller.address);
-    let reached = ["--controller", &url, "--controller-token-file", token.to_str().expect("UTF-8")];
-    std::fs::create_dir(site.path("source")).expect("a folder");
-    random_file(&site.path("source/first"), MIB, 1);
-    let words = ["put", "source", "/watched", "--watch", "--json", "--repo", "repo"];
-    let mut producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
-    producer.json_line();
-    wait_until("the first is registered", || controller.registered() == ["first"]);
-    let first = controller.versions();
-
-    random_file(&site.path("source/first"), MIB, 2);
-    random_file(&site.path("source/second"), MIB, 3);
-    random_file(&site.path("source/small"), 1000, 4);
-    wait_until("both are registered, once", || {
-        controller.registered() == ["first", "second"] && controller.versions()[0] != first[0]
-    });
-    std::fs::rename(site.path("source/second"), site.path("source/third")).expect("renamed");
-    std::fs::remove_file(site.path("source/first")).expect("removed");
-    wait_until("the first is withdrawn", || controller.registered() == ["third"]);
-
-    // What happens while it is away it learns when it is back.
-    controller.process.signal(Signal::SIGKILL);
-    let _ = controller.process.finish();
-    random_file(&site.path("source/fourth"), MIB, 5);
-    std::fs::remove_file(site.path("source/third")).expect("removed");
-    loop {
-        let told = producer.json_line();
-        if told["withdrawn"].to_string().contains("/watched/third") {
-            break;
-        }
-    }
-    controller.process = start(&site, &controller.address, &controller.database);
-    wait_until("it has learnt all", || controller.registered() == ["fourth"]);
-
-    // A producer that comes again with nothing but its repository.
-    producer.signal(Signal::SIGKILL);
-    let _ = producer.finish();
-    let versions = controller.versions();
-    controller.withdraw_all();
-    let words = ["put", "--repo", "repo", "--json"];
-    let producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
-    producer.json_line();
-    wait_until("all of it is registered again", || controller.versions() == versions);
-}
-
-/// What a transfer takes in which the controller is killed, of what it takes otherwise: shown with
-/// `--ignored --nocapture`.
-#[test]
-#[ignore = "it measures"]
-fn what_killing_the_controller_costs_a_transfer() {
-    const ROUNDS: usize = 15;
-    let mut network = Network::with(768 * MIB);
-    let (_producer, versioned, hash) = network.put("/data/large");
-    assert_eq!(network.get("/data/large", "first"), hash);
-    network.wait_for_parts(&versioned);
-
-    let time = |network: &mut Network, kills: bool| {
-        let words = ["get", versioned.as_str(), "-o", "/dev/null"];
-        let begun = Instant::now();
-        let transfer = network.site.weir(&network.routers["edge"].unix(), &words);
-        std::thread::sleep(Duration::from_millis(200));
-        if kills {
-            network.controller.process.signal(Signal::SIGKILL);
-        }
-        let _ = transfer.finish().success();
-        begun.elapsed().as_secs_f64()
-    };
-    let mut ratios = Vec::new();
-    for round in 0..ROUNDS {
-        // In turn, so that neither is always the first.
-        let without = (round % 2 == 0).then(|| time(&mut network, false));
-        let killed = time(&mut network, true);
-        network.restart_controller(&versioned);
-        ratios.push(killed / without.unwrap_or_else(|| time(&mut network, false)));
-    }
-    ratios.sort_by(f64::total_cmp);
-    let (least, median, most) = (ratios[0], ratios[ROUNDS / 2], ratios[ROUNDS - 1]);
-    println!(
-        "with the controller killed a transfer takes {median:.3} ({least:.3} to {most:.3}) times \
-         as long"
-    );
 }

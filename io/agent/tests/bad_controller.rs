@@ -1,0 +1,76 @@
+//! A controller that is wrong: it offers what is out of date, or takes less than it is told.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Producer, Site, TestController, name, read};
+use weir_control::ControllerConfig;
+use weir_control::message::{Configuration, Peer, RouteOrder};
+use weir_manage::{RibEntry, route_origin};
+use weir_socket::Client;
+
+/// A route of the controller's for `/ghost`, in a configuration of this number.
+fn with_route(generation: u64) -> Configuration {
+    let (router, prefix) = ("ghost".to_owned(), name("/ghost"));
+    let uris = vec!["udp4://127.0.0.1:9".to_owned()];
+    Configuration {
+        generation,
+        peers: vec![Peer { router: router.clone(), uris }],
+        routes: vec![RouteOrder { prefix, router, cost: 1 }],
+        ..Configuration::default()
+    }
+}
+
+fn has_route(site: &Site) -> bool {
+    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
+    let ghost = routes.iter().filter(|entry| entry.name == name("/ghost"));
+    ghost.flat_map(|entry| &entry.routes).any(|route| route.origin == route_origin::CONTROLLER)
+}
+
+#[test]
+fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
+    let controller = TestController::start(ControllerConfig::default());
+    let site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
+    controller.dictate(with_route(1000));
+    let generation = |controller: &weir_control::Controller| {
+        controller.routers().next().map(|(_, report)| report.generation)
+    };
+    controller.wait_until("it is set up", |controller| generation(controller) == Some(1000));
+    assert!(has_route(&site));
+    // One that has forgotten, or another one with an older view.
+    let before = controller.requests("configuration");
+    controller.insist(Configuration { generation: 500, ..Configuration::default() });
+    let until = Instant::now() + PATIENCE;
+    while controller.requests("configuration") < before + 4 {
+        assert!(Instant::now() < until, "{:?}", site.agent);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(has_route(&site));
+    controller.with(|controller| assert_eq!(generation(controller), Some(1000)));
+    // It is not at odds with it for ever.
+    controller.insist(Configuration { generation: 1001, ..Configuration::default() });
+    controller.wait_until("the next one", |controller| generation(controller) == Some(1001));
+    assert!(!has_route(&site));
+}
+
+#[test]
+fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
+    const OBJECTS: u64 = 500;
+    let controller = TestController::start(ControllerConfig::default());
+    controller.limit(100);
+    controller.refuse(true);
+    let site = Site::start("edge", &controller, 1, 64 << 20, &[]);
+    let _producer = Producer::start(&site.router, "/data", 1);
+    let object = |number: u64| name(&format!("/data/{number}/v=1"));
+    (0..OBJECTS).for_each(|number| read(&site.router, &object(number), 1));
+    controller.refuse(false);
+    let is_told = |controller: &weir_control::Controller| {
+        (0..OBJECTS).all(|number| !controller.holdings(&object(number)).is_empty())
+    };
+    controller.wait_until("all is told", is_told);
+    assert!(controller.requests("too large") > 0);
+    assert!(controller.updates().0.iter().all(|update| update.changes.len() <= 100));
+}

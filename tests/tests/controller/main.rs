@@ -1,0 +1,185 @@
+//! Routers and their controller as processes: a file that no store holds is kept in parts, read
+//! again without its producer, and none of it waits for the controller (paper
+//! multipath-cache-management, 3.3 and 5).
+
+mod network;
+#[path = "../../../io/controller/tests/server_postgres/postgres.rs"]
+mod postgres;
+mod several;
+mod transfer;
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use weir_tests::{Router, Site, random_file};
+
+use self::network::{Controller, MIB, MIDDLE, Network, ROUTER_TIMEOUT, start, wait_until};
+use self::transfer::{Transfer, hex};
+
+#[test]
+fn a_file_larger_than_any_store_is_read_again_without_its_producer() {
+    let network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+
+    network.wait_for_parts(&versioned);
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "second"), hash);
+    assert_eq!(network.asked_of_producer() - before, 0, "Interests of the second reading");
+}
+
+#[test]
+fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
+    let mut network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+    network.wait_for_parts(&versioned);
+
+    network.controller.process.signal(Signal::SIGKILL);
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "second"), hash);
+    assert_eq!(network.asked_of_producer(), before, "what was set up stays");
+
+    network.restart_controller(&versioned);
+    assert_eq!(network.get(&versioned, "third"), hash);
+    assert_eq!(network.asked_of_producer(), before, "and the plan is the same");
+}
+
+/// Who reads it gets all of it as long as it is served, with a plan or without.
+#[test]
+fn a_file_that_is_withdrawn_in_mid_transfer_is_read_to_its_end() {
+    let network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    let mut transfer = Transfer::start(&network, "/data/large");
+    let mut read = transfer.read(4 * MIB);
+    network.wait_for_parts(&versioned);
+    network.controller.withdraw_all();
+    wait_until("the end of the plan", || network.parts_of(&versioned).is_empty());
+    assert!(transfer.is_running(), "it has four of 24 MiB");
+    read.extend(transfer.finish());
+    assert_eq!(hex(&read), hash);
+    wait_until("nothing of it at the edge", || {
+        let strategies = network.routers["edge"].weir_json(&network.site, &["strategy", "list"]);
+        !strategies.to_string().contains("part~")
+    });
+    assert_eq!(network.get(&versioned, "second"), hash);
+}
+
+/// A machine that was suspended, or a debugger: whoever reported meanwhile was there.
+#[test]
+fn a_controller_that_stood_still_takes_no_router_for_lost() {
+    let mut network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+    network.wait_for_parts(&versioned);
+    let parts = network.parts_of(&versioned);
+    network.controller.process.signal(Signal::SIGSTOP);
+    std::thread::sleep(2 * ROUTER_TIMEOUT);
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "second"), hash);
+    assert_eq!(network.asked_of_producer(), before, "what was set up stays");
+    network.controller.process.signal(Signal::SIGCONT);
+    // All report again, and some time passes.
+    let configuration = |name: &str| {
+        let routers = network.controller.ask("GET", "/v1/routers", None);
+        let mut routers = routers.as_array().expect("routers").clone().into_iter();
+        routers.find(|router| router["name"] == name).map(|router| router["seen_ms"].clone())
+    };
+    let seen = MIDDLE.map(configuration);
+    wait_until("news of all", || {
+        seen.iter().zip(MIDDLE).all(|(seen, name)| configuration(name) != *seen)
+    });
+    let events = network.controller.ask("GET", "/v1/events?count=1000", None).to_string();
+    assert!(!events.contains("router lost"), "{events}");
+    assert_eq!(network.parts_of(&versioned), parts);
+}
+
+/// What is watched is registered as it appears, in its latest version, and withdrawn as it goes.
+#[test]
+fn a_watched_directory_is_registered_as_it_changes() {
+    let site = Site::new();
+    let mut controller = Controller::start(&site);
+    let router = Router::start(&site);
+    let token = site.write("token", controller.token.as_bytes());
+    let url = format!("http://{}", controller.address);
+    let reached = ["--controller", &url, "--controller-token-file", token.to_str().expect("UTF-8")];
+    std::fs::create_dir(site.path("source")).expect("a folder");
+    random_file(&site.path("source/first"), MIB, 1);
+    let words = ["put", "source", "/watched", "--watch", "--json", "--repo", "repo"];
+    let mut producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
+    producer.json_line();
+    wait_until("the first is registered", || controller.registered() == ["first"]);
+    let first = controller.versions();
+
+    random_file(&site.path("source/first"), MIB, 2);
+    random_file(&site.path("source/second"), MIB, 3);
+    random_file(&site.path("source/small"), 1000, 4);
+    wait_until("both are registered, once", || {
+        controller.registered() == ["first", "second"] && controller.versions()[0] != first[0]
+    });
+    std::fs::rename(site.path("source/second"), site.path("source/third")).expect("renamed");
+    std::fs::remove_file(site.path("source/first")).expect("removed");
+    wait_until("the first is withdrawn", || controller.registered() == ["third"]);
+
+    // What happens while it is away it learns when it is back.
+    controller.process.signal(Signal::SIGKILL);
+    let _ = controller.process.finish();
+    random_file(&site.path("source/fourth"), MIB, 5);
+    std::fs::remove_file(site.path("source/third")).expect("removed");
+    loop {
+        let told = producer.json_line();
+        if told["withdrawn"].to_string().contains("/watched/third") {
+            break;
+        }
+    }
+    controller.process = start(&site, &controller.address, &controller.database);
+    wait_until("it has learnt all", || controller.registered() == ["fourth"]);
+
+    // A producer that comes again with nothing but its repository.
+    producer.signal(Signal::SIGKILL);
+    let _ = producer.finish();
+    let versions = controller.versions();
+    controller.withdraw_all();
+    let words = ["put", "--repo", "repo", "--json"];
+    let producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
+    producer.json_line();
+    wait_until("all of it is registered again", || controller.versions() == versions);
+}
+
+/// What a transfer takes in which the controller is killed, of what it takes otherwise: shown with
+/// `--ignored --nocapture`.
+#[test]
+#[ignore = "it measures"]
+fn what_killing_the_controller_costs_a_transfer() {
+    const ROUNDS: usize = 15;
+    let mut network = Network::with(768 * MIB);
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+    network.wait_for_parts(&versioned);
+
+    let time = |network: &mut Network, kills: bool| {
+        let words = ["get", versioned.as_str(), "-o", "/dev/null"];
+        let begun = Instant::now();
+        let transfer = network.site.weir(&network.routers["edge"].unix(), &words);
+        std::thread::sleep(Duration::from_millis(200));
+        if kills {
+            network.controller.process.signal(Signal::SIGKILL);
+        }
+        let _ = transfer.finish().success();
+        begun.elapsed().as_secs_f64()
+    };
+    let mut ratios = Vec::new();
+    for round in 0..ROUNDS {
+        // In turn, so that neither is always the first.
+        let without = (round % 2 == 0).then(|| time(&mut network, false));
+        let killed = time(&mut network, true);
+        network.restart_controller(&versioned);
+        ratios.push(killed / without.unwrap_or_else(|| time(&mut network, false)));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let (least, median, most) = (ratios[0], ratios[ROUNDS / 2], ratios[ROUNDS - 1]);
+    println!(
+        "with the controller killed a transfer takes {median:.3} ({least:.3} to {most:.3}) times \
+         as long"
+    );
+}

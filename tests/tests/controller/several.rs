@@ -1,0 +1,62 @@
+//! Several controllers of one PostgreSQL database (decision 0028).
+
+use nix::sys::signal::Signal;
+use weir_tests::Site;
+
+use crate::network::{Controller, MIB, Network, wait_until};
+use crate::postgres::Postgres;
+use crate::transfer::{Transfer, hex};
+
+/// The last three digits of the number of an object's plan, which say who made it.
+fn maker(controller: &Controller, object: &str) -> Option<u64> {
+    let plans = controller.ask("GET", "/v1/plans", None);
+    let mut plans = plans.as_array().expect("plans").iter();
+    let plan = plans.find(|plan| plan["object"] == object)?;
+    plan["number"].as_u64().map(|number| number % 1000)
+}
+
+fn run_of(controller: &Controller) -> u64 {
+    controller.ask("GET", "/health", None)["run"].as_u64().expect("a number")
+}
+
+#[test]
+fn one_that_is_killed_in_mid_transfer_is_stood_in_for_by_the_other() {
+    let server = Postgres::start();
+    let database = server.url(&server.database(""));
+    let site = Site::new();
+    let [one, other] = [(); 2].map(|()| Controller::with(&site, &database));
+    let (first, second) = (run_of(&one), run_of(&other));
+    assert_ne!(first, second);
+    let mut network = Network::of(site, one, vec![other], 24 * MIB);
+    let (_producer, versioned, hash) = network.put("/data/large");
+
+    let mut transfer = Transfer::start(&network, "/data/large");
+    let mut read = transfer.read(4 * MIB);
+    wait_until("a plan", || maker(&network.controller, &versioned) == Some(first));
+    assert!(transfer.is_running(), "it has four of 24 MiB");
+    network.controller.process.signal(Signal::SIGKILL);
+    let other = network.others.pop().expect("the other");
+    let killed = std::mem::replace(&mut network.controller, other);
+    read.extend(transfer.finish());
+    assert_eq!(hex(&read), hash);
+
+    // What the first has planned the second goes on with.
+    network.wait_for_parts(&versioned);
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "second"), hash);
+    assert_eq!(network.asked_of_producer(), before, "Interests of the second reading");
+    wait_until("that the second has begun and knows that the first is gone", || {
+        let health = network.controller.ask("GET", "/health", None);
+        health["waits"] == false && !health["others"].to_string().contains(&killed.address)
+    });
+
+    // It plans for what is new, and routes to it.
+    network.controller.withdraw_all();
+    let (_another, versioned, hash) = network.put("/data/larger");
+    assert_eq!(network.get("/data/larger", "third"), hash);
+    network.wait_for_parts(&versioned);
+    assert_eq!(maker(&network.controller, &versioned), Some(second));
+    let before = network.asked_of_producer();
+    assert_eq!(network.get(&versioned, "fourth"), hash);
+    assert_eq!(network.asked_of_producer(), before, "Interests of the fourth reading");
+}
