@@ -211,6 +211,16 @@ impl Network {
         sha256_hex(&target)
     }
 
+    /// Reads an object without its producer. A router that is slow for a moment is passed by, as
+    /// one that has failed would be, so that it may take more than one reading on a busy machine.
+    pub(crate) fn read_without_producer(&self, object: &str, hash: &str) {
+        wait_until("a reading that the producer hears nothing of", || {
+            let before = self.asked_of_producer();
+            assert_eq!(self.get(object, "again"), hash);
+            self.asked_of_producer() == before
+        });
+    }
+
     /// Whether routers are to keep all of an object in parts, and each has said that it holds its
     /// own. How many parts there are depends on when round-trip times were known.
     fn are_parts_held(&self, object: &str) -> bool {
