@@ -171,7 +171,10 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
             fetch(&offer, phase)?;
         }
     }
-    offer.producer = None;
+    if !args.full {
+        offer.producer = None;
+    }
+    // A store that was full may have given up some of what came last: that comes once more.
     fetch(&offer, Some("warm"))?;
     let near = routers.near().process.id();
     round.push(("router_peak_mib".into(), memory_mib(near, "VmHWM:")?));
