@@ -33,6 +33,8 @@ const AHEAD_MAX: u64 = 8;
 const WAIT_NS_MAX: u64 = 8 * NS_PER_S;
 /// Objects of which it is known how they are read.
 const STREAMS_MAX: usize = 1024;
+/// Readers of one object that are told apart.
+const READERS_MAX: usize = 8;
 
 /// A version of an object, and a piece of it.
 type Key = (u64, u64);
@@ -70,11 +72,44 @@ struct Order {
     since: Instant,
 }
 
-/// How an object is read.
+/// How an object is read: by one reader in order or by several, each at a place of its own.
+#[derive(Default)]
 struct Stream {
+    /// The one that has read last comes last.
+    readers: Vec<Reader>,
+}
+
+struct Reader {
     /// The last piece in order that was asked for.
     top: u64,
     ahead: u64,
+}
+
+impl Stream {
+    /// A piece is asked for: the pieces that will be wanted after it. The longer a reader goes on in
+    /// order, the more there are.
+    fn reach(&mut self, piece: u64) -> Range<u64> {
+        let is_his = |reader: &Reader| piece.abs_diff(reader.top) <= AHEAD_MAX;
+        let nearest = (0..self.readers.len())
+            .filter(|&at| is_his(&self.readers[at]))
+            .min_by_key(|&at| piece.abs_diff(self.readers[at].top));
+        let mut reader = match nearest {
+            Some(at) => self.readers.remove(at),
+            None => {
+                if self.readers.len() == READERS_MAX {
+                    self.readers.remove(0);
+                }
+                Reader { top: piece, ahead: 0 }
+            }
+        };
+        if piece > reader.top {
+            reader.ahead = (2 * reader.ahead).clamp(1, AHEAD_MAX);
+            reader.top = piece;
+        }
+        let ahead = if piece == reader.top { reader.ahead } else { 0 };
+        self.readers.push(reader);
+        piece + 1..piece + 1 + ahead
+    }
 }
 
 /// What comes of a read.
@@ -168,20 +203,8 @@ impl Remote {
         if self.streams.len() >= STREAMS_MAX && !self.streams.contains_key(&number) {
             self.streams.clear();
         }
-        let stream = self.streams.entry(number).or_insert(Stream { top: piece, ahead: 0 });
-        if piece > stream.top {
-            let is_near = piece <= stream.top + AHEAD_MAX;
-            stream.ahead = if is_near { (2 * stream.ahead).clamp(1, AHEAD_MAX) } else { 0 };
-            stream.top = piece;
-        } else if piece + AHEAD_MAX < stream.top {
-            // Somebody begins anew.
-            *stream = Stream { top: piece, ahead: 0 };
-        }
-        let (top, ahead) = (stream.top, stream.ahead);
-        if piece != top {
-            return;
-        }
-        for piece in (top + 1..=top + ahead).take_while(|&piece| piece < layout.segment_pieces) {
+        let ahead = self.streams.entry(number).or_default().reach(piece);
+        for piece in ahead.take_while(|&piece| piece < layout.segment_pieces) {
             let key = (number, piece);
             if self.under_way >= READS_MAX {
                 return;
@@ -316,5 +339,39 @@ impl<'a> Layout<'a> {
             }
         };
         (ends.end - ends.start <= WHOLE_BYTES_MAX).then_some(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_in_order_is_read_ahead_for_and_who_does_not_is_not() {
+        let mut stream = Stream::default();
+        let ahead: Vec<u64> =
+            (0..6).map(|piece| stream.reach(piece)).map(|ahead| ahead.end - ahead.start).collect();
+        assert_eq!(ahead, [0, 1, 2, 4, 8, 8]);
+        // The packets of one piece are many, and those of the last ones come late.
+        assert_eq!(stream.reach(5), 6..14);
+        assert!(stream.reach(4).is_empty());
+        for piece in [1000, 20, 500, 90] {
+            assert!(stream.reach(piece).is_empty(), "{piece}");
+        }
+    }
+
+    #[test]
+    fn readers_of_one_object_do_not_hinder_each_other() {
+        let mut stream = Stream::default();
+        for step in 0..100 {
+            for reader in 0..READERS_MAX as u64 {
+                let ahead = stream.reach(1000 * reader + step);
+                assert_eq!(ahead.end - ahead.start, [0, 1, 2, 4, 8][step.min(4) as usize]);
+            }
+        }
+        // One more than is remembered takes the place of who has not read for longest.
+        assert!(stream.reach(1_000_000).is_empty());
+        assert!(stream.reach(100).is_empty());
+        assert_eq!(stream.readers.len(), READERS_MAX);
     }
 }

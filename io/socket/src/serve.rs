@@ -341,6 +341,9 @@ impl ObjectStore {
             let data = self.segment(now, &op, pool);
             (op, data)
         };
+        if let (Some(_), Form::Kept(kept)) = (&data, &mut self.object_mut(op.object).0) {
+            kept.is_unread = false;
+        }
         self.inputs.push(match data {
             Some(data) => ProducerInput::ReadDone { op, data },
             None => ProducerInput::ReadFailed { op },

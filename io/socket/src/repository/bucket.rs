@@ -70,8 +70,8 @@ impl Objects {
     /// Reads the beginning of each object.
     pub(super) fn load(&self) -> Result<Loaded, RepositoryError> {
         let bucket = &self.bucket;
-        let error = |error| read_error(&address(bucket, OBJECTS))(bucket_error(error));
-        let found = bucket.list(OBJECTS, usize::MAX).map_err(error)?;
+        let error = |source| read_error(&address(bucket, OBJECTS))(source);
+        let found = bucket.list(OBJECTS, usize::MAX).map_err(bucket_error).map_err(error)?;
         let of_ending = |ending: &str| {
             let stem = |Found { name, .. }: &Found| {
                 Some(name.strip_suffix(ending)?.strip_suffix('.')?.to_owned())
@@ -86,7 +86,7 @@ impl Objects {
             InBucket { bucket: bucket.clone(), name, tag }
         };
         let (mut loaded, mut away, mut long) = (Loaded::default(), None, Vec::new());
-        let take = |loaded: &mut Loaded, at: usize, piece: Piece| {
+        let take = |loaded: &mut Loaded, away: &mut Option<io::Error>, at: usize, piece: Piece| {
             let place = place_of(at, &piece);
             let octets = piece.octets.to_vec();
             let found = Kept::of_octets(
@@ -100,22 +100,26 @@ impl Objects {
                     kept.is_damaged |= damaged.contains(&stems[at]);
                     loaded.kept.push(kept);
                 }
+                Err(error) if error.kind() == io::ErrorKind::HostUnreachable => *away = Some(error),
                 Ok(None) | Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
             }
         };
         bucket.read_each(&names, FIRST_READ_BYTES, |at, piece| match piece {
             // Nothing else can be waited for in here.
             Ok(piece) if is_more_to_read(&piece.octets) => long.push((at, piece)),
-            Ok(piece) => take(&mut loaded, at, piece),
+            Ok(piece) => take(&mut loaded, &mut away, at, piece),
             // Somebody else has removed it since.
             Err(BucketError::Missing(_)) => {}
-            Err(BucketError::Away(reason)) => away = Some(BucketError::Away(reason)),
+            Err(error @ BucketError::Away(_)) => away = Some(bucket_error(error)),
             Err(_) => loaded.unreadable.push(address(bucket, &names[at])),
         });
+        for (at, piece) in long {
+            if away.is_none() {
+                take(&mut loaded, &mut away, at, piece);
+            }
+        }
         // Half of a repository would pass for the whole.
-        away.map_or(Ok(()), |away| Err(error(away)))?;
-        long.into_iter().for_each(|(at, piece)| take(&mut loaded, at, piece));
-        Ok(loaded)
+        away.map_or(Ok(loaded), |away| Err(error(away)))
     }
 
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<InBucketDraft, RepositoryError> {
