@@ -133,8 +133,8 @@ pub enum RunError {
     Interrupted,
 }
 
-/// Virtual time between two looks at the wish to stop, ns.
-const SLICE_NS: u64 = 50_000_000;
+/// Steps of the simulator between two looks at the wish to stop: some 20 ms.
+const SLICE_STEPS: u64 = 1 << 14;
 
 /// The tasks of an experiment that `part` has, in order.
 #[must_use]
@@ -280,13 +280,12 @@ impl Runner<'_> {
             source: Box::new(source),
         })?;
         let end_ns = network.end_ns();
-        let mut at_ns = 0;
         while !network.is_over() {
-            at_ns = (at_ns + SLICE_NS).min(end_ns);
             network
-                .run_until(at_ns, observer)
+                .run_steps(SLICE_STEPS, observer)
                 .map_err(|violation| self.violation(task, violation))?;
-            (self.progress)(Progress::Running { task, virtual_ns: at_ns, end_ns });
+            let virtual_ns = network.now_ns().min(end_ns);
+            (self.progress)(Progress::Running { task, virtual_ns, end_ns });
             if self.options.stop.load(Ordering::Relaxed) {
                 return Err(RunError::Interrupted);
             }

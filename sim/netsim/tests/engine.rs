@@ -47,10 +47,8 @@ fn one_seed_one_result_whoever_looks() {
     let (first, events) = run(&plan);
     assert_eq!(run(&plan), (first, events));
     let mut network = Network::new(&plan).unwrap();
-    let mut slice_ns = 0;
     while !network.is_over() {
-        slice_ns += 33 * MS;
-        network.run_until(slice_ns, &mut Blind).unwrap();
+        network.run_steps(333, &mut Blind).unwrap();
     }
     assert_eq!(network.summary(), first, "slices and observers change nothing");
     let (other, _) = run(&Plan { seed: 8, ..plan });

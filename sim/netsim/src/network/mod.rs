@@ -148,23 +148,24 @@ impl Network {
     /// # Errors
     /// A promise was broken; the run must not go on.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Summary, Violation> {
-        self.run_until(self.end_ns, observer)?;
+        self.run_steps(u64::MAX, observer)?;
         Ok(self.summary())
     }
 
-    /// Runs to `at_ns` or to the end of the plan, whichever is first. In slices of, say, 100 ms, it
-    /// lets a caller with a clock tell how fast the run goes.
+    /// Takes so many steps, or goes to the end of the plan, whichever is first. In slices of, say,
+    /// ten thousand steps, it lets a caller with a clock tell how fast the run goes; time in which
+    /// nothing happens takes none.
     ///
     /// # Errors
     /// A promise was broken; the run must not go on.
-    pub fn run_until(&mut self, at_ns: u64, observer: &mut dyn Observer) -> Result<(), Violation> {
-        let until_ns = at_ns.min(self.end_ns);
-        self.advance(until_ns, observer).map_err(|broken| self.violation(broken))?;
-        if until_ns == self.end_ns && !self.is_over {
+    pub fn run_steps(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<(), Violation> {
+        let before = self.summary.steps;
+        self.advance(self.end_ns, steps, observer).map_err(|broken| self.violation(broken))?;
+        self.summary.virtual_ns = self.summary.virtual_ns.max(self.now_ns);
+        if self.summary.steps - before < steps && !self.is_over {
             self.is_over = true;
             self.settle(observer).map_err(|broken| self.violation(broken))?;
         }
-        self.summary.virtual_ns = self.summary.virtual_ns.max(until_ns);
         Ok(())
     }
 
@@ -172,6 +173,12 @@ impl Network {
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// How far it is, virtual time in ns.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// When the plan ends, ns.
@@ -201,8 +208,18 @@ impl Network {
         Instant::from_ns(self.now_ns)
     }
 
-    fn advance(&mut self, until_ns: u64, observer: &mut dyn Observer) -> Result<(), Broken> {
-        while let Some(moment) = self.queue.pop_until(until_ns) {
+    /// Takes the steps up to a time, but no more than `steps`.
+    fn advance(
+        &mut self,
+        until_ns: u64,
+        steps: u64,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Broken> {
+        for _ in 0..steps {
+            let Some(moment) = self.queue.pop_until(until_ns) else {
+                self.now_ns = until_ns;
+                return Ok(());
+            };
             self.now_ns = moment.at_ns();
             self.summary.steps += 1;
             self.prefetch_next();
@@ -220,7 +237,6 @@ impl Network {
                 self.flush_gathered();
             }
         }
-        self.now_ns = until_ns;
         Ok(())
     }
 
@@ -250,7 +266,7 @@ impl Network {
         let mut until_ns = self.end_ns;
         loop {
             until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000);
-            self.advance(until_ns, observer)?;
+            self.advance(until_ns, u64::MAX, observer)?;
             let is_quiet = |end: &End| end.in_flight.is_empty() && !end.link.holds_interests();
             let is_quiet = self.ends.iter().all(is_quiet) && self.nodes.iter().all(Node::is_quiet);
             if is_quiet {
@@ -258,7 +274,7 @@ impl Network {
             }
         }
         until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000_000);
-        self.advance(until_ns, observer)?;
+        self.advance(until_ns, u64::MAX, observer)?;
         self.check_drained()
     }
 

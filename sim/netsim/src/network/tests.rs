@@ -77,7 +77,7 @@ fn received(discipline: &str) -> (usize, usize) {
     router(&mut plan).discipline = discipline.into();
     let mut network = Network::new(&plan).unwrap();
     let mut events: Vec<Event> = Vec::new();
-    network.run_until(S, &mut events).unwrap();
+    network.advance(S, u64::MAX, &mut events).unwrap();
     let count = |events: &[Event]| {
         let is_data = |event: &&Event| matches!(event.kind, EventKind::DataReceived { .. });
         events.iter().filter(is_data).count()
