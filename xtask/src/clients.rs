@@ -79,8 +79,12 @@ fn install_chromium() {
 /// Installs a package of the system (Debian, as root).
 fn install_package(name: &str) -> anyhow::Result<()> {
     eprintln!("==> installing {name}");
-    let words = ["install", "--yes", "--no-install-recommends", name];
-    run(Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive"))
+    let apt = |words: &[&str]| {
+        run(Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    let install = ["install", "--yes", "--no-install-recommends", name];
+    // A new machine has no list of packages, or an old one.
+    apt(&install).or_else(|_| apt(&["update", "--quiet"]).and_then(|()| apt(&install)))
 }
 
 /// A virtual environment with what `requirements` lists, in which `modules` can be imported.
