@@ -18,6 +18,9 @@ pub struct AgentConfig {
     pub interval: Duration,
     /// Whether orders to fetch ahead of demand are followed.
     pub prefetch: bool,
+    /// Whether it asks about what hosts without a router of their own miss, too, and not only
+    /// applications of this machine.
+    pub asks_for_hosts: bool,
 }
 
 impl AgentConfig {
@@ -42,6 +45,7 @@ mod tests {
             uris: Vec::new(),
             interval: Duration::from_secs(1),
             prefetch: true,
+            asks_for_hosts: false,
         };
         assert!(config("edge-1.x_y").check().is_ok());
         for name in ["", "a/b", "a b", &"a".repeat(65)] {

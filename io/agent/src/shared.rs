@@ -68,6 +68,12 @@ impl Shared {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether a face leads to another router, as far as is known: to one that answers as routers
+    /// do.
+    pub(crate) fn is_router(&self, face: FaceId) -> bool {
+        self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&face)
+    }
+
     /// Ends all waits.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_control::Segments;
 use weir_control::message::{Change, RouterReport, Tier, Update, UpdateNumber};
-use weir_runtime::{ContentsError, Missed};
+use weir_runtime::{ContentsError, MissWatch, Missed};
 use weir_socket::Client;
 use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
 use weir_wire::Name;
@@ -32,6 +32,7 @@ pub(crate) struct Teller {
     backoff: Backoff,
     uris: Vec<String>,
     interval: Duration,
+    watches: MissWatch,
     client: Option<Client>,
     reporter: Reporter,
     /// The last report that the controller has, and when the next is due in any case.
@@ -66,6 +67,10 @@ impl Teller {
             backoff,
             uris: config.uris.clone(),
             interval: config.interval,
+            watches: match config.asks_for_hosts {
+                true => MissWatch::All,
+                false => MissWatch::Local,
+            },
             client: None,
             reporter: Reporter::default(),
             reported: None,
@@ -79,7 +84,7 @@ impl Teller {
         let contents = self.shared.contents.clone();
         let begun = contents
             .track(Some(config), ROUTER_TIMEOUT)
-            .and_then(|()| contents.watch_misses(true, ROUTER_TIMEOUT));
+            .and_then(|()| contents.watch_misses(self.watches, ROUTER_TIMEOUT));
         if let Err(error) = begun {
             tracing::warn!(%error, "the router does not tell what its store holds");
         }
@@ -103,7 +108,7 @@ impl Teller {
             }
         }
         // The router may go on without an agent.
-        let _ = contents.watch_misses(false, ROUTER_TIMEOUT);
+        let _ = contents.watch_misses(MissWatch::Off, ROUTER_TIMEOUT);
         let _ = contents.stop_changes(ROUTER_TIMEOUT);
     }
 
@@ -217,8 +222,8 @@ impl Teller {
         Ok(self.updates.has_more)
     }
 
-    /// Asks the controller about large objects that applications ask for in vain, until it is time
-    /// to tell again.
+    /// Asks the controller about large objects that applications and hosts ask for in vain, until
+    /// it is time to tell again. What other routers lack they ask about themselves.
     fn hear_misses(&mut self) {
         let until = Instant::now() + self.interval;
         let mut answers = true;
@@ -231,6 +236,7 @@ impl Teller {
             while let Some(Missed { ingress, object }) = missed {
                 let counters = &self.shared.counters;
                 if !self.shared.is_own(ingress)
+                    && !self.shared.is_router(ingress)
                     && self.questions.may_ask(Instant::now(), &object, answers, counters)
                 {
                     objects.push(object);

@@ -111,6 +111,7 @@ fn an_agent_shows_its_certificate() {
         uris: vec![uri],
         interval: Duration::from_millis(50),
         prefetch: true,
+        asks_for_hosts: false,
     };
     let agent = Agent::start(config, &router).unwrap();
     let until = Instant::now() + PATIENCE;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use weir_forward::MissWatch;
 use weir_store::{HoldingChanges, HoldingsConfig, Rules};
 use weir_wire::Name;
 
@@ -112,11 +113,11 @@ impl Contents {
         self.ask(Question::SetRules(rules), within).map(drop)
     }
 
-    /// Whether [`Contents::next_missed`] is to be told of misses. Not at the start.
+    /// Of whose misses [`Contents::next_missed`] is to be told. Of nobody's at the start.
     ///
     /// # Errors
     /// As [`Contents::track`].
-    pub fn watch_misses(&self, watches: bool, within: Duration) -> Result<(), ContentsError> {
+    pub fn watch_misses(&self, watches: MissWatch, within: Duration) -> Result<(), ContentsError> {
         self.ask(Question::WatchMisses(watches), within).map(drop)
     }
 

@@ -36,7 +36,8 @@ pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{
-    BusyPolicy, Bypass, DataSource, Mark, NAME_COMPONENTS_MAX, StoreIo, UnsolicitedPolicy,
+    BusyPolicy, Bypass, DataSource, Mark, MissWatch, NAME_COMPONENTS_MAX, StoreIo,
+    UnsolicitedPolicy,
 };
 
 /// A content router on this machine's sockets.

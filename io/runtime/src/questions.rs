@@ -1,6 +1,7 @@
 //! What other threads of the process ask about the store, and what they are answered.
 
 use weir_base::FaceId;
+use weir_forward::MissWatch;
 use weir_store::{Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, Rules, RulesRefused};
 use weir_wire::Name;
 
@@ -24,8 +25,7 @@ pub struct ContentsCursor {
     pub(crate) shards: Vec<Option<HoldingsCursor>>,
 }
 
-/// An Interest of an application of this machine for a segment of a large object that the store
-/// lacks.
+/// An Interest for a segment of a large object that the store lacks, of those that are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
     /// The face that it came by.
@@ -64,7 +64,7 @@ pub(crate) enum Question {
     RestartChanges,
     StopChanges,
     SetRules(Rules),
-    WatchMisses(bool),
+    WatchMisses(MissWatch),
 }
 
 /// What it answers.

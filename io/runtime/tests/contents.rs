@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{PATIENCE, Peer, TestRouter, content_of, data, interest, name};
 use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
-use weir_runtime::{Contents, ContentsError};
+use weir_runtime::{Contents, ContentsError, MissWatch};
 use weir_store::{
     HoldingsConfig, HoldingsStatus, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier,
 };
@@ -179,7 +179,7 @@ fn misses_of_large_objects_are_told_and_those_beyond_the_queue_counted() {
     let mut site = Site::start(2);
     site.fetch(64..65);
     assert_eq!(site.contents.next_missed(Duration::ZERO), None, "nobody has asked for it");
-    site.contents.watch_misses(true, PATIENCE).unwrap();
+    site.contents.watch_misses(MissWatch::Local, PATIENCE).unwrap();
     // Commands and packets come by different ways: the answer to a question comes after both.
     let _ = site.contents.list_one(&name("/a"), PATIENCE);
     site.fetch(120..140);

@@ -22,6 +22,7 @@ pub(crate) struct ControllerSection {
     pub(crate) uris: Vec<String>,
     pub(crate) interval: Time,
     pub(crate) prefetch: bool,
+    pub(crate) asks_for_hosts: bool,
 }
 
 /// One controller, or several that share a database.
@@ -46,6 +47,7 @@ impl Default for ControllerSection {
             uris: Vec::new(),
             interval: super::to_time(std::time::Duration::from_secs(1)),
             prefetch: true,
+            asks_for_hosts: false,
         }
     }
 }
@@ -103,6 +105,7 @@ impl ControllerSection {
             uris,
             interval: std::time::Duration::from_nanos(self.interval.ns),
             prefetch: self.prefetch,
+            asks_for_hosts: self.asks_for_hosts,
         }))
     }
 }

@@ -36,6 +36,8 @@ struct State {
     /// Requests answered, by what they were.
     requests: BTreeMap<&'static str, u64>,
     is_refusing: bool,
+    /// Objects that routers asked about, in order.
+    asked: Vec<Name>,
     /// Updates that were taken, and octets of the heads and of the bodies of their requests.
     updates: Vec<Update>,
     update_bytes: (u64, u64),
@@ -71,6 +73,7 @@ impl TestController {
             began: Instant::now(),
             requests: BTreeMap::new(),
             is_refusing: false,
+            asked: Vec::new(),
             updates: Vec::new(),
             update_bytes: (0, 0),
             dictated: None,
@@ -102,6 +105,11 @@ impl TestController {
     /// Forgets everything, as one that is started anew.
     pub(crate) fn forget(&self) {
         self.with(|controller| *controller = Controller::new(ControllerConfig::default()));
+    }
+
+    /// Objects that routers asked about, in order.
+    pub(crate) fn asked(&self) -> Vec<Name> {
+        self.state().asked.clone()
     }
 
     /// All updates, and the octets of the heads and of the bodies of their requests.
@@ -208,6 +216,7 @@ impl TestController {
             ("POST", ["forward"]) => {
                 *state.requests.entry("forward").or_default() += 1;
                 let forward: Forward = serde_json::from_slice(body).unwrap();
+                state.asked.push(forward.object.clone());
                 json(state.controller.forward(router, &forward.object))
             }
             ("GET", ["config"]) => {
@@ -391,6 +400,7 @@ impl Site {
             uris: vec![self.uri.clone()],
             interval: Duration::from_millis(100),
             prefetch: true,
+            asks_for_hosts: false,
         };
         change(&mut config);
         self.agent = Some(Agent::start(config, &self.router).unwrap());
@@ -454,6 +464,11 @@ impl Drop for Producer {
 /// Reads all segments in order, some at a time, as `weir get` would.
 pub(crate) fn read(router: &Handle, object: &Name, segments: u64) {
     let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+    read_by(&mut client, object, segments);
+}
+
+/// The same by a connection that there is.
+pub(crate) fn read_by(client: &mut Client, object: &Name, segments: u64) {
     let path = client.paths().next().unwrap();
     let mut wanted: VecDeque<u64> = (0..segments).collect();
     let mut in_flight: BTreeMap<u64, Instant> = BTreeMap::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weir_base::Instant;
 use weir_face::unix_time_ms;
-use weir_forward::{Command, MissWatch, StoreCommand, StoreEvent};
+use weir_forward::{Command, StoreCommand, StoreEvent};
 use weir_manage::ManagerInput;
 use weir_store::{HoldingChanges, HoldingsConfig, Rules, RulesRefused};
 use weir_wire::Name;
@@ -117,7 +117,6 @@ impl Control {
                 Ok(Answer::Done)
             }
             Question::WatchMisses(watches) => {
-                let watches = if watches { MissWatch::Local } else { MissWatch::Off };
                 self.tell_all(|| ToWorker::Router(Command::WatchMisses(watches)));
                 Ok(Answer::Done)
             }
