@@ -31,25 +31,33 @@ fn quoted(arguments: &[String]) -> String {
     arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs at the same time, and cores, of a part when nothing else is said.
-pub const JOBS_DEFAULT: usize = 4;
+/// How a run is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Parts.
+    pub parts: usize,
+    /// Cores of a part.
+    pub cores: usize,
+    /// Its runs at the same time.
+    pub jobs: usize,
+}
 
-/// The job file for `parts` parts of a run with these arguments, each of which has `jobs` runs at
-/// the same time and as many cores; `id` is the scenario's.
+impl Division {
+    /// Cores of a part when nothing else is said.
+    pub const CORES_DEFAULT: usize = 4;
+}
+
+/// The job file for the parts of a run with these arguments; `id` is the scenario's.
 #[must_use]
-pub fn job_file(
-    cluster: Cluster,
-    id: &str,
-    arguments: &[String],
-    (parts, jobs): (usize, usize),
-) -> JobFile {
+pub fn job_file(cluster: Cluster, id: &str, arguments: &[String], division: Division) -> JobFile {
     match cluster {
-        Cluster::Slurm => slurm(id, &quoted(arguments), parts, jobs),
-        Cluster::Kubernetes => kubernetes(id, &quoted(arguments), parts, jobs),
+        Cluster::Slurm => slurm(id, &quoted(arguments), division),
+        Cluster::Kubernetes => kubernetes(id, &quoted(arguments), division),
     }
 }
 
-fn slurm(id: &str, arguments: &str, parts: usize, jobs: usize) -> JobFile {
+fn slurm(id: &str, arguments: &str, division: Division) -> JobFile {
+    let Division { parts, cores, jobs } = division;
     let text = format!(
         "#!/bin/bash
 # Runs {id} in {parts} parts: sbatch {id}.sbatch
@@ -58,7 +66,7 @@ fn slurm(id: &str, arguments: &str, parts: usize, jobs: usize) -> JobFile {
 #SBATCH --array=1-{parts}
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
-#SBATCH --cpus-per-task={jobs}
+#SBATCH --cpus-per-task={cores}
 #SBATCH --mem=8G
 #SBATCH --time=04:00:00
 #SBATCH --output=%x-%a.log
@@ -67,14 +75,15 @@ fn slurm(id: &str, arguments: &str, parts: usize, jobs: usize) -> JobFile {
 set -euo pipefail
 exec weir lab run {arguments} \\
     --part \"$SLURM_ARRAY_TASK_ID/{parts}\" \\
-    --jobs \"$SLURM_CPUS_PER_TASK\" \\
+    --jobs {jobs} \\
     --out \"{id}-part-$SLURM_ARRAY_TASK_ID\"
 "
     );
     JobFile { name: format!("{id}.sbatch"), text }
 }
 
-fn kubernetes(id: &str, arguments: &str, parts: usize, jobs: usize) -> JobFile {
+fn kubernetes(id: &str, arguments: &str, division: Division) -> JobFile {
+    let Division { parts, cores, jobs } = division;
     let name = id.to_ascii_lowercase().replace(['_', '.'], "-");
     let text = format!(
         "# Runs {id} in {parts} parts: kubectl apply -f {id}-job.yaml
@@ -104,7 +113,7 @@ spec:
               exec weir lab run {arguments}
               --part \"$part/{parts}\" --jobs {jobs} --out \"{id}-part-$part\"
           resources:
-            requests: {{ cpu: \"{jobs}\", memory: 8Gi }}
+            requests: {{ cpu: \"{cores}\", memory: 8Gi }}
             limits: {{ memory: 8Gi }}
           volumeMounts:
             - name: results
@@ -128,18 +137,29 @@ mod tests {
 
     #[test]
     fn an_array_has_a_task_for_each_part() {
-        let file = job_file(Cluster::Slurm, "fig2", &arguments(), (7, 4));
+        let file = job_file(
+            Cluster::Slurm,
+            "fig2",
+            &arguments(),
+            Division { parts: 7, cores: 4, jobs: 1 },
+        );
         assert_eq!(file.name, "fig2.sbatch");
         assert!(file.text.starts_with("#!/bin/bash\n"));
         assert!(file.text.contains("#SBATCH --array=1-7\n"));
         assert!(file.text.contains(r"weir lab run nb-cache/fig2 --smoke 'it'\''s' \"));
         assert!(file.text.contains("#SBATCH --cpus-per-task=4\n"));
         assert!(file.text.contains("--part \"$SLURM_ARRAY_TASK_ID/7\""));
+        assert!(file.text.contains("--jobs 1 "));
     }
 
     #[test]
     fn an_indexed_job_counts_from_one() {
-        let file = job_file(Cluster::Kubernetes, "a_b", &arguments(), (3, 2));
+        let file = job_file(
+            Cluster::Kubernetes,
+            "a_b",
+            &arguments(),
+            Division { parts: 3, cores: 2, jobs: 2 },
+        );
         assert_eq!(file.name, "a_b-job.yaml");
         for line in [
             "  name: weir-a-b\n",

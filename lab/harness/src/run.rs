@@ -21,8 +21,9 @@ use crate::{Arm, Experiment, ScenarioError};
 pub struct RunOptions {
     /// Where.
     pub arm: Arm,
-    /// Runs at the same time; the real arm has one.
-    pub jobs: usize,
+    /// Runs at the same time; `None`: in the simulator one a core, and one on real processes, which
+    /// side by side take time from each other.
+    pub jobs: Option<usize>,
     /// Part `k` of `n`, from 1: every `n`-th of the tasks.
     pub part: Option<(usize, usize)>,
     /// Begins anew in a folder that holds results.
@@ -39,13 +40,23 @@ impl Default for RunOptions {
     fn default() -> Self {
         Self {
             arm: Arm::Sim,
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            jobs: None,
             part: None,
             fresh: false,
             events: None,
             real: RealOptions::default(),
             stop: Arc::default(),
         }
+    }
+}
+
+impl RunOptions {
+    fn jobs_at_once(&self) -> usize {
+        let of_arm = || match self.arm {
+            Arm::Sim => std::thread::available_parallelism().map_or(1, usize::from),
+            Arm::Real => 1,
+        };
+        self.jobs.map_or_else(of_arm, |jobs| jobs.max(1))
     }
 }
 
@@ -178,10 +189,7 @@ pub fn run(
         }
     }
     progress(Progress::Started { tasks: open.len(), resumed: all.len() - open.len() });
-    // Processes of the real arm share the cores of this machine; side by side they disturb each
-    // other.
-    let jobs = if options.arm == Arm::Real { 1 } else { options.jobs.max(1) };
-    let jobs = jobs.min(open.len());
+    let jobs = options.jobs_at_once().min(open.len());
     let open = Mutex::new(open);
     let failed: Mutex<Option<RunError>> = Mutex::new(None);
     let failures = AtomicUsize::new(0);

@@ -65,8 +65,8 @@ const TREE: &str = "examples/tree";
 #[test]
 fn one_seed_gives_one_record_however_tasks_are_spread() {
     let (a, b) = (tempfile::tempdir().expect("a"), tempfile::tempdir().expect("b"));
-    run(&session(TREE, a.path()), &RunOptions { jobs: 1, ..RunOptions::default() });
-    run(&session(TREE, b.path()), &RunOptions { jobs: 4, ..RunOptions::default() });
+    run(&session(TREE, a.path()), &RunOptions { jobs: Some(1), ..RunOptions::default() });
+    run(&session(TREE, b.path()), &RunOptions { jobs: Some(4), ..RunOptions::default() });
     let records = records(a.path());
     assert_eq!(records.len(), 8, "4 points, 2 seeds");
     assert!(records == self::records(b.path()));
@@ -79,7 +79,7 @@ fn one_seed_gives_one_record_however_tasks_are_spread() {
 fn an_interrupted_run_goes_on_where_it_was() {
     let (whole, cut) = (tempfile::tempdir().expect("a"), tempfile::tempdir().expect("b"));
     run(&session(TREE, whole.path()), &RunOptions::default());
-    let options = RunOptions { jobs: 1, ..RunOptions::default() };
+    let options = RunOptions { jobs: Some(1), ..RunOptions::default() };
     let first = session(TREE, cut.path());
     let done = AtomicUsize::new(0);
     let stop_after_three = |progress: Progress| {

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_harness::claims::{ClaimResult, Reproduction};
 use weir_harness::events::EventFormat;
-use weir_harness::jobs::{Cluster, JOBS_DEFAULT, job_file};
+use weir_harness::jobs::{Cluster, Division, job_file};
 use weir_harness::report::{claim_rows, with_interval};
 use weir_harness::run::{Progress, RunError, RunOptions, Task};
 use weir_harness::session::{
@@ -91,7 +91,8 @@ struct Common {
     /// For machines
     #[arg(long)]
     json: bool,
-    /// Runs at the same time; by default one a core
+    /// Runs at the same time; by default one a core, and one on real processes, which side by side
+    /// take time from each other
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// Begin anew in a folder that holds results
@@ -151,9 +152,7 @@ impl Common {
 
     fn options(&self) -> anyhow::Result<RunOptions> {
         let mut options = RunOptions { fresh: self.fresh, ..RunOptions::default() };
-        if let Some(jobs) = self.jobs {
-            options.jobs = usize::from(jobs);
-        }
+        options.jobs = self.jobs.map(usize::from);
         options.real.cpu_router = self.router_cores.clone();
         options.real.cpu_apps = self.app_cores.clone();
         options.real.stop = Arc::clone(&options.stop);
@@ -234,8 +233,11 @@ fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> 
     };
     let tasks = session.experiment.points.len() * session.experiment.seeds.len();
     let parts = args.parts.map_or_else(|| tasks.min(16), usize::from);
-    let jobs = args.common.jobs.map_or(JOBS_DEFAULT, usize::from);
-    let file = job_file(cluster, &session.scenario.header.id, &arguments, (parts, jobs));
+    let jobs = args.common.jobs.map(usize::from);
+    let cores = jobs.unwrap_or(Division::CORES_DEFAULT);
+    let jobs = jobs.unwrap_or(if session.arm == Arm::Real { 1 } else { cores });
+    let division = Division { parts, cores, jobs };
+    let file = job_file(cluster, &session.scenario.header.id, &arguments, division);
     let folder = args.common.out.clone().unwrap_or_else(|| PathBuf::from("."));
     std::fs::create_dir_all(&folder)?;
     let path = folder.join(&file.name);
