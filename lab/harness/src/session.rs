@@ -252,7 +252,7 @@ impl Session {
         };
         let section = part.write(&self.folder.path)?;
         let asked = self.claims()?;
-        let evaluate = |claim: &Claim| claim.evaluate(Some(&self.experiment), &results);
+        let evaluate = |claim: &Claim| claim.evaluate(Some(&self.experiment), &results, None);
         let mut claims: Vec<ClaimResult> = asked.iter().map(evaluate).collect();
         settle(&asked, &mut claims);
         let header = &self.scenario.header;
@@ -449,15 +449,18 @@ impl PaperSession {
             if order.arm.is_some_and(|wanted| wanted != arm) {
                 continue;
             }
-            let known = made.sessions.iter().position(|s| s.is(name, arm));
-            let index = match known {
-                Some(index) => index,
-                None => {
-                    made.sessions.push(made.session(&paper, scenario, arm, program)?);
-                    made.sessions.len() - 1
-                }
-            };
-            claim.check(Some(&made.sessions[index].experiment))?;
+            for arm in [Some(arm), claim.beside].into_iter().flatten() {
+                let known = made.sessions.iter().position(|s| s.is(name, arm));
+                let index = match known {
+                    Some(index) => index,
+                    None => {
+                        let session = made.session(&paper, scenario.clone(), arm, program)?;
+                        made.sessions.push(session);
+                        made.sessions.len() - 1
+                    }
+                };
+                claim.check(Some(&made.sessions[index].experiment))?;
+            }
         }
         Ok(made)
     }
@@ -492,6 +495,13 @@ impl PaperSession {
         self.sessions
             .iter()
             .position(|session| session.scenario.header.id == *name && session.is_arm(*arm))
+    }
+
+    /// The session of the arm that a claim is compared with, if it is and runs.
+    fn beside_of(&self, claim: &Claim) -> Option<usize> {
+        let Source::Scenario { name, .. } = &claim.source else { return None };
+        let beside = claim.beside?;
+        self.sessions.iter().position(|session| session.is(name, beside))
     }
 
     /// Keeps the verdicts in the paper's folder, and at full size the numbers of all runs, and
@@ -556,8 +566,11 @@ impl PaperSession {
             runs.push(session.folder.run_file()?.unwrap_or_else(|| session.file.clone()));
         }
         let evaluate = |claim: &Claim| match self.session_of(claim) {
-            Some(at) => claim.evaluate(Some(&self.sessions[at].experiment), &results[at]),
-            None => claim.evaluate(None, &Results::default()),
+            Some(at) => {
+                let beside = self.beside_of(claim).map(|beside| &results[beside]);
+                claim.evaluate(Some(&self.sessions[at].experiment), &results[at], beside)
+            }
+            None => claim.evaluate(None, &Results::default(), None),
         };
         let mut claims: Vec<ClaimResult> = self.claims.claims.iter().map(evaluate).collect();
         settle(&self.claims.claims, &mut claims);

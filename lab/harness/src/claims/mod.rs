@@ -77,6 +77,9 @@ pub struct Claim {
     pub unit: String,
     /// Where the results come from.
     pub source: Source,
+    /// The other arm of the scenario, if what is measured is how many times as much it is as
+    /// there, seed by seed.
+    pub beside: Option<Arm>,
     /// The paper's value, if it gives one.
     pub paper: Option<f64>,
     /// What it is compared with.
@@ -192,6 +195,7 @@ struct ClaimTable {
     unit: String,
     scenario: Option<String>,
     arm: Option<Arm>,
+    beside: Option<Arm>,
     sizes: Option<Vec<Size>>,
     measure: Option<String>,
     #[serde(default, deserialize_with = "texts")]
@@ -270,6 +274,21 @@ fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
     Ok(())
 }
 
+/// Refuses a comparison of arms that says not which, or is no number.
+fn check_beside(
+    tree: &Tree,
+    path: &str,
+    (arm, beside): (Option<Arm>, Option<Arm>),
+    rule: &Rule,
+) -> Result<(), ScenarioError> {
+    if beside.is_none() || (arm.is_some() && arm != beside && *rule != Rule::Order) {
+        return Ok(());
+    }
+    let message = "compares what is measured in an `arm` with the other one: give both, and a \
+                   `measure` with a `band`";
+    Err(tree.error(&format!("{path}.beside"), message))
+}
+
 fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioError> {
     let parse = |key: &str, text: &str| {
         expression::parse(text).map_err(|message| tree.error(&format!("{path}.{key}"), message))
@@ -296,6 +315,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         let message = "has an `arm` and no `scenario`; the models have no arms";
         return Err(tree.error(path, message));
     }
+    check_beside(tree, path, (table.arm, table.beside), &rule)?;
     if table.sizes.as_ref().is_some_and(Vec::is_empty) {
         let message = "is empty: nothing would be measured; leave `sizes` out for both";
         return Err(tree.error(&format!("{path}.sizes"), message));
@@ -305,9 +325,10 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         return Err(tree.error(path, message));
     }
     let rule_text = format!(
-        "{} {} {} {}",
+        "{} {}{} {} {}",
         table.scenario.as_deref().unwrap_or("model"),
         table.arm.map_or("", Arm::as_str),
+        table.beside.map_or(String::new(), |arm| format!(" / {}", arm.as_str())),
         table.measure.as_deref().unwrap_or_default(),
         table.order.join(" > "),
     );
@@ -317,6 +338,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
     };
     let claim = Claim {
         source,
+        beside: table.beside,
         id: table.id,
         kind: table.kind,
         figure: table.figure,
@@ -360,16 +382,19 @@ impl Claim {
         })
     }
 
-    /// The claim over the results of its scenario; over the models alone when `experiment` is
-    /// `None`. What shows the cause of a difference is for [`settle`] to find.
+    /// The claim over the results of its scenario, with those of the arm that it is compared with;
+    /// over the models alone when `experiment` is `None`. What shows the cause of a difference is
+    /// for [`settle`] to find.
     #[must_use]
     pub(crate) fn evaluate(
         &self,
         experiment: Option<&Experiment>,
         results: &Results,
+        beside: Option<&Results>,
     ) -> ClaimResult {
         let of = Evaluation { experiment, results };
-        let (verdict, estimate, cause) = match self.estimate(&of) {
+        let beside = beside.map(|results| Evaluation { experiment, results });
+        let (verdict, estimate, cause) = match self.estimate(&of, beside.as_ref()) {
             Ok(estimate) => {
                 let (verdict, cause) = self.rule.verdict(&estimate);
                 (verdict, Some(estimate), cause)
@@ -398,7 +423,11 @@ impl Claim {
     }
 
     /// The mean with its interval; or why there is no verdict, with the mean where there is one.
-    fn estimate(&self, of: &Evaluation<'_>) -> Result<Estimate, (Option<Estimate>, String)> {
+    fn estimate(
+        &self,
+        of: &Evaluation<'_>,
+        beside: Option<&Evaluation<'_>>,
+    ) -> Result<Estimate, (Option<Estimate>, String)> {
         let because = |why: &str| Err((None, why.to_owned()));
         let Some(experiment) = of.experiment else {
             if self.source != Source::Model {
@@ -412,10 +441,21 @@ impl Claim {
         if !self.sizes.contains(&experiment.size) {
             return because("Measured at the other size only.");
         }
-        if !of.results.is_complete(experiment) {
+        if self.beside.is_some() && beside.is_none() {
+            return because("Takes runs of both arms, which `weir lab reproduce` makes.");
+        }
+        let all = [Some(of), beside];
+        if !all.into_iter().flatten().all(|of| of.results.is_complete(experiment)) {
             return because("Runs are missing.");
         }
-        let values = experiment.seeds.iter().map(|seed| self.measure.value(of, *seed));
+        let value = |seed: &u64| {
+            let value = self.measure.value(of, *seed)?;
+            match beside {
+                Some(beside) => Some(value / self.measure.value(beside, *seed)?),
+                None => Some(value),
+            }
+        };
+        let values = experiment.seeds.iter().map(value);
         // A number that some seeds lack would be one of those that have it.
         let values: Option<Vec<f64>> =
             values.map(|value| value.filter(|value| value.is_finite())).collect();

@@ -95,7 +95,7 @@ fn evaluated(lines: &str) -> ClaimResult {
     let claim = claim_of(lines).unwrap_or_else(|error| panic!("{error}"));
     let experiment = experiment();
     claim.check(Some(&experiment)).unwrap_or_else(|error| panic!("{error}"));
-    claim.evaluate(Some(&experiment), &results())
+    claim.evaluate(Some(&experiment), &results(), None)
 }
 
 fn measured(measure: &str) -> f64 {
@@ -128,6 +128,36 @@ fn expressions_are_computed() {
     ] {
         let value = measured(text);
         assert!((value - expected).abs() < 1e-9, "{text} = {value}, not {expected}");
+    }
+}
+
+#[test]
+fn an_arm_is_compared_with_the_other_seed_by_seed() {
+    let (experiment, mut other) = (experiment(), results());
+    for record in other.records.values_mut() {
+        let seed = record.seed as f64;
+        record.measured.values.values_mut().flatten().for_each(|y| *y /= seed);
+    }
+    let claim = claim_of(&format!(
+        "arm = \"real\"\nbeside = \"sim\"\nmeasure = \"mean(y, window=1)\"\n{WIDE}"
+    ));
+    let claim = claim.unwrap_or_else(|error| panic!("{error}"));
+    let result = claim.evaluate(Some(&experiment), &results(), Some(&other));
+    // 1, 2 and 3 times as much.
+    assert_eq!(result.measured, Some(2.0));
+    assert!(result.interval.is_some_and(|[low, high]| low < 1.0 && high > 3.0), "{result:?}");
+    let alone = claim.evaluate(Some(&experiment), &results(), None);
+    assert!(alone.measured.is_none() && alone.cause.contains("both arms"), "{}", alone.cause);
+    other.records.remove(&(0, 2));
+    let part = claim.evaluate(Some(&experiment), &results(), Some(&other));
+    assert!(part.measured.is_none() && part.cause.contains("missing"), "{}", part.cause);
+    for lines in [
+        format!("beside = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
+        format!("arm = \"sim\"\nbeside = \"sim\"\nmeasure = \"mean(y)\"\n{WIDE}"),
+        "arm = \"real\"\nbeside = \"sim\"\norder = [\"mean(y)\", \"1\"]\n".to_owned(),
+    ] {
+        let error = claim_of(&lines).expect_err(&lines).to_string();
+        assert!(error.contains("give both"), "{error}");
     }
 }
 
@@ -223,11 +253,11 @@ fn what_is_missing_is_not_measured() {
     let other_size = evaluated(&format!("measure = \"mean(y)\"\nsizes = [\"full\"]\n{WIDE}"));
     assert_eq!(other_size.verdict, Verdict::NotMeasured);
     let claim = claim_of(&format!("measure = \"mean(y, window=1)\"\n{WIDE}")).expect("right");
-    let none = claim.evaluate(Some(&experiment()), &Results::default());
+    let none = claim.evaluate(Some(&experiment()), &Results::default(), None);
     assert_eq!((none.verdict, none.cause.as_str()), (Verdict::NotMeasured, "Runs are missing."));
     let mut two_seeds = experiment();
     two_seeds.seeds.pop();
-    let result = claim.evaluate(Some(&two_seeds), &results());
+    let result = claim.evaluate(Some(&two_seeds), &results(), None);
     assert_eq!((result.verdict, result.measured), (Verdict::NotMeasured, Some(11.5)));
     assert_eq!(result.cause, "A verdict takes 3 seeds; these are 2.");
 }
@@ -247,7 +277,7 @@ fn settled(shown_by: &str) -> Vec<ClaimResult> {
         one("unsure", "[12, 15]") + "kind = \"experiment\"\n"
     ))
     .unwrap_or_else(|error| panic!("{error}"));
-    let evaluate = |claim: &Claim| claim.evaluate(Some(&experiment()), &results());
+    let evaluate = |claim: &Claim| claim.evaluate(Some(&experiment()), &results(), None);
     let mut found: Vec<ClaimResult> = all.claims.iter().map(evaluate).collect();
     settle(&all.claims, &mut found);
     found
@@ -269,13 +299,13 @@ fn models_need_no_scenario() {
     // Erlang's loss of two servers at load 1 is 1/5.
     let text = format!("{head}measure = \"nqueue_loss(2, 1, 1)\"\n{WIDE}");
     let claim = claims(&text).unwrap_or_else(|error| panic!("{error}")).claims.remove(0);
-    let result = claim.evaluate(None, &Results::default());
+    let result = claim.evaluate(None, &Results::default(), None);
     assert!((result.measured.expect("a number") - 0.2).abs() < 1e-9);
     assert_eq!(result.verdict, Verdict::Reproduced);
     let limit = "pipeline_limit(4700, 1e9, 4000, 1e9, 4000, 0.25, 0, 1, 1)";
     let text = format!("{head}measure = \"{limit}\"\n{WIDE}");
     let claim = claims(&text).unwrap_or_else(|error| panic!("{error}")).claims.remove(0);
-    assert_eq!(claim.evaluate(None, &Results::default()).measured, Some(4700.0));
+    assert_eq!(claim.evaluate(None, &Results::default(), None).measured, Some(4700.0));
     let wrong = claims(&format!("{head}measure = \"mean(y)\"\n{WIDE}")).expect_err("no scenario");
     assert!(wrong.to_string().contains("`mean` is about results; name the `scenario`"), "{wrong}");
 }
