@@ -71,12 +71,23 @@ impl UdpEnd {
             timestamps: true,
             ..UdpOptions::default()
         };
-        if let Some(peer) = peer.filter(|peer| peer.is_ipv4() != address.is_ipv4()) {
-            return Err(EmulatorError::Family { port: address, peer });
-        }
         let port = UdpPort::bind(address, &options)
             .map_err(|source| EmulatorError::Bind { address, source })?;
-        Ok(Self { port, peer, datagrams: Vec::with_capacity(4_096), strangers: 0 })
+        let mut end = Self { port, peer: None, datagrams: Vec::with_capacity(4_096), strangers: 0 };
+        if let Some(peer) = peer {
+            end.set_peer(peer)?;
+        }
+        Ok(end)
+    }
+
+    /// Says who is at the other end of its traffic.
+    pub(crate) fn set_peer(&mut self, peer: SocketAddr) -> Result<(), EmulatorError> {
+        let port = self.local_addr();
+        if peer.is_ipv4() != port.is_ipv4() {
+            return Err(EmulatorError::Family { port, peer });
+        }
+        self.peer = Some(peer);
+        Ok(())
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {

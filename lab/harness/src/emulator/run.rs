@@ -75,6 +75,12 @@ impl Emulator {
         Ok(Self::new(a, b, config))
     }
 
+    /// Who is at the two sides, where that was not known when the ports were taken.
+    pub(crate) fn set_peers(&mut self, a: SocketAddr, b: SocketAddr) -> Result<(), EmulatorError> {
+        self.a.port.set_peer(a)?;
+        self.b.port.set_peer(b)
+    }
+
     /// A link between two descriptors of which each read is a packet and each write another, such
     /// as two TUN devices: what is written into the network interface of one comes out of the
     /// other. They are made non-blocking.

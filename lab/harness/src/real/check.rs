@@ -1,7 +1,7 @@
 //! What processes on one machine cannot do is refused before any of them is started.
 
 use weir_netem::{Jitter, LinkConfig, Loss};
-use weir_plan::{DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
+use weir_plan::{ControllerPlan, DiskPlan, Fault, FaultPlan, LinkPlan, Plan, Role, Transport};
 
 use super::{RealError, disks};
 
@@ -20,7 +20,8 @@ fn is_shaped(link: &LinkPlan) -> bool {
     !(link.is_local || is_ideal)
 }
 
-/// Whether the link emulator is needed for a link.
+/// Whether the link emulator is needed for a link. Routers that tell a controller of their faces
+/// have addresses of their own for each of their neighbours, which are known before they start.
 pub(super) fn is_emulated(plan: &Plan, index: usize) -> bool {
     let link = &plan.links[index];
     let is_cut = plan
@@ -32,12 +33,31 @@ pub(super) fn is_emulated(plan: &Plan, index: usize) -> bool {
     let has_twin = plan.links[..index]
         .iter()
         .any(|other| other.transport == Transport::Udp && ends(other) == ends(link));
-    link.transport == Transport::Udp && (is_shaped(link) || is_cut || has_twin)
+    let is_told = plan.controller.is_some() && is_router(plan, link.a) && is_router(plan, link.b);
+    link.transport == Transport::Udp && (is_shaped(link) || is_cut || has_twin || is_told)
 }
 
 /// Whether a node is a router.
 pub(super) fn is_router(plan: &Plan, node: usize) -> bool {
     matches!(plan.nodes[node].role, Role::Router(_))
+}
+
+/// Whether a node is a consumer or producer with a process of its own.
+pub(super) fn is_app(plan: &Plan, node: usize) -> bool {
+    !is_router(plan, node) && !is_agents(plan, node)
+}
+
+/// Whether a node stands for what the agent of its router fetches ahead.
+pub(super) fn is_agents(plan: &Plan, node: usize) -> bool {
+    matches!(&plan.nodes[node].role, Role::Consumer(consumer) if consumer.prefetches)
+}
+
+/// Whether hosts without a router of their own ask a router.
+pub(super) fn has_hosts(plan: &Plan, router: usize) -> bool {
+    links_of(plan, router).into_iter().any(|(link, other)| {
+        let is_consumer = matches!(plan.nodes[other].role, Role::Consumer(_));
+        is_consumer && plan.links[link].transport == Transport::Udp
+    })
 }
 
 /// The disks of a router.
@@ -66,10 +86,8 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
     if plan.nodes.is_empty() {
         return refuse("it has no nodes".into());
     }
-    if plan.controller.is_some() {
-        return refuse(
-            "it has a controller, which only the simulator has; run it with --arm sim".into(),
-        );
+    if let Some(controller) = &plan.controller {
+        check_controller(plan, controller)?;
     }
     for (index, link) in plan.links.iter().enumerate() {
         check_link(plan, index, link)?;
@@ -112,6 +130,48 @@ pub(super) fn check(plan: &Plan) -> Result<(), RealError> {
     }
     plan.faults.iter().try_for_each(|planned| check_fault(plan, &planned.fault))?;
     check_overlaps(plan)
+}
+
+/// Refuses what a controller of processes cannot do.
+fn check_controller(plan: &Plan, controller: &ControllerPlan) -> Result<(), RealError> {
+    let refuse =
+        |what: String| Err(RealError::Unsupported(format!("{what}; run it with --arm sim")));
+    if controller.agents || controller.routes.is_some() {
+        return refuse(
+            "its routers make faces to others that are no neighbours, or get their routes from \
+             the controller, and between processes there are the links of the plan alone"
+                .into(),
+        );
+    }
+    for (index, node) in plan.nodes.iter().enumerate() {
+        let is_letter = |octet: u8| octet.is_ascii_alphanumeric() || b"._-".contains(&octet);
+        let is_name = (1..=64).contains(&node.name.len()) && node.name.bytes().all(is_letter);
+        if is_router(plan, index) && !is_name {
+            return refuse(format!(
+                "a controller knows routers by names of 1 to 64 of A-Z a-z 0-9 . _ -, and not by \
+                 `{}`",
+                node.name
+            ));
+        }
+        let mut links = links_of(plan, index).into_iter();
+        let is_behind = links.any(|(link, _)| plan.links[link].transport != Transport::Unix);
+        if matches!(node.role, Role::Producer(_)) && is_behind {
+            return refuse(format!(
+                "a router tells a controller of producers on its own machine, and `{}` is behind \
+                 a link",
+                node.name
+            ));
+        }
+    }
+    let is_stream = |link: &LinkPlan| {
+        is_router(plan, link.a) && is_router(plan, link.b) && link.transport != Transport::Udp
+    };
+    match plan.links.iter().position(is_stream) {
+        Some(link) => {
+            refuse(format!("link {link} joins two routers that have a controller, and is no `udp`"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Refuses links that a consumer or producer cannot have.

@@ -1,5 +1,6 @@
 //! Stores that hold something from the start: Data that was not asked for, over a Unix socket.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +10,7 @@ use weir_base::{NS_PER_MS, Packet};
 use weir_face::FaceUri;
 use weir_plan::{Plan, Role};
 use weir_socket::{Client, PathId};
-use weir_wire::LpHeader;
+use weir_wire::{DataView, LpHeader};
 
 use super::router::Router;
 use super::{RealError, check, metrics};
@@ -19,20 +20,28 @@ const CHUNK: usize = 256;
 /// How long a router may take to store a chunk.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Puts into the store of `router` what the plan says, as far as it fits.
-pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<(), RealError> {
+/// Puts into the store of `router` what the plan says, as far as it fits. How many packets the
+/// store then holds of it; `None` if it was not all.
+pub(super) fn fill(plan: &Plan, router: &mut Router) -> Result<Option<u64>, RealError> {
     let Role::Router(settings) = &plan.nodes[router.node].role else {
-        return Ok(());
+        return Ok(Some(0));
     };
     if settings.store_filled <= 0.0 || settings.store.size.bytes == 0 {
-        return Ok(());
+        return Ok(Some(0));
     }
     let packets = plan.stored_at_start(router.node).map_err(unsupported)?;
-    Filler::connect(router, "Data for its store")?.put(packets, |metrics| {
+    // Of producers that share their names each would put the same, which the store counts once.
+    let mut seen = HashSet::new();
+    let packets = packets.filter(|packet| {
+        let data = DataView::decode(packet);
+        data.is_ok_and(|data| seen.insert(data.name.value().to_vec()))
+    });
+    let held = Filler::connect(router, "Data for its store")?.put(packets, |metrics| {
         let store = metrics::fetch_store(metrics)?;
         Ok(Progress { arrived: store.insertions, is_full: store.evictions > 0 })
     })?;
-    router.set_admission(settings.store.admit)
+    router.set_admission(settings.store.admit)?;
+    Ok(held)
 }
 
 /// Puts on the disks of `router` what the plan says.
@@ -40,9 +49,10 @@ pub(super) fn fill_disks(plan: &Plan, router: &Router) -> Result<(), RealError> 
     let packets = plan.on_disk_at_start(router.node).map_err(unsupported)?;
     let mut filler = Filler::connect(router, "Data for its disks")?;
     await_recovery(router).map_err(|reason| filler.failed(reason))?;
-    filler.put(packets, |metrics| {
+    let put = filler.put(packets, |metrics| {
         Ok(Progress { arrived: metrics::fetch_disk(metrics)?, is_full: false })
-    })
+    });
+    put.map(drop)
 }
 
 fn unsupported(error: impl Display) -> RealError {
@@ -76,13 +86,15 @@ impl<'a> Filler<'a> {
         failure(self.router, self.what, reason)
     }
 
-    /// Sends all packets, or as many as there is room for, and waits for what was sent.
+    /// Sends all packets, or as many as there is room for, and waits for what was sent. How many
+    /// they were; `None` if there was no room for all.
     fn put(
         &mut self,
         packets: impl Iterator<Item = Packet>,
         progress: impl Fn(SocketAddr) -> io::Result<Progress>,
-    ) -> Result<(), RealError> {
+    ) -> Result<Option<u64>, RealError> {
         let mut packets = packets.peekable();
+        let mut put = 0;
         let look = || progress(self.router.at.metrics);
         let mut seen = look().map_err(|error| self.failed(error))?;
         while packets.peek().is_some() {
@@ -91,6 +103,7 @@ impl<'a> Filler<'a> {
                 let sent = self.client.send(PathId::default(), LpHeader::default(), packet);
                 sent.map_err(|drop| self.failed(drop.name()))?;
                 wanted += 1;
+                put += 1;
             }
             let deadline = Instant::now() + PATIENCE;
             while seen.arrived < wanted {
@@ -106,10 +119,10 @@ impl<'a> Filler<'a> {
                 seen = look().map_err(|error| self.failed(error))?;
             }
             if seen.is_full {
-                break;
+                return Ok(None);
             }
         }
-        Ok(())
+        Ok(Some(put))
     }
 }
 

@@ -13,13 +13,15 @@ use crate::emulator::{
     Control, DirectionStats, Emulator, EmulatorConfig, EmulatorError, EmulatorStats, UdpEnds,
 };
 
-/// A link that runs. It stops when this is dropped.
+/// A link, which runs from [`EmulatedLink::begin`] on. It stops when this is dropped.
 pub(super) struct EmulatedLink {
     index: usize,
     /// Where side a and side b send to.
     pub(super) a: SocketAddr,
     pub(super) b: SocketAddr,
     control: Arc<Control>,
+    /// Until it runs.
+    emulator: Option<Emulator>,
     thread: Option<JoinHandle<Result<EmulatorStats, EmulatorError>>>,
 }
 
@@ -31,29 +33,34 @@ fn failed(index: usize, error: &EmulatorError) -> RealError {
 }
 
 impl EmulatedLink {
-    /// Emulates link `index` between two UDP ports, on `cores` (all when empty).
-    pub(super) fn start(
-        index: usize,
-        plan: &LinkPlan,
-        peers: (SocketAddr, SocketAddr),
-        seed: u64,
-        cores: &[usize],
-    ) -> Result<Self, RealError> {
+    /// Takes the ports of link `index`, so that others can be told of them before it runs.
+    pub(super) fn bind(index: usize, plan: &LinkPlan, seed: u64) -> Result<Self, RealError> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let ends = UdpEnds { a: any, b: any, peer_a: Some(peers.0), peer_b: Some(peers.1) };
         let config = EmulatorConfig {
             b_to_a: plan.b_to_a.clone(),
             seed,
             ..EmulatorConfig::symmetric(plan.a_to_b.clone())
         };
-        let emulator = Emulator::bind(ends, config).map_err(|error| failed(index, &error))?;
+        let emulator = Emulator::bind(UdpEnds::new(any, any), config)
+            .map_err(|error| failed(index, &error))?;
         let (a, b) = (emulator.local_a(), emulator.local_b());
-        let control = Arc::new(Control::default());
+        let (control, emulator, thread) = (Arc::default(), Some(emulator), None);
+        Ok(Self { index, a, b, control, emulator, thread })
+    }
+
+    /// Runs between these two UDP ports, on `cores` (all when empty).
+    pub(super) fn begin(
+        &mut self,
+        peers: (SocketAddr, SocketAddr),
+        cores: &[usize],
+    ) -> Result<(), RealError> {
+        let Some(mut emulator) = self.emulator.take() else { return Ok(()) };
+        emulator.set_peers(peers.0, peers.1).map_err(|error| failed(self.index, &error))?;
         let cores = cores.to_vec();
         let thread = std::thread::Builder::new()
-            .name(format!("weir-link-{index}"))
+            .name(format!("weir-link-{}", self.index))
             .spawn({
-                let control = Arc::clone(&control);
+                let control = Arc::clone(&self.control);
                 move || {
                     // The cores were checked when the applications started.
                     if !cores.is_empty() {
@@ -63,7 +70,8 @@ impl EmulatedLink {
                 }
             })
             .map_err(|source| RealError::System { what: "cannot start a thread".into(), source })?;
-        Ok(Self { index, a, b, control, thread: Some(thread) })
+        self.thread = Some(thread);
+        Ok(())
     }
 
     /// Takes the link down or up, both ways.

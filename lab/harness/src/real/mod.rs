@@ -13,6 +13,7 @@
 pub mod app;
 mod check;
 mod codec;
+mod control;
 mod coordinator;
 mod disks;
 mod fill;
@@ -21,6 +22,7 @@ mod merge;
 mod metrics;
 mod proc;
 mod process;
+mod relay;
 mod router;
 mod site;
 pub mod trial;

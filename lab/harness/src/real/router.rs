@@ -73,6 +73,10 @@ pub(super) struct Setting<'a> {
     pub(super) filler: Option<&'a Path>,
     /// Where its disks are, and whether this life of it is there to fill them.
     pub(super) disks: (&'a Place, bool),
+    /// Whether neighbours may ask what it holds.
+    pub(super) holdings: bool,
+    /// Its part about a controller, if there is one.
+    pub(super) control: Option<String>,
 }
 
 /// Octets of memory of a router that fills its disks.
@@ -80,7 +84,7 @@ const FILL_STORE_BYTES: u64 = 16 << 20;
 
 /// The configuration file of a router.
 pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
-    let Setting { at, routes, runs, filler, disks: (place, is_filled) } = *setting;
+    let &Setting { at, routes, runs, filler, disks: (place, is_filled), .. } = setting;
     let is_open = is_filled || plan.store_filled > 0.0;
     let mut text = String::new();
     let quoted = |text: &str| Value::from(text).to_string();
@@ -104,6 +108,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
          [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
          marking = {}\ndiscipline = {}\nshaping = {}\nruns = {runs}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
+         [management]\nholdings_for_neighbours = {}\n\n\
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
         disks::options_text(&store),
@@ -114,11 +119,15 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
         quoted(&plan.discipline),
         quoted(&plan.shaping),
         at.metrics,
+        setting.holdings,
         quoted(&plan.strategy),
         pit = plan.pit_entries_max,
     );
     if let Some(disk) = &plan.disk {
         text.push_str(&disks::config_text(disk, place, is_filled));
+    }
+    if let Some(control) = &setting.control {
+        text.push_str(control);
     }
     if let Some(filler) = filler {
         let path = quoted(&filler.display().to_string());
@@ -346,10 +355,14 @@ mod tests {
         let plan = RouterPlan { fib_filler: 5, ..RouterPlan::default() };
         let place = Place::new(Path::new("/tmp"), 0, 1);
         let filler = Some(Path::new("/tmp/filler.txt"));
-        let setting = Setting { at: &at, routes: 3, runs: false, filler, disks: (&place, false) };
+        let control = Some("\n[controller]\nname = \"r\"\n".to_owned());
+        let (routes, runs, disks, holdings) = (3, false, (&place, false), true);
+        let setting = Setting { at: &at, routes, runs, filler, disks, holdings, control };
         let text = config_text(&plan, &setting);
         let value: toml::Value = toml::from_str(&text).unwrap();
         assert_eq!(value["faces"]["unix"].as_str(), Some("/tmp/\"odd\".sock"));
+        assert_eq!(value["controller"]["name"].as_str(), Some("r"));
+        assert_eq!(value["management"]["holdings_for_neighbours"].as_bool(), Some(true));
         assert_eq!(value["face"][0]["routes_file"].as_str(), Some("/tmp/filler.txt"));
         let expected = 8 + FIB_ENTRIES_SPARE as i64;
         assert_eq!(value["router"]["fib_entries_max"].as_integer(), Some(expected));

@@ -14,6 +14,7 @@ use weir_face::FaceUri;
 use weir_plan::{Plan, Role, Transport};
 
 use super::app::{AppSpec, EXIT_WRONG_BYTES};
+use super::control::Control;
 use super::disks::{self, Place};
 use super::links::EmulatedLink;
 use super::process::{END_PATIENCE, Launch, Process, Said};
@@ -42,6 +43,8 @@ pub(super) struct Site<'a> {
     pub(super) routers: BTreeMap<usize, Router>,
     pub(super) apps: BTreeMap<usize, Application>,
     pub(super) links: BTreeMap<usize, EmulatedLink>,
+    /// Where the plan has a controller.
+    control: Option<Control>,
     /// Faces of routers by node and link.
     faces: HashMap<(usize, usize), FaceId>,
     /// Which node a process is; those that were made to end are in here no more.
@@ -82,6 +85,7 @@ impl<'a> Site<'a> {
             routers: BTreeMap::new(),
             apps: BTreeMap::new(),
             links: BTreeMap::new(),
+            control: None,
             faces: HashMap::new(),
             nodes: HashMap::new(),
             lines: HashMap::new(),
@@ -100,14 +104,20 @@ impl<'a> Site<'a> {
         &self.dir
     }
 
-    /// Ends the routers, which should be all that is left.
+    /// Ends the routers and their controller, which should be all that is left.
     pub(super) fn stop(&mut self) -> Result<(), RealError> {
-        self.routers.values_mut().try_for_each(|router| router.process.stop())
+        self.routers.values_mut().try_for_each(|router| router.process.stop())?;
+        self.control.as_mut().map_or(Ok(()), Control::stop)
     }
 
     /// Starts everything and joins it; when this returns, all wait for the start.
     pub(super) fn start(&mut self) -> Result<(), RealError> {
         let deadline = self.start_deadline();
+        self.bind_links()?;
+        if let Some(of) = &self.plan.controller {
+            let control = Control::start(self.plan, of, self.options, &self.dir, deadline)?;
+            self.control = Some(control);
+        }
         self.start_routers(deadline)?;
         for node in self.router_nodes() {
             self.wait_for_filler(node, deadline)?;
@@ -117,14 +127,39 @@ impl<'a> Site<'a> {
         for node in self.app_nodes() {
             self.line_with(node, "ready", deadline)?;
         }
+        let mut filled = BTreeMap::new();
         for node in self.router_nodes() {
             self.add_routes(node)?;
             let router = self.routers.get_mut(&node).expect("every router was started");
             fill::await_disks(self.plan, router)?;
-            fill::fill(self.plan, router)?;
+            filled.insert(node, fill::fill(self.plan, router)?);
             router.forget_management()?;
         }
+        match &mut self.control {
+            Some(control) => control.await_network(self.plan, self.options, &filled, deadline),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the ports of links: routers tell a controller of them when they start.
+    fn bind_links(&mut self) -> Result<(), RealError> {
+        for (index, link) in self.plan.links.iter().enumerate() {
+            if check::is_emulated(self.plan, index) {
+                let emulated = EmulatedLink::bind(index, link, self.plan.link_seed(index))?;
+                self.links.insert(index, emulated);
+            }
+        }
         Ok(())
+    }
+
+    /// Where a router's neighbours send to, one for each of its links through the emulator.
+    fn addresses_of(&self, node: usize) -> Vec<SocketAddr> {
+        let links = check::links_of(self.plan, node).into_iter();
+        let address = |(index, _): (usize, usize)| {
+            let emulated = self.links.get(&index)?;
+            Some(if self.plan.links[index].a == node { emulated.b } else { emulated.a })
+        };
+        links.filter_map(address).collect()
     }
 
     /// Large tables take their time, and more on a busy machine.
@@ -142,7 +177,7 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn app_nodes(&self) -> Vec<usize> {
-        (0..self.plan.nodes.len()).filter(|&node| !check::is_router(self.plan, node)).collect()
+        (0..self.plan.nodes.len()).filter(|&node| check::is_app(self.plan, node)).collect()
     }
 
     pub(super) fn name(&self, node: usize) -> &'a str {
@@ -241,7 +276,13 @@ impl<'a> Site<'a> {
         let runs =
             self.plan.links.iter().any(|link| link.runs && (link.a == node || link.b == node));
         let filler = filler.as_deref();
-        let text = config_text(plan, &Setting { at, routes, runs, filler, disks });
+        let holdings = self.plan.asks_holdings();
+        // While it fills its disks it is nobody's business.
+        let control = self.control.as_ref().filter(|_| !is_filled);
+        let control =
+            control.map(|control| control.agent_text(self.plan, node, &self.addresses_of(node)));
+        let setting = Setting { at, routes, runs, filler, disks, holdings, control };
+        let text = config_text(plan, &setting);
         let path = self.dir.join(format!("node-{node}.toml"));
         write_file(&path, text.as_bytes())?;
         let path = path.display().to_string();
@@ -352,6 +393,9 @@ impl<'a> Site<'a> {
     fn join_links(&mut self) -> Result<(), RealError> {
         for index in 0..self.plan.links.len() {
             let link = &self.plan.links[index];
+            if [link.a, link.b].iter().any(|&end| check::is_agents(self.plan, end)) {
+                continue;
+            }
             match link.transport {
                 Transport::Udp => self.join_udp(index)?,
                 Transport::Tcp if self.is_between_routers(index) => self.join_tcp(index)?,
@@ -397,15 +441,12 @@ impl<'a> Site<'a> {
     fn join_udp(&mut self, index: usize) -> Result<(), RealError> {
         let link = &self.plan.links[index];
         let ends = (self.udp_address(link.a, index)?, self.udp_address(link.b, index)?);
-        let (peer_of_a, peer_of_b) = if check::is_emulated(self.plan, index) {
-            let seed = self.plan.link_seed(index);
-            let cores = &self.options.cpu_apps;
-            let emulated = EmulatedLink::start(index, link, ends, seed, cores)?;
-            let peers = (emulated.a, emulated.b);
-            self.links.insert(index, emulated);
-            peers
-        } else {
-            (ends.1, ends.0)
+        let (peer_of_a, peer_of_b) = match self.links.get_mut(&index) {
+            Some(emulated) => {
+                emulated.begin(ends, &self.options.cpu_apps)?;
+                (emulated.a, emulated.b)
+            }
+            None => (ends.1, ends.0),
         };
         // Routers first: a packet from a stranger would make a face with other settings.
         let sides = [(link.a, peer_of_a), (link.b, peer_of_b)];
