@@ -74,8 +74,9 @@ impl Follower {
             self.others.insert(sharer.run, Other { sharer, at, has_ended: false });
         }
         for (run, other) in former.into_iter().filter(|(run, _)| *run != self.run) {
-            let at = if other.has_ended { other.at } else { now };
-            if now.duration_since(at) <= self.timeout {
+            // One that has long been silent is not back because its row was removed.
+            if now.duration_since(other.at) <= self.timeout {
+                let at = if other.has_ended { other.at } else { now };
                 self.others.insert(run, Other { at, has_ended: true, ..other });
             }
         }
@@ -153,6 +154,19 @@ mod tests {
         };
         let heard: usize = (0..=15).map(|second| silent(&mut follower, second)).sum();
         assert_eq!((heard, silent(&mut follower, 16)), (16, 0));
+    }
+
+    #[test]
+    fn who_was_silent_does_not_come_back_when_its_row_is_removed() {
+        let (mut follower, begin) = (follower(), Instant::now());
+        follower.routers.insert("r".to_owned(), 2);
+        for second in 0..=600 {
+            let now = begin + Duration::from_secs(second);
+            follower.hear(vec![sharer(1, second), sharer(2, 0)], now);
+        }
+        let now = hear(&mut follower, begin, 601, false);
+        assert!(follower.elsewhere(now).is_empty() && follower.urls(now).is_empty());
+        assert!(follower.others.is_empty());
     }
 
     #[test]
