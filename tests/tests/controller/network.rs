@@ -13,8 +13,11 @@ pub(crate) const MIB: usize = 1 << 20;
 /// Octets of content of a segment.
 const SEGMENT_BYTES: usize = 8000;
 const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
-/// A router that says nothing for so long is gone.
-pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(5);
+/// A router that says nothing for so long is gone: as long as where nothing is configured, so that
+/// a machine that stands still for a moment loses none.
+pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Of a reading that should need no producer it may be asked for one segment of so many.
+const SLIPS: usize = 20;
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 /// A controller and its database.
@@ -212,13 +215,20 @@ impl Network {
     }
 
     /// Reads an object without its producer. A router that is slow for a moment is passed by, as
-    /// one that has failed would be, so that it may take more than one reading on a busy machine.
+    /// one that has failed would be: on a busy machine a reading that needs no producer may ask it
+    /// for some segments all the same (126 of 3,146 were seen), and it may take more than one until
+    /// none does. Where routers lack what they are to keep already the first asks for far more.
     pub(crate) fn read_without_producer(&self, object: &str, hash: &str) {
-        wait_until("a reading that the producer hears nothing of", || {
+        let read = || {
             let before = self.asked_of_producer();
             assert_eq!(self.get(object, "again"), hash);
-            self.asked_of_producer() == before
-        });
+            self.asked_of_producer() - before
+        };
+        let (first, all) = (read(), self.segments());
+        assert!(first < (all / SLIPS) as u64, "the producer was asked for {first} of {all}");
+        if first > 0 {
+            wait_until("a reading that the producer hears nothing of", || read() == 0);
+        }
     }
 
     /// Whether routers are to keep all of an object in parts, and each has said that it holds its
