@@ -12,17 +12,23 @@ const LONGEST: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Backoff {
     failures: u32,
+    longest: Duration,
     rng: Rng,
 }
 
 impl Backoff {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { failures: 0, rng: Rng::from_seed(seed) }
+        Self { failures: 0, longest: LONGEST, rng: Rng::from_seed(seed) }
+    }
+
+    /// From now on no wait is longer than this, as far as the other side does not ask for it.
+    pub(crate) fn bound(&mut self, longest: Duration) {
+        self.longest = longest.clamp(FIRST, LONGEST);
     }
 
     /// After a failure; `least` is what the other side asks for.
     pub(crate) fn next(&mut self, least: Option<Duration>) -> Duration {
-        let whole = FIRST.saturating_mul(1 << self.failures.min(10)).min(LONGEST);
+        let whole = FIRST.saturating_mul(1 << self.failures.min(10)).min(self.longest);
         self.failures += 1;
         let drawn = whole / 2 + (whole / 2).mul_f64(self.rng.unit());
         least.map_or(drawn, |least| drawn.max(least.min(LONGEST * 10)))
@@ -42,6 +48,20 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_are_as_short_as_they_must_be() {
+        let mut backoff = Backoff::new(1);
+        for (bound, longest) in [(5000, 5000), (0, 500), (3_600_000, 30_000)] {
+            backoff.bound(Duration::from_millis(bound));
+            let longest = Duration::from_millis(longest);
+            let waits: Vec<Duration> = (0..100).map(|_| backoff.next(None)).collect();
+            assert!(waits.iter().all(|wait| *wait <= longest), "{bound}: {waits:?}");
+            assert!(waits.iter().any(|wait| *wait > longest * 3 / 4), "{bound}: {waits:?}");
+        }
+        backoff.bound(Duration::from_secs(5));
+        assert_eq!(backoff.next(Some(Duration::from_secs(60))), Duration::from_secs(60));
+    }
 
     #[test]
     fn waits_double_and_are_drawn() {

@@ -150,9 +150,11 @@ impl Teller {
         if is_first {
             tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
         }
-        // Three times within what it waits for.
-        let timeout = Duration::from_nanos(registered.timeout_ns);
-        self.reported = Some((report, Instant::now() + timeout / 3));
+        // Three times within what it waits for. Also a controller that was away waits no longer for
+        // those it knew once it has heard of one of them: all must try as often meanwhile.
+        let pause = Duration::from_nanos(registered.timeout_ns) / 3;
+        self.backoff.bound(pause);
+        self.reported = Some((report, Instant::now() + pause));
         self.updates.expect(registered.expected, || {
             // That it begins anew is all that matters.
             let _ = self.shared.contents.restart_changes(ROUTER_TIMEOUT);
