@@ -3,6 +3,8 @@
 "use strict";
 
 const PERIOD_MS = 2000;
+// An answer that takes longer does not come.
+const WAIT_MS = 15000;
 const SVG = "http://www.w3.org/2000/svg";
 const at = (id) => document.getElementById(id);
 // A token may come behind a # in the address, which no server sees.
@@ -207,7 +209,7 @@ function progress(transfer, total, now_ms) {
   const count = Math.min(transfer.kept, planned);
   const before = kept.get(transfer.object);
   const seconds = before ? (now_ms - before.now_ms) / 1000 : 0;
-  const each = transfer.file ? transfer.file.size_bytes / transfer.file.segments : 0;
+  const each = transfer.file.size_bytes / transfer.file.segments;
   const bps = seconds > 0 ? (8 * each * (count - before.count)) / seconds : 0;
   const beyond = planned < total ? `; ${total - planned} segments are in no part` : "";
   if (count === planned) return { isWhole: true, text: `kept whole${beyond}`, count };
@@ -220,14 +222,13 @@ function drawTransfers(state) {
   const now = new Map();
   const files = state.transfers.map((transfer) => {
     const made = element("div", undefined, "file");
-    const last = Math.max(0, ...transfer.parts.map((part) => part.last));
-    const total = transfer.file ? transfer.file.segments : last + 1;
+    const total = transfer.file.segments;
     const { isWhole, text, count } = progress(transfer, total, state.now_ms);
     now.set(transfer.object, { count, now_ms: state.now_ms });
-    const size = transfer.file ? `, ${octets(transfer.file.size_bytes)}` : "";
+    const size = octets(transfer.file.size_bytes);
     const readers = transfer.consumers.join(", ") || "nobody";
     made.append(element("h3", transfer.object));
-    const about = element("p", `${total} segments${size}; read at ${readers}; plan ` +
+    const about = element("p", `${total} segments, ${size}; read at ${readers}; plan ` +
       `${transfer.number}; `, "about");
     about.append(element("span", text, isWhole ? "whole" : "under-way"));
     made.append(about);
@@ -336,25 +337,29 @@ async function refresh() {
   clearTimeout(timer);
   const token = sessionStorage.getItem("token");
   if (!token) return signIn("");
-  timer = setTimeout(refresh, PERIOD_MS);
-  let state;
+  let failure = "The controller does not answer";
   try {
-    const answer = await fetch("/v1/state", { headers: { Authorization: `Bearer ${token}` } });
-    state = await answer.json();
+    const headers = { Authorization: `Bearer ${token}` };
+    const answer = await fetch("/v1/state", { headers, signal: AbortSignal.timeout(WAIT_MS) });
+    const state = await answer.json();
     if (answer.status === 401 || answer.status === 403) {
-      clearTimeout(timer);
       sessionStorage.removeItem("token");
       return signIn(state.error);
     }
     if (!answer.ok) throw new Error(state.error);
+    failure = "What the controller answers cannot be shown";
+    at("sign-in").hidden = true;
+    at("view").hidden = false;
+    return draw(state);
   } catch (error) {
-    at("summary").textContent = `The controller does not answer: ${error.message}`;
+    at("summary").textContent = `${failure}: ${error.message}`;
     at("summary").className = "bad";
     return undefined;
+  } finally {
+    // Only now: of two answers under way the older might come last.
+    clearTimeout(timer);
+    if (sessionStorage.getItem("token")) timer = setTimeout(refresh, PERIOD_MS);
   }
-  at("sign-in").hidden = true;
-  at("view").hidden = false;
-  return draw(state);
 }
 
 at("sign-in").addEventListener("submit", (event) => {

@@ -180,8 +180,8 @@ pub(super) async fn events(
 struct Transfer {
     #[serde(flatten)]
     plan: Plan,
-    /// The file, if it is still registered.
-    file: Option<File>,
+    /// The file: its plan ends when it is withdrawn.
+    file: File,
     /// Segments that routers hold of the parts that they are to keep.
     kept: u64,
     /// What routers hold of it: those that keep parts first, 64 at most.
@@ -221,11 +221,11 @@ pub(super) struct Overview {
 fn transfers_of(known: &Known) -> Vec<Transfer> {
     let mut plans: Vec<&Plan> = known.controller.plans().collect();
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.number));
-    plans.into_iter().take(SHOWN_PLANS).map(|plan| transfer_of(known, plan)).collect()
+    plans.into_iter().filter_map(|plan| transfer_of(known, plan)).take(SHOWN_PLANS).collect()
 }
 
-fn transfer_of(known: &Known, plan: &Plan) -> Transfer {
-    let file = known.controller.file(&plan.object).cloned();
+fn transfer_of(known: &Known, plan: &Plan) -> Option<Transfer> {
+    let file = known.controller.file(&plan.object).cloned()?;
     let mut held = known.controller.holdings(&plan.object);
     let keeps = |router: &str| plan.parts.iter().any(|part| part.router == router);
     held.sort_by_key(|(router, _)| !keeps(router));
@@ -234,14 +234,14 @@ fn transfer_of(known: &Known, plan: &Plan) -> Transfer {
         own.map(|(_, segments)| segments.count_within(part.first, part.last))
     });
     let (kept, holders_count) = (kept.sum(), held.len());
-    let blur = file.as_ref().map_or(0, |file| file.segments / SHOWN_RANGES);
+    let blur = file.segments / SHOWN_RANGES;
     let holdings = held.into_iter().take(SHOWN_HOLDERS).map(|(router, segments)| HeldRanges {
         router: router.to_owned(),
         count: segments.count(),
         segments: blurred(&segments, blur),
     });
     let holdings = holdings.collect();
-    Transfer { plan: plan.clone(), file, kept, holdings, holders_count }
+    Some(Transfer { plan: plan.clone(), file, kept, holdings, holders_count })
 }
 
 /// Ranges, those as one that are no more than `gap` segments apart.
