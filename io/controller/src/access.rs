@@ -167,13 +167,25 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     }
 }
 
+/// The content codings of a body, without the one that changes nothing.
+fn codings(request: &Request) -> Vec<&[u8]> {
+    let lists = request.headers().get_all(CONTENT_ENCODING).iter();
+    let codings = lists.flat_map(|list| list.as_bytes().split(|octet| *octet == b','));
+    let is_none = |coding: &[u8]| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity");
+    codings.map(<[u8]>::trim_ascii).filter(|coding| !is_none(coding)).collect()
+}
+
 /// A request with its body as it was before it was deflated (RFC 9110, 8.4.1.2), if it was.
 async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Problem> {
-    let Some(coding) = request.headers_mut().remove(CONTENT_ENCODING) else { return Ok(request) };
-    if coding != "deflate" {
-        let error = "a body comes as it is or with `Content-Encoding: deflate`";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+    match codings(&request)[..] {
+        [] => return Ok(request),
+        [coding] if coding.eq_ignore_ascii_case(b"deflate") => {}
+        _ => {
+            let error = "a body comes as it is or with `Content-Encoding: deflate`";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+        }
     }
+    request.headers_mut().remove(CONTENT_ENCODING);
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts.clone(), body);
     let octets = Bytes::from_request(request, app)

@@ -30,7 +30,11 @@ fn documented() -> OpenApiRouter<Arc<App>> {
     let info = InfoBuilder::new()
         .title("Weir controller")
         .version(env!("CARGO_PKG_VERSION"))
-        .description(Some("Plans which routers keep which part of which file."));
+        .description(Some(
+            "Plans which routers keep which part of which file. A body of a request comes as it is \
+             or with `Content-Encoding: deflate`, which is a zlib stream (RFC 9110, 8.4.1.2); it is \
+             as large as others at most when it is inflated.",
+        ));
     let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let mut api = OpenApiBuilder::new().info(info.build()).build();
     api.components.get_or_insert_default().add_security_scheme(TOKEN, token);
