@@ -211,6 +211,8 @@ async fn add_all(
 ) -> Result<Vec<FileRefused>, Problem> {
     let mut refused = Vec::new();
     let mut new: BTreeMap<Name, File> = BTreeMap::new();
+    // Those of them that are no manifests of files that are known.
+    let mut added = 0;
     let mut turn = app.turn.lock().await;
     follow::catch_up(app, &mut turn).await?;
     for file in files {
@@ -219,18 +221,22 @@ async fn add_all(
             refused.push(FileRefused { name, error });
             continue;
         }
-        let (news, is_own) = app.with(|known| news_of(known, caller, &file, new.len()));
+        if let Some(other) = new.get(&name) {
+            // Twice in the list it is one.
+            if *other != file {
+                let error = Refused::OtherFile(name.clone()).to_string();
+                refused.push(FileRefused { name, error });
+            }
+            continue;
+        }
+        let (news, is_own) = app.with(|known| news_of(known, caller, &file, added));
         match news {
             Ok(FileNews::Nothing) => {}
             Ok(_) if !is_own => refused.push(FileRefused { error: not_own(&name), name }),
-            Ok(_) => match new.get(&name) {
-                Some(other) if *other != file => {
-                    let error = Refused::OtherFile(name.clone()).to_string();
-                    refused.push(FileRefused { name, error });
-                }
-                // Twice in the list it is one.
-                _ => drop(new.insert(name, file)),
-            },
+            Ok(news) => {
+                added += usize::from(news == FileNews::All);
+                new.insert(name, file);
+            }
             Err(error) => refused.push(FileRefused { name, error: error.to_string() }),
         }
     }

@@ -166,6 +166,13 @@ fn bodies_come_deflated_and_are_no_larger_for_that() {
     let deflated = |text: &str| compress_to_vec_zlib(text.as_bytes(), 6);
     let good = report("r", 1000, &["s"], &["/data"]).to_string();
     assert_eq!(send("deflate", &deflated(&good)).status, 200);
+    // Codings are the same in capitals, and one of them changes nothing.
+    for coding in ["Deflate", "DEFLATE", "identity, deflate"] {
+        assert_eq!(send(coding, &deflated(&good)).status, 200, "{coding}");
+    }
+    for coding in ["identity", "Identity", "identity,, identity"] {
+        assert_eq!(send(coding, good.as_bytes()).status, 200, "{coding}");
+    }
     let operator = bench.client(Role::Operator, "o");
     assert_eq!(operator.get("/v1/routers").json()[0]["prefixes"], json!(["/data"]));
     let wrong = json!({"uris": []}).to_string();
@@ -185,7 +192,7 @@ fn bodies_come_deflated_and_are_no_larger_for_that() {
         let refused = send("deflate", garbage);
         assert_eq!(refused.status, 400, "{refused:?}");
     }
-    for coding in ["gzip", "br", "deflate, gzip"] {
+    for coding in ["gzip", "br", "deflate, gzip", "deflate, deflate"] {
         let refused = send(coding, &deflated(&good));
         assert_eq!(refused.status, 415, "{refused:?}");
         assert!(refused.error().contains("deflate"), "{refused:?}");
@@ -300,4 +307,27 @@ fn tokens_of_older_versions_are_for_any_name() {
     bench.restart();
     let producer = producer.at(&bench);
     assert_eq!(producer.post("/v1/files", &file("/a/v=1", 10)).status, 201);
+}
+
+#[test]
+fn no_place_is_counted_for_what_is_no_new_file() {
+    let bench = Bench::with(|config| config.controller.files_max = 3);
+    let producer = bench.client(Role::Producer, "p");
+    let names = ["/a/v=1", "/b/v=1"];
+    for name in names {
+        assert_eq!(producer.post("/v1/files", &file(name, 10)).status, 201);
+    }
+    let whole = names.map(|name| {
+        let mut whole = file(name, 10);
+        whole["manifest"] = json!([{"name": format!("{name}/32=manifest"), "packets": 1}]);
+        whole
+    });
+    let (new, other) = (file("/c/v=1", 10), file("/c/v=1", 11));
+    let list = json!([whole[0], whole[1], new, new, other, file("/d/v=1", 10)]);
+    let refused = producer.post("/v1/files/list", &list).json();
+    let refused: Vec<&str> =
+        refused.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(refused, ["/c/v=1", "/d/v=1"], "the other one, and one too many");
+    let files = bench.client(Role::Operator, "o").get("/v1/files").json();
+    assert_eq!(files.as_array().unwrap().len(), 3, "{files}");
 }
