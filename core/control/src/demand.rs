@@ -14,8 +14,10 @@ const PERIOD_NS: u64 = 600 * NS_PER_S;
 const PERIODS_MAX: u64 = 32;
 /// Objects that are counted at most. Beyond that the half that is asked for least is forgotten.
 const OBJECTS_MAX: usize = 100_000;
-/// Questions of one router about one object that count in a period, and about all: as many as one
-/// asks whose agent is as it should be. None has everything moved by asking again and again.
+/// Questions of one router about one object that count in a period: as many as an agent asks that
+/// is answered, one a minute. And about all objects: fewer than an agent may ask, which is 64 a
+/// second, so that a busy edge counts with the first of a period. It has its answers all the same,
+/// but no router has everything moved by asking again and again.
 const ASKED_MAX: u32 = 10;
 const ASKED_ALL_MAX: u32 = 4096;
 /// Routers and objects of which it is remembered how often the one has asked about the other.

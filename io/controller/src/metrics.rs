@@ -58,7 +58,8 @@ impl Default for Metrics {
         let text = "Time to decide about an object that a router lacks";
         registry.register("decision_seconds", text, decision_seconds.clone());
         let bounded = Family::<BoundLabels, Gauge>::default();
-        let text = "What routers say or ask and does not count, since the start, by bound";
+        let text = "What routers say that is not taken, and questions that do not count as \
+                    demand, since the start, by bound";
         registry.register("beyond_bounds", text, bounded.clone());
         let gauges = GAUGES.map(|(name, text)| {
             let gauge = Gauge::default();
