@@ -4,7 +4,7 @@
 /// Components of every name made here.
 pub const NAME_COMPONENTS: usize = 8;
 /// Names that share their first seven components.
-const NAMES_PER_PARENT: u64 = 128;
+pub const NAMES_PER_PARENT: u64 = 128;
 
 /// Appends a TLV with a type below 253.
 pub fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {

@@ -42,6 +42,10 @@ struct Args {
     /// Rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Objects whose names the exchange measurement asks for in turn; by default one after the
+    /// other, 128 names each.
+    #[arg(long, default_value_t = 1)]
+    interleave: u64,
     /// Leaves out measurements whose name contains none of these.
     #[arg(long, value_delimiter = ',', default_value = "")]
     only: Vec<String>,
@@ -167,7 +171,7 @@ impl Bench {
         let mut pending = VecDeque::with_capacity(args.outstanding + args.batch);
         let half = args.batch / 2;
         while pending.len() < args.outstanding {
-            pending.push_back(self.ask(next));
+            pending.push_back(self.ask(next, args.interleave));
             self.handle();
         }
         let mut took = Duration::ZERO;
@@ -175,7 +179,7 @@ impl Bench {
         let mut done = 0;
         while done < args.operations {
             for _ in 0..half {
-                pending.push_back(self.ask(next));
+                pending.push_back(self.ask(next, args.interleave));
             }
             for index in pending.drain(..half).collect::<Vec<_>>() {
                 self.receive(PRODUCER, &weir_benches::data(index, args.payload));
@@ -233,8 +237,11 @@ impl Bench {
         name
     }
 
-    fn ask(&mut self, next: &mut u64) -> u64 {
-        let index = *next;
+    /// Asks for the next name, `objects` of which take turns.
+    fn ask(&mut self, next: &mut u64, objects: u64) -> u64 {
+        let names = weir_benches::NAMES_PER_PARENT;
+        let (round, at) = (*next / (objects * names), *next % (objects * names));
+        let index = (round * objects + at % objects) * names + at / objects;
         *next += 1;
         let nonce = self.rng.next_u32();
         self.receive(CONSUMER, &weir_benches::interest(index, nonce));
@@ -277,7 +284,7 @@ fn main() {
     assert_eq!(stored, args.entries, "the store holds all of them");
     let mut zipf_source = Pcg64::seed_from_u64(2);
     let zipf = Zipf::new(args.entries as f64, 0.8).expect("valid parameters");
-    let mut next = args.entries;
+    let mut next = args.entries.next_multiple_of(args.interleave * weir_benches::NAMES_PER_PARENT);
     let mut results = serde_json::Map::new();
     type Measure<'a> = (&'a str, Box<dyn FnMut(&mut Bench) -> f64 + 'a>);
     let measures: Vec<Measure<'_>> = vec![

@@ -44,6 +44,20 @@ const fn small_classes() -> [u8; granules(SMALL_MAX) + 1] {
     classes
 }
 
+/// Octets of memory of a block by the granules of its size.
+static SMALL_BYTES: [u16; granules(SMALL_MAX) + 1] = small_bytes();
+
+const fn small_bytes() -> [u16; granules(SMALL_MAX) + 1] {
+    let classes = small_classes();
+    let mut bytes = [0; granules(SMALL_MAX) + 1];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = block_bytes(CAPACITIES[classes[at] as usize] as usize) as u16;
+        at += 1;
+    }
+    bytes
+}
+
 /// The smallest class that holds `size` octets.
 #[inline]
 pub(crate) fn class_of(size: usize) -> Option<usize> {
@@ -72,6 +86,15 @@ pub(crate) fn class_bytes(class: usize) -> usize {
     capacity(class) as usize + HEADER_BYTES + ALLOCATOR_BYTES
 }
 
+/// The same for a block of a pool with room for `size` octets.
+#[inline]
+pub(crate) fn footprint(size: usize) -> usize {
+    if size <= SMALL_MAX {
+        return usize::from(SMALL_BYTES[granules(size)]);
+    }
+    class_of(size).map_or_else(|| block_bytes(size), class_bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +105,8 @@ mod tests {
         for size in sizes {
             let expected = CAPACITIES.iter().position(|&capacity| capacity as usize >= size);
             assert_eq!(class_of(size), expected, "{size}");
+            let capacity = expected.map_or(size, |class| CAPACITIES[class] as usize);
+            assert_eq!(footprint(size), block_bytes(capacity), "{size}");
         }
     }
 

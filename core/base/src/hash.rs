@@ -175,19 +175,36 @@ pub struct PrefixHasher<'a> {
     at: usize,
 }
 
-impl PrefixHasher<'_> {
-    /// The hash of the first `end` octets. `end` must not be less than in the call before.
+impl<'a> PrefixHasher<'a> {
+    /// Takes in the first `end` octets, as far as all prefixes of at least that length share them.
+    /// `end` must not be less than in the call before.
     ///
     /// # Panics
-    /// When `end` is beyond the octets, or before what is absorbed already.
+    /// As [`PrefixHasher::hash_to`].
     #[inline(always)]
-    pub fn hash_to(&mut self, end: usize) -> u64 {
+    pub fn pass_to(&mut self, end: usize) {
         assert!(end <= self.bytes.len() && end >= self.at, "prefixes are hashed shortest first");
         let (words, _) = self.bytes[self.at..end].as_chunks::<8>();
         for word in words {
             self.state.absorb(u64::from_le_bytes(*word));
         }
         self.at += 8 * words.len();
+    }
+
+    /// The same hasher, to go on with `bytes`, which begin with the octets that it has taken in.
+    #[inline(always)]
+    pub fn resume<'b>(&self, bytes: &'b [u8]) -> PrefixHasher<'b> {
+        debug_assert!(bytes.starts_with(&self.bytes[..self.at]), "the beginning is the same");
+        PrefixHasher { state: self.state, bytes, at: self.at }
+    }
+
+    /// The hash of the first `end` octets. `end` must not be less than in the call before.
+    ///
+    /// # Panics
+    /// When `end` is beyond the octets, or before what is absorbed already.
+    #[inline(always)]
+    pub fn hash_to(&mut self, end: usize) -> u64 {
+        self.pass_to(end);
         let rest = end - self.at;
         let tail = match word_at(self.bytes, self.at) {
             // The mask is of `rest` octets, fewer than 8.
@@ -258,6 +275,10 @@ mod tests {
                 let expected = reference(key, &all[..end]);
                 prop_assert_eq!(streaming.finish(), expected);
                 prop_assert_eq!(prefixes.hash_to(end), expected);
+                let mut resumed = key_made.prefixes(&all[..end]);
+                resumed.pass_to(end);
+                let whole = resumed.resume(&all).hash_to(all.len());
+                prop_assert_eq!(whole, reference(key, &all));
             }
             prop_assert_eq!(key_made.hash(&all), reference(key, &all));
         }

@@ -41,7 +41,7 @@ pub use rtt::{RttConfig, RttEstimator};
 pub use sha256::{SHA256_LANES, sha256_lanes};
 pub use slab::Slab;
 pub use source::SpanSource;
-pub use table::Table;
+pub use table::{Table, equal_words};
 pub use time::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US};
 pub use wheel::TimerWheel;
 pub use words::UnknownWord;

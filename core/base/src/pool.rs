@@ -129,10 +129,7 @@ impl Pool {
     /// Octets of memory that a block for `size` octets takes, with its header and the allocator's.
     #[inline]
     pub fn footprint(size: usize) -> usize {
-        match class::class_of(size) {
-            Some(class) => class::class_bytes(class),
-            None => class::block_bytes(size),
-        }
+        class::footprint(size)
     }
 
     /// Octets of blocks at rest, on the lists of the owner and on the return stack.

@@ -28,7 +28,7 @@ impl Line {
     #[inline(always)]
     fn used(&self) -> usize {
         // The bit behind the last slot stands for a full line.
-        (equal(&self.indexes, NONE) | 1 << SLOTS).trailing_zeros() as usize
+        (equal_words(&self.indexes, NONE) | 1 << SLOTS).trailing_zeros() as usize
     }
 
     /// Empties a slot that is in use. Says whether the line was full.
@@ -45,13 +45,13 @@ impl Line {
     /// A bit for each slot with this tag, unused slots included.
     #[inline(always)]
     fn matches(&self, tag: u32) -> u32 {
-        equal(&self.tags, tag)
+        equal_words(&self.tags, tag)
     }
 }
 
-/// A bit for each word that equals `wanted`.
+/// A bit for each of the words of half a cache line that equals `wanted`, the first one lowest.
 #[inline(always)]
-fn equal(words: &[u32; SLOTS], wanted: u32) -> u32 {
+pub fn equal_words(words: &[u32; SLOTS], wanted: u32) -> u32 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2 is part of x86-64; the two loads read the 8 words, and need no alignment.
     unsafe {
@@ -81,7 +81,7 @@ fn equal(words: &[u32; SLOTS], wanted: u32) -> u32 {
 /// alone, when it is four fifths full; the bound is the caller's.
 #[derive(Clone)]
 pub struct Table {
-    /// A power of two, at most 2^32.
+    /// A power of two, from 2 to 2^32.
     lines: Vec<Line>,
     /// A tag shifted right by this is the number of its home line.
     shift: u32,
@@ -98,7 +98,8 @@ impl Table {
     }
 
     fn with_lines(lines: usize) -> Self {
-        assert!(lines.is_power_of_two() && lines.trailing_zeros() <= 32, "too many entries");
+        let is_in_range = (1..=32).contains(&lines.trailing_zeros());
+        assert!(lines.is_power_of_two() && is_in_range, "too many entries");
         Self {
             lines: vec![Line::EMPTY; lines],
             shift: 32 - lines.trailing_zeros(),
@@ -146,8 +147,7 @@ impl Table {
 
     #[inline(always)]
     fn home(&self, tag: u32) -> usize {
-        // In 64 bits, since with one line the shift would be all of 32.
-        (u64::from(tag) >> self.shift) as usize
+        (tag >> self.shift) as usize
     }
 
     #[inline(always)]
@@ -236,7 +236,7 @@ impl Table {
         let mut at = self.home(tag);
         loop {
             let line = &mut self.lines[at];
-            let found = line.matches(tag) & equal(&line.indexes, index);
+            let found = line.matches(tag) & equal_words(&line.indexes, index);
             if found != 0 && index != NONE {
                 self.len -= 1;
                 if line.vacate(found.trailing_zeros() as usize) {
@@ -274,11 +274,15 @@ impl Table {
         loop {
             let line = &self.lines[at];
             let distance = at.wrapping_sub(hole) & mask;
-            for slot in 0..line.used() {
-                let displacement = at.wrapping_sub(self.home(line.tags[slot])) & mask;
-                if displacement >= distance {
+            // Most lines have none that belongs elsewhere.
+            let homes = line.tags.map(|tag| tag >> self.shift);
+            let mut displaced = !equal_words(&homes, at as u32) & ((1 << line.used()) - 1);
+            while displaced != 0 {
+                let slot = displaced.trailing_zeros() as usize % SLOTS;
+                if at.wrapping_sub(homes[slot] as usize) & mask >= distance {
                     return Some((at, slot));
                 }
+                displaced &= displaced - 1;
             }
             if !line.is_full() {
                 return None;

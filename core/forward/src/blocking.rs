@@ -182,8 +182,7 @@ fn pass_by(
 ) {
     router.count_bypass(bypass.reason);
     let Some(asked) = router.check(received, interest, hashes, out) else { return };
-    let is_pending =
-        asked.pending.is_some_and(|index| !router.pit.entry(index).in_records.is_empty());
+    let is_pending = asked.pending.is_some_and(|index| !router.pit.entry(index).is_abandoned());
     let Some(index) = router.enter_pit(now, received, interest, &asked, out) else { return };
     let origin = Origin::of(received);
     match is_pending {

@@ -108,7 +108,7 @@ impl Sender {
         out: &mut Outbox,
     ) {
         let mut nacks = 0;
-        while let Some(record) = entry.in_records.remove(|_| true) {
+        while let Some(record) = entry.remove_downstream(|_| true) {
             faces.end_wait(record.face_slot, record.face);
             if record.expiry <= now {
                 continue;
@@ -127,7 +127,7 @@ impl Sender {
 
 /// The entry's Interest with a downstream's own nonce, by which it knows its Nack.
 pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
-    if nonce == entry.nonce {
+    if nonce == entry.nonce() {
         return entry.interest.clone();
     }
     let view = InterestView::decode(&entry.interest).expect("the PIT holds valid Interests");

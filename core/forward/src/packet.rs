@@ -13,11 +13,14 @@ pub(crate) struct ReceivedPacket<'a> {
     pub(crate) packet: &'a Packet,
     /// Whether it is an Interest that has waited before a store that blocks.
     pub(crate) queue_state: QueueState,
+    /// A number that the packets have in common whose names share all but the last component; 0
+    /// where that is not known.
+    pub(crate) head: u64,
 }
 
 impl<'a> ReceivedPacket<'a> {
     pub(crate) fn new(face: FaceId, header: &'a LpHeader, packet: &'a Packet) -> Self {
-        Self { face, header, packet, queue_state: QueueState::NotQueued }
+        Self { face, header, packet, queue_state: QueueState::NotQueued, head: 0 }
     }
 }
 
@@ -46,11 +49,13 @@ pub(crate) struct Asked<'a> {
 pub(crate) struct Origin {
     pub(crate) face: FaceId,
     pub(crate) next_hop_face: Option<u64>,
+    /// As [`ReceivedPacket::head`].
+    pub(crate) head: u64,
 }
 
 impl Origin {
     pub(crate) fn of(from: &ReceivedPacket<'_>) -> Self {
-        Self { face: from.face, next_hop_face: from.header.next_hop_face }
+        Self { face: from.face, next_hop_face: from.header.next_hop_face, head: from.head }
     }
 }
 

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use core::mem;
 
 use arrayvec::ArrayVec;
-use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, Rng, SpanSource};
+use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, PrefixHasher, Rng, SpanSource};
 use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
-use weir_wire::{DecodeError, Name, NameView, PacketView, PitToken, tlv};
+use weir_wire::{DecodeError, Name, NameHead, NameView, PacketView, PitToken, tlv};
 
 use crate::content::busy::BusyPolicy;
 use crate::content::disk::DiskState;
@@ -112,6 +112,17 @@ pub(crate) struct Arrival<'a> {
     pub(crate) hashes: NameHashes,
 }
 
+/// The head of the name of the packet before, and what was made of it.
+struct Head<'a> {
+    name: NameHead<'a>,
+    /// Has taken it in, once a second packet had it.
+    hasher: Option<PrefixHasher<'a>>,
+    /// Of the head as a whole, once it was asked for.
+    hash: Option<u64>,
+    /// See [`ReceivedPacket::head`].
+    number: u64,
+}
+
 /// Where the tables have what the name of a packet most likely leads to.
 #[derive(Clone, Copy, Default)]
 struct Candidates {
@@ -144,6 +155,8 @@ pub struct Router {
     pub(crate) queries: Queries,
     pub(crate) stats: RouterStats,
     expired: Vec<u32>,
+    /// Heads of names so far.
+    heads: u64,
     pub(crate) orphans: OrphanSearch,
     /// Whose misses of large objects to tell of.
     pub(crate) watches_misses: MissWatch,
@@ -188,6 +201,7 @@ impl Router {
             stats: RouterStats::default(),
             prefix_hashes: Vec::new(),
             expired: Vec::new(),
+            heads: 0,
             orphans: OrphanSearch::default(),
             watches_misses: MissWatch::Off,
             building_since: None,
@@ -275,11 +289,11 @@ impl Router {
     /// Ends an entry that got no Data; its nonces stay known (NFD, Interest finalize pipeline).
     pub(crate) fn finish_unsatisfied(&mut self, now: Instant, index: u32) {
         let entry = self.pit.entry(index);
-        for record in entry.out_records.iter() {
+        for record in entry.upstreams() {
             self.dead_nonces.insert(now, entry.hash, record.nonce);
             self.measurements.end(now, record.flight, FlightEnd::TimeOut);
         }
-        for record in entry.in_records.iter() {
+        for record in entry.downstreams() {
             self.faces.end_wait(record.face_slot, record.face);
         }
         self.detach_wait_state(now, index, None);
@@ -289,17 +303,24 @@ impl Router {
 
     fn handle_packets(&mut self, now: Instant, batch: &[Input], out: &mut Outbox) {
         let mut arrivals = ArrayVec::<Arrival<'_>, BATCH>::new();
+        let mut head = Head { name: NameHead::NONE, hasher: None, hash: None, number: 0 };
         for input in batch {
             let Input::Packet { face, header, packet } = input else { continue };
-            match &PacketView::decode(packet) {
+            match &PacketView::decode_after(packet, &mut head.name) {
                 Ok(parsed) if parsed.name().component_count() > self.config.name_components_max => {
                     self.stats.drop_packet(DropReason::LongName);
+                    head.name = NameHead::NONE;
                 }
                 Ok(parsed) => {
-                    let received = ReceivedPacket::new(*face, header, packet);
-                    arrivals.push(self.arrival(received, parsed));
+                    let hashes = self.hash_after(&mut head, parsed);
+                    let mut received = ReceivedPacket::new(*face, header, packet);
+                    received.head = head.number;
+                    arrivals.push(Arrival { received, parsed: *parsed, hashes });
                 }
-                Err(error) => self.note_malformed(error),
+                Err(error) => {
+                    self.note_malformed(error);
+                    head.name = NameHead::NONE;
+                }
             }
             arrivals.last().inspect(|arrival| self.prefetch_tables(arrival));
         }
@@ -351,6 +372,32 @@ impl Router {
         pending.inspect(|&index| self.pit.prefetch_name(index));
         stored.inspect(|&index| self.store.prefetch_packet(index));
         parent.inspect(|&node| self.store.prefetch_sibling(node));
+    }
+
+    /// The hashes that a packet needs, of whose name `head` is the head.
+    #[inline(always)]
+    fn hash_after<'a>(&mut self, head: &mut Head<'a>, parsed: &PacketView<'a>) -> NameHashes {
+        let (key, has_disk) = (&self.config.hash_key, self.store.has_disk());
+        let (name, len) = (parsed.name(), head.name.value().len());
+        if !head.name.is_repeated() {
+            self.heads += 1;
+            let hashes = hash_name(key, parsed, has_disk);
+            (head.hasher, head.hash) = (None, None);
+            head.number = if len > 0 { self.heads } else { 0 };
+            return hashes;
+        }
+        let hasher = head.hasher.get_or_insert_with(|| {
+            let mut hasher = key.prefixes(head.name.value());
+            hasher.pass_to(len);
+            hasher
+        });
+        let wants_parent = matches!(parsed, PacketView::Data(_)) || has_disk;
+        let parent = match wants_parent {
+            true => Some(*head.hash.get_or_insert_with(|| hasher.clone().hash_to(len))),
+            false => None,
+        };
+        let whole = hasher.resume(name.value()).hash_to(name.value().len());
+        NameHashes { whole, parent, grandparent: None }
     }
 
     #[inline(always)]

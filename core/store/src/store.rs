@@ -437,9 +437,9 @@ impl Store {
         }
         let mut packet = pool.copy(data.wire);
         let stored = packet.share();
+        let stored = (stored, source);
         let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
         self.take_in(index, rule);
-        self.sources[index as usize] = source;
         self.offer_on_arrival(now, index);
         self.stats.insertions += 1;
         if pool.is_scattered() {
@@ -454,7 +454,7 @@ impl Store {
     fn put(
         &mut self,
         now: Instant,
-        stored: Packet,
+        (stored, source): (Packet, u32),
         data: &DataView<'_>,
         hashes: NameHashes,
         fresh_until: Instant,
@@ -490,7 +490,7 @@ impl Store {
         if self.sources.len() <= index as usize {
             self.sources.resize(index as usize + 1, UNKNOWN_SOURCE);
         }
-        self.sources[index as usize] = UNKNOWN_SOURCE;
+        self.sources[index as usize] = source;
         self.table.insert(hash, index);
         self.tree.attach(&mut self.entries, index, now);
         self.put_in_order(index);

@@ -3,7 +3,7 @@ use sha2::{Digest, Sha256};
 use crate::data_builder::Data;
 use crate::error::DecodeError;
 use crate::interest::{InterestView, check_digest, read_name};
-use crate::name::{ComponentView, NameView};
+use crate::name::{ComponentView, NameHead, NameView};
 use crate::signature::SignatureInfoView;
 use crate::tlv::{self, Fields, Format, Reader};
 
@@ -55,13 +55,13 @@ impl<'a> DataView<'a> {
     /// # Errors
     /// What the packet format forbids.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
-        Self::read(wire)
+        Self::read(wire, &mut NameHead::default())
     }
 
     #[inline(always)]
-    pub(crate) fn read(wire: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn read(wire: &'a [u8], head: &mut NameHead<'a>) -> Result<Self, DecodeError> {
         let body = tlv::read_single_of(wire, tlv::DATA)?;
-        let (name, scan, mut fields) = read_name(body, &DATA)?;
+        let (name, scan, mut fields) = read_name(body, &DATA, head)?;
         let after_name = fields.rest;
         let mut freshness_ms = 0;
         if let Some(meta) = fields.take(tlv::META_INFO)? {

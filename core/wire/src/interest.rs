@@ -3,7 +3,7 @@ use sha2::{Digest, Sha256};
 use crate::error::DecodeError;
 use crate::interest_builder::Interest;
 use crate::limits::DEFAULT_INTEREST_LIFETIME_MS;
-use crate::name::{DIGEST_SIZE, NameScan, NameView};
+use crate::name::{DIGEST_SIZE, NameHead, NameScan, NameView};
 use crate::signature::{SignatureInfoView, signature_type};
 use crate::tlv::{self, Fields, Format, Reader};
 
@@ -147,6 +147,7 @@ static INTEREST: Format = Format::new(
 pub(crate) fn read_name<'a>(
     body: &'a [u8],
     format: &'static Format,
+    head: &mut NameHead<'a>,
 ) -> Result<(NameView<'a>, NameScan, Fields<'a>), DecodeError> {
     let not_first = DecodeError::NameNotFirst { within: format.within };
     if body.is_empty() {
@@ -156,7 +157,7 @@ pub(crate) fn read_name<'a>(
     if typ != tlv::NAME {
         return Err(not_first);
     }
-    let scan = NameScan::of(value)?;
+    let scan = head.scan(value)?;
     let name = NameView::from_scanned(value, scan.count);
     Ok((name, scan, Fields::new(&body[size..], format, tlv::NAME)))
 }
@@ -175,13 +176,13 @@ impl<'a> InterestView<'a> {
     /// # Errors
     /// What the packet format forbids.
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
-        Self::read(wire)
+        Self::read(wire, &mut NameHead::default())
     }
 
     #[inline(always)]
-    pub(crate) fn read(wire: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn read(wire: &'a [u8], head: &mut NameHead<'a>) -> Result<Self, DecodeError> {
         let body = tlv::read_single_of(wire, tlv::INTEREST)?;
-        let (name, scan, mut fields) = read_name(body, &INTEREST)?;
+        let (name, scan, mut fields) = read_name(body, &INTEREST, head)?;
         if name.is_empty() {
             return Err(DecodeError::EmptyName);
         }

@@ -31,8 +31,9 @@ pub use interest_builder::Interest;
 pub use limits::{DEFAULT_INTEREST_LIFETIME_MS, PACKET_SIZE_MAX};
 pub use lp::{
     CongestionMark, HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader, LpView, NackReason, PitToken,
+    ShortToken,
 };
-pub use name::{Component, ComponentView, Name, NameUriError, NameView, UriStyle};
+pub use name::{Component, ComponentView, Name, NameHead, NameUriError, NameView, UriStyle};
 pub use packet::PacketView;
 pub use rewrite::rewrite_interest;
 pub use run::{RUN_PREFIX_MAX, RUN_SPAN_MAX, RunFields, RunOffer, RunPattern};

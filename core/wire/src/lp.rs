@@ -11,6 +11,8 @@ pub const LP_PREFIX_MAX: usize = 160;
 
 /// Most octets of a PIT token.
 pub(crate) const PIT_TOKEN_SIZE_MAX: usize = 32;
+/// Most octets of a [`ShortToken`]: no router that is known gives longer ones.
+const SHORT_TOKEN_SIZE_MAX: usize = 12;
 
 const CACHE_POLICY_NO_CACHE: u64 = 1;
 
@@ -43,6 +45,30 @@ impl PitToken {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.size == 0
+    }
+
+    /// The same in less room; `None` when it has more than 12 octets.
+    #[inline(always)]
+    pub fn shortened(&self) -> Option<ShortToken> {
+        let octets = *self.octets.first_chunk()?;
+        let is_short = usize::from(self.size) <= SHORT_TOKEN_SIZE_MAX;
+        is_short.then_some(ShortToken { octets, size: self.size })
+    }
+}
+
+/// A PIT token of at most 12 octets, in little room.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ShortToken {
+    octets: [u8; SHORT_TOKEN_SIZE_MAX],
+    size: u8,
+}
+
+impl From<ShortToken> for PitToken {
+    #[inline(always)]
+    fn from(short: ShortToken) -> Self {
+        let mut octets = [0; PIT_TOKEN_SIZE_MAX];
+        octets[..SHORT_TOKEN_SIZE_MAX].copy_from_slice(&short.octets);
+        Self { octets, size: short.size }
     }
 }
 

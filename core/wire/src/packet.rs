@@ -1,7 +1,7 @@
 use crate::data::DataView;
 use crate::error::DecodeError;
 use crate::interest::InterestView;
-use crate::name::NameView;
+use crate::name::{NameHead, NameView};
 use crate::tlv;
 
 /// A network packet of either kind.
@@ -20,9 +20,19 @@ impl<'a> PacketView<'a> {
     /// What [`InterestView::decode`] and [`DataView::decode`] refuse, and any other outer type.
     #[inline(always)]
     pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+        Self::decode_after(wire, &mut NameHead::default())
+    }
+
+    /// The same after another packet, the head of whose name is `head`, which becomes that of this
+    /// one.
+    ///
+    /// # Errors
+    /// As [`PacketView::decode`]; then `head` is of no use any more.
+    #[inline(always)]
+    pub fn decode_after(wire: &'a [u8], head: &mut NameHead<'a>) -> Result<Self, DecodeError> {
         match wire.first() {
-            Some(&DATA_OCTET) => DataView::read(wire).map(Self::Data),
-            _ => InterestView::read(wire).map(Self::Interest),
+            Some(&DATA_OCTET) => DataView::read(wire, head).map(Self::Data),
+            _ => InterestView::read(wire, head).map(Self::Interest),
         }
     }
 

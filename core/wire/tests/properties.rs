@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use weir_wire::{
     Component, Data, DataView, Interest, InterestView, KeyLocator, LpFraming, LpHeader, LpView,
-    NackReason, Name, PitToken, SignatureInfo, ValidityPeriod, tlv,
+    NackReason, Name, NameHead, PacketView, PitToken, SignatureInfo, ValidityPeriod, tlv,
 };
 
 fn component() -> impl Strategy<Value = Component> {
@@ -169,7 +169,62 @@ fn check_all(octets: &[u8]) {
     checks::frame(octets);
 }
 
+/// Names that often share all but the last component, and packets of them, one damaged now and
+/// then.
+fn related_packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let packet = (0..3_usize, option::of(component()), any::<bool>(), any::<bool>(), 0..20_usize);
+    (vec(name(1..5), 3), vec(packet, 1..12)).prop_map(|(objects, packets)| {
+        type Packet = (usize, Option<Component>, bool, bool, usize);
+        let encode = |(object, last, is_data, has_parameters, cut): Packet| {
+            let mut name: Name = objects[object].clone();
+            if let Some(last) = last {
+                name.push(&last);
+            }
+            let mut wire = match is_data {
+                true => Data::new(name).encode_with_digest(),
+                false if has_parameters => Interest::new(name).application_parameters([1]).encode(),
+                false => Interest::new(name).encode(),
+            };
+            if cut == 0 {
+                wire.pop();
+            }
+            wire
+        };
+        packets.into_iter().map(encode).collect()
+    })
+}
+
 proptest! {
+    #[test]
+    fn a_packet_decodes_alike_after_any_other(packets in related_packets()) {
+        let mut head = NameHead::NONE;
+        let mut before: Option<Vec<u8>> = None;
+        for wire in &packets {
+            let alone = PacketView::decode(wire);
+            let after = PacketView::decode_after(wire, &mut head);
+            prop_assert_eq!(format!("{alone:?}"), format!("{after:?}"));
+            let Ok(view) = after else {
+                head = NameHead::NONE;
+                before = None;
+                continue;
+            };
+            prop_assert_eq!(view.name().component_count(), view.name().components().count());
+            let parent = view.name().parent();
+            prop_assert!(head.value().is_empty() || head.value() == parent.value());
+            if head.is_repeated() {
+                prop_assert_eq!(before.as_deref(), Some(parent.value()));
+            }
+            before = Some(parent.value().to_vec());
+        }
+    }
+
+    #[test]
+    fn a_short_token_is_the_token(octets in vec(any::<u8>(), 0..=32)) {
+        let token = PitToken::new(&octets).expect("at most 32 octets");
+        let short = token.shortened().map(PitToken::from);
+        prop_assert_eq!(short, (octets.len() <= 12).then_some(token));
+    }
+
     #[test]
     fn an_interest_decodes_to_itself(interest in interest()) {
         let wire = interest.encode();

@@ -41,7 +41,7 @@ impl WantedHops<'_> {
         let Self { now, key, origin, interest, is_home } = *self;
         let mut hashes = PrefixHashes::default();
         hashes.add(key, interest.name, fib.lengths());
-        let next_hops = fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
+        let next_hops = fib.next_hops(key, interest, &hashes, origin, is_home);
         let has_labels = disk.policy.mark == Mark::NbCc;
         let is_last_hop = interest.hop_limit == Some(1);
         let name = interest.name.value();
@@ -182,7 +182,7 @@ impl Router {
     fn bypass_of(&self, index: u32) -> Option<(Face, bool)> {
         let entry = self.pit.get(index).filter(|_| self.config.busy.labels == Labels::Path)?;
         let is_bypass = matches!(entry.awaits, AwaitedSource::Bypass { .. });
-        let first = entry.out_records.iter().next().filter(|_| is_bypass)?;
+        let first = entry.upstreams().next().filter(|_| is_bypass)?;
         Some((self.faces.find(first.face)?, first.nacked.is_some()))
     }
 

@@ -15,8 +15,9 @@ use crate::shard::{Echo, Message};
 use crate::stats::DropReason;
 use crate::table::faces::Face;
 use crate::table::measurements::FlightEnd;
-use crate::table::pit::{AwaitedSource, OutRecord};
+use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::hash_proper_prefixes;
+use crate::table::records::OutRecord;
 
 impl Router {
     /// **scope -> PIT match -> store -> every downstream** -> egress.
@@ -96,8 +97,8 @@ impl Router {
             return None;
         }
         let pit = &self.pit;
-        let is_asked = |record: &OutRecord| record.face == face.id();
-        matched.retain(|&index| pit.entry(index).out_records.iter().any(is_asked));
+        let is_asked = |record: OutRecord| record.face == face.id();
+        matched.retain(|&index| pit.entry(index).upstreams().any(is_asked));
         if matched.is_empty() {
             return Some(DropReason::NotAsked);
         }
@@ -325,16 +326,16 @@ impl Router {
         may_return: bool,
         may_repeat: bool,
     ) {
-        for record in self.pit.entry(index).in_records.iter() {
+        self.pit.entry(index).for_each_downstream(|record| {
             self.faces.end_wait(record.face_slot, record.face);
             if record.expiry <= now || (record.face == ingress && !may_return) {
-                continue;
+                return;
             }
             let downstream = (record.face, record.pit_token);
             if !may_repeat || !self.downstreams.contains(&downstream) {
                 self.downstreams.push(downstream);
             }
-        }
+        });
     }
 
     #[inline(always)]
@@ -347,7 +348,7 @@ impl Router {
     ) {
         let upstream = source.0;
         let entry = self.pit.entry(index);
-        for record in entry.out_records.iter() {
+        entry.for_each_upstream(|record| {
             if record.face == upstream {
                 self.stats.upstream_latency.record(now.ns_since(record.sent_at));
                 let is_first = record.is_sent_once();
@@ -362,7 +363,7 @@ impl Router {
             if entry.must_be_fresh && freshness_ns < self.dead_nonces.lifetime_ns() {
                 self.dead_nonces.insert(now, entry.hash, record.nonce);
             }
-        }
+        });
         self.detach_wait_state(now, index, Some(source));
         self.stats.satisfied += 1;
         self.pool.recycle(self.pit.remove(index));

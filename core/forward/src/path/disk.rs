@@ -18,6 +18,7 @@ use crate::router::Router;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
 use crate::table::pit::AwaitedSource;
 use crate::table::prefixes::{PrefixHashes, hash_proper_prefixes};
+use crate::table::records::OutRecord;
 
 impl Router {
     /// An input that is no packet.
@@ -125,7 +126,7 @@ impl Router {
         interest: &InterestView<'_>,
     ) -> StoreDecision {
         let entry = self.pit.entry(index);
-        if !entry.out_records.is_empty() {
+        if entry.is_asked() {
             return StoreDecision::Forward;
         }
         if !self.is_waiting(index, received.face) {
@@ -317,19 +318,18 @@ impl Router {
     ) {
         let index = waiter.entry;
         let entry = self.pit.entry_mut(index);
-        let is_out =
-            |record: &crate::table::pit::OutRecord| record.nacked.is_none() && record.expiry > now;
-        if entry.out_records.iter().any(is_out) {
+        let is_out = |record: OutRecord| record.nacked.is_none() && record.expiry > now;
+        if entry.upstreams().any(is_out) {
             return;
         }
-        let is_refused = entry.out_records.iter().any(|record| record.nacked.is_some());
+        let is_refused = entry.upstreams().any(|record| record.nacked.is_some());
         if let (true, NackVerdict::AllRefused(reason)) = (is_refused, judge_nacks(now, entry)) {
             self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
             return self.finish_unsatisfied(now, index);
         }
         let packet = entry.interest.clone();
         let interest = InterestView::decode(&packet).expect("the PIT holds valid Interests");
-        let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face };
+        let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, head: 0 };
         if is_stalled && !self.has_next_hop(now, origin, &interest) {
             // There is a way to it, only not now.
             let entry = self.pit.entry_mut(index);

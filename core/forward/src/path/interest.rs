@@ -17,8 +17,9 @@ use crate::strategy::Strategy;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
 use crate::table::fib::{DELEGATIONS_MAX, FibNextHop, HopSet};
-use crate::table::pit::{AwaitedSource, InRecord, PitKey, REWRITE_GROWTH};
+use crate::table::pit::{AwaitedSource, PitKey, REWRITE_GROWTH};
 use crate::table::prefixes::PrefixHashes;
+use crate::table::records::InRecord;
 
 /// Of the misses of an object's segments the share that is told.
 const MISS_PERIOD: u64 = 64;
@@ -212,7 +213,7 @@ impl Router {
     /// Whether `face` waits at an entry.
     #[inline]
     pub(crate) fn is_waiting(&self, index: u32, face: FaceId) -> bool {
-        self.pit.entry(index).in_records.iter().any(|record| record.face == face)
+        self.pit.entry(index).downstreams().any(|record| record.face == face)
     }
 
     /// A nonce that is dead, or that this entry has from elsewhere. The same nonce again from the
@@ -232,13 +233,10 @@ impl Router {
         let Some(index) = pending else { return false };
         let entry = self.pit.entry(index);
         let is_repeated = face.is_point_to_point()
-            && entry
-                .in_records
-                .iter()
-                .any(|record| record.face == ingress && record.nonce == nonce);
+            && entry.downstreams().any(|record| record.face == ingress && record.nonce == nonce);
         !is_repeated
-            && (entry.in_records.iter().any(|record| record.nonce == nonce)
-                || entry.out_records.iter().any(|record| record.nonce == nonce))
+            && (entry.downstreams().any(|record| record.nonce == nonce)
+                || entry.upstreams().any(|record| record.nonce == nonce))
     }
 
     /// Counts the drop and, where a single peer listens, says why.
@@ -271,7 +269,7 @@ impl Router {
     ) -> StoreDecision {
         if let Some(index) = asked.pending
             && let entry = self.pit.entry(index)
-            && !entry.in_records.is_empty()
+            && !entry.is_abandoned()
         {
             return match entry.awaits {
                 AwaitedSource::Disk(waiter) => {
@@ -414,11 +412,10 @@ impl Router {
         record: InRecord,
     ) -> u32 {
         self.faces.begin_wait(record.face_slot);
-        let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
-        let packet = self.rewrite(interest, nonce, hop_limit);
+        let packet = self.rewrite(interest, record.nonce, hop_limit);
         let name_at = name_value_at(&packet);
-        self.pit.insert(key, packet, name_at, nonce, hop_limit, record)
+        self.pit.insert(key, packet, name_at, hop_limit, &record)
     }
 
     /// A retransmission goes upstream with its own nonce and HopLimit, if there is room for it: it
@@ -427,7 +424,7 @@ impl Router {
         let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let entry = self.pit.entry(index);
-        if entry.nonce != nonce || entry.hop_limit != hop_limit {
+        if entry.nonce() != nonce || entry.hop_limit != hop_limit {
             let packet = self.rewrite(interest, nonce, hop_limit);
             if self.pit.has_room_instead(index, packet.len()) {
                 let name_at = name_value_at(&packet);
@@ -463,12 +460,14 @@ impl Router {
 
     fn note_downstream(&mut self, index: u32, record: InRecord) {
         let expiry = record.expiry;
-        let entry = self.pit.entry_mut(index);
-        if !entry.in_records.is_empty() {
+        let entry = self.pit.entry(index);
+        if !entry.is_abandoned() {
             self.stats.aggregated += 1;
         }
-        match entry.in_records.find(|known| known.face == record.face) {
-            Some(known) => {
+        let known = entry.downstreams().position(|known| known.face == record.face);
+        match known {
+            Some(at) => {
+                let known = &mut self.pit.lists_mut(index).downstreams[at];
                 known.nonce = record.nonce;
                 known.expiry = expiry;
                 known.pit_token = record.pit_token;
@@ -501,7 +500,7 @@ impl Router {
                 _ => strategy.on_interest(context),
             }
         });
-        if self.pit.entry(index).in_records.is_empty() {
+        if self.pit.entry(index).is_abandoned() {
             self.finish_unsatisfied(now, index);
         }
     }
@@ -511,11 +510,11 @@ impl Router {
     pub(crate) fn ask_another(&mut self, now: Instant, index: u32, out: &mut Outbox) -> bool {
         let entry = self.pit.entry(index);
         let packet = entry.interest.clone();
-        let first = entry.in_records.iter().next().map(|record| record.face);
+        let first = entry.downstreams().next().map(|record| record.face);
         let (Ok(interest), Some(face)) = (InterestView::decode(&packet), first) else {
             return false;
         };
-        let origin = Origin { face, next_hop_face: None };
+        let origin = Origin { face, next_hop_face: None, head: 0 };
         self.consult(now, index, origin, None, &interest, out, Strategy::on_refusal)
     }
 
@@ -538,8 +537,8 @@ impl Router {
         let has_choice = self.strategies.may_match(interest.name);
         let choice_lengths = if has_choice { self.strategies.lengths() } else { 0 };
         let mut hashes = PrefixHashes::default();
-        hashes.add(key, interest.name, self.fib.lengths() | choice_lengths);
-        let next_hops = self.fib.next_hops(key, interest, &hashes, origin.next_hop_face, is_home);
+        hashes.add(key, interest.name, self.fib.lengths_after(origin.head) | choice_lengths);
+        let next_hops = self.fib.next_hops(key, interest, &hashes, origin, is_home);
         let mut context = Context {
             now,
             pit: &mut self.pit,
@@ -586,7 +585,7 @@ impl Router {
         let entry = self.pit.entry(index);
         let packet = entry.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
-        let Some(ingress) = entry.in_records.iter().next().map(|record| record.face) else {
+        let Some(ingress) = entry.downstreams().next().map(|record| record.face) else {
             return;
         };
         let lengths = self.fib.lengths() | self.strategies.lengths();

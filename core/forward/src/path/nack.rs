@@ -12,7 +12,8 @@ use crate::shard::Echo;
 use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
 use crate::table::measurements::{Flight, FlightEnd};
-use crate::table::pit::{AwaitedSource, InRecord, PitKey};
+use crate::table::pit::{AwaitedSource, PitKey};
+use crate::table::records::{InRecord, OutRecord};
 
 impl Router {
     /// **PIT entry and out-record of that nonce -> what the other upstreams say** -> egress.
@@ -32,18 +33,20 @@ impl Router {
         if !self.is_nack_believed(received, index, out) {
             return self.stats.drop_packet(DropReason::Spoofed);
         }
-        let entry = self.pit.entry_mut(index);
-        let record = entry
-            .out_records
-            .find(|record| record.face == received.face && Some(record.nonce) == interest.nonce);
-        let Some(record) = record else {
+        let is_match = |record: &OutRecord| {
+            record.face == received.face && Some(record.nonce) == interest.nonce
+        };
+        let Some(at) = self.pit.entry(index).upstreams().position(|record| is_match(&record))
+        else {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
+        let record = &mut self.pit.lists_mut(index).upstreams[at];
         record.nacked = Some(reason);
         let flight = core::mem::replace(&mut record.flight, Flight::NONE);
         // Whom the sender of an Interest has chosen for it nobody stands in for.
         let is_chosen = flight.is_over();
         self.measurements.end(now, flight, FlightEnd::Nack);
+        let entry = self.pit.entry(index);
         if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
@@ -59,7 +62,7 @@ impl Router {
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
                 let entry = self.pit.entry_mut(index);
                 let waits = |record: &InRecord| record.face == face && record.expiry > now;
-                if let Some(record) = entry.in_records.remove(waits) {
+                if let Some(record) = entry.remove_downstream(waits) {
                     self.faces.end_wait(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
                     let to = (face, record.pit_token);
@@ -92,8 +95,8 @@ impl Router {
         hashes: NameHashes,
     ) -> bool {
         let entry = self.pit.entry(index);
-        let Some(first) = entry.in_records.iter().next() else { return false };
-        let origin = Origin { face: first.face, next_hop_face: None };
+        let Some(first) = entry.downstreams().next() else { return false };
+        let origin = Origin { face: first.face, next_hop_face: None, head: 0 };
         matches!(entry.awaits, AwaitedSource::Bypass { .. })
             && self.fall_back_to_disk(now, index, interest, hashes, origin)
     }

@@ -10,7 +10,7 @@ use weir_wire::{NackReason, NameView};
 use crate::io::Outbox;
 use crate::packet::{Asked, ReceivedPacket};
 use crate::router::Router;
-use crate::table::pit::{RECORD_BYTES, entry_bytes_max};
+use crate::table::pit::entry_bytes_max;
 use crate::table::prefixes::PrefixHashes;
 use crate::table::refusals::Holder;
 
@@ -101,20 +101,20 @@ impl Router {
         out: &mut Outbox,
     ) -> bool {
         let Asked { face, pending, .. } = asked;
-        if pending.is_some_and(|index| self.is_waiting(index, received.face)) {
-            return true;
-        }
-        if face.waits_for() >= self.config.pit_entries_per_face_max {
+        let is_waiting = pending.is_some_and(|index| self.is_waiting(index, received.face));
+        if !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max {
             return false;
         }
         if self.pit.has_much_room() {
             return true;
         }
         let (entries, bytes) = match pending {
-            Some(_) => (0, RECORD_BYTES),
+            Some(index) => (0, self.pit.downstream_bytes(*index, !is_waiting)),
             None => (1, entry_bytes_max(received.packet.len())),
         };
-        self.pit.has_room(entries, bytes) || self.displace_others(now, asked, (entries, bytes), out)
+        bytes == 0
+            || self.pit.has_room(entries, bytes)
+            || self.displace_others(now, asked, (entries, bytes), out)
     }
 
     #[cold]
@@ -202,7 +202,7 @@ impl Router {
         let entry = self.pit.entry(index);
         let name = NameView::from_value(entry.name_value()).expect("the PIT holds valid names");
         let prefix = self.prefix_of(name);
-        let records = entry.in_records.iter();
+        let records = entry.downstreams();
         let faces = records.filter_map(|record| self.faces.get(record.face_slot, record.face));
         let (face, host) =
             faces.max_by_key(|(face, _)| (face.is_local(), Reverse(face.waits_for())))?;
@@ -231,8 +231,7 @@ impl Router {
         for index in self.orphans.advance(now) {
             if let Some(entry) = self.pit.get(index)
                 && entry
-                    .in_records
-                    .iter()
+                    .downstreams()
                     .all(|record| self.faces.get(record.face_slot, record.face).is_none())
             {
                 self.finish_unsatisfied(now, index);

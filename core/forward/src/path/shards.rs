@@ -274,7 +274,7 @@ impl Router {
         let Waiter { entry, ingress, next_hop_face, .. } = query.waiter;
         let packet = query.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
-        let origin = Origin { face: ingress, next_hop_face };
+        let origin = Origin { face: ingress, next_hop_face, head: 0 };
         if let Some(face) = self.faces.find(ingress) {
             self.disk.neighbours.note_asked(now, &face);
         }

@@ -21,7 +21,8 @@ impl Behaviour for BestRoute {
 /// Whether some upstream may still answer.
 #[inline]
 pub(super) fn is_pending(context: &Context<'_>) -> bool {
-    context.entry().out_records.iter().any(|record| record.expiry > context.now)
+    let entry = context.entry();
+    entry.is_asked() && entry.upstreams().any(|record| record.expiry > context.now)
 }
 
 fn forward_new(context: &mut Context<'_>) {
@@ -39,9 +40,9 @@ fn forward_new(context: &mut Context<'_>) {
 
 /// Whether an Interest whose entry is [pending](is_pending) comes before its time, which drops it.
 pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>) -> bool {
-    let pending = context.entry().out_records.iter().filter(|record| record.expiry > context.now);
+    let pending = context.entry().upstreams().filter(|record| record.expiry > context.now);
     let last = pending.map(|record| record.sent_at).max().unwrap_or(context.now);
-    let interval_ns = context.entry().strategy_state.max(suppression.initial_ns);
+    let interval_ns = context.entry().strategy_state().max(suppression.initial_ns);
     let is_early = !may_retransmit(context.now, last, interval_ns);
     if is_early {
         context.stats.drop_packet(DropReason::Suppressed);
@@ -51,8 +52,8 @@ pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>
 
 /// The next Interest for the entry has to wait for longer.
 pub(super) fn lengthen_suppression(suppression: &Suppression, context: &mut Context<'_>) {
-    let entry = context.pit.entry_mut(context.entry);
-    entry.strategy_state = suppression.next_ns(entry.strategy_state);
+    let state = &mut context.pit.lists_mut(context.entry).strategy_state;
+    *state = suppression.next_ns(*state);
 }
 
 /// An Interest whose entry is [pending](is_pending): not before its time, then to the next hop that

@@ -14,7 +14,8 @@ use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::{Face, FaceTable};
 use crate::table::fib::{FibNextHop, HopSet};
 use crate::table::measurements::{Measurement, Measurements};
-use crate::table::pit::{OutRecord, Pit, PitEntry};
+use crate::table::pit::{Pit, PitEntry};
+use crate::table::records::OutRecord;
 
 /// Exponential suppression of retransmissions (NFD, RetxSuppressionExponential).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +129,8 @@ impl Context<'_> {
         self.out_record(hop.face).is_some_and(|record| record.expiry > self.now)
     }
 
-    pub(crate) fn out_record(&self, face: FaceId) -> Option<&OutRecord> {
-        self.entry().out_records.iter().find(|record| record.face == face)
+    pub(crate) fn out_record(&self, face: FaceId) -> Option<OutRecord> {
+        self.entry().upstreams().find(|record| record.face == face)
     }
 
     /// Sends the Interest to `hop` and notes it (NFD, outgoing Interest pipeline).
@@ -139,11 +140,14 @@ impl Context<'_> {
             self.stats.drop_packet(DropReason::HopLimitSpent);
             return false;
         }
-        let entry = self.pit.entry_mut(self.entry);
-        let (now, nonce) = (self.now, entry.nonce);
+        let entry = self.pit.entry(self.entry);
+        let (now, nonce) = (self.now, entry.nonce());
         let expiry = now.plus_ns(self.lifetime_ns);
-        match entry.out_records.find(|record| record.face == face) {
-            Some(record) => {
+        let is_first = !entry.is_asked();
+        let is_match = |record: OutRecord| record.face == face;
+        match if is_first { None } else { entry.upstreams().position(is_match) } {
+            Some(at) => {
+                let record = &mut self.pit.lists_mut(self.entry).upstreams[at];
                 record.nonce = nonce;
                 record.sent_at = now;
                 record.expiry = expiry;
@@ -157,7 +161,7 @@ impl Context<'_> {
                 let (sent_at, nacked, strategy_state) = (now, None, 0);
                 let record =
                     OutRecord { face, nonce, sent_at, expiry, nacked, flight, strategy_state };
-                self.pit.add_upstream(self.entry, record);
+                self.pit.add_upstream(self.entry, &record);
             }
         }
         let entry = self.pit.entry(self.entry);

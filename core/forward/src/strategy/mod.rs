@@ -186,7 +186,7 @@ impl Strategy {
 
     /// How long after the last of its Interests a retransmission of an entry may go on.
     pub(crate) fn retransmission_ns(&self, entry: &PitEntry) -> u64 {
-        entry.strategy_state.max(self.suppression.initial_ns)
+        entry.strategy_state().max(self.suppression.initial_ns)
     }
 }
 

@@ -33,8 +33,8 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
         sent |= context.send_interest(hop);
         if was_pending {
             let face = hop.face;
-            let entry = context.pit.entry_mut(context.entry);
-            if let Some(record) = entry.out_records.find(|record| record.face == face) {
+            let upstreams = &mut context.pit.lists_mut(context.entry).upstreams;
+            if let Some(record) = upstreams.iter_mut().find(|record| record.face == face) {
                 record.strategy_state = suppression.next_ns(record.strategy_state);
             }
         }

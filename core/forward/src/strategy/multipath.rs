@@ -16,7 +16,7 @@ use super::{Parameter, StrategyError, best_route};
 use crate::shard::object_and_segment;
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
-use crate::table::pit::OutRecord;
+use crate::table::records::OutRecord;
 
 /// Parts at most, and weights at most.
 const PARAMETERS_MAX: usize = 256;
@@ -152,7 +152,7 @@ impl Multipath {
     /// come back to him. He does not answer what he asks for, so that he is not waited for.
     fn ask_for_keeper(&self, suppression: &Suppression, context: &mut Context<'_>) {
         let (now, keeper) = (context.now, context.ingress);
-        let records = context.entry().out_records.iter();
+        let records = context.entry().upstreams();
         let pending = records.filter(|record| record.expiry > now).map(|record| record.face);
         let (is_pending, is_asked_of_others) =
             pending.fold((false, false), |(_, others), face| (true, others || face != keeper));
@@ -259,7 +259,7 @@ fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
 fn note_unanswered(context: &mut Context<'_>) {
     let hops = context.next_hops;
     for hop in hops {
-        let Some(&OutRecord { sent_at, nacked: None, .. }) = context.out_record(hop.face) else {
+        let Some(OutRecord { sent_at, nacked: None, .. }) = context.out_record(hop.face) else {
             continue;
         };
         let waited_ns = context.now.ns_since(sent_at);

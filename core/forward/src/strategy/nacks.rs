@@ -17,7 +17,7 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
     let mut reason: Option<NackReason> = None;
     let mut waiting = None;
     let mut waiting_count = 0;
-    for record in entry.out_records.iter() {
+    for record in entry.upstreams() {
         match record.nacked {
             Some(theirs) => {
                 reason = Some(reason.map_or(theirs, |known| known.least_severe(theirs)));
@@ -33,7 +33,7 @@ pub(crate) fn judge_nacks(now: Instant, entry: &PitEntry) -> NackVerdict {
     match waiting {
         None => NackVerdict::AllRefused(reason),
         Some(face)
-            if waiting_count == 1 && entry.in_records.iter().any(|record| record.face == face) =>
+            if waiting_count == 1 && entry.downstreams().any(|record| record.face == face) =>
         {
             NackVerdict::OnlyDownstreamLeft(face, reason)
         }

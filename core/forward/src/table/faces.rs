@@ -58,8 +58,13 @@ struct Known {
     echoes: [bool; 2],
 }
 
+/// Identifiers are given in a row: so many of them are told apart by their low bits.
+const GUESSES: usize = 256;
+
 /// Faces by identifier.
 pub(crate) struct FaceTable {
+    /// Where the face is that was added last of those whose identifiers share their low bits.
+    guesses: [u32; GUESSES],
     table: Table,
     faces: Slab<Known>,
     spoofable: usize,
@@ -67,7 +72,8 @@ pub(crate) struct FaceTable {
 
 impl FaceTable {
     pub(crate) fn new() -> Self {
-        Self { table: Table::with_capacity(64), faces: Slab::new(), spoofable: 0 }
+        let (table, faces) = (Table::with_capacity(64), Slab::new());
+        Self { guesses: [0; GUESSES], table, faces, spoofable: 0 }
     }
 
     /// Identifiers are ours and dense: spreading them is enough.
@@ -75,14 +81,18 @@ impl FaceTable {
         id.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    #[inline]
+    #[inline(never)]
     fn index(&self, id: FaceId) -> Option<u32> {
         self.table.find(Self::hash(id), |index| self.faces[index].face.id == id)
     }
 
     #[inline]
     pub(crate) fn find(&self, id: FaceId) -> Option<Face> {
-        self.index(id).map(|index| self.faces[index].face)
+        let guess = self.guesses[id.0 as usize % GUESSES];
+        match self.faces.get(guess) {
+            Some(known) if known.face.id == id => Some(known.face),
+            _ => self.index(id).map(|index| self.faces[index].face),
+        }
     }
 
     pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
@@ -102,6 +112,7 @@ impl FaceTable {
                 let face = Face { id, scope, link_type, is_spoofable, slot, waits_for };
                 let slot = self.faces.insert(Known { face, host, echoes: [false; 2] });
                 self.faces[slot].face.slot = slot;
+                self.guesses[id.0 as usize % GUESSES] = slot;
                 self.table.insert(Self::hash(id), slot);
             }
         }
@@ -149,5 +160,29 @@ impl FaceTable {
             let known = self.faces.remove(index);
             self.spoofable -= usize::from(known.face.is_spoofable);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn faces_of_the_same_low_bits_are_told_apart() {
+        let mut table = FaceTable::new();
+        let ids = [7, 7 + GUESSES as u64, 7 + 2 * GUESSES as u64, u64::MAX].map(FaceId);
+        let attributes = FaceAttributes::point_to_point(FaceScope::Local);
+        let found = |table: &FaceTable| ids.map(|id| table.find(id).map(|face| face.id()));
+        assert_eq!(found(&table), [None; 4]);
+        for (count, id) in (1..).zip(ids) {
+            table.insert(id, attributes);
+            assert_eq!(found(&table).into_iter().flatten().collect::<Vec<_>>(), ids[..count]);
+        }
+        // The place of one that is gone is another's.
+        table.remove(ids[2]);
+        table.insert(FaceId(8), attributes);
+        assert_eq!(found(&table), [Some(ids[0]), Some(ids[1]), None, Some(ids[3])]);
     }
 }

@@ -1,11 +1,13 @@
 //! The forwarding information base.
 
 use alloc::vec::Vec;
+use core::cell::Cell;
 
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S};
 use weir_wire::{InterestView, Name, NameView};
 
 use crate::io::NextHop;
+use crate::packet::Origin;
 use crate::table::measurements::Measurements;
 use crate::table::prefixes::{PrefixHashes, PrefixTable};
 
@@ -39,8 +41,18 @@ pub(crate) struct Fib {
     entries: PrefixTable<FibEntry>,
     /// Grows with every change.
     version: u32,
+    /// What was found last.
+    last: Cell<Found>,
     /// Prefixes with a distrusted next hop, and until when.
     distrusted: Vec<(Instant, Name, FaceId)>,
+}
+
+/// Where the prefix is that was found for names with a head.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    head: u64,
+    version: u32,
+    place: Option<u32>,
 }
 
 /// Delegations of a forwarding hint that are tried.
@@ -99,7 +111,12 @@ impl HopSet {
 
 impl Fib {
     pub(crate) fn new() -> Self {
-        Self { entries: PrefixTable::new(), version: 0, distrusted: Vec::new() }
+        Self {
+            entries: PrefixTable::new(),
+            version: 0,
+            last: Cell::default(),
+            distrusted: Vec::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -110,6 +127,36 @@ impl Fib {
     #[inline]
     pub(crate) fn lengths(&self) -> u64 {
         self.entries.lengths()
+    }
+
+    /// The same for a name with this [head](crate::packet::ReceivedPacket::head).
+    #[inline]
+    pub(crate) fn lengths_after(&self, head: u64) -> u64 {
+        if self.last_of(head).is_some() { 0 } else { self.lengths() }
+    }
+
+    /// What was found for the head, if that was the last one.
+    #[inline]
+    fn last_of(&self, head: u64) -> Option<Found> {
+        Some(self.last.get())
+            .filter(|last| head != 0 && (last.head, last.version) == (head, self.version))
+    }
+
+    /// The entry of the longest prefix of a name with this head.
+    #[inline]
+    fn find(&self, name: NameView<'_>, hashes: &PrefixHashes, head: u64) -> Option<&FibEntry> {
+        let place = match self.last_of(head) {
+            Some(last) => last.place,
+            None => {
+                let place = self.entries.place_of_longest(name, hashes);
+                // No prefix is longer than the head.
+                if self.lengths() >> name.component_count().min(63) == 0 {
+                    self.last.set(Found { head, version: self.version, place });
+                }
+                place
+            }
+        };
+        self.entries.value(place)
     }
 
     pub(crate) fn no_hops(&self) -> HopSet {
@@ -223,16 +270,16 @@ impl Fib {
         key: &HashKey,
         interest: &InterestView<'_>,
         hashes: &PrefixHashes,
-        chosen: Option<u64>,
+        origin: Origin,
         is_home: bool,
     ) -> NextHops<'_> {
-        if let Some(face) = chosen {
+        if let Some(face) = origin.next_hop_face {
             let face = FaceId(face);
             let (cost, measurement, is_distrusted) = (0, u32::MAX, false);
             return NextHops::Chosen([FibNextHop { face, cost, measurement, is_distrusted }]);
         }
         let entry = match interest.forwarding_hint.is_empty() || is_home {
-            true => self.entries.longest_match(interest.name, hashes),
+            true => self.find(interest.name, hashes, origin.head),
             false => interest.forwarding_hint.iter().take(DELEGATIONS_MAX).find_map(|delegation| {
                 let mut hashes = PrefixHashes::default();
                 hashes.add(key, delegation, self.entries.lengths());

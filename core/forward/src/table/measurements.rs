@@ -33,6 +33,21 @@ impl Flight {
     /// An Interest whose flight has ended, or is not measured.
     pub(crate) const NONE: Self = Self { measurement: NONE, ahead: 0, since: Instant::ZERO };
 
+    /// All that is to be kept of it where its beginning is known.
+    #[inline(always)]
+    pub(crate) fn parts(self) -> (u32, u32) {
+        (self.measurement, self.ahead)
+    }
+
+    /// The flight of these parts, which began at `since` if it is not over.
+    #[inline(always)]
+    pub(crate) fn of_parts((measurement, ahead): (u32, u32), since: Instant) -> Self {
+        match measurement {
+            NONE => Self::NONE,
+            _ => Self { measurement, ahead, since },
+        }
+    }
+
     fn ahead(&self) -> u32 {
         self.ahead & !CHOSEN
     }

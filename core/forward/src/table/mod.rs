@@ -9,6 +9,7 @@ pub(crate) mod orphans;
 pub(crate) mod path_model;
 pub(crate) mod pit;
 pub(crate) mod prefixes;
+pub(crate) mod records;
 pub(crate) mod refusals;
 pub(crate) mod station;
 pub(crate) mod watches;

@@ -1,92 +1,15 @@
 //! Pending Interest table: who waits for what, and whom it was asked of.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
+use core::ops::Deref;
 
-use weir_base::{FaceId, Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
-use weir_wire::{NackReason, NameView, PACKET_SIZE_MAX, PitToken, tlv};
+use weir_base::{Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
+use weir_wire::{NameView, PACKET_SIZE_MAX, tlv};
 
 use crate::table::live::LiveSet;
-use crate::table::measurements::Flight;
-
-/// A downstream that waits (NFD, PIT in-record).
-pub(crate) struct InRecord {
-    pub(crate) face: FaceId,
-    /// Where the face table has it, as long as it is there.
-    pub(crate) face_slot: u32,
-    pub(crate) nonce: u32,
-    pub(crate) expiry: Instant,
-    pub(crate) pit_token: PitToken,
-}
-
-/// An upstream that was asked (NFD, PIT out-record).
-pub(crate) struct OutRecord {
-    pub(crate) face: FaceId,
-    pub(crate) nonce: u32,
-    pub(crate) sent_at: Instant,
-    pub(crate) expiry: Instant,
-    pub(crate) nacked: Option<NackReason>,
-    /// Until it ends, for what is measured of the upstream.
-    pub(crate) flight: Flight,
-    /// What the strategy remembers of this upstream; 0 at first.
-    pub(crate) strategy_state: u64,
-}
-
-impl OutRecord {
-    /// Whether the Interest was sent to this upstream only once.
-    pub(crate) fn is_sent_once(&self) -> bool {
-        self.flight.is_since(self.sent_at)
-    }
-}
-
-/// One record in place, more in a vector: nearly every entry has one downstream and one upstream.
-pub(crate) struct Records<T> {
-    first: Option<T>,
-    more: Vec<T>,
-}
-
-impl<T> Records<T> {
-    /// These, in the memory of `spare` where there is one.
-    fn new(first: Option<T>, spare: Option<Vec<T>>) -> Self {
-        Self { first, more: spare.unwrap_or_default() }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.first.iter().chain(&self.more)
-    }
-
-    pub(crate) fn find(&mut self, is_match: impl Fn(&T) -> bool) -> Option<&mut T> {
-        self.first.iter_mut().chain(&mut self.more).find(|record| is_match(record))
-    }
-
-    pub(crate) fn push(&mut self, record: T) {
-        match self.first {
-            None => self.first = Some(record),
-            Some(_) => self.more.push(record),
-        }
-    }
-
-    pub(crate) fn remove(&mut self, is_match: impl Fn(&T) -> bool) -> Option<T> {
-        if self.first.as_ref().is_some_and(&is_match) {
-            let next = self.more.pop();
-            return mem::replace(&mut self.first, next);
-        }
-        let at = self.more.iter().position(is_match)?;
-        Some(self.more.swap_remove(at))
-    }
-
-    /// Large ones are let go: they would be kept for entries that need no such room.
-    fn take_spare(&mut self) -> Option<Vec<T>> {
-        self.first = None;
-        self.more.clear();
-        let spare = mem::take(&mut self.more);
-        (1..=SPARE_RECORDS_MAX).contains(&spare.capacity()).then_some(spare)
-    }
-}
+use crate::table::records::{InRecord, Lists, OutRecord, Records};
 
 /// Where the Data of a pending Interest is to come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,7 +31,8 @@ pub(crate) enum AwaitedSource {
     },
 }
 
-/// A pending Interest.
+/// A pending Interest: two cache lines, as all of it is touched when its Data comes.
+#[repr(align(64))]
 pub(crate) struct PitEntry {
     /// Keyed hash of the whole name.
     pub(crate) hash: u64,
@@ -124,22 +48,36 @@ pub(crate) struct PitEntry {
     pub(crate) has_digest: bool,
     /// Where its Data is to come from.
     pub(crate) awaits: AwaitedSource,
-    /// Nonce and HopLimit of `interest`.
-    pub(crate) nonce: u32,
+    /// HopLimit of `interest`.
     pub(crate) hop_limit: Option<u8>,
-    pub(crate) in_records: Records<InRecord>,
-    pub(crate) out_records: Records<OutRecord>,
-    /// Octets that its Interest and further records take.
+    records: Records,
+    /// Octets that its Interest and its lists of records take.
     bytes: u32,
-    /// What the strategy remembers of the entry; 0 at first.
-    pub(crate) strategy_state: u64,
+}
+
+const _: () = assert!(size_of::<Option<PitEntry>>() == 128);
+
+impl Deref for PitEntry {
+    type Target = Records;
+
+    #[inline(always)]
+    fn deref(&self) -> &Records {
+        &self.records
+    }
 }
 
 impl PitEntry {
-    /// Whether `face` was asked first.
-    #[inline]
-    pub(crate) fn is_first_asked(&self, face: FaceId) -> bool {
-        self.out_records.first.as_ref().is_some_and(|record| record.face == face)
+    /// What the strategy remembers of the entry; 0 at first.
+    pub(crate) fn strategy_state(&self) -> u64 {
+        self.lists().map_or(0, |lists| lists.strategy_state)
+    }
+
+    /// Takes out a downstream that waits no longer.
+    pub(crate) fn remove_downstream(
+        &mut self,
+        is_match: impl Fn(&InRecord) -> bool,
+    ) -> Option<InRecord> {
+        self.records.remove_downstream(is_match)
     }
 
     /// Octets of memory that it takes.
@@ -154,7 +92,7 @@ impl PitEntry {
 
     /// When the last downstream stops waiting.
     pub(crate) fn last_expiry(&self) -> Option<Instant> {
-        self.in_records.iter().map(|record| record.expiry).max()
+        self.downstreams().map(|record| record.expiry).max()
     }
 }
 
@@ -177,26 +115,26 @@ pub(crate) struct PitKey<'a> {
     pub(crate) must_be_fresh: bool,
 }
 
-/// Vectors that aggregated entries leave behind for the next ones.
+/// Lists of records that entries leave behind for the next ones.
 const SPARES_MAX: usize = 1024;
-/// Records that such a vector has room for at most.
-const SPARE_RECORDS_MAX: usize = 4;
 
 /// Octets that a place for an entry takes, used or not: the entry, its place on the list of vacant
 /// ones, its timer, and its share of the table at its emptiest.
 const PLACE_BYTES: u64 = size_of::<Option<PitEntry>>() as u64 + 4 + 24 + 20;
 
 /// Octets that a downstream beyond the first takes, in a vector that is half empty.
-pub(crate) const RECORD_BYTES: u64 = 2 * size_of::<InRecord>() as u64;
+const DOWNSTREAM_BYTES: u64 = 2 * size_of::<InRecord>() as u64;
 /// Octets that an upstream beyond the first takes, likewise.
 const UPSTREAM_BYTES: u64 = 2 * size_of::<OutRecord>() as u64;
+/// Octets that lists take, with the first of either kind and the allocator's own.
+const LISTS_BYTES: u64 = size_of::<Lists>() as u64 + DOWNSTREAM_BYTES + UPSTREAM_BYTES + 24;
 
 /// Octets that an Interest may grow by when a nonce is added: the element and longer outer lengths.
 pub(crate) const REWRITE_GROWTH: usize = 16;
 
 /// Octets that an entry takes at most for an Interest that came with `len` octets.
 pub(crate) fn entry_bytes_max(len: usize) -> u64 {
-    PLACE_BYTES + Pool::footprint(len + REWRITE_GROWTH) as u64
+    PLACE_BYTES + LISTS_BYTES + Pool::footprint(len + REWRITE_GROWTH) as u64
 }
 
 /// All pending Interests of a shard, bounded in number and octets.
@@ -214,8 +152,8 @@ pub(crate) struct Pit {
     prefix_lengths: LengthCount,
     /// Entries that end in an implicit digest, by number of components.
     digest_lengths: LengthCount,
-    spare_in: Vec<Vec<InRecord>>,
-    spare_out: Vec<Vec<OutRecord>>,
+    #[expect(clippy::vec_box, reason = "an entry takes the box as it is")]
+    spares: Vec<Box<Lists>>,
     /// On routers of several shards: index and hash of entries with CanBePrefix that have ended,
     /// until [`Pit::take_ended`].
     ended: Option<Vec<(u32, u64)>>,
@@ -264,8 +202,7 @@ impl Pit {
             plenty_bytes: bytes_max.saturating_sub(entry_bytes_max(PACKET_SIZE_MAX)),
             prefix_lengths: LengthCount::default(),
             digest_lengths: LengthCount::default(),
-            spare_in: Vec::new(),
-            spare_out: Vec::new(),
+            spares: Vec::new(),
             ended: notes_ended.then(Vec::new),
         }
     }
@@ -303,24 +240,44 @@ impl Pit {
         self.entries.get(index)
     }
 
+    /// Octets more that an entry takes at most with another downstream, or with changes to one.
+    pub(crate) fn downstream_bytes(&self, index: u32, is_new: bool) -> u64 {
+        let lists_bytes = if self.entries[index].lists().is_some() { 0 } else { LISTS_BYTES };
+        lists_bytes + if is_new { DOWNSTREAM_BYTES } else { 0 }
+    }
+
     /// A downstream joins others at an entry.
     pub(crate) fn add_downstream(&mut self, index: u32, record: InRecord) {
-        let entry = &mut self.entries[index];
-        if !entry.in_records.is_empty() {
-            entry.bytes += RECORD_BYTES as u32;
-            self.bytes += RECORD_BYTES;
-        }
-        entry.in_records.push(record);
+        self.count_another(index, !self.entries[index].is_abandoned(), DOWNSTREAM_BYTES);
+        self.lists_mut(index).downstreams.push(record);
     }
 
     /// Another upstream was asked for an entry.
-    pub(crate) fn add_upstream(&mut self, index: u32, record: OutRecord) {
+    #[inline]
+    pub(crate) fn add_upstream(&mut self, index: u32, record: &OutRecord) {
         let entry = &mut self.entries[index];
-        if !entry.out_records.is_empty() {
-            entry.bytes += UPSTREAM_BYTES as u32;
-            self.bytes += UPSTREAM_BYTES;
+        if entry.lists().is_some() || !entry.records.add_first_upstream(record) {
+            let is_another = entry.is_asked();
+            self.count_another(index, is_another, UPSTREAM_BYTES);
+            self.lists_mut(index).upstreams.push(*record);
         }
-        entry.out_records.push(record);
+    }
+
+    fn count_another(&mut self, index: u32, is_another: bool, bytes: u64) {
+        if is_another {
+            self.entries[index].bytes += bytes as u32;
+            self.bytes += bytes;
+        }
+    }
+
+    /// The records of an entry, which may change.
+    pub(crate) fn lists_mut(&mut self, index: u32) -> &mut Lists {
+        let entry = &mut self.entries[index];
+        if entry.lists().is_none() {
+            entry.bytes += LISTS_BYTES as u32;
+            self.bytes += LISTS_BYTES;
+        }
+        entry.records.spread(|| self.spares.pop().unwrap_or_default())
     }
 
     /// An entry drawn at random.
@@ -350,8 +307,11 @@ impl Pit {
         let (before, after) = (footprint(&entry.interest), footprint(&interest));
         entry.bytes = (u64::from(entry.bytes) + after - before) as u32;
         self.bytes = self.bytes + after - before;
-        (entry.name_at, entry.nonce, entry.hop_limit) = (name_at, nonce, hop_limit);
-        mem::replace(&mut entry.interest, interest)
+        (entry.name_at, entry.hop_limit) = (name_at, hop_limit);
+        let before = mem::replace(&mut entry.interest, interest);
+        self.lists_mut(index);
+        self.entries[index].records.set_nonce(nonce);
+        before
     }
 
     #[inline]
@@ -403,18 +363,19 @@ impl Pit {
         key: &PitKey<'_>,
         interest: Packet,
         name_at: (u16, u16),
-        nonce: u32,
         hop_limit: Option<u8>,
-        record: InRecord,
+        record: &InRecord,
     ) -> u32 {
-        let bytes = Pool::footprint(interest.len()) as u64;
+        let mut bytes = Pool::footprint(interest.len()) as u64;
         let places = self.entries.places();
         let has_digest = ends_in_digest(key.name);
         // Only entries of these kinds are counted by length.
         let is_counted = key.can_be_prefix || has_digest;
         let component_count = if is_counted { key.name.component_count() } else { 0 };
-        let expiry = record.expiry;
-        let (spare_in, spare_out) = (self.spare_in.pop(), self.spare_out.pop());
+        let records = Records::new(record, || {
+            bytes += LISTS_BYTES;
+            self.spares.pop().unwrap_or_default()
+        });
         let index = self.entries.insert_with(|| PitEntry {
             hash: key.hash,
             interest,
@@ -424,17 +385,14 @@ impl Pit {
             must_be_fresh: key.must_be_fresh,
             has_digest,
             awaits: AwaitedSource::Upstream,
-            nonce,
             hop_limit,
-            in_records: Records::new(Some(record), spare_in),
-            out_records: Records::new(None, spare_out),
+            records,
             bytes: bytes as u32,
-            strategy_state: 0,
         });
         self.bytes += bytes + u64::from(self.entries.places() - places) * PLACE_BYTES;
         self.live.insert(index);
         self.table.insert(key.hash, index);
-        self.timers.schedule(index, expiry);
+        self.timers.schedule(index, record.expiry);
         if key.can_be_prefix {
             self.prefix_lengths.add(component_count);
         }
@@ -460,15 +418,10 @@ impl Pit {
         if entry.has_digest {
             self.digest_lengths.remove(length);
         }
-        if let Some(spare) = entry.in_records.take_spare()
-            && self.spare_in.len() < SPARES_MAX
+        if let Some(spare) = entry.records.take_lists().and_then(Lists::emptied)
+            && self.spares.len() < SPARES_MAX
         {
-            self.spare_in.push(spare);
-        }
-        if let Some(spare) = entry.out_records.take_spare()
-            && self.spare_out.len() < SPARES_MAX
-        {
-            self.spare_out.push(spare);
+            self.spares.push(spare);
         }
         let interest = mem::take(&mut entry.interest);
         self.bytes -= u64::from(entry.bytes);

@@ -67,14 +67,30 @@ impl<T> PrefixTable<T> {
     /// [`PrefixTable::lengths`].
     #[inline]
     pub(crate) fn longest_match(&self, name: NameView<'_>, hashes: &PrefixHashes) -> Option<&T> {
-        for &(length, hash) in hashes.shortest_first.iter().rev() {
-            if self.lengths & (1 << length) != 0
-                && let Some(index) = self.find(name, hash, length as usize)
-            {
-                return Some(&self.entries[index].value);
-            }
+        self.value(self.place_of_longest(name, hashes))
+    }
+
+    /// Where the value of the longest prefix of `name` is, until a prefix comes or goes; that of
+    /// the empty one has no place.
+    #[inline]
+    pub(crate) fn place_of_longest(
+        &self,
+        name: NameView<'_>,
+        hashes: &PrefixHashes,
+    ) -> Option<u32> {
+        hashes.shortest_first.iter().rev().find_map(|&(length, hash)| {
+            let is_length = self.lengths & (1 << length) != 0;
+            if is_length { self.find(name, hash, length as usize) } else { None }
+        })
+    }
+
+    /// The value in a place, of [`PrefixTable::place_of_longest`].
+    #[inline]
+    pub(crate) fn value(&self, place: Option<u32>) -> Option<&T> {
+        match place {
+            Some(index) => Some(&self.entries[index].value),
+            None => self.root.as_ref(),
         }
-        self.root.as_ref()
     }
 
     /// The longest prefix of `name` that has a value; `hashes` as for
@@ -174,6 +190,9 @@ impl PrefixHashes {
     /// place: there is room for many, and all of it would be copied.
     #[inline]
     pub(crate) fn add(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
+        if lengths == 0 {
+            return;
+        }
         let longest = u64::BITS - lengths.leading_zeros();
         let mut hasher = key.prefixes(name.value());
         let mut end = 0;

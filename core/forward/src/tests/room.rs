@@ -135,7 +135,7 @@ fn large_interests_are_bounded_by_their_octets() {
 /// Many small Interests leave a sparse table behind, in which later ones are hard to find.
 #[test]
 fn the_heaviest_is_found_in_a_sparse_table() {
-    let config = RouterConfig { pit_bytes_max: 8 << 20, ..RouterConfig::default() };
+    let config = RouterConfig { pit_bytes_max: 6 << 20, ..RouterConfig::default() };
     let mut bed = Bed::with_config(config);
     bed.route("/a", &[(U, 0)]);
     bed.route("/silent", &[(V, 0)]);

@@ -1,6 +1,6 @@
 use alloc::vec;
 use alloc::vec::Vec;
-use weir_base::prefetch_read;
+use weir_base::{equal_words, prefetch_read};
 
 const WAYS: usize = 8;
 
@@ -20,11 +20,10 @@ impl Set {
     /// Puts a name in place of a vacant one or of the oldest.
     #[inline]
     fn put(&mut self, tag: u32, time: u32, clock: u32) {
-        let age = |way: &usize| match self.tags[*way] {
-            0 => u64::MAX,
-            _ => u64::from(clock.wrapping_sub(self.times[*way])),
+        let way = match equal_words(&self.tags, 0).checked_ilog2() {
+            Some(vacant) => vacant as usize,
+            None => (0..WAYS).max_by_key(|&way| clock.wrapping_sub(self.times[way])).unwrap_or(0),
         };
-        let way = (0..WAYS).max_by_key(age).unwrap_or(0);
         self.tags[way] = tag;
         self.times[way] = time;
     }
@@ -81,11 +80,12 @@ impl Ghost {
         let set = self.set_of(tag);
         let set = &mut self.sets[set];
         let mut found = false;
-        for (known, time) in set.tags.iter_mut().zip(&set.times) {
-            if *known == tag {
-                found |= self.clock.wrapping_sub(*time) < window;
-                *known = 0;
-            }
+        let mut bits = equal_words(&set.tags, tag);
+        while bits != 0 {
+            let way = bits.trailing_zeros() as usize % WAYS;
+            found |= self.clock.wrapping_sub(set.times[way]) < window;
+            set.tags[way] = 0;
+            bits &= bits - 1;
         }
         found
     }
@@ -120,6 +120,37 @@ mod tests {
         let remembered = (0..1_000).filter(|&number| ghost.take(hash(number), 100)).count();
         assert!((80..=100).contains(&remembered), "{remembered}");
         assert!((900..1_000).all(|number| !ghost.take(hash(number), 100)));
+    }
+
+    /// A set as it would be without looking at all ways at once.
+    #[test]
+    fn a_set_forgets_the_oldest_and_only_when_it_is_full() {
+        let mut ghost = Ghost::new();
+        let mut known: [Option<(u32, u32)>; WAYS] = [None; WAYS];
+        let mut rng = weir_base::Rng::from_seed(4);
+        for _ in 0..5_000 {
+            let number = hash(rng.below(12).into());
+            let tag = Ghost::tag(number);
+            if rng.below(3) > 0 {
+                ghost.insert(number, 8);
+                let age = |way: &usize| known[*way].map_or(u32::MAX, |(_, at)| ghost.clock - at);
+                let way = (0..WAYS).max_by_key(age).unwrap();
+                known[way] = Some((tag, ghost.clock));
+            } else {
+                let is_known = |(of, at): (u32, u32)| of == tag && ghost.clock - at < 8;
+                let expected = known.iter().flatten().any(|&one| is_known(one));
+                assert_eq!(ghost.take(number, 8), expected);
+                known
+                    .iter_mut()
+                    .filter(|one| one.is_some_and(|(of, _)| of == tag))
+                    .for_each(|one| *one = None);
+            }
+            let tags = known.map(|one| one.map_or(0, |(tag, _)| tag));
+            assert_eq!(
+                ghost.sets[0].tags, tags,
+                "in the very places: they decide what is forgotten"
+            );
+        }
     }
 
     #[test]

@@ -181,7 +181,8 @@ impl Store {
         if self.is_refused(rule) {
             return;
         }
-        let index = self.put(now, packet.clone(), data, hashes, fresh_until, prefixes, pool);
+        let stored = (packet.clone(), super::UNKNOWN_SOURCE);
+        let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
         self.take_in(index, rule);
     }
 

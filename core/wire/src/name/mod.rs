@@ -39,6 +39,64 @@ pub(crate) struct NameScan {
     pub(crate) parameters_digest_at: usize,
 }
 
+/// All but the last component of the name of a packet that was decoded before: what comes next
+/// often belongs to the same object, and that part of its name need not be looked at again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameHead<'a> {
+    value: &'a [u8],
+    count: u32,
+    is_repeated: bool,
+}
+
+impl<'a> NameHead<'a> {
+    /// No head: the next name is that of the first packet.
+    pub const NONE: Self = Self { value: &[], count: 0, is_repeated: false };
+
+    /// The octets of its components. None where there is no head, as the name has one component or
+    /// is bound to parameters.
+    #[inline]
+    pub const fn value(&self) -> &'a [u8] {
+        self.value
+    }
+
+    /// Whether the packet before had the same.
+    #[inline]
+    pub const fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
+    /// Scans a name, whose head this becomes.
+    #[inline(always)]
+    pub(crate) fn scan(&mut self, value: &'a [u8]) -> Result<NameScan, DecodeError> {
+        if let Some((head, [3..=252, length @ 0..=252, last @ ..])) =
+            value.split_at_checked(self.value.len())
+            && last.len() == usize::from(*length)
+            && self.is_equal(head)
+        {
+            self.is_repeated = true;
+            let (count, parent_len) = (self.count + 1, head.len());
+            return Ok(NameScan { count, parent_len, ..NameScan::default() });
+        }
+        let scan = NameScan::of(value)?;
+        *self = match scan.parameters_digests {
+            0 => Self {
+                value: &value[..scan.parent_len],
+                count: scan.count.saturating_sub(1),
+                is_repeated: false,
+            },
+            _ => Self::NONE,
+        };
+        Ok(scan)
+    }
+
+    /// The ends are compared first: there the names of objects differ.
+    #[inline(always)]
+    fn is_equal(&self, head: &[u8]) -> bool {
+        let end = |octets: &[u8]| octets.last_chunk().map(|end| u64::from_le_bytes(*end));
+        end(self.value).is_some_and(|known| end(head) == Some(known)) && *self.value == *head
+    }
+}
+
 impl NameScan {
     #[inline]
     pub(crate) fn of(value: &[u8]) -> Result<Self, DecodeError> {

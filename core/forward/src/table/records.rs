@@ -1,0 +1,261 @@
+//! Who waits at a pending Interest, and whom it was asked of.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, Instant};
+use weir_wire::{NackReason, PitToken, ShortToken};
+
+use crate::table::measurements::Flight;
+
+/// A downstream that waits (NFD, PIT in-record).
+#[derive(Clone, Copy)]
+pub(crate) struct InRecord {
+    pub(crate) face: FaceId,
+    /// Where the face table has it, as long as it is there.
+    pub(crate) face_slot: u32,
+    pub(crate) nonce: u32,
+    pub(crate) expiry: Instant,
+    pub(crate) pit_token: PitToken,
+}
+
+/// An upstream that was asked (NFD, PIT out-record).
+#[derive(Clone, Copy)]
+pub(crate) struct OutRecord {
+    pub(crate) face: FaceId,
+    pub(crate) nonce: u32,
+    pub(crate) sent_at: Instant,
+    pub(crate) expiry: Instant,
+    pub(crate) nacked: Option<NackReason>,
+    /// Until it ends, for what is measured of the upstream.
+    pub(crate) flight: Flight,
+    /// What the strategy remembers of this upstream; 0 at first.
+    pub(crate) strategy_state: u64,
+}
+
+impl OutRecord {
+    /// Whether the Interest was sent to this upstream only once.
+    pub(crate) fn is_sent_once(&self) -> bool {
+        self.flight.is_since(self.sent_at)
+    }
+}
+
+/// Records of any number and state, and what goes with them.
+#[derive(Default)]
+pub(crate) struct Lists {
+    pub(crate) downstreams: Vec<InRecord>,
+    pub(crate) upstreams: Vec<OutRecord>,
+    /// What the strategy remembers of the entry; 0 at first.
+    pub(crate) strategy_state: u64,
+}
+
+/// Records that a vector of lists which are used again has room for at most.
+const SPARE_RECORDS_MAX: usize = 4;
+
+impl Lists {
+    /// These without their records. Large ones are let go: they would be kept for entries that need
+    /// no such room.
+    pub(crate) fn emptied(mut self: Box<Self>) -> Option<Box<Self>> {
+        self.downstreams.clear();
+        self.upstreams.clear();
+        self.strategy_state = 0;
+        let most = self.downstreams.capacity().max(self.upstreams.capacity());
+        (most <= SPARE_RECORDS_MAX).then_some(self)
+    }
+}
+
+/// The records of an entry. Nearly every one has a downstream and an upstream of the same nonce and
+/// expiry, of which nothing else is to be known: they lie here, in less than a cache line and a
+/// half. All others lie in lists.
+pub(crate) struct Records {
+    lists: Option<Box<Lists>>,
+    downstream: FaceId,
+    upstream: FaceId,
+    expiry: Instant,
+    sent_at: Instant,
+    /// That of the entry's Interest, and of the records here.
+    nonce: u32,
+    face_slot: u32,
+    flight: (u32, u32),
+    token: ShortToken,
+    has_downstream: bool,
+    has_upstream: bool,
+}
+
+impl Records {
+    /// One downstream, whose nonce the entry's Interest has. `spare` makes lists, if it takes some.
+    #[inline(always)]
+    pub(crate) fn new(record: &InRecord, spare: impl FnOnce() -> Box<Lists>) -> Self {
+        let token = record.pit_token.shortened();
+        let mut records = Self {
+            lists: None,
+            downstream: record.face,
+            upstream: record.face,
+            expiry: record.expiry,
+            sent_at: Instant::ZERO,
+            nonce: record.nonce,
+            face_slot: record.face_slot,
+            flight: Flight::NONE.parts(),
+            token: token.unwrap_or_default(),
+            has_downstream: token.is_some(),
+            has_upstream: false,
+        };
+        if token.is_none() {
+            records.spread(spare).downstreams.push(*record);
+        }
+        records
+    }
+
+    /// That of the entry's Interest.
+    #[inline]
+    pub(crate) fn nonce(&self) -> u32 {
+        self.nonce
+    }
+
+    /// The entry has another Interest. Its records lie in lists.
+    pub(crate) fn set_nonce(&mut self, nonce: u32) {
+        debug_assert!(!self.has_downstream && !self.has_upstream, "records here share the nonce");
+        self.nonce = nonce;
+    }
+
+    #[inline(always)]
+    fn downstream_here(&self) -> InRecord {
+        InRecord {
+            face: self.downstream,
+            face_slot: self.face_slot,
+            nonce: self.nonce,
+            expiry: self.expiry,
+            pit_token: self.token.into(),
+        }
+    }
+
+    #[inline(always)]
+    fn upstream_here(&self) -> OutRecord {
+        OutRecord {
+            face: self.upstream,
+            nonce: self.nonce,
+            sent_at: self.sent_at,
+            expiry: self.expiry,
+            nacked: None,
+            flight: Flight::of_parts(self.flight, self.sent_at),
+            strategy_state: 0,
+        }
+    }
+
+    /// Whether nobody waits.
+    #[inline]
+    pub(crate) fn is_abandoned(&self) -> bool {
+        !self.has_downstream && self.lists.as_ref().is_none_or(|lists| lists.downstreams.is_empty())
+    }
+
+    /// Whether somebody was asked.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.has_upstream || self.lists.as_ref().is_some_and(|lists| !lists.upstreams.is_empty())
+    }
+
+    /// Whether `face` was asked first.
+    #[inline]
+    pub(crate) fn is_first_asked(&self, face: FaceId) -> bool {
+        match &self.lists {
+            None => self.has_upstream && self.upstream == face,
+            Some(lists) => lists.upstreams.first().is_some_and(|record| record.face == face),
+        }
+    }
+
+    /// Those that wait.
+    #[inline]
+    pub(crate) fn downstreams(&self) -> impl Iterator<Item = InRecord> {
+        let here = self.has_downstream.then(|| self.downstream_here());
+        let listed = self.lists.iter().flat_map(|lists| &lists.downstreams).copied();
+        here.into_iter().chain(listed)
+    }
+
+    /// Those that were asked.
+    #[inline]
+    pub(crate) fn upstreams(&self) -> impl Iterator<Item = OutRecord> {
+        let here = self.has_upstream.then(|| self.upstream_here());
+        let listed = self.lists.iter().flat_map(|lists| &lists.upstreams).copied();
+        here.into_iter().chain(listed)
+    }
+
+    /// Calls `f` with each of [`Records::downstreams`]: faster, as there is mostly one.
+    #[inline(always)]
+    pub(crate) fn for_each_downstream(&self, mut f: impl FnMut(InRecord)) {
+        match &self.lists {
+            None if self.has_downstream => f(self.downstream_here()),
+            None => {}
+            Some(lists) => lists.downstreams.iter().copied().for_each(f),
+        }
+    }
+
+    /// The same for [`Records::upstreams`].
+    #[inline(always)]
+    pub(crate) fn for_each_upstream(&self, mut f: impl FnMut(OutRecord)) {
+        match &self.lists {
+            None if self.has_upstream => f(self.upstream_here()),
+            None => {}
+            Some(lists) => lists.upstreams.iter().copied().for_each(f),
+        }
+    }
+
+    /// What is kept in lists, if there are lists.
+    #[inline]
+    pub(crate) fn lists(&self) -> Option<&Lists> {
+        self.lists.as_deref()
+    }
+
+    /// Has all records in lists from now on, where they may change.
+    pub(crate) fn spread(&mut self, spare: impl FnOnce() -> Box<Lists>) -> &mut Lists {
+        let here = (
+            self.has_downstream.then(|| self.downstream_here()),
+            self.has_upstream.then(|| self.upstream_here()),
+        );
+        (self.has_downstream, self.has_upstream) = (false, false);
+        let lists = self.lists.get_or_insert_with(spare);
+        lists.downstreams.extend(here.0);
+        lists.upstreams.extend(here.1);
+        lists
+    }
+
+    /// Takes in the first upstream, where it is one that can lie here.
+    #[inline(always)]
+    pub(crate) fn add_first_upstream(&mut self, record: &OutRecord) -> bool {
+        let is_plain = self.has_downstream
+            && !self.has_upstream
+            && (record.nonce, record.expiry) == (self.nonce, self.expiry)
+            && record.nacked.is_none()
+            && record.strategy_state == 0
+            && record.flight.is_over() | record.is_sent_once();
+        if is_plain {
+            self.has_upstream = true;
+            (self.upstream, self.sent_at) = (record.face, record.sent_at);
+            self.flight = record.flight.parts();
+        }
+        is_plain
+    }
+
+    /// Takes out a downstream that waits no longer.
+    pub(crate) fn remove_downstream(
+        &mut self,
+        is_match: impl Fn(&InRecord) -> bool,
+    ) -> Option<InRecord> {
+        let here = self.has_downstream.then(|| self.downstream_here());
+        if let Some(here) = here.filter(&is_match) {
+            self.has_downstream = false;
+            return Some(here);
+        }
+        let listed = &mut self.lists.as_mut()?.downstreams;
+        let at = listed.iter().position(is_match)?;
+        Some(listed.swap_remove(at))
+    }
+
+    /// Takes out the lists, if there are some, for another entry.
+    #[inline]
+    pub(crate) fn take_lists(&mut self) -> Option<Box<Lists>> {
+        self.lists.take()
+    }
+}
+
+#[cfg(test)]
+mod tests;
