@@ -86,8 +86,8 @@ struct Reader {
 }
 
 impl Stream {
-    /// A piece is asked for: the pieces that will be wanted after it. The longer a reader goes on in
-    /// order, the more there are.
+    /// A piece is asked for: the pieces that will be wanted after it, the more the longer a reader
+    /// goes on in order.
     fn reach(&mut self, piece: u64) -> Range<u64> {
         let is_his = |reader: &Reader| piece.abs_diff(reader.top) <= AHEAD_MAX;
         let nearest = (0..self.readers.len())

@@ -31,9 +31,9 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .title("Weir controller")
         .version(env!("CARGO_PKG_VERSION"))
         .description(Some(
-            "Plans which routers keep which part of which file. A body of a request comes as it is \
-             or with `Content-Encoding: deflate`, which is a zlib stream (RFC 9110, 8.4.1.2); it is \
-             as large as others at most when it is inflated.",
+            "Plans which routers keep which part of which file. A body of a request comes as it \
+             is or with `Content-Encoding: deflate`, which is a zlib stream (RFC 9110, 8.4.1.2); \
+             inflated it is as large as others at most.",
         ));
     let token = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     let mut api = OpenApiBuilder::new().info(info.build()).build();
