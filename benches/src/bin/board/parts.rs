@@ -53,13 +53,23 @@ const PROGRAMS: &[(&str, Option<&str>)] = &[
 
 /// The measurements, each built when it is first asked for.
 pub(crate) struct Programs {
-    /// The folder of the profile that this program was built in.
+    /// The folder of the release profile, that this program was built in.
     folder: PathBuf,
 }
 
 impl Programs {
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self { folder: machine::programs()? })
+        Self::of(machine::programs()?)
+    }
+
+    fn of(folder: PathBuf) -> Result<Self> {
+        ensure!(
+            folder.ends_with("release"),
+            "the board lies in {} and measures the release profile alone: \
+             cargo run --release -p weir-benches --bin board",
+            folder.display()
+        );
+        Ok(Self { folder })
     }
 
     /// Builds a measurement, if it has changed; its path.
@@ -67,11 +77,8 @@ impl Programs {
         let known = PROGRAMS.iter().find(|(name, _)| *name == program);
         let (_, package) = known.with_context(|| format!("no measurement {program}"))?;
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(machine::repository()).args(["build", "--quiet"]);
+        cargo.current_dir(machine::repository()).args(["build", "--quiet", "--release"]);
         cargo.env("CARGO_TARGET_DIR", self.folder.parent().context("target folder")?);
-        if self.folder.ends_with("release") {
-            cargo.arg("--release");
-        }
         match package {
             Some(package) => cargo.args(["-p", package, "--example", program]),
             None => cargo.args(["-p", "weir-benches", "--bin", program]),
@@ -310,4 +317,18 @@ fn controller(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
 pub(crate) fn number(report: &Value, keys: &[&str]) -> Result<f64> {
     let found = keys.iter().fold(report, |value, key| &value[*key]);
     found.as_f64().with_context(|| format!("no {}: {report}", keys.join(".")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_profiles_than_release_are_refused() {
+        assert!(Programs::of("target/release".into()).is_ok());
+        for folder in ["target/debug", "target/profiling", "release/debug"] {
+            let error = Programs::of(folder.into()).err().expect("no release profile").to_string();
+            assert!(error.contains(folder) && error.contains("--release"), "{error}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, State, load, now};
@@ -27,10 +27,14 @@ pub(crate) struct PartRecord {
     /// What was run for it.
     pub(crate) commands: Vec<String>,
     /// Processes that wanted a processor in the minute before its end, its own included.
-    pub(crate) load: f64,
+    pub(crate) load: Option<f64>,
     /// With fewer rounds.
     pub(crate) is_quick: bool,
     pub(crate) figures: Vec<Figure>,
+    /// What the machine itself took in the run that measured this part, from which the limits of
+    /// its figures are computed.
+    #[serde(default)]
+    pub(crate) machine_limits: Vec<Figure>,
 }
 
 /// One figure.
@@ -54,8 +58,13 @@ impl Figure {
 }
 
 impl PartRecord {
-    pub(crate) fn new(commands: Vec<String>, is_quick: bool, figures: Vec<Figure>) -> Self {
-        Self { date: now(), commands, load: load(), is_quick, figures }
+    pub(crate) fn new(
+        commands: Vec<String>,
+        is_quick: bool,
+        figures: Vec<Figure>,
+        machine_limits: Vec<Figure>,
+    ) -> Self {
+        Self { date: now(), commands, load: load(), is_quick, figures, machine_limits }
     }
 }
 
@@ -67,9 +76,19 @@ impl Record {
         serde_json::from_str(&text).with_context(context)
     }
 
-    /// Adds a part, in place of an earlier measurement of it.
-    pub(crate) fn add(&mut self, name: &str, part: PartRecord) {
+    /// Whether a quick measurement of this part would take the place of one with all rounds.
+    pub(crate) fn is_full(&self, name: &str) -> bool {
+        self.parts.get(name).is_some_and(|part| !part.is_quick)
+    }
+
+    /// Adds a part, in place of an earlier measurement of it, but never a quick one in place of
+    /// one with all rounds.
+    pub(crate) fn add(&mut self, name: &str, part: PartRecord) -> Result<()> {
+        if part.is_quick && self.is_full(name) {
+            bail!("part {name} is in the record with all rounds: a quick one does not replace it");
+        }
         self.parts.insert(name.into(), part);
+        Ok(())
     }
 
     /// Writes it into `folder`, whole or not at all; the file.
@@ -118,10 +137,11 @@ impl Records {
         }
     }
 
-    /// The last record with this part, of this kind of machine if there is one.
+    /// The last record with this part, of this kind of machine.
     pub(crate) fn last_with(&self, part: &str, machine: &Machine) -> Option<&Record> {
-        let with = || self.0.iter().rev().filter(|record| record.parts.contains_key(part));
-        with().find(|record| record.machine == *machine).or_else(|| with().next())
+        let is_it =
+            |record: &&Record| record.machine == *machine && record.parts.contains_key(part);
+        self.0.iter().rev().find(is_it)
     }
 }
 
@@ -133,11 +153,15 @@ mod tests {
         Machine { processor: "one".into(), cores, memory_gib: 24, kernel: "6".into() }
     }
 
+    fn part_record(figures: Vec<Figure>, is_quick: bool) -> PartRecord {
+        let machine_limits = vec![Figure::new("copy 8000 octets", "us", 1.0)];
+        PartRecord::new(vec!["it --json".into()], is_quick, figures, machine_limits)
+    }
+
     fn record(date: &str, commit: &str, cores: usize, part: &str) -> Record {
         let state = State { commit: commit.into(), changes: None, program: None };
         let figures = vec![Figure::new("it", "us", 2.5).beside(1.0)];
-        let part_record = PartRecord::new(vec!["it --json".into()], false, figures);
-        let parts = BTreeMap::from([(part.to_owned(), part_record)]);
+        let parts = BTreeMap::from([(part.to_owned(), part_record(figures, false))]);
         Record { state, date: date.into(), machine: machine(cores), parts }
     }
 
@@ -150,7 +174,8 @@ mod tests {
         let mut again = records.take_of(written.state.clone(), machine(2));
         assert_eq!(again.date, written.date);
         assert_eq!(again.parts["unix"].figures, written.parts["unix"].figures);
-        again.add("disk", written.parts["unix"].clone());
+        assert_eq!(again.parts["unix"].machine_limits, written.parts["unix"].machine_limits);
+        again.add("disk", written.parts["unix"].clone()).expect("there was none");
         again.write(folder.path()).expect("it is written");
         let records = Records::read(folder.path()).expect("they are read");
         assert_eq!(records.0.len(), 1, "it is the same file");
@@ -184,8 +209,36 @@ mod tests {
         };
         assert_eq!(commit("unix", 2), Some("bbbb"));
         assert_eq!(commit("unix", 4), Some("cccc"));
-        // Of another kind of machine rather than none; the table says so.
-        assert_eq!(commit("disk", 8), Some("dddd"));
+        assert_eq!(commit("disk", 4), None, "of another kind of machine");
         assert_eq!(commit("simulator", 2), None);
+    }
+
+    #[test]
+    fn a_quick_measurement_replaces_a_quick_one_alone() {
+        let figure = |value| vec![Figure::new("it", "us", value)];
+        let mut record = record("20261126T120000", "aaaa", 2, "unix");
+        let value = |record: &Record, part: &str| record.parts[part].figures[0].value;
+        assert!(record.add("unix", part_record(figure(9.0), true)).is_err());
+        assert_eq!(value(&record, "unix"), 2.5);
+        record.add("unix", part_record(figure(3.0), false)).expect("all rounds");
+        assert_eq!(value(&record, "unix"), 3.0);
+        for (quick, figure) in [(true, figure(4.0)), (true, figure(5.0)), (false, figure(6.0))] {
+            let expected = figure[0].value;
+            record.add("disk", part_record(figure, quick)).expect("no full one is there");
+            assert_eq!(value(&record, "disk"), expected);
+        }
+    }
+
+    #[test]
+    fn a_load_that_nobody_knows_and_a_part_without_limits_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut written = record("20261126T120000", "aaaa", 2, "unix");
+        written.parts.get_mut("unix").expect("it is there").load = None;
+        let path = written.write(folder.path()).expect("it is written");
+        assert_eq!(Record::read(&path).expect("it is read").parts["unix"].load, None);
+        let mut json = serde_json::to_value(&written).expect("JSON");
+        json["parts"]["unix"].as_object_mut().expect("a part").remove("machine_limits");
+        let earlier: Record = serde_json::from_value(json).expect("it is a record");
+        assert!(earlier.parts["unix"].machine_limits.is_empty());
     }
 }

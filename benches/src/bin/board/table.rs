@@ -21,30 +21,40 @@ pub(crate) fn heading(record: &Record) {
     );
 }
 
+/// What the machine itself takes. Each part keeps what it was measured beside.
+pub(crate) fn limits(limits: &[Figure]) {
+    println!("limits");
+    for limit in limits {
+        println!("  {:53} {:>9}", titled(limit), number(Some(limit.value)));
+    }
+}
+
 /// One part of `record` beside `compared`, or the last record that has it.
 pub(crate) fn part(name: &str, record: &Record, compared: Option<&Record>, records: &Records) {
     let Some(now) = record.parts.get(name) else { return };
     let earlier = compared.or_else(|| records.last_with(name, &record.machine));
     let before = earlier.and_then(|earlier| earlier.parts.get(name));
-    let mut remarks = vec![format!("load {:.1}", now.load)];
+    let is_same_machine = earlier.is_some_and(|earlier| earlier.machine == record.machine);
+    let load = now.load.map_or("unknown".into(), |load| format!("{load:.1}"));
+    let mut remarks = vec![format!("load {load}")];
     if let (Some(earlier), Some(before)) = (earlier, before) {
         let quick = if before.is_quick { ", quick" } else { "" };
         remarks.push(format!("before: {} of {}{quick}", earlier.state.commit, before.date));
-        if earlier.machine != record.machine {
-            remarks.push(format!("on another machine, {}", earlier.machine.processor));
+        if !is_same_machine {
+            let processor = &earlier.machine.processor;
+            remarks.push(format!("on another machine, {processor}: no ratio"));
         }
     }
     println!("{name} ({})", remarks.join("; "));
     for figure in &now.figures {
-        let same =
-            |other: &&crate::record::Figure| other.name == figure.name && other.unit == figure.unit;
+        let same = |other: &&Figure| other.name == figure.name && other.unit == figure.unit;
         let old = before.and_then(|before| before.figures.iter().find(same));
         println!(
             "  {:53} {:>9} {:>9} {:>8} {:>9} {:>8}",
             titled(figure),
             number(Some(figure.value)),
             number(old.map(|old| old.value)),
-            ratio(figure.value, old.map(|old| old.value)),
+            ratio(figure.value, old.filter(|_| is_same_machine).map(|old| old.value)),
             number(figure.limit),
             ratio(figure.value, figure.limit),
         );
