@@ -3,8 +3,9 @@
 //! `cargo run --release -p weir-benches --bin whole_system` builds the program and reports, for
 //! each kind of face, medians over rounds of: goodput of `weir get` cold and warm, processor time
 //! of the routers for each Data moved (user and system, from `/proc`), and the memory of the
-//! router that the consumer asks. Cold, its store still grows; with `--full` also cold with a store
-//! that is full, so that each Data that comes drives out another. Rounds of all faces are in turn.
+//! router that the consumer asks. Cold, its store still grows; warm, the producer is gone and all
+//! comes from that store; with `--full` then also cold with a store that is full, so that each Data
+//! that comes drives out another. Rounds of all faces are in turn.
 
 use std::path::Path;
 
@@ -164,18 +165,16 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     let seed = number * 3;
     let mut offer = Offer::new(args, &site, &producer, seed)?;
     fetch(&offer, Some("cold"))?;
+    // Without the producer, so that all of it comes from the store, before anything fills that.
+    offer.producer = None;
+    fetch(&offer, Some("warm"))?;
     if args.full {
         // The second fills what the first left; the third finds no room.
         for (more, phase) in [(1, None), (2, Some("full"))] {
-            offer = Offer::new(args, &site, &producer, seed + more)?;
+            let offer = Offer::new(args, &site, &producer, seed + more)?;
             fetch(&offer, phase)?;
         }
     }
-    if !args.full {
-        offer.producer = None;
-    }
-    // A store that was full may have given up some of what came last: that comes once more.
-    fetch(&offer, Some("warm"))?;
     let near = routers.near().process.id();
     round.push(("router_peak_mib".into(), memory_mib(near, "VmHWM:")?));
     let over_store = memory_mib(near, "VmRSS:")? - store_mib(args) as f64;
