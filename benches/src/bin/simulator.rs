@@ -1,12 +1,16 @@
 //! How fast networks are simulated: packet hops a second of processor time, and peak memory.
 //!
 //! `cargo run --release -p weir-benches --bin simulator [-- --shape line,tree,fetch,large]`
+//!
+//! Of several shapes each run is a process of its own: the peak memory of a process never falls.
 
+use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use cpu_time::ThreadTime;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use weir_benches::median;
 use weir_netem::LinkConfig;
@@ -46,6 +50,7 @@ impl Observer for Count {
 }
 
 /// What one run showed.
+#[derive(Serialize, Deserialize)]
 struct Run {
     routers: usize,
     consumers: usize,
@@ -54,7 +59,7 @@ struct Run {
     steps: f64,
     cpu_s: f64,
     build_s: f64,
-    /// Peak memory of the process so far.
+    /// Peak memory of the process so far: of this network alone only in its first run.
     peak_mib: f64,
 }
 
@@ -63,7 +68,10 @@ fn main() -> Result<()> {
     let mut runs: Vec<Vec<Run>> = arguments.shape.iter().map(|_| Vec::new()).collect();
     for _ in 0..arguments.rounds {
         for (shape, runs) in arguments.shape.iter().zip(&mut runs) {
-            runs.push(measure(shape, &arguments)?);
+            runs.push(match arguments.shape.len() {
+                1 => measure(shape, &arguments)?,
+                _ => measure_apart(shape, &arguments)?,
+            });
         }
     }
     let mut report = serde_json::Map::new();
@@ -75,32 +83,49 @@ fn main() -> Result<()> {
     }
     for (shape, runs) in arguments.shape.iter().zip(&runs) {
         let of_median = |value: fn(&Run) -> f64| median(runs.iter().map(value).collect());
-        let run = runs.first().context("--rounds: one at least")?;
-        let cpu_s = of_median(|run| run.cpu_s);
-        let peak_mib = of_median(|run| run.peak_mib);
-        report.insert(
-            shape.clone(),
-            json!({ "mhops_per_s": run.hops / 1e6 / cpu_s, "peak_mib": peak_mib }),
-        );
+        let first = runs.first().context("--rounds: one at least")?;
+        let run = Run {
+            cpu_s: of_median(|run| run.cpu_s),
+            build_s: of_median(|run| run.build_s),
+            ..*first
+        };
+        let mhops_per_s = run.hops / 1e6 / run.cpu_s;
+        let mut row = serde_json::to_value(&run)?;
+        row["mhops_per_s"] = json!(mhops_per_s);
+        report.insert(shape.clone(), row);
         if arguments.json {
             continue;
         }
         println!(
-            "{shape:<8}{:>7}{:>10}{:>11.1}{:>8.2}{:>9.3}{:>8.0}{:>11.2}{peak_mib:>10.0}{:>9.2}",
+            "{shape:<8}{:>7}{:>10}{:>11.1}{:>8.2}{:>9.3}{:>8.0}{:>11.2}{:>10.0}{:>9.2}",
             run.routers,
             run.consumers,
             run.virtual_s,
             run.hops / 1e6,
-            run.hops / 1e6 / cpu_s,
-            cpu_s * 1e9 / run.hops,
+            mhops_per_s,
+            run.cpu_s * 1e9 / run.hops,
             run.steps / run.hops,
-            of_median(|run| run.build_s),
+            run.peak_mib,
+            run.build_s,
         );
     }
     if arguments.json {
         println!("{}", serde_json::Value::Object(report));
     }
     Ok(())
+}
+
+/// One run as a process of its own.
+fn measure_apart(shape: &str, arguments: &Arguments) -> Result<Run> {
+    let mut command = Command::new(std::env::current_exe().context("path of this program")?);
+    command.args(["--json", "--rounds", "1", "--shape", shape]);
+    command.args(["--store-bytes", &arguments.store_bytes.to_string()]);
+    command.args(arguments.seconds.map(|seconds| format!("--seconds={seconds}")));
+    let output = command.output().with_context(|| format!("cannot start a run of {shape}"))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{shape}: {errors}");
+    let mut report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    serde_json::from_value(report[shape].take()).with_context(|| format!("no run of {shape}"))
 }
 
 fn measure(shape: &str, arguments: &Arguments) -> Result<Run> {
