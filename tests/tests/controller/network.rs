@@ -17,7 +17,7 @@ const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
 /// a machine that stands still for a moment loses none.
 pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Of a reading that should need no producer it may be asked for one segment of so many.
-const SLIPS: usize = 20;
+const SLIPS: usize = 10;
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 /// A controller and its database.
