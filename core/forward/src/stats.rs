@@ -114,6 +114,9 @@ counters! {
         displaced: Total, "interests_displaced";
         /// Interests that joined a pending one instead of being sent.
         aggregated: Total, "interests_aggregated";
+        /// Interests for a segment that a router keeps, by strategy multipath, and that went to
+        /// another next hop. That one has refused, has not answered for long, or is no next hop.
+        parts_passed_by: Total, "parts_passed_by";
         /// Interests with CanBePrefix that went on before all other shards had said what they have.
         shard_timeouts: Total, "shard_timeouts";
         /// Entries in the PIT.

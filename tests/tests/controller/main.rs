@@ -3,6 +3,7 @@
 //! multipath-cache-management, 3.3 and 5).
 
 mod network;
+mod numbers;
 #[path = "../../../io/controller/tests/server_postgres/postgres.rs"]
 mod postgres;
 mod several;
@@ -40,6 +41,41 @@ fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
     network.restart_controller(&versioned);
     // And the plan is the same.
     network.read_without_producer(&versioned, &hash);
+}
+
+/// Regression: while a keeper stood still for a moment its part was asked of the producer. One that
+/// is gone is not waited for.
+#[test]
+fn a_keeper_that_stands_still_is_waited_for_and_one_that_is_killed_is_not() {
+    let mut network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    assert_eq!(network.get("/data/large", "first"), hash);
+    network.wait_for_parts(&versioned);
+    network.read_without_producer(&versioned, &hash);
+
+    // That of the last part is asked for much at once, by a consumer that has come so far.
+    let keeper = network.parts_of(&versioned).pop().expect("parts")["router"].clone();
+    let keeper = MIDDLE.into_iter().find(|name| keeper == **name).expect("one of the three");
+    let signal = |network: &mut Network, signal| {
+        network.routers.get_mut(keeper).expect("it was started").process.signal(signal);
+    };
+    // On a busy machine it may stand still for longer than it is to.
+    wait_until("a reading that waits for the keeper", || {
+        let (before, asked) = (network.state(), network.asked_by_edge(keeper));
+        signal(&mut network, Signal::SIGSTOP);
+        let transfer = Transfer::start(&network, &versioned);
+        // Other than those by which round trips are measured.
+        wait_until("Interests to the keeper", || network.asked_by_edge(keeper) > asked + 5);
+        std::thread::sleep(Duration::from_millis(300));
+        signal(&mut network, Signal::SIGCONT);
+        assert_eq!(hex(&transfer.finish()), hash);
+        network.is_without_producer(&before)
+    });
+
+    let before = network.asked_of_producer();
+    signal(&mut network, Signal::SIGKILL);
+    assert_eq!(network.get(&versioned, "third"), hash);
+    assert!(network.asked_of_producer() > before, "nobody else has its part");
 }
 
 /// Who reads it gets all of it as long as it is served, with a plan or without.

@@ -1,13 +1,15 @@
 //! Controllers, routers and a producer, each a process.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+
+use crate::numbers::Numbers;
 
 pub(crate) const MIB: usize = 1 << 20;
 /// Octets of content of a segment.
@@ -16,8 +18,8 @@ const DIGESTS_PER_PART: usize = weir_security::manifest::DIGESTS_PER_PART;
 /// A router that says nothing for so long is gone: as long as where nothing is configured, so that
 /// a machine that stands still for a moment loses none.
 pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Of a reading that should need no producer it may be asked for one segment of so many.
-const SLIPS: usize = 10;
+/// Interests for a part that did not go to who has it.
+const PASSED_BY: &str = "weir_parts_passed_by_total";
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
 /// A controller and its database.
@@ -51,13 +53,9 @@ impl Controller {
             self.token,
             body.len()
         );
-        let mut stream = TcpStream::connect(&self.address).expect("the controller listens");
-        stream.write_all(request.as_bytes()).expect("a request");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 2"), "{method} {path}: {answer}");
-        if body.is_empty() { Value::Null } else { serde_json::from_str(body).expect("JSON") }
+        let body = http(&self.address, &request);
+        let body = body.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        if body.is_empty() { Value::Null } else { serde_json::from_str(&body).expect("JSON") }
     }
 
     /// The files that it knows, by their names with the version.
@@ -87,6 +85,19 @@ impl Controller {
     }
 }
 
+/// The body of an answer over HTTP.
+pub(crate) fn http(address: &str, request: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(request.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 2") => Ok(body.to_owned()),
+        _ => Err(io::Error::other(answer)),
+    }
+}
+
 pub(crate) fn start(site: &Site, address: &str, database: &str) -> Process {
     let decisions = format!("[decisions]\nrouter_timeout = \"{}s\"\n", ROUTER_TIMEOUT.as_secs());
     let config = site.write("controller.toml", decisions.as_bytes());
@@ -104,6 +115,14 @@ fn add_token(site: &Site, database: &str, role: &str, name: &str) -> String {
     site.weir("", &arguments).finish().success().output.trim().to_owned()
 }
 
+/// What there is to be known of a network at one time.
+pub(crate) struct State {
+    asked: u64,
+    numbers: Numbers,
+    /// Faces, routes and strategies of `edge`.
+    edge: String,
+}
+
 /// `edge` - `one`, `two`, `three` beside each other - `origin`.
 pub(crate) struct Network {
     pub(crate) site: Site,
@@ -111,6 +130,8 @@ pub(crate) struct Network {
     pub(crate) controller: Controller,
     pub(crate) others: Vec<Controller>,
     pub(crate) routers: BTreeMap<&'static str, Router>,
+    /// Where routers serve their metrics.
+    metrics: BTreeMap<&'static str, String>,
     /// Octets of the file: more than any one store has, less than three may promise together.
     file_bytes: usize,
 }
@@ -132,7 +153,8 @@ impl Network {
         others: Vec<Controller>,
         file_bytes: usize,
     ) -> Self {
-        let mut network = Self { site, controller, others, routers: BTreeMap::new(), file_bytes };
+        let (routers, metrics) = (BTreeMap::new(), BTreeMap::new());
+        let mut network = Self { site, controller, others, routers, metrics, file_bytes };
         network.add("origin", "1MiB", &[]);
         let store = (file_bytes / 3 * 2).to_string();
         for name in MIDDLE {
@@ -157,7 +179,10 @@ impl Network {
         }
         let path = self.site.write(&format!("{name}.toml"), config.as_bytes());
         let path = path.to_str().expect("UTF-8").to_owned();
-        let arguments = vec!["-c".into(), path, "--store".into(), store.into()];
+        let metrics = format!("127.0.0.1:{}", self.site.free_port());
+        let arguments = ["-c", &path, "--store", store, "--metrics", &metrics];
+        let arguments = arguments.map(str::to_owned).to_vec();
+        self.metrics.insert(name, metrics);
         let options = RouterOptions { socket: name.into(), arguments };
         self.routers.insert(name, Router::start_with(&self.site, &options));
     }
@@ -214,21 +239,42 @@ impl Network {
         sha256_hex(&target)
     }
 
-    /// Reads an object without its producer. A router that is slow for a moment is passed by, as
-    /// one that has failed would be: on a busy machine a reading that needs no producer may ask it
-    /// for some segments all the same (126 of 3,146 were seen), and it may take more than one until
-    /// none does. Where routers lack what they are to keep already the first asks for far more.
+    /// Reads an object without its producer, see [`Network::is_without_producer`].
     pub(crate) fn read_without_producer(&self, object: &str, hash: &str) {
-        let read = || {
-            let before = self.asked_of_producer();
+        wait_until("a reading that the producer hears nothing of", || {
+            let before = self.state();
             assert_eq!(self.get(object, "again"), hash);
-            self.asked_of_producer() - before
-        };
-        let (first, all) = (read(), self.segments());
-        assert!(first < (all / SLIPS) as u64, "the producer was asked for {first} of {all}");
-        if first > 0 {
-            wait_until("a reading that the producer hears nothing of", || read() == 0);
+            self.is_without_producer(&before)
+        });
+    }
+
+    pub(crate) fn state(&self) -> State {
+        let mut numbers = Numbers::default();
+        self.metrics.iter().for_each(|(router, address)| numbers.add(router, address));
+        let edge = &self.routers["edge"];
+        let lists = ["face", "route", "strategy"];
+        let lists = lists.map(|list| edge.weir_json(&self.site, &[list, "list"]).to_string());
+        State { asked: self.asked_of_producer(), numbers, edge: lists.join("\n") }
+    }
+
+    /// Whether the producer has been asked for nothing since. On a busy machine a router may stand
+    /// still for so long that it is taken for gone, and its part is asked of the producer: `edge`
+    /// counts each Interest that goes that way, and these are all that there may be.
+    pub(crate) fn is_without_producer(&self, before: &State) -> bool {
+        let now = self.state();
+        let asked = now.asked - before.asked;
+        let passed_by = [&now, before].map(|one| one.numbers.of("edge", PASSED_BY));
+        let passed_by = passed_by[0] - passed_by[1];
+        if asked > 0 {
+            let (changes, edge) = (now.numbers.since(&before.numbers), [&before.edge, &now.edge]);
+            eprintln!("{asked} of the producer, {passed_by} passed by\n{changes}{edge:#?}");
         }
+        if asked > passed_by {
+            let events = self.controller.ask("GET", "/v1/events?count=1000", None);
+            eprintln!("the controller: {events}");
+        }
+        assert!(asked <= passed_by, "the producer was asked though keepers were there");
+        asked == 0
     }
 
     /// Whether routers are to keep all of an object in parts, and each has said that it holds its
@@ -281,12 +327,23 @@ impl Network {
 
     /// Interests that the producer's face of `origin` has carried.
     pub(crate) fn asked_of_producer(&self) -> u64 {
-        let faces = self.routers["origin"].weir_json(&self.site, &["face", "list"]);
-        let local = faces.as_array().expect("faces").iter().filter(|face| {
+        self.asked_by("origin", |face| {
             face["scope"] == "local"
                 && face["uri"].as_str().is_some_and(|uri| uri.starts_with("fd"))
-        });
-        local.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
+        })
+    }
+
+    /// Interests that `edge` has sent to another router.
+    pub(crate) fn asked_by_edge(&self, router: &str) -> u64 {
+        let uri = self.routers[router].udp();
+        self.asked_by("edge", |face| face["uri"] == *uri)
+    }
+
+    /// Interests that some faces of a router have carried outwards.
+    fn asked_by(&self, router: &str, is_meant: impl Fn(&Value) -> bool) -> u64 {
+        let faces = self.routers[router].weir_json(&self.site, &["face", "list"]);
+        let meant = faces.as_array().expect("faces").iter().filter(|face| is_meant(face));
+        meant.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
     }
 }
 

@@ -16,6 +16,7 @@ use super::{Parameter, StrategyError, best_route};
 use crate::shard::object_and_segment;
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
+use crate::table::measurements::Measurement;
 use crate::table::records::OutRecord;
 
 /// Parts at most, and weights at most.
@@ -33,6 +34,9 @@ const FAILURES_MAX: u32 = 3;
 const LEFT_OUT_NS: u64 = NS_PER_S;
 /// How many usual round-trip times an answer is waited for.
 const ROUND_TRIPS_MAX: u64 = 2;
+/// How long the next hop that has a part is waited for at least. Others would have to get it of the
+/// producer, and a busy machine may stand still for longer than any round trip.
+const PART_WAIT_NS: u64 = NS_PER_S;
 
 /// With no parameters.
 pub(super) static EVEN: Multipath = Multipath { parts: Vec::new(), weights: Vec::new() };
@@ -106,15 +110,20 @@ impl Behaviour for Multipath {
         let Some(segment) = segment_of(context) else {
             return best_route::BestRoute.on_interest(suppression, context);
         };
-        if self.face_of(segment) == Some(context.ingress) {
+        let keeper = self.face_of(segment);
+        if keeper == Some(context.ingress) {
             return self.ask_for_keeper(suppression, context);
         }
         let is_pending = best_route::is_pending(context);
         if is_pending && best_route::is_suppressed(suppression, context) {
             return;
         }
-        note_unanswered(context);
-        let is_sent = self.ask_new(segment, context) || ask_again(context);
+        if let Some(hop) = keeper.and_then(|keeper| awaited(context, keeper)) {
+            context.send_interest(hop);
+            return best_route::lengthen_suppression(suppression, context);
+        }
+        self.note_unanswered(context);
+        let is_sent = self.ask_new(keeper, context) || ask_again(keeper, context);
         match (is_sent, is_pending) {
             (_, true) => best_route::lengthen_suppression(suppression, context),
             (true, false) => {}
@@ -123,18 +132,19 @@ impl Behaviour for Multipath {
     }
 
     fn on_refusal(&self, context: &mut Context<'_>) -> bool {
-        segment_of(context).is_some_and(|segment| self.ask_new(segment, context))
+        let segment = segment_of(context);
+        segment.is_some_and(|segment| self.ask_new(self.face_of(segment), context))
     }
 }
 
 impl Multipath {
-    /// Sends the Interest to a next hop that it was not sent to yet. `false`: there is none.
-    fn ask_new(&self, segment: u64, context: &mut Context<'_>) -> bool {
+    /// Sends the Interest to a next hop that it was not sent to yet, to that which has its part if
+    /// it may. `false`: there is none.
+    fn ask_new(&self, keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
         let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
         let may_use = |hop: &FibNextHop| is_new(hop) && is_sound(context, hop);
-        let part = self.face_of(segment);
-        let of_part = part.and_then(|face| {
-            context.eligible().find(|hop| hop.face == face).filter(|hop| may_use(hop))
+        let of_part = keeper.and_then(|keeper| {
+            context.eligible().find(|hop| hop.face == keeper).filter(|hop| may_use(hop))
         });
         if let Some(hop) = of_part {
             context.send_interest(hop);
@@ -144,8 +154,30 @@ impl Multipath {
         let Some((hop, free_at)) = chosen else { return false };
         if context.send_interest(hop) {
             end_turn(context, &hop, free_at);
+            count_passed_by(keeper, &hop, context);
         }
         true
+    }
+
+    /// An Interest comes again: next hops that should have answered it by now have failed. That
+    /// they have not is known no more once another has answered. One that has a part has failed
+    /// only if nothing at all has come from it for long: it is not left out for being slow.
+    fn note_unanswered(&self, context: &mut Context<'_>) {
+        let (now, hops) = (context.now, context.next_hops);
+        for hop in hops {
+            let Some(OutRecord { sent_at, nacked: None, .. }) = context.out_record(hop.face) else {
+                continue;
+            };
+            let has_part = self.parts.iter().any(|part| part.face == hop.face);
+            let Some(measured) = context.measurement_mut(hop) else { continue };
+            if has_part {
+                if measured.silent_ns(now) > part_wait_ns(measured) {
+                    (0..FAILURES_MAX).for_each(|_| measured.note_failure());
+                }
+            } else if now.ns_since(sent_at) > ROUND_TRIPS_MAX * usual_ns(measured) {
+                measured.note_failure();
+            }
+        }
     }
 
     /// Forwards what the one asks for who has that part: by the cheapest way, as by turns it might
@@ -254,26 +286,40 @@ fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
     }
 }
 
-/// An Interest comes again: next hops that should have answered it by now have failed. That they
-/// have not is known no more once another has answered.
-fn note_unanswered(context: &mut Context<'_>) {
-    let hops = context.next_hops;
-    for hop in hops {
-        let Some(OutRecord { sent_at, nacked: None, .. }) = context.out_record(hop.face) else {
-            continue;
-        };
-        let waited_ns = context.now.ns_since(sent_at);
-        let Some(measured) = context.measurement_mut(hop) else { continue };
-        let usual_ns = measured.smoothed_rtt_ns().unwrap_or(0);
-        if waited_ns > ROUND_TRIPS_MAX * usual_ns {
-            measured.note_failure();
-        }
-    }
+/// The next hop that has the part of a pending Interest, as long as it is to be asked again and
+/// nobody else: it has not refused it, has not been silent for long, though it may have answered
+/// others, and has not left this one alone unanswered for as long.
+fn awaited(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
+    let hop = context.eligible().find(|hop| hop.face == keeper)?;
+    let record = context.out_record(keeper)?;
+    let is_pending = record.nacked.is_none() && record.expiry > context.now;
+    let measured = context.measurement(&hop)?;
+    // One that has failed already is not waited for anew each time that it is tried.
+    let is_trusted = !hop.is_distrusted && measured.failures() < FAILURES_MAX;
+    let asked_ns = context.now.ns_since(record.flight.began_at());
+    let waited_ns = asked_ns.max(measured.silent_ns(context.now));
+    (is_pending && is_trusted && waited_ns <= part_wait_ns(measured)).then_some(hop)
+}
+
+/// How long a next hop that has a part is waited for.
+fn part_wait_ns(measured: &Measurement) -> u64 {
+    PART_WAIT_NS.max(ROUND_TRIPS_MAX * usual_ns(measured))
+}
+
+/// 0 before the first answer.
+fn usual_ns(measured: &Measurement) -> u64 {
+    measured.smoothed_rtt_ns().unwrap_or(0)
+}
+
+/// Counts an Interest that goes to another next hop than that which has its part.
+fn count_passed_by(keeper: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
+    let is_passed_by = keeper.is_some_and(|keeper| keeper != hop.face);
+    context.stats.parts_passed_by += u64::from(is_passed_by);
 }
 
 /// Sends the Interest once more where it was refused or sent longest ago. `false`: no next hop may
 /// have it.
-fn ask_again(context: &mut Context<'_>) -> bool {
+fn ask_again(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
     let rank = |hop: &FibNextHop| {
         context.out_record(hop.face).map(|record| (record.nacked.is_some(), record.sent_at))
     };
@@ -281,7 +327,9 @@ fn ask_again(context: &mut Context<'_>) -> bool {
         context.stats.drop_packet(DropReason::NoNextHop);
         return false;
     };
-    context.send_interest(hop);
+    if context.send_interest(hop) {
+        count_passed_by(keeper, &hop, context);
+    }
     true
 }
 

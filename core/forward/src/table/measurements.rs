@@ -56,6 +56,11 @@ impl Flight {
         self.ahead & CHOSEN != 0
     }
 
+    /// When it began; the beginning of time if it has ended, or is not measured.
+    pub(crate) fn began_at(&self) -> Instant {
+        self.since
+    }
+
     /// Whether it is measured and began at this time.
     pub(crate) fn is_since(&self, at: Instant) -> bool {
         self.measurement != NONE && self.since == at

@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 
 use weir_base::HashKey;
 
@@ -303,8 +304,9 @@ fn a_next_hop_that_refuses_all_is_left_out() {
         assert_ne!(out[0].face, B);
         bed.answer(out[0].face, data(&segment(number), 0));
     }
-    assert_eq!(to_b, 3);
+    assert_eq!((to_b, passed_by(&bed)), (3, 0));
     assert_ne!(ask(&mut bed, 1000, 1000), B, "nor does it have its part");
+    assert_eq!(passed_by(&bed), 1);
     bed.pass_ms(1000);
     // By one Interest it is seen whether it has come back.
     assert_eq!(ask(&mut bed, 1001, 1001), B);
@@ -362,6 +364,111 @@ fn a_next_hop_whose_interests_others_answer_loses_its_share() {
     load.run(3_000);
     let share = load.share(B, 11_000);
     assert!((0.3..0.36).contains(&share), "{share}");
+}
+
+/// A router of which B has a part, with the next hop's usual round trip known: 5 ms.
+fn with_part() -> Bed {
+    let mut bed = bed(&format!("/part~{}:0-999", B.0));
+    for number in 0..20 {
+        assert_eq!(ask(&mut bed, number, number), B);
+        bed.pass_ms(5);
+        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+    }
+    bed
+}
+
+fn passed_by(bed: &Bed) -> u64 {
+    bed.router.stats().parts_passed_by
+}
+
+/// Regression: when a keeper stood still for a moment, all that it had been asked for went to the
+/// producer as the consumer asked again, and after three of these all else for a second.
+#[test]
+fn a_keeper_that_is_slow_is_waited_for_and_nobody_else_is_asked() {
+    let mut bed = with_part();
+    let mut nonces = 100..;
+    for number in 20..40 {
+        assert_eq!(ask(&mut bed, number, nonces.next().unwrap()), B);
+    }
+    for _ in 0..3 {
+        bed.pass_ms(251);
+        for number in 20..40 {
+            assert_eq!(ask(&mut bed, number, nonces.next().unwrap()), B);
+        }
+    }
+    assert_eq!(ask(&mut bed, 40, nonces.next().unwrap()), B, "nor is it left out");
+    for number in 20..41 {
+        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+    }
+    assert_eq!(passed_by(&bed), 0);
+}
+
+/// Some of its answers get lost, others come: it is there.
+#[test]
+fn a_keeper_whose_answers_get_lost_is_asked_again() {
+    let mut bed = with_part();
+    let mut nonce = 100;
+    for number in 20..220 {
+        nonce += 1;
+        assert_eq!(ask(&mut bed, number, nonce), B);
+        if number % 2 == 1 {
+            bed.answer(B, data(&segment(number), 0));
+            continue;
+        }
+        bed.pass_ms(30);
+        nonce += 1;
+        assert_eq!(ask(&mut bed, number, nonce), B);
+        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+    }
+    assert_eq!(passed_by(&bed), 0);
+}
+
+#[test]
+fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
+    let mut bed = with_part();
+    for number in 20..40 {
+        assert_eq!(ask(&mut bed, number, number), B);
+    }
+    bed.pass_ms(1001);
+    assert_eq!(ask(&mut bed, 40, 40), B, "nobody has asked again yet");
+    bed.pass_ms(11);
+    let mut others = vec![ask(&mut bed, 20, 120), ask(&mut bed, 41, 41), ask(&mut bed, 40, 140)];
+    others.extend((21..39).map(|number| ask(&mut bed, number, 100 + number)));
+    assert_eq!(counts(&others)[1], 0, "{others:?}");
+    assert_eq!(passed_by(&bed), 21);
+    for (number, face) in [20, 41, 40].into_iter().chain(21..39).zip(others) {
+        assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+    }
+    // 39 alone is under way there. When that is over, too, one Interest a second tries it, and is
+    // not waited for again.
+    bed.pass_ms(4000);
+    assert_eq!(ask(&mut bed, 50, 50), B);
+    assert_ne!(ask(&mut bed, 51, 51), B);
+    bed.pass_ms(11);
+    assert_ne!(ask(&mut bed, 50, 150), B);
+    // Whatever comes from it ends that.
+    bed.pass_ms(5000);
+    assert_eq!(ask(&mut bed, 52, 52), B);
+    bed.answer(B, data(&segment(52), 0));
+    assert_eq!([53, 54].map(|number| ask(&mut bed, number, number)), [B, B]);
+}
+
+/// It lacks this one, say, and cannot have it: others are asked before long, for this one alone.
+#[test]
+fn a_segment_that_its_keeper_does_not_bring_is_asked_of_others_after_a_second() {
+    let mut bed = with_part();
+    assert_eq!(ask(&mut bed, 500, 500), B);
+    for number in 20..30 {
+        bed.pass_ms(100);
+        assert_eq!(ask(&mut bed, number, number), B);
+        bed.answer(B, data(&segment(number), 0));
+    }
+    assert_eq!(ask(&mut bed, 500, 501), B);
+    bed.pass_ms(21);
+    assert_eq!(ask(&mut bed, 30, 30), B);
+    assert_ne!(ask(&mut bed, 500, 502), B);
+    assert_eq!(ask(&mut bed, 31, 31), B);
+    assert_eq!(passed_by(&bed), 1);
 }
 
 /// One that has just come, or come back, makes up for no more than eight turns.
