@@ -51,7 +51,15 @@ struct Waiting {
     plans: VecDeque<(u64, Record)>,
     others: VecDeque<(u64, Record)>,
     next: u64,
+    /// Up to this number the database was given them: it may have them, or be writing them, and
+    /// what comes after them follows them. None of these is lost; they are no more than a batch.
+    given: u64,
     lost: u64,
+}
+
+/// How many records at the front of a queue the database was given.
+fn given_count(queue: &VecDeque<(u64, Record)>, given: u64) -> usize {
+    queue.partition_point(|(number, _)| *number <= given)
 }
 
 impl Waiting {
@@ -61,7 +69,7 @@ impl Waiting {
         let queue = if is_plan { &mut self.plans } else { &mut self.others };
         queue.push_back((self.next, record));
         if self.others.len() > OTHERS_MAX {
-            self.others.pop_front();
+            self.others.remove(given_count(&self.others, self.given));
             self.lost += 1;
         }
         if self.plans.len() > PLANS_MAX {
@@ -70,17 +78,18 @@ impl Waiting {
     }
 
     /// Makes room for an eighth more plans. The newest of an object then follows what the oldest
-    /// followed.
+    /// followed, of those that the database was not given.
     fn drop_plans(&mut self) {
-        let before = self.plans.len();
+        let untried = self.plans.split_off(given_count(&self.plans, self.given));
+        let before = untried.len();
         let mut first: HashMap<Name, u64> = HashMap::new();
-        for (_, record) in &self.plans {
+        for (_, record) in &untried {
             if let Record::Plan { plan, follows, .. } = record {
                 first.entry(plan.object.clone()).or_insert(*follows);
             }
         }
         // The newest takes it out.
-        let mut kept: VecDeque<(u64, Record)> = std::mem::take(&mut self.plans)
+        let mut kept: VecDeque<(u64, Record)> = untried
             .into_iter()
             .rev()
             .filter_map(|(at, record)| match record {
@@ -94,15 +103,15 @@ impl Waiting {
         kept.truncate(PLANS_MAX - PLANS_MAX / 8);
         kept.make_contiguous().reverse();
         self.lost += (before - kept.len()) as u64;
-        self.plans = kept;
+        self.plans.append(&mut kept);
     }
 
     fn len(&self) -> usize {
         self.plans.len() + self.others.len()
     }
 
-    /// The first of both, and the number of the last of them.
-    fn first(&self, count: usize) -> (Vec<Record>, u64) {
+    /// Gives the database the first of both, with the number of the last of them.
+    fn give(&mut self, count: usize) -> (Vec<Record>, u64) {
         let (mut plans, mut others) = (self.plans.iter().peekable(), self.others.iter().peekable());
         let mut batch = Vec::new();
         let mut last = 0;
@@ -119,6 +128,7 @@ impl Waiting {
                 record.clone()
             }));
         }
+        self.given = self.given.max(last);
         (batch, last)
     }
 
@@ -212,7 +222,7 @@ impl Journal {
     /// the database has refused one by itself for what it says.
     async fn write_batch(&self, database: &Database, run: &AtomicU64) -> Result<usize, ()> {
         let singly = self.singly.load(Ordering::Relaxed);
-        let (batch, last) = self.waiting().first(if singly > 0 { 1 } else { BATCH });
+        let (batch, last) = self.waiting().give(if singly > 0 { 1 } else { BATCH });
         if batch.is_empty() {
             return Ok(0);
         }
@@ -275,11 +285,14 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_control::Plan;
+    use sqlx::Connection as _;
+    use weir_control::{Part, Plan};
 
     fn plan(number: u64, object: &str) -> Record {
         let (parent, object) = (0, object.parse().unwrap());
-        let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
+        // One without parts is an end, which anything may follow.
+        let parts = vec![Part { router: "r".to_owned(), first: 0, last: 9 }];
+        let (consumers, spread) = (Vec::new(), Vec::new());
         let plan = Plan { number, parent, object, consumers, parts, spread };
         Record::Plan { plan, follows: number.saturating_sub(1), made_ms: 0 }
     }
@@ -293,7 +306,7 @@ mod tests {
     fn all(waiting: &mut Waiting) -> Vec<String> {
         let mut all = Vec::new();
         loop {
-            let (batch, last) = waiting.first(BATCH);
+            let (batch, last) = waiting.give(BATCH);
             if batch.is_empty() {
                 return all;
             }
@@ -344,5 +357,58 @@ mod tests {
         let all = all(&mut waiting);
         assert_eq!(all.len(), PLANS_MAX - PLANS_MAX / 8);
         assert_eq!(all.last().unwrap(), &format!("plan {PLANS_MAX}"));
+    }
+
+    /// What the database was given it may have, also if its answer got lost.
+    #[test]
+    fn what_the_database_was_given_is_not_lost() {
+        let mut waiting = Waiting::default();
+        waiting.push(plan(1, "/a"));
+        waiting.push(line(1));
+        let (_, last) = waiting.give(BATCH);
+        (2..=PLANS_MAX as u64 + 1).for_each(|number| waiting.push(plan(number, "/a")));
+        (0..OTHERS_MAX).for_each(|number| waiting.push(line(number)));
+        // All plans but the newest, and a line.
+        assert_eq!(waiting.lost, PLANS_MAX as u64);
+        // Again, as nothing was heard of it.
+        let (again, last_again) = waiting.give(2);
+        assert!(matches!(&again[..], [Record::Plan { .. }, Record::Audit { .. }]), "{again:?}");
+        assert_eq!(last_again, last);
+        waiting.forget(last);
+        match &waiting.plans[0].1 {
+            Record::Plan { plan, follows: 1, .. } => assert_eq!(plan.number, PLANS_MAX as u64 + 1),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Plans were dropped while the database was writing the first of them: the newest then
+    /// followed what was no longer the newest there, and another one counted.
+    #[tokio::test]
+    async fn plans_that_are_dropped_while_some_are_written_leave_the_newest_in_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("controller.db");
+        let database = Database::open(&path.clone().into(), None).await.unwrap();
+        let url = format!("sqlite://{}", path.display());
+        let mut other = sqlx::AnyConnection::connect(&url).await.unwrap();
+        sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut other).await.unwrap();
+        let (journal, run) = (Journal::default(), AtomicU64::new(1));
+        journal.push([plan(1, "/a")]);
+        let mut more: Vec<Record> =
+            (2..=PLANS_MAX as u64 + 1).map(|number| plan(number, "/a")).collect();
+        let writing = journal.write_batch(&database, &run);
+        let meanwhile = async {
+            // It is under way once the database was given it.
+            while journal.waiting().given == 0 {
+                tokio::task::yield_now().await;
+            }
+            journal.push(more.drain(..));
+            sqlx::raw_sql("ROLLBACK").execute(&mut other).await.unwrap();
+        };
+        let _ = tokio::join!(writing, meanwhile);
+        while journal.write_batch(&database, &run).await.unwrap() > 0 {}
+        assert_eq!(journal.take_overtaken(), []);
+        let newest = database.newest_plan(&"/a".parse().unwrap()).await.unwrap().unwrap();
+        assert_eq!(newest.number, PLANS_MAX as u64 + 1);
+        assert_eq!(journal.lost_count(), PLANS_MAX as u64 - 1);
     }
 }
