@@ -60,7 +60,8 @@ impl File {
     const PACKET_BYTES_MAX: u64 = 8800;
 
     /// Whether there can be such a file.
-    pub(crate) fn is_possible(&self) -> bool {
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
         let name = self.name.as_view();
         // Each lists several packets of the file or of the list before.
         let is_below = |list: &List| {

@@ -45,6 +45,18 @@ impl Plan {
     pub fn is_end(&self) -> bool {
         self.parts.is_empty() && self.spread.is_empty()
     }
+
+    /// Whether there can be such a plan for a file of so many segments: its parts are in order, and
+    /// of the file.
+    #[must_use]
+    pub fn is_possible(&self, segments: u64) -> bool {
+        let mut next = 0;
+        self.parts.iter().all(|part| {
+            let is_next = next <= part.first && part.first <= part.last && part.last < segments;
+            next = part.last.saturating_add(1);
+            is_next
+        })
+    }
 }
 
 /// How much of an object a router is asked for.

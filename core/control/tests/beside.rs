@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{alive, config, file, five, name, seconds};
-use weir_control::{Controller, ControllerConfig};
+use weir_control::{Controller, ControllerConfig, File, Plan};
 
 /// Controllers and how many routers each of them hears that are heard nowhere else.
 fn heard(by: &[(u64, usize)]) -> BTreeMap<String, u64> {
@@ -66,4 +66,38 @@ fn what_others_hear_is_not_planned_anew_while_they_do() {
     controller.tick(seconds(17));
     assert_ne!(controller.plans().next(), Some(&plan), "nobody hears them");
     alive(&mut controller, seconds(18));
+}
+
+/// What a database holds that somebody has edited, or a disk has spoilt.
+#[test]
+fn files_and_plans_that_cannot_be_are_left_out() {
+    let mut made = five(config());
+    made.add_file(file(12_000)).unwrap();
+    made.forward("edge", &name("/data/file/v=1")).unwrap();
+    let good = made.plans().next().unwrap().clone();
+    let spoil = |act: fn(&mut Plan)| {
+        let mut plan = Plan { number: good.number + 1000, ..good.clone() };
+        act(&mut plan);
+        plan
+    };
+    let bad = [
+        spoil(|plan| plan.parts[0].first = plan.parts[0].last + 1),
+        spoil(|plan| plan.parts[1].first = 0),
+        spoil(|plan| plan.parts.reverse()),
+        spoil(|plan| plan.parts.last_mut().unwrap().last = 12_000),
+        spoil(|plan| plan.parts.last_mut().unwrap().last = u64::MAX),
+    ];
+    for plan in bad {
+        assert!(!plan.is_possible(12_000), "{plan:?}");
+        for counts in [false, true] {
+            made.adopt(plan.clone(), counts);
+            assert_eq!(made.plans().next(), Some(&good), "{plan:?}");
+        }
+        let mut controller = Controller::new(config());
+        controller.restore(vec![file(12_000)], vec![plan]);
+        assert_eq!(controller.plans().next(), None);
+    }
+    let mut controller = Controller::new(config());
+    controller.restore(vec![file(0), File { packet_bytes: 0, ..file(9) }], vec![good]);
+    assert_eq!((controller.files_count(), controller.plans().next()), (0, None));
 }

@@ -56,12 +56,12 @@ pub fn add_token(
     Ok(text)
 }
 
-/// All tokens, the oldest first.
+/// All tokens, the oldest first. The log says which cannot be read.
 ///
 /// # Errors
 /// The database.
 pub fn tokens(database: &DatabasePlace) -> Result<Vec<Token>, StartError> {
-    block_on(with(database, async |database| database.tokens().await))
+    block_on(with(database, async |database| Ok(database.tokens().await?.read)))
 }
 
 /// Removes a token by what it is listed by. Says whether there was one. A controller that runs lets

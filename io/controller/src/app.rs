@@ -47,6 +47,8 @@ pub(crate) struct App {
     known: Mutex<Known>,
     /// Why the database took no file when it was given one last, and when that was.
     untaken: Mutex<Option<(Away, Instant)>>,
+    /// Why what other controllers write cannot be read at present, if it cannot.
+    unread: Mutex<Option<String>>,
     /// When the audit was told last that a caller may not register a name.
     told_refused_ms: Mutex<BTreeMap<String, u64>>,
 }
@@ -143,6 +145,7 @@ impl App {
             others: Mutex::default(),
             known: Mutex::new(known),
             untaken: Mutex::default(),
+            unread: Mutex::default(),
             told_refused_ms: Mutex::default(),
         }
     }
@@ -179,6 +182,21 @@ impl App {
         let failed = failed.filter(|error| !matches!(error, DatabaseError::Overtaken));
         let untaken = failed.map(|error| (error.away(), Instant::now()));
         *self.untaken.lock().unwrap_or_else(PoisonError::into_inner) = untaken;
+    }
+
+    /// Takes note of whether what the database holds could be read.
+    pub(crate) fn note_followed(&self, followed: &Result<(), DatabaseError>) {
+        let why = followed.as_ref().err().map(DatabaseError::to_string);
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(error), None) = (&why, &*unread) {
+            tracing::warn!(error, "what other controllers write is not read; it is tried again");
+        }
+        *unread = why;
+    }
+
+    /// Why what other controllers write cannot be read at present, if it cannot.
+    pub(crate) fn unread(&self) -> Option<String> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Why the database takes nothing, as far as that was tried lately.

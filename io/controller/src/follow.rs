@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::MutexGuard;
-use weir_control::{Controller, Refused};
+use weir_control::{Controller, Plan, Refused};
 use weir_wire::Name;
 
 use crate::app::{App, Known};
@@ -28,7 +28,7 @@ pub(crate) async fn begin(
     url: String,
 ) -> Result<(Follower, Known), DatabaseError> {
     let run = database.join(&url, wall_ms()).await?;
-    let news = database.news(None).await?;
+    let mut news = database.news(None).await?;
     let mut controller = Controller::new(config.controller.clone());
     controller.set_numbers(numbers(run));
     let (mut files, mut owners) = (Vec::new(), BTreeMap::new());
@@ -38,6 +38,15 @@ pub(crate) async fn begin(
             files.push(file);
         }
     }
+    let sizes: BTreeMap<&Name, u64> =
+        files.iter().map(|file| (&file.name, file.segments)).collect();
+    news.plans.retain(|plan| {
+        let can_be = sizes.get(&plan.object).is_none_or(|segments| plan.is_possible(*segments));
+        if !can_be {
+            database.note_impossible(plan.number);
+        }
+        can_be
+    });
     tracing::info!(
         files = files.len(),
         plans = news.plans.len(),
@@ -60,9 +69,10 @@ fn numbers(run: u64) -> (u64, u64) {
 /// What is due: a sign of life, what others have written, and who of them is gone.
 pub(crate) async fn tick(app: &App) {
     let mut turn = app.turn.lock().await;
-    if let Err(error) = follow(app, &mut turn).await {
+    let followed = follow(app, &mut turn).await;
+    app.note_followed(&followed);
+    if followed.is_err() {
         // Nothing is known of the others: they may well be there.
-        tracing::debug!(%error, "what other controllers write is not read");
         return;
     }
     let now = Instant::now();
@@ -120,12 +130,18 @@ pub(crate) async fn catch_up(
             forget_others(known, &files);
         }
         files.into_iter().for_each(|news| take_up(known, news));
-        plans.into_iter().for_each(|plan| known.controller.adopt(plan, false));
+        for plan in plans {
+            match can_be(known, &plan) {
+                true => known.controller.adopt(plan, false),
+                false => app.database.note_impossible(plan.number),
+            }
+        }
     });
     turn.change = change;
     let mut overtaken: VecDeque<Name> = app.journal.take_overtaken().into();
     while let Some(object) = overtaken.pop_front() {
-        match app.database.newest_plan(&object).await {
+        let can_be = |plan: &Plan| app.with(|known| can_be(known, plan));
+        match app.database.newest_plan(&object, can_be).await {
             Ok(plan) => app.with(|known| {
                 plan.into_iter().for_each(|plan| known.controller.adopt(plan, true));
             }),
@@ -136,6 +152,12 @@ pub(crate) async fn catch_up(
         }
     }
     Ok(runs)
+}
+
+/// Whether a plan is one for its file, as far as that is known.
+fn can_be(known: &Known, plan: &Plan) -> bool {
+    let file = known.controller.file(&plan.object);
+    file.is_none_or(|file| plan.is_possible(file.segments))
 }
 
 fn take_up(known: &mut Known, news: FileChange) {
@@ -155,6 +177,8 @@ fn take_up(known: &mut Known, news: FileChange) {
                 known.controller.forget_file(&name);
             }
         }
+        // What is known of it stays.
+        FileChange::Garbled(_) => {}
     }
 }
 
@@ -164,6 +188,7 @@ fn forget_others(known: &mut Known, files: &[FileChange]) {
         .iter()
         .filter_map(|news| match news {
             FileChange::Added(row) => Some(&row.file.name),
+            FileChange::Garbled(name) => Some(name),
             FileChange::Withdrawn(_) => None,
         })
         .collect();

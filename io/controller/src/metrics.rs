@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 }
 
 /// Gauges with their texts; [`Metrics::text`] takes their values in this order.
-const GAUGES: [(&str, &str); 9] = [
+const GAUGES: [(&str, &str); 10] = [
     ("routers", "Routers that have reported lately"),
     ("links", "Faces from one of them to another"),
     ("files", "Files that producers have registered"),
@@ -45,6 +45,7 @@ const GAUGES: [(&str, &str); 9] = [
     ("journal_records", "Plans and lines of the audit that wait for the database"),
     ("journal_lost_records", "Those that were lost because the database was away for too long"),
     ("journal_refused_records", "Those that the database refused by themselves, and that it lacks"),
+    ("database_garbled_rows", "Rows of the database that could not be read, and are passed over"),
     ("database_up", "Whether the database took what it was given last"),
 ];
 

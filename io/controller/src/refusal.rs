@@ -46,7 +46,12 @@ impl From<Refused> for Problem {
 impl From<DatabaseError> for Problem {
     fn from(error: DatabaseError) -> Self {
         tracing::error!(%error, "a request is refused");
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+        let status = match &error {
+            // It is no better in a moment.
+            DatabaseError::Garbled(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
     }
 }
 

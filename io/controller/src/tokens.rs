@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use weir_wire::Name;
 
 use crate::clock::wall_ms;
-use crate::database::{Database, DatabaseError};
+use crate::database::{Database, DatabaseError, Rows};
 use crate::token::{Role, Token, split};
 
 /// Between two looks at the database for tokens that are not known: strangers cause no more, and
@@ -75,11 +75,13 @@ impl Tokens {
         Self { by_id, per_second, looked_at: Mutex::new(None) }
     }
 
-    /// Takes the tokens that the database has in place of those known.
+    /// Takes the tokens that the database has in place of those known. Those that it has and that
+    /// cannot be read stay as they were.
     pub(crate) async fn refresh(&self, database: &Database) -> Result<(), DatabaseError> {
-        let tokens = database.tokens().await?;
+        let Rows { read: tokens, unread } = database.tokens().await?;
         let mut by_id = self.by_id.write().unwrap_or_else(PoisonError::into_inner);
         let mut former = std::mem::take(&mut *by_id);
+        by_id.extend(unread.iter().filter_map(|id| former.remove_entry(id)));
         by_id.extend(tokens.into_iter().map(|token| {
             let limit = former.remove(&token.id).map(|held| held.limit);
             let fresh = || Arc::new(RateLimiter::direct(Quota::per_second(self.per_second)));

@@ -34,7 +34,8 @@ impl Controller {
     }
 
     /// Another controller has made a plan. It is in force if it is newer than what is, or `counts`
-    /// in any case: if what is here was refused as it did not follow the newest one.
+    /// in any case: if what is here was refused as it did not follow the newest one. One that
+    /// cannot be for its file is not.
     pub fn adopt(&mut self, plan: Plan, counts: bool) {
         self.generation = self.generation.max(plan.number);
         let own = self.map.plan(&plan.object).map(|active| active.plan.number);
@@ -42,6 +43,9 @@ impl Controller {
             return;
         }
         let file = self.map.objects.file(&plan.object).cloned();
+        if file.as_ref().is_some_and(|file| !plan.is_possible(file.segments)) {
+            return;
+        }
         match file.filter(|_| !plan.is_end()) {
             Some(file) => self.put_in_force(&file, plan),
             None => self.end_plan(&plan.object),

@@ -240,14 +240,15 @@ impl Controller {
         }
     }
 
-    /// Takes up files and plans of a former run, the newest plan of each file. Routers that have
-    /// not reported yet are not spoken of in configurations.
+    /// Takes up files and plans of a former run, the newest plan of each file, but for those that
+    /// cannot be. Routers that have not reported yet are not spoken of in configurations.
     pub fn restore(&mut self, files: Vec<File>, plans: Vec<Plan>) {
-        files.into_iter().for_each(|file| self.map.objects.add_file(file));
+        let files = files.into_iter().filter(File::is_possible);
+        files.for_each(|file| self.map.objects.add_file(file));
         for plan in plans {
             self.generation = self.generation.max(plan.number);
             let Some(file) = self.map.objects.file(&plan.object) else { continue };
-            if plan.is_end() {
+            if plan.is_end() || !plan.is_possible(file.segments) {
                 continue;
             }
             let keepers = plan.parts.iter().map(|part| part.router.clone());

@@ -266,6 +266,13 @@ function warnings(state) {
     found.push(`${health.refused_records} records of plans and the audit are left out: the ` +
       "database refuses them. The controller's log says which.");
   }
+  if (health.garbled_rows) {
+    found.push(`${health.garbled_rows} rows of the database cannot be read and are left out, such ` +
+      `as ${health.garbled}. Mend or remove them, and restart the controller.`);
+  }
+  if (health.unread && health.database) {
+    found.push(`What other controllers write is not read: ${health.unread}.`);
+  }
   if (health.waits) {
     found.push("Routers get no new configurations: some may not have come back yet, or another " +
       "controller hears more of them.");

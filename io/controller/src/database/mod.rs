@@ -1,25 +1,29 @@
 //! What outlives the program: tokens, files, plans, the audit. All SQL is here, in words that
 //! SQLite and PostgreSQL both have; only the tables are made in the words of each.
 
+mod garbled;
 mod place;
 mod rows;
 mod shared;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use sqlx::any::{AnyPoolOptions, AnyRow};
+use sqlx::any::AnyPoolOptions;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{
-    Any, AnyConnection, AnyPool, AssertSqlSafe, Executor as _, Row as _, SqlSafeStr as _,
-    Transaction, raw_sql,
+    Any, AnyConnection, AnyPool, AssertSqlSafe, Executor as _, SqlSafeStr as _, Transaction,
+    raw_sql,
 };
 use weir_control::{File, FileNews, Plan};
 use weir_wire::Name;
 
+use self::garbled::Select;
+pub(crate) use self::garbled::{Garbled, Rows};
 pub use self::place::{DatabasePlace, PlaceError, ServerUrl};
-use self::rows::{json, plan_row, signed, unsigned};
+use self::rows::{json, signed};
 pub(crate) use self::shared::{FileChange, NUMBER_STEP, News, Sharer};
 use crate::token::Token;
 
@@ -41,14 +45,9 @@ pub enum DatabaseError {
     /// Its tables cannot be made or brought up to date.
     #[error("the tables of the database cannot be set up: {0}")]
     Tables(#[from] sqlx::migrate::MigrateError),
-    /// A row that this program did not write.
-    #[error("the database holds {what} that cannot be read: {why}")]
-    Garbled {
-        /// Of which kind.
-        what: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
+    /// A row that this program did not write, and that it cannot do without.
+    #[error("the database holds {0} that cannot be read; put back a backup of it")]
+    Garbled(&'static str),
     /// It takes too long.
     #[error("the database does not answer in time")]
     Late,
@@ -166,7 +165,12 @@ pub(crate) struct FileRow {
 #[derive(Clone)]
 pub(crate) struct Database {
     pool: AnyPool,
+    garbled: Arc<Garbled>,
 }
+
+/// A plan's columns, and what it is found by.
+const PLAN: &str = "number, object, body, made_ms";
+const PLAN_KEY: &str = "CAST(number AS TEXT)";
 
 fn migrator(is_server: bool) -> Migrator {
     let step = |number: i64, name: &'static str, sql: &'static str| {
@@ -239,7 +243,12 @@ impl Database {
             .connect_with(place.options()?)
             .await?;
         migrator(place.is_server()).run(&pool).await?;
-        Ok(Self { pool })
+        Ok(Self { pool, garbled: Arc::default() })
+    }
+
+    /// Rows that cannot be read.
+    pub(crate) fn garbled(&self) -> &Garbled {
+        &self.garbled
     }
 
     pub(crate) async fn close(&self) {
@@ -304,12 +313,14 @@ impl Database {
         .await
     }
 
-    pub(crate) async fn tokens(&self) -> Result<Vec<Token>, DatabaseError> {
-        let sql = "SELECT id, hash, role, name, created_ms, expires_ms, prefixes FROM tokens \
-                   ORDER BY created_ms, id";
-        let rows = sqlx::query(sql).fetch_all(&self.pool);
-        let rows = within(async { Ok(rows.await?) }).await?;
-        rows.iter().map(rows::token).collect()
+    pub(crate) async fn tokens(&self) -> Result<Rows<Token>, DatabaseError> {
+        let select = Select {
+            what: "token",
+            key: "id",
+            columns: "id, hash, role, name, created_ms, expires_ms, prefixes",
+            from: "tokens ORDER BY created_ms, id",
+        };
+        within(self.select(&select, &[], rows::token)).await
     }
 
     /// Adds files, or what is new of them, with their lines of the audit: all or none.
@@ -373,18 +384,19 @@ impl Database {
         before: u64,
         count: u64,
     ) -> Result<Vec<PlanRow>, DatabaseError> {
-        let sql = "SELECT made_ms, body FROM plans WHERE number < $1 \
-                   ORDER BY number DESC LIMIT $2";
-        let query = sqlx::query(sql).bind(signed(before)).bind(signed(count));
-        let rows = within(async { Ok(query.fetch_all(&self.pool).await?) }).await?;
-        rows.iter().map(plan_row).collect()
+        let from = "plans WHERE number < $1 ORDER BY number DESC LIMIT $2";
+        let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
+        Ok(within(self.select(&select, &[before, count], rows::plan_row)).await?.read)
     }
 
     pub(crate) async fn plan(&self, number: u64) -> Result<Option<PlanRow>, DatabaseError> {
-        let sql = "SELECT made_ms, body FROM plans WHERE number = $1";
-        let query = sqlx::query(sql).bind(signed(number));
-        let row = within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
-        row.as_ref().map(plan_row).transpose()
+        let from = "plans WHERE number = $1";
+        let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
+        let rows = within(self.select(&select, &[number], rows::plan_row)).await?;
+        if !rows.unread.is_empty() {
+            return Err(DatabaseError::Garbled("a plan"));
+        }
+        Ok(rows.read.into_iter().next())
     }
 
     /// The newest lines of the audit before `before`, newest first.
@@ -393,20 +405,20 @@ impl Database {
         before: u64,
         count: u64,
     ) -> Result<Vec<AuditRow>, DatabaseError> {
-        let sql = "SELECT id, at_ms, who, action, detail FROM audit WHERE id < $1 \
-                   ORDER BY id DESC LIMIT $2";
-        let query = sqlx::query(sql).bind(signed(before)).bind(signed(count));
-        let rows = within(async { Ok(query.fetch_all(&self.pool).await?) }).await?;
-        rows.iter().map(rows::line).collect()
+        let select = Select {
+            what: "line of the audit",
+            key: "CAST(id AS TEXT)",
+            columns: "id, at_ms, who, action, detail",
+            from: "audit WHERE id < $1 ORDER BY id DESC LIMIT $2",
+        };
+        Ok(within(self.select(&select, &[before, count], rows::line)).await?.read)
     }
 
     /// When each router was heard of last.
     pub(crate) async fn routers(&self) -> Result<Vec<(String, u64)>, DatabaseError> {
-        let sql = "SELECT name, seen_ms FROM routers ORDER BY name";
-        let query = sqlx::query(sql);
-        let rows = within(async { Ok(query.fetch_all(&self.pool).await?) }).await?;
-        let router = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "seen_ms")?));
-        rows.iter().map(router).collect()
+        let (key, columns, from) = ("name", "name, seen_ms", "routers ORDER BY name");
+        let select = Select { what: "router", key, columns, from };
+        Ok(within(self.select(&select, &[], rows::seen)).await?.read)
     }
 
     /// Begins a change of what controllers share. Those of all controllers follow one another: who

@@ -9,8 +9,9 @@ use sqlx::{Any, AnyConnection, Row as _, Transaction};
 use weir_control::Plan;
 use weir_wire::Name;
 
-use super::rows::{self, body, json, signed, unsigned};
-use super::{Database, DatabaseError, FileRow, Record, audit, within};
+use super::garbled::Select;
+use super::rows::{self, Unreadable, json, signed, unsigned};
+use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit, within};
 
 /// Numbers of plans and configurations of one controller are so far apart: between them is room for
 /// those of others. The last three digits say which controller gave a number.
@@ -34,6 +35,8 @@ pub(crate) struct Sharer {
 pub(crate) enum FileChange {
     Added(FileRow),
     Withdrawn(Name),
+    /// It is there, and that is all that can be read.
+    Garbled(Name),
 }
 
 /// What has changed.
@@ -52,6 +55,15 @@ pub(crate) struct News {
     pub(crate) sharers: Vec<Sharer>,
     /// The highest number of a controller.
     pub(crate) runs: u64,
+}
+
+fn file(row: &AnyRow) -> Result<(u64, FileChange), Unreadable> {
+    Ok((unsigned(row, "change")?, FileChange::Added(rows::file(row)?)))
+}
+
+fn sharer(row: &AnyRow) -> Result<Sharer, Unreadable> {
+    let (run, beat) = (unsigned(row, "run")?, unsigned(row, "beat")?);
+    Ok(Sharer { run, url: row.try_get("url")?, beat })
 }
 
 /// Counts one of the numbers up, and returns it. Others wait until the transaction is over.
@@ -183,21 +195,17 @@ impl Database {
     }
 
     async fn read_news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
-        let pool = &self.pool;
-        let numbers = sqlx::query("SELECT name, value FROM numbers").fetch_all(pool).await?;
-        let sharers = sqlx::query("SELECT run, url, beat FROM controllers").fetch_all(pool).await?;
-        let number = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "value")?));
-        let numbers: BTreeMap<String, u64> =
-            numbers.iter().map(number).collect::<Result<_, DatabaseError>>()?;
+        let (key, columns) = ("name", "name, value");
+        let select = Select { what: "number", key, columns, from: "numbers" };
+        let numbers = self.select(&select, &[], rows::number).await?;
+        if !numbers.unread.is_empty() {
+            return Err(DatabaseError::Garbled("a number that controllers count together"));
+        }
+        let numbers: BTreeMap<String, u64> = numbers.read.into_iter().collect();
         let number = |name: &str| numbers.get(name).copied().unwrap_or(0);
-        let sharer = |row: &AnyRow| {
-            Ok(Sharer {
-                run: unsigned(row, "run")?,
-                url: row.try_get("url")?,
-                beat: unsigned(row, "beat")?,
-            })
-        };
-        let sharers = sharers.iter().map(sharer).collect::<Result<_, DatabaseError>>()?;
+        let (key, columns) = ("CAST(run AS TEXT)", "run, url, beat");
+        let select = Select { what: "controller", key, columns, from: "controllers" };
+        let sharers = self.select(&select, &[], sharer).await?.read;
         let (change, forgotten) = (number("change"), number("forgotten"));
         let is_whole = since.is_none_or(|since| since < forgotten);
         let mut news = News {
@@ -213,48 +221,66 @@ impl Database {
             return Ok(news);
         }
         // What was there before changes had numbers has 0.
-        let since = since.filter(|_| !is_whole).map_or(-1, signed);
-        news.files = self.file_news(since, change).await?;
-        let sql = "SELECT p.body FROM plans p WHERE p.change > $1 AND p.change <= $2 \
-                   AND NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
-                   AND q.number > p.number) ORDER BY p.number";
-        let rows = sqlx::query(sql).bind(since).bind(signed(change)).fetch_all(pool).await?;
-        news.plans = rows.iter().map(|row| body(row, "a plan")).collect::<Result<_, _>>()?;
-        let sql = "SELECT name, run FROM routers WHERE change > $1 AND change <= $2";
-        let rows = sqlx::query(sql).bind(since).bind(signed(change)).fetch_all(pool).await?;
-        let router = |row: &AnyRow| Ok((row.try_get("name")?, unsigned(row, "run")?));
-        news.routers = rows.iter().map(router).collect::<Result<_, DatabaseError>>()?;
+        let first = since.filter(|_| !is_whole).map_or(0, |since| since + 1);
+        news.files = self.file_news(first, change).await?;
+        let from = "plans p WHERE p.change >= $1 AND p.change <= $2 \
+                    AND NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
+                    AND q.number > p.number) ORDER BY p.number";
+        let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
+        news.plans = self.select(&select, &[first, change], rows::plan).await?.read;
+        let (columns, from) = ("name, run", "routers WHERE change >= $1 AND change <= $2");
+        let select = Select { what: "router", key: "name", columns, from };
+        news.routers = self.select(&select, &[first, change], rows::router).await?.read;
         Ok(news)
     }
 
-    async fn file_news(&self, since: i64, until: u64) -> Result<Vec<FileChange>, DatabaseError> {
-        let until = signed(until);
-        let sql = "SELECT change, owner, body FROM files WHERE change > $1 AND change <= $2";
-        let added = sqlx::query(sql).bind(since).bind(until).fetch_all(&self.pool).await?;
-        let sql = "SELECT change, name FROM withdrawn WHERE change > $1 AND change <= $2";
-        let withdrawn = sqlx::query(sql).bind(since).bind(until).fetch_all(&self.pool).await?;
-        let mut news = Vec::with_capacity(added.len() + withdrawn.len());
-        for row in &added {
-            news.push((unsigned(row, "change")?, FileChange::Added(rows::file(row)?)));
-        }
-        for row in &withdrawn {
-            let name: &str = row.try_get("name")?;
-            let name = name.parse().map_err(|error| DatabaseError::Garbled {
-                what: "a withdrawn file",
-                why: format!("{error}"),
-            })?;
-            news.push((unsigned(row, "change")?, FileChange::Withdrawn(name)));
-        }
+    async fn file_news(&self, first: u64, last: u64) -> Result<Vec<FileChange>, DatabaseError> {
+        let (columns, from) =
+            ("name, change, owner, body", "files WHERE change >= $1 AND change <= $2");
+        let select = Select { what: "file", key: "name", columns, from };
+        let added = self.select(&select, &[first, last], file).await?;
+        let (columns, from) = ("change, name", "withdrawn WHERE change >= $1 AND change <= $2");
+        let select = Select { what: "withdrawn file", key: "name", columns, from };
+        let withdrawn = self.select(&select, &[first, last], rows::withdrawn).await?.read;
+        let mut news = added.read;
+        let withdrawn = withdrawn.into_iter();
+        news.extend(withdrawn.map(|(change, name)| (change, FileChange::Withdrawn(name))));
         news.sort_by_key(|(change, _)| *change);
-        Ok(news.into_iter().map(|(_, news)| news).collect())
+        let garbled = added.unread.iter().filter_map(|name| name.parse().ok());
+        let garbled = garbled.map(FileChange::Garbled);
+        Ok(news.into_iter().map(|(_, news)| news).chain(garbled).collect())
     }
 
-    /// The newest plan of an object.
-    pub(crate) async fn newest_plan(&self, object: &Name) -> Result<Option<Plan>, DatabaseError> {
-        let sql = "SELECT body FROM plans WHERE object = $1 ORDER BY number DESC LIMIT 1";
+    /// The newest plan of an object, and whether it can be one. A row that is none is taken for an
+    /// end, so that plans may follow it.
+    pub(crate) async fn newest_plan(
+        &self,
+        object: &Name,
+        can_be: impl Fn(&Plan) -> bool,
+    ) -> Result<Option<Plan>, DatabaseError> {
+        let sql = "SELECT number FROM plans WHERE object = $1 ORDER BY number DESC LIMIT 1";
         let query = sqlx::query(sql).bind(object.to_string());
         let row = within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
-        row.as_ref().map(|row| body(row, "a plan")).transpose()
+        let Some(row) = row else { return Ok(None) };
+        let number = unsigned(&row, "number").map_err(|_| DatabaseError::Garbled("a plan"))?;
+        let from = "plans WHERE number = $1";
+        let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
+        let read = within(self.select(&select, &[number], rows::plan)).await?.read;
+        match read.into_iter().next() {
+            Some(plan) if can_be(&plan) => return Ok(Some(plan)),
+            Some(_) => self.note_impossible(number),
+            None => {}
+        }
+        let query = sqlx::query("UPDATE plans SET ends = 1 WHERE number = $1").bind(signed(number));
+        within(async { Ok(query.execute(&self.pool).await?) }).await?;
+        let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
+        let (object, parent) = (object.clone(), 0);
+        Ok(Some(Plan { number, parent, object, consumers, parts, spread }))
+    }
+
+    /// A plan is none for its file.
+    pub(crate) fn note_impossible(&self, number: u64) {
+        self.garbled.note("plan", &number.to_string(), "there cannot be such a plan");
     }
 
     /// Forgets which files were withdrawn long ago.

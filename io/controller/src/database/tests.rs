@@ -126,12 +126,12 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         let folder = tempfile::tempdir().unwrap();
         let place = old_database(&folder, steps).await;
         let database = Database::open(&place, None).await.unwrap();
-        let tokens = database.tokens().await.unwrap();
+        let tokens = database.tokens().await.unwrap().read;
         assert_eq!((tokens.len(), &tokens[0].prefixes[..]), (1, &[name("/")][..]));
         let news = database.news(None).await.unwrap();
         let files = news.files.into_iter().map(|news| match news {
             FileChange::Added(FileRow { file, owner }) => (file, owner),
-            FileChange::Withdrawn(name) => panic!("{name} is withdrawn"),
+            FileChange::Withdrawn(name) | FileChange::Garbled(name) => panic!("{name}"),
         });
         let owner = "producer p".to_owned();
         let expected = [(file("/a"), owner.clone()), (file("/b"), owner)];

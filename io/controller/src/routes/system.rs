@@ -30,6 +30,13 @@ pub(super) struct Health {
     lost_records: u64,
     /// Those that the database refused by themselves, whatever it is that is wrong with them.
     refused_records: u64,
+    /// Rows of the database that could not be read since the start, and were passed over; 1,000 at
+    /// most. Somebody else wrote them, or a disk has spoilt them.
+    garbled_rows: u64,
+    /// One of them, and what is wrong with it.
+    garbled: Option<String>,
+    /// Why what other controllers write cannot be read at present, if it cannot.
+    unread: Option<String>,
     /// Whether it gives no configurations at present: routers may not have come back yet, or other
     /// controllers hear more of them.
     waits: bool,
@@ -69,6 +76,9 @@ impl Health {
             waiting_records: app.journal.waiting_count(),
             lost_records: app.journal.lost_count(),
             refused_records: app.journal.refused_count(),
+            garbled_rows: app.database.garbled().count(),
+            garbled: app.database.garbled().first(),
+            unread: app.unread(),
             waits: app.with(|known| known.controller.is_waiting()),
             run: app.run.load(Ordering::Relaxed) % NUMBER_STEP,
             others: app.others.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -99,7 +109,8 @@ pub(super) async fn metrics(
     let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
     let (refused, up) = (app.journal.refused_count(), u64::from(app.away().is_none()));
-    let values = [routers, links, files, plans, requests, records, lost, refused, up];
+    let garbled = app.database.garbled().count();
+    let values = [routers, links, files, plans, requests, records, lost, refused, garbled, up];
     let text = app.metrics.text(values, &bounded);
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -57,3 +57,11 @@ impl Small {
 pub(crate) const REFUSES: &str = "CREATE TRIGGER refuses BEFORE INSERT ON plans \
                                   WHEN NEW.object LIKE '%poison%' \
                                   BEGIN SELECT RAISE(ABORT, 'refused'); END";
+
+/// Garbles the row of a file: its JSON is cut, it says what cannot be, it is no text, no UTF-8.
+pub(crate) const GARBLE_FILE: [&str; 4] = [
+    "UPDATE files SET body = '{' WHERE name = '/bad/v=1'",
+    "UPDATE files SET body = replace(body, '10', '0') WHERE name = '/bad/v=1'",
+    "UPDATE files SET body = x'00ff' WHERE name = '/bad/v=1'",
+    "UPDATE files SET body = CAST(x'7bff' AS TEXT) WHERE name = '/bad/v=1'",
+];

@@ -6,6 +6,7 @@ mod backend;
 mod bench;
 mod dashboard;
 mod full;
+mod garbled;
 mod rest;
 mod restart;
 mod shared;

@@ -59,3 +59,10 @@ impl Small {
 /// Has the database refuse some plans.
 pub(crate) const REFUSES: &str =
     "ALTER TABLE plans ADD CONSTRAINT refuses CHECK (object NOT LIKE '%poison%')";
+
+/// Garbles the row of a file: its JSON is cut, or it says what cannot be. What is no text or no
+/// UTF-8 the server takes from nobody.
+pub(crate) const GARBLE_FILE: [&str; 2] = [
+    "UPDATE files SET body = '{' WHERE name = '/bad/v=1'",
+    "UPDATE files SET body = replace(body, '10', '0') WHERE name = '/bad/v=1'",
+];

@@ -7,6 +7,8 @@ mod backend;
 mod bench;
 #[path = "../server/full.rs"]
 mod full;
+#[path = "../server/garbled.rs"]
+mod garbled;
 mod outage;
 mod postgres;
 #[path = "../server/rest.rs"]

@@ -1,0 +1,172 @@
+//! The database holds rows that the controller did not write, or that a disk has spoilt.
+
+use serde_json::json;
+use weir_controller::{Role, remove_token, tokens};
+
+use crate::backend::GARBLE_FILE;
+use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
+
+/// Another program has written something that controllers are to read.
+const CHANGE: &str = "UPDATE numbers SET value = value + 1 WHERE name = 'change'";
+/// What it has written last is this file, or these plans.
+const TELL_FILE: &str = "UPDATE files SET change = \
+                         (SELECT value FROM numbers WHERE name = 'change') WHERE name = '/bad/v=1'";
+const GARBLE_PLAN: &str = "INSERT INTO plans (number, parent, object, made_ms, body, change, ends) \
+                           SELECT MAX(number) + 500000, MAX(number), '/file/v=1', 1, '{', \
+                           (SELECT value FROM numbers WHERE name = 'change'), 0 FROM plans";
+
+#[test]
+fn a_row_that_cannot_be_read_is_passed_over_and_told_and_later_ones_are_read() {
+    for garble in GARBLE_FILE {
+        let mut one = Bench::start();
+        let mut other = one.beside();
+        let producer = one.client(Role::Producer, "producer");
+        let operator = one.client(Role::Operator, "operator");
+        let there = operator.at(&other);
+        for name in ["/bad/v=1", "/good/v=1"] {
+            assert_eq!(producer.post("/v1/files", &file(name, 10)).status, 201);
+        }
+        let count = |client: &crate::bench::Client| {
+            client.get("/v1/files").json().as_array().unwrap().len()
+        };
+        eventually(|| count(&there) == 2, "both files at the other");
+        let mut program = one.connect();
+        for sql in [garble, CHANGE, TELL_FILE] {
+            program.sql(sql);
+        }
+
+        assert_eq!(producer.post("/v1/files", &file("/later/v=1", 10)).status, 201);
+        eventually(|| count(&there) == 3, "the file that comes after it");
+        // What was read of it before it was garbled stays.
+        let names = there.get("/v1/files").text;
+        assert!(names.contains("/bad/v=1") && names.contains("/later/v=1"), "{names}");
+        for client in [&operator, &there] {
+            let garbled = || client.get("/health").json()["garbled_rows"].clone();
+            eventually(|| garbled() == 1, "that it is told");
+            let health = client.get("/health");
+            assert_eq!((health.status, &health.json()["unread"]), (200, &json!(null)));
+            let first = health.json()["garbled"].as_str().unwrap().to_owned();
+            assert!(first.starts_with("file /bad/v=1: "), "{garble}: {first}");
+            let metrics = client.get("/metrics").text;
+            assert!(metrics.contains("weir_controller_database_garbled_rows 1\n"), "{metrics}");
+            assert_eq!(client.get("/v1/state").json()["health"]["garbled_rows"], 1);
+        }
+
+        // Also where all files are read anew, as after a long time.
+        program.sql("UPDATE numbers SET value = 1000000 WHERE name IN ('change', 'forgotten')");
+        assert_eq!(producer.post("/v1/files", &file("/last/v=1", 10)).status, 201);
+        eventually(|| count(&there) == 4, "the file that comes after all is read anew");
+        assert!(there.get("/v1/files").text.contains("/bad/v=1"));
+        assert_eq!(there.get("/health").json()["garbled_rows"], 1, "each is told once");
+
+        // Who begins with it has no file of that name, and all else.
+        drop(program);
+        other.stop();
+        one.restart();
+        let operator = operator.at(&one);
+        assert_eq!(count(&operator), 3);
+        assert!(!operator.get("/v1/files").text.contains("/bad/v=1"));
+        assert_eq!(operator.get("/health").json()["garbled_rows"], 1);
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_read_is_in_the_way_of_no_other() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let newest = || square.operator.get("/v1/plans").json()[0].clone();
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    eventually(|| newest()["number"].is_u64(), "a plan that is written");
+    let first = newest()["number"].as_u64().unwrap();
+    let mut program = bench.connect();
+    program.sql(CHANGE);
+    program.sql(GARBLE_PLAN);
+    let garbled = first + 500_000;
+    eventually(|| square.operator.get("/health").json()["garbled_rows"] == 1, "that it is told");
+    // Lists go without it, and who asks for it is told.
+    assert_eq!(newest()["number"], first);
+    let refused = square.operator.get(&format!("/v1/plans/{garbled}"));
+    assert_eq!(refused.status, 500, "{refused:?}");
+    assert!(refused.error().contains("a plan that cannot be read"), "{refused:?}");
+    assert_eq!(
+        square.router("c").configuration("c", 0, 0).json()["distributions"][0]["object"],
+        FILE
+    );
+
+    let path = format!("/v1/files?name={FILE}");
+    assert_eq!(square.producer.send("DELETE", &path, "").status, 204);
+    assert_eq!(square.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS)).status, 201);
+    let is_written = || {
+        assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+        let newest = newest();
+        newest["number"].as_u64() > Some(garbled) && newest["parts"][0]["router"].is_string()
+    };
+    eventually(is_written, "the plan after it");
+    let in_force = || square.operator.get("/v1/state").json()["transfers"][0]["number"].clone();
+    eventually(|| in_force() == newest()["number"], "that it is in force");
+    assert_eq!(square.operator.get("/health").json()["garbled_rows"], 1);
+}
+
+/// It is JSON, and there can be no such plan.
+#[test]
+fn a_plan_that_cannot_be_for_its_file_is_passed_over() {
+    let mut bench = Bench::start();
+    let square = Square::join(&bench);
+    let newest = || square.operator.get("/v1/plans").json()[0].clone();
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    eventually(|| newest()["number"].is_u64(), "a plan that is written");
+    let mut program = bench.connect();
+    // Its last part ends before it begins.
+    program.sql("UPDATE plans SET body = replace(body, '\"last\":8999', '\"last\":0')");
+    program.sql(CHANGE);
+    program.sql("UPDATE plans SET change = (SELECT value FROM numbers WHERE name = 'change')");
+    drop(program);
+    let garbled = |client: &crate::bench::Client| client.get("/health").json()["garbled"].clone();
+    eventually(|| !garbled(&square.operator).is_null(), "that it is told");
+    let text = garbled(&square.operator).to_string();
+    assert!(text.contains("there cannot be such a plan"), "{text}");
+    let kept = square.router("c").configuration("c", 0, 0).text;
+    assert!(kept.contains("\"last\":8999"), "what was read before is in force: {kept}");
+    bench.restart();
+    let operator = square.operator.at(&bench);
+    assert!(garbled(&operator).to_string().contains("there cannot be such a plan"));
+    assert_eq!(operator.get("/v1/files").json()[0]["name"], FILE);
+}
+
+#[test]
+fn a_token_that_cannot_be_read_holds_up_no_other() {
+    let mut bench = Bench::start();
+    let [garbled, removed] = ["garbled", "removed"].map(|name| bench.client(Role::Reader, name));
+    for client in [&garbled, &removed] {
+        assert_eq!(client.get("/v1/links").status, 200);
+    }
+    let mut program = bench.connect();
+    program.sql("UPDATE tokens SET role = 'king' WHERE name = 'garbled'");
+    let new = bench.client(Role::Operator, "new");
+    assert_eq!(new.get("/v1/links").status, 200);
+    eventually(|| new.get("/health").json()["garbled_rows"] == 1, "that it is told");
+    let listed = tokens(&bench.database()).unwrap();
+    assert_eq!(listed.len(), 2, "it is not listed");
+    let token = listed.iter().find(|token| token.name == "removed").unwrap();
+    assert!(remove_token(&bench.database(), &token.id).unwrap());
+    eventually(|| removed.get("/v1/links").status == 401, "the end of a removed token");
+    assert_eq!(garbled.get("/v1/links").status, 200, "what was read before holds");
+    drop(program);
+    bench.restart();
+    assert_eq!(garbled.at(&bench).get("/v1/links").status, 401);
+    assert_eq!(new.at(&bench).get("/v1/links").status, 200);
+}
+
+/// Nothing can be followed without it. That is told, and requests go on.
+#[test]
+fn a_table_that_cannot_be_read_is_told() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let mut program = bench.connect();
+    program.sql("ALTER TABLE numbers RENAME TO lost");
+    let health = || square.operator.get("/v1/state").json()["health"].clone();
+    eventually(|| health()["unread"].is_string(), "that it is told");
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    program.sql("ALTER TABLE lost RENAME TO numbers");
+    eventually(|| health()["unread"].is_null(), "that it is read again");
+}
