@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody as _};
 use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::StatusCode;
@@ -145,6 +145,10 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
+        // Before anybody is asked to send it.
+        if request.body().size_hint().lower() > app.body_bytes_max as u64 {
+            return Err(too_large(app));
+        }
         let late = |_| {
             let error = "the body takes too long to arrive";
             Problem::new(StatusCode::REQUEST_TIMEOUT, error)
@@ -162,8 +166,22 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for Body<T> {
                 );
                 Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, error))
             }
-            Err(rejection) => Err(Problem::new(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(not_read(app, rejection.status(), rejection.body_text())),
         }
+    }
+}
+
+fn too_large(app: &App) -> Problem {
+    let max = app.body_bytes_max;
+    let error = format!("the body is larger than {max} octets; send it in parts");
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+}
+
+/// What axum does not take.
+fn not_read(app: &App, status: StatusCode, text: String) -> Problem {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(app),
+        status => Problem::new(status, text),
     }
 }
 
@@ -190,13 +208,10 @@ async fn inflated(mut request: Request, app: &Arc<App>) -> Result<Request, Probl
     let request = Request::from_parts(parts.clone(), body);
     let octets = Bytes::from_request(request, app)
         .await
-        .map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
+        .map_err(|rejection| not_read(app, rejection.status(), rejection.body_text()))?;
     let octets = decompress_to_vec_zlib_with_limit(&octets, app.body_bytes_max);
     let octets = octets.map_err(|error| match error.status {
-        TINFLStatus::HasMoreOutput => {
-            let error = format!("the body is larger than {} octets", app.body_bytes_max);
-            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, error)
-        }
+        TINFLStatus::HasMoreOutput => too_large(app),
         _ => Problem::new(StatusCode::BAD_REQUEST, "the body is not deflated as it says"),
     })?;
     Ok(Request::from_parts(parts, octets.into()))

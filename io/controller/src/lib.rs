@@ -13,6 +13,7 @@ mod follower;
 mod journal;
 mod metrics;
 mod refusal;
+mod rest_of_body;
 mod routes;
 mod server;
 mod tls;

@@ -22,6 +22,7 @@ use utoipa_axum::routes;
 use crate::app::App;
 use crate::metrics::RequestLabels;
 use crate::refusal::Problem;
+use crate::rest_of_body;
 
 /// The scheme under which the description speaks of tokens.
 const TOKEN: &str = "token";
@@ -71,6 +72,7 @@ pub(crate) fn all(app: Arc<App>) -> Router {
         })
         .layer(DefaultBodyLimit::max(app.body_bytes_max))
         .layer(from_fn_with_state(app.clone(), count))
+        .layer(from_fn_with_state(app.clone(), rest_of_body::receive))
         .with_state(app)
 }
 

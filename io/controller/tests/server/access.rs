@@ -1,6 +1,9 @@
 //! Who is let in, and what bodies are taken.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use serde_json::{Value, json};
@@ -156,6 +159,88 @@ fn bad_bodies_are_refused_with_the_field() {
     // What was refused has changed nothing.
     let registered = router.report("r", &report("r", 1000, &[], &[])).json();
     assert_eq!(registered["expected"]["number"], 0);
+}
+
+/// A connection that writes all of a request before it reads, as many programs do.
+struct Wire(BufReader<TcpStream>);
+
+impl Wire {
+    fn connect(bench: &Bench) -> Self {
+        let stream = TcpStream::connect(bench.url().strip_prefix("http://").unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn write(&mut self, octets: &[u8]) -> std::io::Result<()> {
+        self.0.get_mut().write_all(octets)
+    }
+
+    fn begin(&mut self, request: &str, token: &str, header: &str) {
+        let head = format!("{request} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n");
+        let rest = format!("Content-Type: application/json\r\n{header}\r\n\r\n");
+        self.write((head + &rest).as_bytes()).unwrap();
+    }
+
+    /// The first line of an answer, and its body.
+    fn answer(&mut self) -> (String, String) {
+        let mut line = || {
+            let mut line = String::new();
+            self.0.read_line(&mut line).unwrap();
+            line.trim_end().to_ascii_lowercase()
+        };
+        let (status, mut length) = (line(), 0);
+        loop {
+            match line() {
+                header if header.is_empty() => break,
+                header => {
+                    let value = header.strip_prefix("content-length: ");
+                    length = value.map_or(length, |value| value.parse().unwrap());
+                }
+            }
+        }
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        (status, String::from_utf8(body).unwrap())
+    }
+}
+
+/// The connection was closed over what it had not sent yet.
+#[test]
+fn who_sends_much_too_much_can_read_why_it_is_refused() {
+    const MAX: usize = 1_000_000;
+    let bench = Bench::with(|config| config.body_bytes_max = MAX);
+    let router = bench.client(Role::Router, "r");
+    let (put, length) = ("PUT /v1/routers/r", format!("Content-Length: {}", 10 * MAX));
+    let body = vec![b' '; 10 * MAX];
+    let chunked = [format!("{:x}\r\n", body.len()).as_bytes(), &body, b"\r\n0\r\n\r\n"].concat();
+    let is_too_large = |(status, text): &(String, String)| {
+        status.contains(" 413 ") && text.contains("larger than 1000000 octets; send it in parts")
+    };
+    for (header, octets) in [(&*length, &body), ("Transfer-Encoding: chunked", &chunked)] {
+        let mut wire = Wire::connect(&bench);
+        wire.begin(put, &router.token, header);
+        wire.write(octets).unwrap();
+        let answer = wire.answer();
+        assert!(is_too_large(&answer), "{header}: {answer:?}");
+        // The connection goes on.
+        wire.begin("GET /health", "", "Accept: */*");
+        assert!(wire.answer().0.contains(" 200 "));
+    }
+    let mut stranger = Wire::connect(&bench);
+    stranger.begin(put, "weir-0-0", &length);
+    stranger.write(&body).unwrap();
+    let (status, text) = stranger.answer();
+    assert!(status.contains(" 401 ") && text.contains("not known"), "{status}: {text}");
+    // Who asks first sends nothing.
+    let mut asking = Wire::connect(&bench);
+    asking.begin(put, &router.token, &format!("{length}\r\nExpect: 100-continue"));
+    let answer = asking.answer();
+    assert!(is_too_large(&answer), "{answer:?}");
+    // What has no end is not received for ever.
+    let mut endless = Wire::connect(&bench);
+    endless.begin(put, &router.token, &format!("Content-Length: {}", 1000 * MAX));
+    let taken = (0..1000).take_while(|_| endless.write(&body[..MAX]).is_ok()).count();
+    assert!((10..200).contains(&taken), "{taken} MB of it");
 }
 
 #[test]
