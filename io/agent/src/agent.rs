@@ -87,7 +87,7 @@ impl Agent {
 impl Drop for Agent {
     /// The threads end with the request that they wait for.
     fn drop(&mut self) {
-        self.shared.stop();
+        self.shared.waits().stop();
     }
 }
 
@@ -148,6 +148,7 @@ impl Configurer {
     /// be tried again; whether to go on.
     fn ask(&mut self) -> bool {
         let (asked, wait) = (Instant::now(), self.pause.unwrap_or(POLL));
+        let heard = self.shared.waits().heard();
         // The controller counts in whole seconds.
         let wait_s = wait.as_secs().max(1);
         let after = self.wanted.as_ref().map_or(0, |wanted| wanted.generation);
@@ -175,12 +176,17 @@ impl Configurer {
                 true
             }
             Err(error) => {
-                // One that does not know this router yet hears of it in a moment.
+                // One that does not know this router yet hears of it in a moment; then this asks
+                // again.
                 let pause = self.backoff.next(error.retry_after());
                 if !error.is_unknown() && self.backoff.is_first() {
                     tracing::info!(%error, "no configuration; what is set up stays");
                 }
-                self.shared.pause(pause)
+                let (goes_on, is_heard) = self.shared.waits().pause_until_heard(pause, heard);
+                if is_heard {
+                    self.backoff.reset();
+                }
+                goes_on
             }
         }
     }

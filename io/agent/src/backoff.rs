@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_base::Rng;
 
-const FIRST: Duration = Duration::from_millis(500);
+const FIRST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Waits that double, of which the half is drawn, so that the routers of a controller that comes
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn waits_are_as_short_as_they_must_be() {
         let mut backoff = Backoff::new(1);
-        for (bound, longest) in [(5000, 5000), (0, 500), (3_600_000, 30_000)] {
+        for (bound, longest) in [(5000, 5000), (0, 250), (3_600_000, 30_000)] {
             backoff.bound(Duration::from_millis(bound));
             let longest = Duration::from_millis(longest);
             let waits: Vec<Duration> = (0..100).map(|_| backoff.next(None)).collect();
@@ -61,6 +61,16 @@ mod tests {
         }
         backoff.bound(Duration::from_secs(5));
         assert_eq!(backoff.next(Some(Duration::from_secs(60))), Duration::from_secs(60));
+    }
+
+    /// A router that is started just before its controller is not left waiting.
+    #[test]
+    fn the_first_attempts_are_quick() {
+        for seed in 0..1000 {
+            let mut backoff = Backoff::new(seed);
+            let first: Duration = (0..3).map(|_| backoff.next(None)).sum();
+            assert!(first < Duration::from_secs(2), "{seed}: {first:?}");
+        }
     }
 
     #[test]

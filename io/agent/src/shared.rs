@@ -18,13 +18,72 @@ pub(crate) struct Counters {
     pub(crate) questions_left_out: AtomicU64,
 }
 
+/// What threads wait for beside the time.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    is_stopping: AtomicBool,
+    /// How often the controller has heard of this router after a time in which it had not.
+    heard: AtomicU64,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Waits {
+    /// Ends all waits.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// The controller knows this router from now on.
+    pub(crate) fn note_heard(&self) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// See [`Waits::pause_until_heard`].
+    pub(crate) fn heard(&self) -> u64 {
+        self.heard.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the controller hears of this router again, but no longer than `pause`. Says
+    /// whether to go on, and whether it has, since `heard` was what it said.
+    pub(crate) fn pause_until_heard(&self, pause: Duration, heard: u64) -> (bool, bool) {
+        let goes_on = self.pause(pause, || self.heard() != heard);
+        (goes_on, self.heard() != heard)
+    }
+
+    /// Waits, unless it is over; says whether to go on.
+    fn pause(&self, pause: Duration, is_over: impl Fn() -> bool) -> bool {
+        let until = Instant::now() + pause;
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.is_stopping() && !is_over() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.changed.wait_timeout(guard, left);
+            guard = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        !self.is_stopping()
+    }
+
+    fn wake(&self) {
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
+    }
+}
+
 /// See the module's text.
 pub(crate) struct Shared {
     pub(crate) contents: Contents,
     pub(crate) counters: Counters,
     port: LocalPort,
-    is_stopping: AtomicBool,
-    stopping: (Mutex<()>, Condvar),
+    waits: Waits,
     /// The generation of the configuration that is set up, and what of the last one is not.
     setup: Mutex<(u64, Vec<SetupProblem>)>,
     /// Round-trip times to the other ends of faces in nanoseconds, as they are told.
@@ -39,8 +98,7 @@ impl Shared {
             contents,
             counters: Counters::default(),
             port,
-            is_stopping: AtomicBool::new(false),
-            stopping: Default::default(),
+            waits: Waits::default(),
             setup: Mutex::default(),
             round_trips: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
@@ -74,31 +132,18 @@ impl Shared {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&face)
     }
 
-    /// Ends all waits.
-    pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Relaxed);
-        let (lock, changed) = &self.stopping;
-        drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
-        changed.notify_all();
+    /// What threads wait for.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Relaxed)
+        self.waits.is_stopping()
     }
 
     /// Waits; says whether to go on.
     pub(crate) fn pause(&self, pause: Duration) -> bool {
-        let until = Instant::now() + pause;
-        let (lock, changed) = &self.stopping;
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while !self.is_stopping() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            guard = changed.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        !self.is_stopping()
+        self.waits.pause(pause, || false)
     }
 
     /// An application's connection to the router.
@@ -109,5 +154,35 @@ impl Shared {
     /// Whether a face leads to a thread of this agent.
     pub(crate) fn is_own(&self, face: FaceId) -> bool {
         face.0 == self.prefetch_face.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who asks for a configuration waits longer and longer while the controller does not know this
+    /// router, and is not to go on waiting when it does.
+    #[test]
+    fn a_wait_ends_when_the_controller_hears_of_the_router_or_at_the_end() {
+        const LONG: Duration = Duration::from_secs(3600);
+        let waits = Waits::default();
+        let heard = waits.heard();
+        let waited = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| waits.pause_until_heard(LONG, heard));
+            waits.note_heard();
+            waiter.join().unwrap()
+        });
+        assert_eq!(waited, (true, true));
+        // Also if that was just before.
+        assert_eq!(waits.pause_until_heard(LONG, heard), (true, true));
+        let heard = waits.heard();
+        assert_eq!(waits.pause_until_heard(Duration::ZERO, heard), (true, false));
+        let waited = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| waits.pause_until_heard(LONG, heard));
+            waits.stop();
+            waiter.join().unwrap()
+        });
+        assert_eq!(waited, (false, false));
     }
 }

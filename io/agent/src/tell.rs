@@ -93,6 +93,7 @@ impl Teller {
                 Ok(()) => {
                     if self.backoff.reset() {
                         tracing::info!("the controller answers again");
+                        self.shared.waits().note_heard();
                     }
                     self.hear_misses();
                 }
@@ -149,6 +150,7 @@ impl Teller {
         self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
         if is_first {
             tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
+            self.shared.waits().note_heard();
         }
         // Three times within what it waits for. Also a controller that was away waits no longer for
         // those it knew once it has heard of one of them: all must try as often meanwhile.
