@@ -33,7 +33,9 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, Problem> {
     };
     app.tokens.caller(text, &app.database).await.map_err(|error| {
         let status = match error {
-            TokenError::Unknown | TokenError::Expired => StatusCode::UNAUTHORIZED,
+            TokenError::Unknown | TokenError::Expired(..) | TokenError::NotYet(..) => {
+                StatusCode::UNAUTHORIZED
+            }
             TokenError::TooFast(_) => StatusCode::TOO_MANY_REQUESTS,
         };
         Problem::new(status, error.to_string())

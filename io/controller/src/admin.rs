@@ -3,7 +3,7 @@
 use tokio::runtime::Builder;
 use weir_wire::Name;
 
-use crate::clock::wall_ms;
+use crate::clock::WallClock;
 use crate::config::StartError;
 use crate::database::{Database, DatabaseError, DatabasePlace, Record};
 use crate::token::{Role, Token};
@@ -28,7 +28,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, StartError>>) -> Result<T, S
 }
 
 fn record(action: &'static str, detail: String) -> Record {
-    Record::Audit { at_ms: wall_ms(), who: SHELL.to_owned(), action, detail }
+    Record::Audit { at_ms: WallClock::default().now_ms(), who: SHELL.to_owned(), action, detail }
 }
 
 /// Makes a token that holds for `expires_after_ms` milliseconds, or for ever, and returns its text,
@@ -44,7 +44,7 @@ pub fn add_token(
     expires_after_ms: Option<u64>,
     prefixes: &[Name],
 ) -> Result<String, StartError> {
-    let now_ms = wall_ms();
+    let now_ms = WallClock::default().now_ms();
     let expires_ms = expires_after_ms.map(|after| now_ms.saturating_add(after));
     let issued = Token::issue(role, name, now_ms, expires_ms, prefixes);
     let (token, text) =

@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use weir_control::{Controller, Event};
 use weir_wire::Name;
 
-use crate::clock::{Clock, wall_ms};
+use crate::clock::{Clock, WallClock};
+use crate::config::Config;
 use crate::database::{Away, Database, DatabaseError, Record};
 use crate::follower::Follower;
 use crate::journal::Journal;
@@ -21,7 +22,7 @@ use crate::tokens::Tokens;
 const CONTROLLER: &str = "controller";
 
 /// Between two lines of the audit about names that one caller may not register.
-const SILENCE_MS: u64 = 60_000;
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// For so long it is told that the database has taken no file, if none is registered meanwhile.
 const UNTAKEN: Duration = Duration::from_secs(30);
@@ -29,6 +30,7 @@ const UNTAKEN: Duration = Duration::from_secs(30);
 /// What all requests share.
 pub(crate) struct App {
     pub(crate) clock: Clock,
+    pub(crate) wall_clock: WallClock,
     pub(crate) database: Database,
     pub(crate) journal: Journal,
     pub(crate) tokens: Tokens,
@@ -50,7 +52,7 @@ pub(crate) struct App {
     /// Why what other controllers write cannot be read at present, if it cannot.
     unread: Mutex<Option<String>>,
     /// When the audit was told last that a caller may not register a name.
-    told_refused_ms: Mutex<BTreeMap<String, u64>>,
+    told_refused: Mutex<BTreeMap<String, Instant>>,
 }
 
 /// The controller, and what its decisions do not need.
@@ -82,8 +84,7 @@ impl Known {
     }
 
     /// What is to be written of what has come to pass, and those who wait are woken.
-    fn settle(&mut self) -> Vec<Record> {
-        let at_ms = wall_ms();
+    fn settle(&mut self, at_ms: u64) -> Vec<Record> {
         let mut records = Vec::new();
         for event in self.controller.take_events() {
             let (action, detail) = match event {
@@ -129,16 +130,17 @@ impl App {
         database: Database,
         tokens: Tokens,
         follower: Follower,
-        body_bytes_max: usize,
+        config: &Config,
         stopping: watch::Receiver<bool>,
     ) -> Self {
         Self {
             clock: Clock::start(),
+            wall_clock: config.wall_clock.clone(),
             database,
             journal: Journal::default(),
             tokens,
             metrics: Metrics::default(),
-            body_bytes_max,
+            body_bytes_max: config.body_bytes_max,
             stopping,
             run: AtomicU64::new(follower.run),
             turn: tokio::sync::Mutex::new(follower),
@@ -146,7 +148,7 @@ impl App {
             known: Mutex::new(known),
             untaken: Mutex::default(),
             unread: Mutex::default(),
-            told_refused_ms: Mutex::default(),
+            told_refused: Mutex::default(),
         }
     }
 
@@ -154,7 +156,7 @@ impl App {
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
         let mut known = self.lock();
         let result = act(&mut known);
-        let records = known.settle();
+        let records = known.settle(self.wall_clock.now_ms());
         drop(known);
         if !records.is_empty() {
             self.journal.push(records);
@@ -165,12 +167,12 @@ impl App {
     /// A name is not registered, as it is below no prefix of the token. The audit has one line a
     /// minute of each caller.
     pub(crate) fn note_refused(&self, who: &str, name: &Name) {
-        let at_ms = wall_ms();
-        let mut told = self.told_refused_ms.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.get(who).is_some_and(|told_ms| at_ms.saturating_sub(*told_ms) < SILENCE_MS) {
+        let mut told = self.told_refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(who).is_some_and(|at| at.elapsed() < SILENCE) {
             return;
         }
-        told.insert(who.to_owned(), at_ms);
+        told.insert(who.to_owned(), Instant::now());
+        let at_ms = self.wall_clock.now_ms();
         let (who, detail) = (who.to_owned(), name.to_string());
         self.journal.push([Record::Audit { at_ms, who, action: "file refused", detail }]);
     }

@@ -1,6 +1,8 @@
 //! What time it is: for decisions a clock that only goes forward, for people the one on the wall.
 
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
 use weir_base::Instant;
@@ -33,11 +35,50 @@ impl Clock {
     }
 }
 
-/// Milliseconds since 1970. Wrong where the machine's clock is: only expiry of tokens and texts for
-/// people depend on it.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+/// The machine's clock on the wall. Where it is off, only tokens that expire and texts for people
+/// suffer: nothing else is decided by it, nor by times that another clock has written.
+#[derive(Clone, Debug, Default)]
+pub struct WallClock {
+    /// By how much it differs from the machine's: so it can be tried what one does that is off.
+    ahead_ms: Arc<AtomicI64>,
+}
+
+/// A clock that is ahead of the machine's by as many milliseconds as this says at the time.
+impl From<Arc<AtomicI64>> for WallClock {
+    fn from(ahead_ms: Arc<AtomicI64>) -> Self {
+        Self { ahead_ms }
+    }
+}
+
+impl WallClock {
+    /// Milliseconds since 1970; 0 before that.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let machine_ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        machine_ms.saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed))
+    }
+}
+
+impl PartialEq for WallClock {
+    fn eq(&self, other: &Self) -> bool {
+        let ahead_ms = |clock: &Self| clock.ahead_ms.load(Ordering::Relaxed);
+        ahead_ms(self) == ahead_ms(other)
+    }
+}
+
+impl Eq for WallClock {}
+
+/// A time on the wall in milliseconds since 1970, for people.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct WallTime(pub(crate) u64);
+
+impl fmt::Display for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Seconds up to the year 9999, the last that there is a text for.
+        const LAST_S: u64 = 253_402_300_799;
+        let time = UNIX_EPOCH + Duration::from_secs((self.0 / 1000).min(LAST_S));
+        f.write_str(&httpdate::fmt_http_date(time))
+    }
 }
 
 #[cfg(test)]
@@ -53,5 +94,21 @@ mod tests {
         assert_eq!((at(3_600_400), at(3_600_600)), (1400, 1600));
         // It never goes back.
         assert_eq!((at(100), at(3_600_700)), (1600, 1700));
+    }
+
+    #[test]
+    fn a_wall_clock_may_be_off_by_any_time() {
+        let ahead_ms = Arc::<AtomicI64>::default();
+        let (clock, machine) = (WallClock::from(ahead_ms.clone()), WallClock::default());
+        let years_ms = 40 * 366 * 24 * 3600 * 1000;
+        ahead_ms.store(years_ms, Ordering::Relaxed);
+        assert!(clock.now_ms() - machine.now_ms() > 40 * 365 * 24 * 3600 * 1000);
+        ahead_ms.store(-2 * years_ms, Ordering::Relaxed);
+        assert_eq!((clock.now_ms(), clock == machine), (0, false));
+        ahead_ms.store(i64::MAX, Ordering::Relaxed);
+        for at_ms in [clock.now_ms(), u64::MAX] {
+            assert_eq!(WallTime(at_ms).to_string(), "Fri, 31 Dec 9999 23:59:59 GMT");
+        }
+        assert_eq!(WallTime(1_000_000_000_000).to_string(), "Sun, 09 Sep 2001 01:46:40 GMT");
     }
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use weir_control::ControllerConfig;
 
+use crate::clock::WallClock;
 use crate::database::{DatabaseError, DatabasePlace};
 use crate::journal::RowsKept;
 
@@ -35,6 +36,8 @@ pub struct Config {
     pub rows_kept: RowsKept,
     /// What it decides by.
     pub controller: ControllerConfig,
+    /// What time it is for people, and for tokens that expire.
+    pub wall_clock: WallClock,
 }
 
 impl Default for Config {
@@ -51,6 +54,7 @@ impl Default for Config {
             requests_per_second_max: NonZeroU32::new(1000).unwrap_or(NonZeroU32::MIN),
             rows_kept: RowsKept { audit: 1_000_000, plans: 100_000 },
             controller: ControllerConfig::default(),
+            wall_clock: WallClock::default(),
         }
     }
 }

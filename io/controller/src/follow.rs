@@ -11,7 +11,6 @@ use weir_control::{Controller, Plan, Refused};
 use weir_wire::Name;
 
 use crate::app::{App, Known};
-use crate::clock::wall_ms;
 use crate::config::Config;
 use crate::database::{Database, DatabaseError, FileChange, FileRow, NUMBER_STEP, News, Record};
 use crate::follower::Follower;
@@ -27,7 +26,7 @@ pub(crate) async fn begin(
     database: &Database,
     url: String,
 ) -> Result<(Follower, Known), DatabaseError> {
-    let run = database.join(&url, wall_ms()).await?;
+    let run = database.join(&url, config.wall_clock.now_ms()).await?;
     let mut news = database.news(None).await?;
     let mut controller = Controller::new(config.controller.clone());
     controller.set_numbers(numbers(run));
@@ -110,7 +109,7 @@ async fn follow(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), Da
 /// one.
 async fn rejoin(app: &App, turn: &mut MutexGuard<'_, Follower>) -> Result<(), DatabaseError> {
     let former = turn.run;
-    turn.run = app.database.join(&turn.url, wall_ms()).await?;
+    turn.run = app.database.join(&turn.url, app.wall_clock.now_ms()).await?;
     app.run.store(turn.run, Ordering::Relaxed);
     app.with(|known| known.controller.set_numbers(numbers(turn.run)));
     app.database.leave(former).await

@@ -21,6 +21,7 @@ mod token;
 mod tokens;
 
 pub use admin::{add_token, remove_token, tokens};
+pub use clock::WallClock;
 pub use config::{Config, StartError, TlsFiles};
 pub use database::{DatabaseError, DatabasePlace, PlaceError, ServerUrl};
 pub use journal::RowsKept;

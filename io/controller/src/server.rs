@@ -105,7 +105,7 @@ async fn prepare(
     let of_database = |error| StartError::Database { place: config.database.clone(), error };
     let opened = Database::open(&config.database, config.database_bytes_max).await;
     let database = opened.map_err(of_database)?;
-    let tokens = Tokens::new(config.requests_per_second_max);
+    let tokens = Tokens::new(config.requests_per_second_max, config.wall_clock.clone());
     tokens.refresh(&database).await.map_err(of_database)?;
     let listening = |error| StartError::Listen { address: config.listen, error };
     let listener = TcpListener::bind(config.listen).await.map_err(listening)?;
@@ -113,8 +113,7 @@ async fn prepare(
     let url = format!("{scheme}://{}", seen_from_afar(listener.local_addr().map_err(listening)?));
     let begun = follow::begin(config, &database, url).await.map_err(of_database)?;
     let (follower, known) = begun;
-    let bytes_max = config.body_bytes_max;
-    Ok((Arc::new(App::new(known, database, tokens, follower, bytes_max, stopping)), listener))
+    Ok((Arc::new(App::new(known, database, tokens, follower, config, stopping)), listener))
 }
 
 /// What others call an address: one that means all of this machine's addresses says nothing there.

@@ -9,13 +9,16 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Mutex;
 use weir_wire::Name;
 
-use crate::clock::wall_ms;
+use crate::clock::{WallClock, WallTime};
 use crate::database::{Database, DatabaseError, Rows};
 use crate::token::{Role, Token, split};
 
 /// Between two looks at the database for tokens that are not known: strangers cause no more, and
 /// one look is for all who wait.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// A token may be made by the clock of another machine, which may be ahead by as much.
+const CLOCKS_DIFFER_MS: u64 = 300_000;
 
 /// Who makes a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,8 +52,17 @@ impl Caller {
 pub(crate) enum TokenError {
     #[error("the token is not known; `weir controller token list` says which are")]
     Unknown,
-    #[error("the token has expired; `weir controller token add` makes a new one")]
-    Expired,
+    #[error(
+        "the token has expired: it held until {0}, and the controller's clock says {1}; if that \
+         clock is right, `weir controller token add` makes a new one"
+    )]
+    Expired(WallTime, WallTime),
+    /// Of one that expires it cannot be known whether it has.
+    #[error(
+        "the token was made at {0}, and the controller's clock says {1}; set that clock, or make a \
+         new token if the clock was wrong that this one was made by"
+    )]
+    NotYet(WallTime, WallTime),
     #[error("the token makes more than {0} requests in a second")]
     TooFast(NonZeroU32),
 }
@@ -65,14 +77,15 @@ struct Held {
 pub(crate) struct Tokens {
     by_id: RwLock<HashMap<String, Held>>,
     per_second: NonZeroU32,
+    wall_clock: WallClock,
     /// When the database was looked at last.
     looked_at: Mutex<Option<Instant>>,
 }
 
 impl Tokens {
-    pub(crate) fn new(per_second: NonZeroU32) -> Self {
+    pub(crate) fn new(per_second: NonZeroU32, wall_clock: WallClock) -> Self {
         let by_id = RwLock::new(HashMap::new());
-        Self { by_id, per_second, looked_at: Mutex::new(None) }
+        Self { by_id, per_second, wall_clock, looked_at: Mutex::new(None) }
     }
 
     /// Takes the tokens that the database has in place of those known. Those that it has and that
@@ -126,8 +139,15 @@ impl Tokens {
         let by_id = self.by_id.read().unwrap_or_else(PoisonError::into_inner);
         let held = by_id.get(id).filter(|held| held.token.is_of(secret));
         let Held { token, limit, prefixes } = held.ok_or(TokenError::Unknown)?;
-        if token.expires_ms.is_some_and(|expires_ms| expires_ms <= wall_ms()) {
-            return Err(TokenError::Expired);
+        // One that does not expire holds whatever a clock says.
+        if let Some(expires_ms) = token.expires_ms {
+            let now_ms = self.wall_clock.now_ms();
+            if expires_ms <= now_ms {
+                return Err(TokenError::Expired(WallTime(expires_ms), WallTime(now_ms)));
+            }
+            if token.created_ms > now_ms.saturating_add(CLOCKS_DIFFER_MS) {
+                return Err(TokenError::NotYet(WallTime(token.created_ms), WallTime(now_ms)));
+            }
         }
         limit.check().map_err(|_| TokenError::TooFast(self.per_second))?;
         let (name, prefixes) = (token.name.clone(), Arc::clone(prefixes));

@@ -14,7 +14,6 @@ use weir_wire::Name;
 
 use crate::access::{Body, Produces, Sees, SeesFiles};
 use crate::app::{App, Known};
-use crate::clock::wall_ms;
 use crate::database::Record;
 use crate::follow;
 use crate::refusal::Problem;
@@ -149,7 +148,7 @@ async fn write_files(app: &App, files: Vec<File>, who: &str) -> Result<Vec<FileN
         news.collect::<Result<_, Refused>>()
     })?;
     let with_news: Vec<(File, FileNews)> = files.into_iter().zip(news.iter().copied()).collect();
-    let added = app.database.add_files(&with_news, who, wall_ms()).await;
+    let added = app.database.add_files(&with_news, who, app.wall_clock.now_ms()).await;
     app.note_change(&added);
     added?;
     app.with(|known| {
@@ -294,7 +293,7 @@ async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCo
         let error = format!("{name} was registered by {owner}, who may withdraw it");
         return Err(Problem::new(StatusCode::FORBIDDEN, error));
     }
-    let (at_ms, who) = (wall_ms(), caller.who());
+    let (at_ms, who) = (app.wall_clock.now_ms(), caller.who());
     let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
     let removed = app.database.remove_file(&name, record).await;
     app.note_change(&removed);

@@ -11,7 +11,6 @@ use weir_control::{File, Link, Plan, Segments};
 
 use crate::access::Sees;
 use crate::app::{App, Known};
-use crate::clock::wall_ms;
 use crate::database::{AuditRow, DatabaseError, PlanRow};
 use crate::refusal::Problem;
 use crate::routes::system::Health;
@@ -274,7 +273,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
         let routers = routers_of(known);
         gone.retain(|(name, _)| !routers.iter().any(|router| router.name == *name));
         Overview {
-            now_ms: wall_ms(),
+            now_ms: app.wall_clock.now_ms(),
             version: env!("CARGO_PKG_VERSION"),
             health,
             routers,

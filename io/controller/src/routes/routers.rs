@@ -16,7 +16,6 @@ use weir_control::{Bound, Refused};
 
 use crate::access::{Body, OfRouter, SeesRouter};
 use crate::app::App;
-use crate::clock::wall_ms;
 use crate::database::Record;
 use crate::refusal::Problem;
 
@@ -43,7 +42,8 @@ pub(super) async fn report(
     let told = report.prefixes.len();
     report.prefixes.retain(|prefix| caller.may_register(prefix));
     let foreign = (told - report.prefixes.len()) as u64;
-    let (seen_ms, body) = (wall_ms(), serde_json::to_string(&report).unwrap_or_default());
+    let seen_ms = app.wall_clock.now_ms();
+    let body = serde_json::to_string(&report).unwrap_or_default();
     let registered = app.with(|known| {
         let is_found = known.news_of(&router).is_none();
         let registered = known.controller.report(now, &router, report)?;

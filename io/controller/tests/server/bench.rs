@@ -91,10 +91,15 @@ impl Bench {
 
     /// Another controller with the same database.
     pub(crate) fn beside(&self) -> Self {
+        self.beside_with(|_| {})
+    }
+
+    pub(crate) fn beside_with(&self, change: impl FnOnce(&mut Config)) -> Self {
         let (folder, url) = (tempfile::tempdir().unwrap(), self.database_url.clone());
         let config = self.config.clone();
         Self::on(url, folder, |new| {
             *new = Config { database: new.database.clone(), ..config };
+            change(new);
         })
     }
 

@@ -4,6 +4,7 @@
 mod access;
 mod backend;
 mod bench;
+mod clock;
 mod dashboard;
 mod full;
 mod garbled;

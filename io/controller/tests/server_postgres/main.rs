@@ -5,6 +5,8 @@ mod access;
 mod backend;
 #[path = "../server/bench.rs"]
 mod bench;
+#[path = "../server/clock.rs"]
+mod clock;
 #[path = "../server/full.rs"]
 mod full;
 #[path = "../server/garbled.rs"]

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use weir_base::units::{Size, Time};
 use weir_control::{ControllerConfig, Placement};
-use weir_controller::{Config, DatabasePlace, RowsKept, TlsFiles};
+use weir_controller::{Config, DatabasePlace, RowsKept, TlsFiles, WallClock};
 
 use crate::config::{LogSection, default_paths};
 
@@ -159,6 +159,7 @@ impl ControllerFile {
             connections_max: self.connections_max.get(),
             requests_per_second_max: self.requests_per_second_max,
             rows_kept: RowsKept { audit: self.audit_rows_kept, plans: self.plan_rows_kept },
+            wall_clock: WallClock::default(),
             controller: ControllerConfig {
                 router_timeout_ns: decisions.router_timeout.ns,
                 placement: decisions.placement,
