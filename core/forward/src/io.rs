@@ -132,6 +132,8 @@ pub enum Event {
         /// Who asked: an application, or, where all are watched, another router, which has asked
         /// its own store before.
         ingress: FaceId,
+        /// Whether that is an application of this machine.
+        is_local: bool,
         /// The name without the segment number.
         object: Name,
     },

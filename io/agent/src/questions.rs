@@ -6,12 +6,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_control::message::Decision;
+use weir_runtime::Missed;
 use weir_wire::Name;
 
 use crate::shared::Counters;
 
 /// Questions in a second at most. What is left out is missed again 64 segments later.
 const PER_SECOND_MAX: u32 = 64;
+/// Those of them that may be for hosts elsewhere: the others are left to applications of this
+/// machine, however much anybody else asks for.
+const ELSEWHERE_MAX: u32 = PER_SECOND_MAX / 2;
 /// How soon an object is asked about again: if there was an answer to go by, and if there was none.
 const AGAIN: Duration = Duration::from_secs(60);
 const AGAIN_SOON: Duration = Duration::from_secs(5);
@@ -20,12 +24,20 @@ const REMEMBERED_MAX: usize = PER_SECOND_MAX as usize * (AGAIN.as_secs() as usiz
 /// How often it is told that questions were left out.
 const TELL: Duration = Duration::from_secs(60);
 
+/// A second, and how many questions were asked in it, by all and for hosts elsewhere.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    began: Instant,
+    asked: u32,
+    elsewhere: u32,
+}
+
 /// What has been asked, and when something may be asked again.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     again: BTreeMap<Name, Instant>,
-    /// When the present second began, and what was asked in it.
-    second: Option<(Instant, u32)>,
+    /// The present second.
+    second: Option<Second>,
     /// When it may be told that questions are left out.
     tell: Option<Instant>,
 }
@@ -36,37 +48,39 @@ impl Questions {
     pub(crate) fn may_ask(
         &mut self,
         now: Instant,
-        object: &Name,
+        Missed { is_local, object, .. }: &Missed,
         answers: bool,
         counters: &Counters,
     ) -> bool {
         if self.again.get(object).is_some_and(|again| now < *again) {
             return false;
         }
-        let second = match self.second {
-            Some((began, asked)) if now.duration_since(began) < Duration::from_secs(1) => {
-                (began, asked)
-            }
+        let mut second = match self.second {
+            Some(second) if now.duration_since(second.began) < Duration::from_secs(1) => second,
             _ => {
                 // Once a second: who asks for many names has none of them looked at often.
                 self.again.retain(|_, again| now < *again);
-                (now, 0)
+                Second { began: now, asked: 0, elsewhere: 0 }
             }
         };
         self.second = Some(second);
-        if !answers || second.1 >= PER_SECOND_MAX || self.again.len() >= REMEMBERED_MAX {
+        let has_share = *is_local || second.elsewhere < ELSEWHERE_MAX;
+        let has_room = second.asked < PER_SECOND_MAX && self.again.len() < REMEMBERED_MAX;
+        if !answers || !has_share || !has_room {
             let left_out = counters.questions_left_out.fetch_add(1, Ordering::Relaxed) + 1;
             if self.tell.is_none_or(|tell| now >= tell) {
                 self.tell = Some(now + TELL);
                 tracing::warn!(
                     left_out,
-                    "applications miss more large objects than the controller is asked about"
+                    "more large objects are missed here than the controller is asked about"
                 );
             }
             return false;
         }
         counters.questions.fetch_add(1, Ordering::Relaxed);
-        self.second = Some((second.0, second.1 + 1));
+        second.asked += 1;
+        second.elsewhere += u32::from(!is_local);
+        self.second = Some(second);
         self.again.insert(object.clone(), now + AGAIN_SOON);
         true
     }
@@ -83,10 +97,17 @@ impl Questions {
 
 #[cfg(test)]
 mod tests {
+    use weir_base::FaceId;
+
     use super::*;
 
     fn name(number: u64) -> Name {
         format!("/a/{number}").parse().unwrap()
+    }
+
+    /// A miss of an application, or of a host elsewhere.
+    fn missed(is_local: bool, number: u64) -> Missed {
+        Missed { ingress: FaceId(300), is_local, object: name(number) }
     }
 
     #[test]
@@ -97,7 +118,7 @@ mod tests {
         for number in 0..10_000 {
             // Ten seconds.
             let now = began + Duration::from_millis(number);
-            if questions.may_ask(now, &name(number), true, &counters) {
+            if questions.may_ask(now, &missed(true, number), true, &counters) {
                 questions.answered(now, name(number), Decision::Planned);
                 asked += 1;
             }
@@ -108,13 +129,39 @@ mod tests {
         assert!(questions.again.len() <= REMEMBERED_MAX);
     }
 
+    /// Also for so long that all that was asked about is remembered.
+    #[test]
+    fn hosts_elsewhere_leave_applications_their_share() {
+        let (mut questions, counters, began) =
+            (Questions::default(), Counters::default(), Instant::now());
+        for second in 0..200 {
+            // A flood from elsewhere first, then applications, then it goes on.
+            let now = began + Duration::from_secs(second);
+            let mut asked = |is_local: bool, kind: u64, count: u64| {
+                let first = (second * 10 + kind) * 10_000;
+                let may = (first..first + count).filter(|number| {
+                    let may = questions.may_ask(now, &missed(is_local, *number), true, &counters);
+                    if may {
+                        questions.answered(now, name(*number), Decision::Planned);
+                    }
+                    may
+                });
+                may.count() as u32
+            };
+            assert_eq!(asked(false, 0, 1000), ELSEWHERE_MAX, "{second}");
+            assert_eq!(asked(true, 1, 10), 10, "{second}");
+            assert_eq!(asked(false, 2, 10), 0, "{second}");
+            assert_eq!(asked(true, 3, 1000), PER_SECOND_MAX - ELSEWHERE_MAX - 10, "{second}");
+        }
+    }
+
     #[test]
     fn an_object_is_asked_about_again_later_and_none_while_the_controller_is_silent() {
         let (mut questions, counters, began) =
             (Questions::default(), Counters::default(), Instant::now());
         let may = |questions: &mut Questions, after_s, answers| {
             let now = began + Duration::from_secs(after_s);
-            questions.may_ask(now, &name(1), answers, &counters)
+            questions.may_ask(now, &missed(true, 1), answers, &counters)
         };
         assert!(!may(&mut questions, 0, false));
         assert!(may(&mut questions, 0, true));

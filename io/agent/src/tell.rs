@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_control::Segments;
 use weir_control::message::{Change, RouterReport, Tier, Update, UpdateNumber};
-use weir_runtime::{ContentsError, MissWatch, Missed};
+use weir_runtime::{ContentsError, MissWatch};
 use weir_socket::Client;
 use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
 use weir_wire::Name;
@@ -237,13 +237,13 @@ impl Teller {
             let mut missed = self.shared.contents.next_missed(left.min(Duration::from_millis(200)));
             let mut objects = Vec::new();
             // All that waits is looked at before the first question: what came in between is newer.
-            while let Some(Missed { ingress, object }) = missed {
+            while let Some(one) = missed {
                 let counters = &self.shared.counters;
-                if !self.shared.is_own(ingress)
-                    && !self.shared.is_router(ingress)
-                    && self.questions.may_ask(Instant::now(), &object, answers, counters)
+                if !self.shared.is_own(one.ingress)
+                    && !self.shared.is_router(one.ingress)
+                    && self.questions.may_ask(Instant::now(), &one, answers, counters)
                 {
-                    objects.push(object);
+                    objects.push(one.object);
                 }
                 missed = self.shared.contents.next_missed(Duration::ZERO);
             }

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
 use weir_forward::MissWatch;
 use weir_store::{HoldingChanges, HoldingsConfig, Rules};
 use weir_wire::Name;
 
-use crate::mailbox::ControlSender;
+use crate::mailbox::{ControlSender, MissedReceiver};
 use crate::message::ToControl;
 use crate::questions::{Answer, ContentsCursor, ContentsError, ContentsPage, Missed, Question};
 
@@ -17,12 +16,12 @@ use crate::questions::{Answer, ContentsCursor, ContentsError, ContentsPage, Miss
 #[derive(Clone)]
 pub struct Contents {
     control: ControlSender,
-    missed: Receiver<Missed>,
+    missed: MissedReceiver,
     threads: usize,
 }
 
 impl Contents {
-    pub(crate) fn new(control: ControlSender, missed: Receiver<Missed>, threads: usize) -> Self {
+    pub(crate) fn new(control: ControlSender, missed: MissedReceiver, threads: usize) -> Self {
         Self { control, missed, threads }
     }
 
@@ -121,12 +120,13 @@ impl Contents {
         self.ask(Question::WatchMisses(watches), within).map(drop)
     }
 
-    /// The next miss of a large object; `None` when none comes in time. One of 64 misses of an
-    /// object is told, to one of all clones. Beyond what waits they are dropped and counted
-    /// (`miss-untold`).
+    /// The next miss of a large object, those of applications of this machine first; `None` when
+    /// none comes in time. One of 64 misses of an object is told, to one of all clones. Beyond what
+    /// waits they are dropped and counted (`miss-untold`), and those of others leave room for those
+    /// of applications.
     #[must_use]
     pub fn next_missed(&self, within: Duration) -> Option<Missed> {
-        self.missed.recv_timeout(within).ok()
+        self.missed.next(within)
     }
 
     fn page(&self, question: Question, within: Duration) -> Result<ContentsPage, ContentsError> {

@@ -6,15 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
 use weir_face::Socket;
 
 use crate::contents::Contents;
 use crate::error::StopError;
-use crate::mailbox::ControlSender;
+use crate::mailbox::{ControlSender, MissedReceiver};
 use crate::message::ToControl;
 use crate::metrics::MetricsServer;
-use crate::questions::Missed;
 use crate::snapshot::Snapshot;
 
 /// A running router. Dropping it stops the router too.
@@ -24,7 +22,7 @@ pub struct Handle {
     thread: Option<JoinHandle<Result<(), StopError>>>,
     metrics: Option<MetricsServer>,
     listening: Vec<String>,
-    missed: Receiver<Missed>,
+    missed: MissedReceiver,
     threads: usize,
 }
 
@@ -53,7 +51,7 @@ impl Handle {
         thread: JoinHandle<Result<(), StopError>>,
         metrics: Option<MetricsServer>,
         listening: Vec<String>,
-        (missed, threads): (Receiver<Missed>, usize),
+        (missed, threads): (MissedReceiver, usize),
     ) -> Self {
         Self { control, thread: Some(thread), metrics, listening, missed, threads }
     }

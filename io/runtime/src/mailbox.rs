@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, Sender, TrySendError, select};
 use mio::Waker;
 
 use crate::message::{InternalPacket, ToControl};
@@ -14,7 +14,8 @@ use crate::snapshot::Snapshot;
 /// Management Interests that may wait for the control thread; what comes beyond is dropped.
 const INTERNAL_QUEUE_MAX: usize = 1024;
 
-/// Misses that may wait for somebody who asks; what comes beyond is dropped.
+/// Misses of applications that may wait for somebody who asks, and as many of others, which so
+/// leave room for those; what comes beyond is dropped.
 const MISSED_QUEUE_MAX: usize = 1024;
 
 /// How other threads reach the control thread.
@@ -22,7 +23,8 @@ const MISSED_QUEUE_MAX: usize = 1024;
 pub(crate) struct ControlSender {
     messages: Sender<ToControl>,
     internal: Sender<InternalPacket>,
-    missed: Sender<Missed>,
+    missed_here: Sender<Missed>,
+    missed_elsewhere: Sender<Missed>,
     /// Misses that were dropped.
     untold: Arc<AtomicU64>,
     waker: Arc<Waker>,
@@ -33,7 +35,33 @@ pub(crate) struct ControlSender {
 pub(crate) struct ControlReceiver {
     pub(crate) messages: Receiver<ToControl>,
     pub(crate) internal: Receiver<InternalPacket>,
-    pub(crate) missed: Receiver<Missed>,
+    pub(crate) missed: MissedReceiver,
+}
+
+/// Where misses of large objects come out, those of applications of this machine first.
+#[derive(Clone, Debug)]
+pub(crate) struct MissedReceiver {
+    here: Receiver<Missed>,
+    elsewhere: Receiver<Missed>,
+}
+
+impl MissedReceiver {
+    /// The next one; `None` when none comes in time.
+    pub(crate) fn next(&self, within: Duration) -> Option<Missed> {
+        if let Ok(missed) = self.here.try_recv() {
+            return Some(missed);
+        }
+        select! {
+            recv(self.here) -> missed => missed.ok(),
+            recv(self.elsewhere) -> missed => missed.ok(),
+            default(within) => None,
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.here.len() + self.elsewhere.len()
+    }
 }
 
 impl ControlSender {
@@ -41,10 +69,12 @@ impl ControlSender {
         // Messages follow faces and commands, which have bounds of their own.
         let (messages, messages_out) = crossbeam_channel::unbounded();
         let (internal, internal_out) = crossbeam_channel::bounded(INTERNAL_QUEUE_MAX);
-        let (missed, missed_out) = crossbeam_channel::bounded(MISSED_QUEUE_MAX);
-        let receiver =
-            ControlReceiver { messages: messages_out, internal: internal_out, missed: missed_out };
-        (Self { messages, internal, missed, untold: Arc::default(), waker }, receiver)
+        let (missed_here, here) = crossbeam_channel::bounded(MISSED_QUEUE_MAX);
+        let (missed_elsewhere, elsewhere) = crossbeam_channel::bounded(MISSED_QUEUE_MAX);
+        let missed = MissedReceiver { here, elsewhere };
+        let receiver = ControlReceiver { messages: messages_out, internal: internal_out, missed };
+        let untold = Arc::default();
+        (Self { messages, internal, missed_here, missed_elsewhere, untold, waker }, receiver)
     }
 
     /// Sends `message`; it is lost when the control thread has ended.
@@ -67,7 +97,8 @@ impl ControlSender {
 
     /// Tells whoever listens of a large object that the store lacks.
     pub(crate) fn send_missed(&self, missed: Missed) {
-        if self.missed.try_send(missed).is_err() {
+        let queue = if missed.is_local { &self.missed_here } else { &self.missed_elsewhere };
+        if queue.try_send(missed).is_err() {
             self.untold.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -81,5 +112,37 @@ impl ControlSender {
         let (answer, answered) = crossbeam_channel::bounded(1);
         self.send(ToControl::Query(answer));
         answered.recv_timeout(timeout).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token};
+    use weir_base::FaceId;
+
+    use super::*;
+
+    #[test]
+    fn misses_of_hosts_elsewhere_leave_room_for_those_of_applications() {
+        let poll = Poll::new().unwrap();
+        let waker = Waker::new(poll.registry(), Token(0)).unwrap();
+        let (sender, receiver) = ControlSender::new(Arc::new(waker));
+        let missed = |is_local: bool, number: u64| Missed {
+            ingress: FaceId(300 + u64::from(is_local)),
+            is_local,
+            object: format!("/{number}").parse().unwrap(),
+        };
+        (0..1100).for_each(|number| sender.send_missed(missed(false, number)));
+        assert_eq!((receiver.missed.len(), sender.untold()), (1024, 76));
+        sender.send_missed(missed(true, 7));
+        assert_eq!(sender.untold(), 76);
+        let next = || receiver.missed.next(Duration::ZERO);
+        assert_eq!(next(), Some(missed(true, 7)), "it comes first");
+        let mut others = 0;
+        while let Some(missed) = next() {
+            assert!(!missed.is_local);
+            others += 1;
+        }
+        assert_eq!(others, 1024);
     }
 }

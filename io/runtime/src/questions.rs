@@ -30,6 +30,8 @@ pub struct ContentsCursor {
 pub struct Missed {
     /// The face that it came by.
     pub ingress: FaceId,
+    /// Whether that is an application of this machine.
+    pub is_local: bool,
     /// The name without the segment number.
     pub object: Name,
 }

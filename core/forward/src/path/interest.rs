@@ -313,7 +313,7 @@ impl Router {
                     MissWatch::All => true,
                 };
                 if is_watched {
-                    tell_miss(received.face, interest.name, out);
+                    tell_miss(received.face, asked.face.is_local(), interest.name, out);
                 }
                 StoreDecision::Forward
             }
@@ -639,9 +639,10 @@ fn name_value_at(interest: &[u8]) -> (u16, u16) {
 
 /// Says that an object lacks a segment, if it is one of those by which large objects are noticed.
 #[cold]
-fn tell_miss(ingress: FaceId, name: NameView<'_>, out: &mut Outbox) {
+fn tell_miss(ingress: FaceId, is_local: bool, name: NameView<'_>, out: &mut Outbox) {
     let segment = name.last().and_then(|component| component.as_segment()).unwrap_or(0);
     if segment > 0 && segment.is_multiple_of(MISS_PERIOD) && !is_localhost(name) {
-        out.events.push(Event::Missed { ingress, object: name.parent().to_name() });
+        let object = name.parent().to_name();
+        out.events.push(Event::Missed { ingress, is_local, object });
     }
 }

@@ -153,7 +153,10 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
     let missed = |bed: &mut Bed| {
         let events = core::mem::take(&mut bed.out.events);
         let object = |event| match event {
-            Event::Missed { ingress, object } => (ingress, format!("{object}")),
+            Event::Missed { ingress, is_local, object } => {
+                assert_eq!(is_local, ingress == LOCAL);
+                (ingress, format!("{object}"))
+            }
             other => panic!("{other:?}"),
         };
         events.into_iter().map(object).collect::<Vec<_>>()

@@ -55,8 +55,8 @@ impl Worker {
                 let worker = self.index;
                 match event {
                     // Strangers cause them: never more than there is room for.
-                    Event::Missed { ingress, object } => {
-                        self.control.send_missed(Missed { ingress, object });
+                    Event::Missed { ingress, is_local, object } => {
+                        self.control.send_missed(Missed { ingress, is_local, object });
                     }
                     event => self.control.send(ToControl::Event { worker, event }),
                 }

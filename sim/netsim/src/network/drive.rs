@@ -266,7 +266,7 @@ impl Network {
     fn take_events(&mut self, node: u32) {
         let mut events = std::mem::take(&mut self.outbox.events);
         for event in events.drain(..) {
-            if let RouterEvent::Missed { ingress, object } = event {
+            if let RouterEvent::Missed { ingress, object, .. } = event {
                 self.ask_controller(node, ingress, object);
             }
         }
