@@ -99,7 +99,7 @@ impl Known {
                 }
                 Event::Planned(plan) => {
                     let detail = format!("{} for {}", plan.number, plan.object);
-                    let action = if plan.parts.is_empty() { "plan ended" } else { "plan made" };
+                    let action = if plan.is_end() { "plan ended" } else { "plan made" };
                     records.push(Record::Plan { follows: plan.parent, plan, made_ms: at_ms });
                     (action, detail)
                 }

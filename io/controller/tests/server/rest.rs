@@ -179,6 +179,26 @@ fn people_see_routers_links_plans_and_events() {
     assert!(metrics.contains("weir_controller_decision_seconds_count 1"), "{metrics}");
 }
 
+/// The audit said so of every plan without parts.
+#[test]
+fn a_plan_that_only_says_who_is_asked_in_turn_is_not_told_as_an_end() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let plans = || square.operator.get("/v1/plans").json();
+    let has_no_parts = |plan: &Value| plan["parts"] == json!([]) && plan["spread"] != json!([]);
+    // Until no store has room.
+    for at in 0..3 {
+        let name = format!("/file/{at}/v=1");
+        assert_eq!(square.producer.post("/v1/files", &file(&name, FILE_SEGMENTS)).status, 201);
+        assert_eq!(square.router("c").forward("c", &name).json()["decision"], "planned");
+        eventually(|| plans()[0]["object"] == *name, "its plan");
+    }
+    assert!(has_no_parts(&plans()[0]), "{}", plans());
+    let events = || square.operator.get("/v1/events?count=1000").text;
+    eventually(|| events().matches("plan made").count() == 3, "three plans");
+    assert!(!events().contains("plan ended"), "{}", events());
+}
+
 #[test]
 fn the_dashboard_comes_whole_and_without_a_token() {
     let bench = Bench::start();
