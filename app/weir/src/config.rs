@@ -128,6 +128,7 @@ pub(crate) struct FacesSection {
     pub(crate) mark_interval: Time,
     pub(crate) reliability: bool,
     pub(crate) runs: bool,
+    pub(crate) shared_memory: bool,
     pub(crate) discipline: DisciplineText,
     pub(crate) shaping: ShapingText,
     #[serde(deserialize_with = "idle_timeout")]
@@ -168,6 +169,7 @@ impl Default for FacesSection {
             mark_interval: to_time(defaults.mark_interval),
             reliability: defaults.reliability,
             runs: defaults.runs,
+            shared_memory: defaults.shared_memory,
             discipline: DisciplineText(defaults.discipline),
             shaping: ShapingText(defaults.shaping),
             idle_timeout: to_time(defaults.idle_timeout),
@@ -780,6 +782,7 @@ impl FileConfig {
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
             reliability: self.faces.reliability,
             runs: self.faces.runs,
+            shared_memory: self.faces.shared_memory,
             discipline: self.faces.discipline.0,
             shaping: self.faces.shaping.0,
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),

@@ -24,8 +24,9 @@ struct Args {
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Kinds of faces of the consumer, and of the producer if it can have such a one; `two-udp` is
-    /// two routers that UDP joins, with Unix sockets for the applications.
-    #[arg(long, value_delimiter = ',', default_value = "unix,udp,tcp")]
+    /// two routers that UDP joins, with Unix sockets for the applications. Over `shm` applications
+    /// share memory with the router, over `unix` they do not.
+    #[arg(long, value_delimiter = ',', default_value = "shm,unix,udp,tcp")]
     faces: Vec<String>,
     /// Also a fetch once the store is full.
     #[arg(long)]
@@ -86,12 +87,12 @@ struct Routers(Vec<Router>);
 impl Routers {
     fn start(args: &Args, faces: &str, site: &Site) -> anyhow::Result<Self> {
         let start = |socket: &str| -> anyhow::Result<Router> {
+            let config = site.path("router.toml");
+            let (runs, shared_memory) = (!args.without_runs, faces == "shm");
+            let text = format!("[faces]\nruns = {runs}\nshared_memory = {shared_memory}\n");
+            std::fs::write(&config, text)?;
             let mut arguments = vec!["--store".into(), format!("{}MiB", store_mib(args))];
-            if args.without_runs {
-                let config = site.path("router.toml");
-                std::fs::write(&config, "[faces]\nruns = false\n")?;
-                arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
-            }
+            arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
             let options = RouterOptions { socket: socket.into(), arguments };
             Ok(Router::start_with(site, &options))
         };
@@ -111,10 +112,10 @@ impl Routers {
     fn transports(&self, faces: &str) -> anyhow::Result<(String, String)> {
         let (near, far) = (self.near(), &self.0[self.0.len() - 1]);
         let consumer = match faces {
-            "unix" | "two-udp" => near.unix(),
+            "shm" | "unix" | "two-udp" => near.unix(),
             "tcp" => near.tcp(),
             "udp" => near.udp(),
-            other => anyhow::bail!("--faces {other}: unix, tcp, udp or two-udp"),
+            other => anyhow::bail!("--faces {other}: shm, unix, tcp, udp or two-udp"),
         };
         // Commands are for local faces, and UDP faces are not: there the producer stays on Unix.
         let producer = if faces == "tcp" { far.tcp() } else { far.unix() };

@@ -13,6 +13,7 @@ use weir_base::{Packet, Pool};
 use weir_link::{Link, LinkConfig};
 
 use crate::listen::{TcpListener, UnixListener};
+use crate::shared::SharedSocket;
 use crate::status::{RecvStatus, SendStatus};
 use crate::stream::StreamSocket;
 use crate::udp_peer::UdpPeer;
@@ -124,6 +125,8 @@ macro_rules! sources {
 sockets! {
     /// Unix or TCP.
     Stream(StreamSocket) = |_: &StreamSocket| LinkConfig::stream(),
+    /// An application and the router of its machine: Unix, and shared memory when there is traffic.
+    Shared(Box<SharedSocket>) = |_: &SharedSocket| LinkConfig::stream(),
     /// One UDP peer, at a port of its own.
     Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),
 }
@@ -150,7 +153,13 @@ impl Listener {
             Self::Unix(listener) => listener.accept(),
             Self::Tcp(listener) => listener.accept(),
         };
-        accepted.map(|socket| socket.map(Socket::Stream))
+        let Some(stream) = accepted? else { return Ok(None) };
+        Ok(Some(match self {
+            Self::Unix(listener) if let Some(memory) = listener.shared_memory() => {
+                Socket::Shared(Box::new(SharedSocket::of_router(stream, memory)))
+            }
+            _ => Socket::Stream(stream),
+        }))
     }
 
     /// The address of this side.
@@ -199,12 +208,43 @@ impl Socket {
         StreamSocket::of_pair(stream).map(Self::Stream)
     }
 
+    /// Whether packets go through shared memory.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(socket) if socket.is_shared())
+    }
+
+    /// Whether room to send, once there was none, is told by something to read, and not by the
+    /// socket's being writable.
+    pub fn tells_room_by_input(&self) -> bool {
+        matches!(self, Self::Shared(socket) if socket.tells_room_by_input())
+    }
+
+    /// Whether there was no room to send, and there is now. To be asked before a wait where
+    /// [room is told by input](Self::tells_room_by_input): what told so may have been read already.
+    pub fn has_room_again(&self) -> bool {
+        matches!(self, Self::Shared(socket) if socket.has_room_again())
+    }
+
+    /// Takes what has told of something to read, which the caller knows of and leaves for later.
+    ///
+    /// # Errors
+    /// The connection failed, or has ended.
+    pub fn silence(&mut self) -> io::Result<()> {
+        match self {
+            Self::Shared(socket) => socket.silence(),
+            _ => Ok(()),
+        }
+    }
+
     /// Connects an application to a router, waiting for at most `timeout`.
     ///
     /// # Errors
     /// As [`Connected::to`], and those of binding a port.
     pub fn connect(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
         match Connected::to(remote, timeout)? {
+            Connected::Socket(Socket::Stream(stream)) if matches!(remote, FaceUri::Unix(_)) => {
+                Ok(Self::Shared(Box::new(SharedSocket::of_application(stream))))
+            }
             Connected::Socket(socket) => Ok(socket),
             Connected::Peer(peer) => UdpPeer::open(peer).map(|peer| Self::Udp(Box::new(peer))),
         }

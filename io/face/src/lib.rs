@@ -1,13 +1,16 @@
 #![doc = include_str!("../README.md")]
 
+mod descriptor;
 mod gather;
 mod kinds;
 mod limits;
 mod listen;
 mod locate;
 mod mmsg;
+mod shared;
 mod socket;
 mod status;
+mod stranger_file;
 mod stream;
 mod udp;
 mod udp_peer;
@@ -17,6 +20,7 @@ pub use kinds::{Connected, Listener, Socket};
 pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};
 pub use locate::{ClientTransportError, Origin, TransportChoice, client_transport};
+pub use shared::{SharedMemory, SharedSocket};
 pub use status::{RecvStatus, SendStatus};
 pub use stream::StreamSocket;
 pub use udp::{

@@ -5,11 +5,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::fcntl::{Flock, FlockArg};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::locate::unix_path_candidates;
+use crate::shared::SharedMemory;
 use crate::socket::socket_source;
 use crate::stream::StreamSocket;
 use crate::uri::FaceUri;
@@ -79,6 +81,7 @@ pub struct UnixListener {
     path: PathBuf,
     /// Device and inode of the socket file, so that only our own is removed.
     identity: (u64, u64),
+    shared_memory: Option<Arc<SharedMemory>>,
 }
 
 impl UnixListener {
@@ -101,8 +104,8 @@ impl UnixListener {
         let address = SockAddr::unix(&path).map_err(fail)?;
         socket.bind(&address).map_err(fail)?;
         let metadata = fs::symlink_metadata(&path).map_err(fail)?;
-        let listener =
-            Self { socket, identity: (metadata.dev(), metadata.ino()), path: path.clone() };
+        let identity = (metadata.dev(), metadata.ino());
+        let listener = Self { socket, identity, path: path.clone(), shared_memory: None };
         fs::set_permissions(&path, Permissions::from_mode(SOCKET_MODE)).map_err(fail)?;
         listener.socket.listen(BACKLOG).map_err(fail)?;
         Ok(listener)
@@ -130,6 +133,15 @@ impl UnixListener {
             return Err(BindError::ForeignDirectory { path: directory.to_owned() });
         }
         Self::bind(last)
+    }
+
+    /// Applications may share memory from now on, within that bound.
+    pub fn share_memory(&mut self, memory: Arc<SharedMemory>) {
+        self.shared_memory = Some(memory);
+    }
+
+    pub(crate) fn shared_memory(&self) -> Option<Arc<SharedMemory>> {
+        self.shared_memory.clone()
     }
 
     /// Where it listens, absolute.

@@ -11,6 +11,8 @@ pub enum RecvStatus {
     Closed,
     /// No further packet can be found in the stream: close this face.
     FramingLost(FrameError),
+    /// The peer has written nonsense into memory that it shares: close this face.
+    RingBroken,
 }
 
 /// How a call of `send` ended.
@@ -20,4 +22,6 @@ pub enum SendStatus {
     Drained,
     /// The socket takes no more for now; wait until it is writable.
     WouldBlock,
+    /// The peer has written nonsense into memory that it shares: close this face.
+    RingBroken,
 }

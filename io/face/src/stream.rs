@@ -1,7 +1,7 @@
 use std::fmt;
-use std::io::{self, Read};
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::io::{self, IoSlice, Read};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, SockAddr, Socket, Type};
 use weir_base::{Packet, Pool};
 use weir_link::Link;
-use weir_wire::peek_frame;
+use weir_wire::{FrameError, peek_frame};
 
+use crate::descriptor;
 use crate::gather::with_pieces;
 use crate::socket::{Backlog, grow_send_buffer, socket_source};
 use crate::status::{RecvStatus, SendStatus};
+use crate::stranger_file::StrangerFile;
 use crate::uri::FaceUri;
 
 /// Blocks to read into grow and shrink between these with what the peer sends at a time.
 const READ_BYTES_MIN: usize = 16 * 1024;
-const READ_BYTES_MAX: usize = 128 * 1024;
+pub(crate) const READ_BYTES_MAX: usize = 128 * 1024;
 /// This many reads in a row that leave most of the block empty make it smaller.
 const SMALL_READS_MAX: u32 = 16;
 /// What one call read is moved to a block of its own size when it is as little as this.
@@ -42,6 +44,9 @@ pub struct StreamSocket {
     backlog: Backlog,
     /// An error that came after octets that had to be delivered first.
     error: Option<io::Error>,
+    /// Files that the peer may still hand over; `None`: it is no stranger, who could.
+    files_left: Option<u8>,
+    file: Option<StrangerFile>,
 }
 
 impl StreamSocket {
@@ -87,7 +92,9 @@ impl StreamSocket {
     /// The accepted end of a Unix connection to the listener at `listener_path`.
     pub(crate) fn accepted_unix(socket: Socket, listener_path: PathBuf) -> io::Result<Self> {
         let remote = FaceUri::Fd(socket.as_raw_fd() as u64);
-        Self::from_unix(socket, FaceUri::Unix(listener_path), remote)
+        let mut stream = Self::from_unix(socket, FaceUri::Unix(listener_path), remote)?;
+        stream.files_left = Some(1);
+        Ok(stream)
     }
 
     /// One end of a pair of sockets whose other end is in this process.
@@ -122,6 +129,8 @@ impl StreamSocket {
             front_sent: 0,
             backlog: Backlog::default(),
             error: None,
+            files_left: None,
+            file: None,
         })
     }
 
@@ -162,7 +171,7 @@ impl StreamSocket {
             if filled == block.capacity() {
                 break RecvStatus::More;
             }
-            match (&self.socket).read(&mut block[filled..]) {
+            match self.read(&mut block[filled..]) {
                 Ok(0) => break RecvStatus::Closed,
                 Ok(read) => filled += read,
                 Err(error) => match error.kind() {
@@ -188,6 +197,65 @@ impl StreamSocket {
         Ok(self.cut(&octets, pool, frames).unwrap_or(status))
     }
 
+    /// Reads octets as they come.
+    #[inline]
+    pub(crate) fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
+        if self.files_left.is_none() || !StrangerFile::may_be_taken() {
+            return (&self.socket).read(octets);
+        }
+        let mut files = Vec::new();
+        let read = descriptor::receive(self.socket.as_fd(), octets, &mut files)?;
+        files.into_iter().try_for_each(|file| self.keep(file))?;
+        Ok(read)
+    }
+
+    #[cold]
+    fn keep(&mut self, file: StrangerFile) -> io::Result<()> {
+        let left = self.files_left.and_then(|left| left.checked_sub(1));
+        let refusal = || io::Error::new(io::ErrorKind::InvalidData, "it hands over several files");
+        self.files_left = Some(left.ok_or_else(refusal)?);
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// The file that the peer has handed over.
+    pub(crate) fn take_file(&mut self) -> Option<StrangerFile> {
+        self.file.take()
+    }
+
+    /// Sends what is left of a frame that has been sent in part. Whether that is all of it.
+    ///
+    /// # Errors
+    /// The connection failed.
+    pub(crate) fn finish_frame(&mut self, link: &mut Link) -> io::Result<bool> {
+        while self.front_sent > 0 {
+            let frame = link.frames().next().expect("what was sent in part is queued");
+            let in_prefix = self.front_sent.min(frame.prefix().len());
+            let in_payload = self.front_sent - in_prefix;
+            let pieces = [&frame.prefix()[in_prefix..], &frame.payload()[in_payload..]];
+            let pieces = pieces.map(IoSlice::new);
+            match self.socket.send_vectored_with_flags(&pieces, libc::MSG_NOSIGNAL) {
+                Ok(sent) => self.advance(link, sent),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return Ok(false),
+                    io::ErrorKind::Interrupted => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        Ok(true)
+    }
+
+    /// No frame has been sent in part.
+    pub(crate) fn is_between_frames(&self) -> bool {
+        self.front_sent == 0
+    }
+
+    /// What has been read of the next frame is of no use.
+    pub(crate) fn forget_tail(&mut self) {
+        self.tail = Packet::empty();
+    }
+
     /// Cuts the frames out of `octets` and keeps the rest. `Some` when framing is lost.
     fn cut(
         &mut self,
@@ -195,18 +263,11 @@ impl StreamSocket {
         pool: &mut Pool,
         frames: &mut Vec<Packet>,
     ) -> Option<RecvStatus> {
-        let mut at = 0;
         self.tail = Packet::empty();
-        loop {
-            match peek_frame(&octets[at..]) {
-                Ok(Some(len)) if at + len <= octets.len() => {
-                    frames.push(octets.slice(at..at + len));
-                    at += len;
-                }
-                Ok(_) => break,
-                Err(error) => return Some(RecvStatus::FramingLost(error)),
-            }
-        }
+        let at = match cut_frames(octets, frames) {
+            Ok(at) => at,
+            Err(error) => return Some(RecvStatus::FramingLost(error)),
+        };
         if at < octets.len() {
             self.tail = pool.copy(&octets[at..]);
         }
@@ -277,6 +338,38 @@ impl StreamSocket {
         self.front_sent = left;
         link.frames_sent(whole);
     }
+}
+
+/// Files that a stranger has handed over and nobody has received would be closed by the system with
+/// the connection, in this thread.
+impl Drop for StreamSocket {
+    fn drop(&mut self) {
+        if self.files_left.is_none() || self.socket.shutdown(Shutdown::Both).is_err() {
+            return;
+        }
+        // From here on nothing can come any more.
+        let mut octets = [0; 16 * 1024];
+        let mut files = Vec::new();
+        while descriptor::receive(self.socket.as_fd(), &mut octets, &mut files)
+            .is_ok_and(|read| read > 0)
+        {}
+    }
+}
+
+/// Appends the whole frames at the beginning of `octets` to `frames`, and gives their length.
+///
+/// # Errors
+/// Behind them there is something else.
+pub(crate) fn cut_frames(octets: &Packet, frames: &mut Vec<Packet>) -> Result<usize, FrameError> {
+    let mut at = 0;
+    while let Some(len) = peek_frame(&octets[at..])? {
+        if at + len > octets.len() {
+            break;
+        }
+        frames.push(octets.slice(at..at + len));
+        at += len;
+    }
+    Ok(at)
 }
 
 fn local_tcp_uri(socket: &Socket) -> FaceUri {

@@ -34,8 +34,8 @@ pub struct RuntimeConfig {
     pub interest_lifetime_max: Duration,
     /// Octets of memory beside the content store, at least
     /// [`memory_bytes_least`](crate::memory_bytes_least). Shared out: a half for the PIT, an eighth
-    /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on connections
-    /// and for packet buffers at rest.
+    /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on connections,
+    /// for packet buffers at rest and for memory shared with applications.
     pub memory_bytes_max: u64,
     /// Octets of the content store's memory that are made ready before they are needed, at most.
     pub memory_ahead_bytes: u64,
@@ -137,6 +137,9 @@ pub struct FaceDefaults {
     /// Whether one frame may stand for several Interests between routers that know it
     /// (`docs/run-interests.md`).
     pub runs: bool,
+    /// Whether applications of this machine may go over from the Unix socket to shared memory
+    /// (`docs/shared-memory.md`).
+    pub shared_memory: bool,
     /// In which order and when packets leave a face.
     pub discipline: DisciplineConfig,
     /// Which Interests that come in by a face wait.
@@ -158,6 +161,7 @@ impl Default for FaceDefaults {
             mark_interval: Duration::from_millis(100),
             reliability: false,
             runs: true,
+            shared_memory: true,
             discipline: DisciplineConfig::default(),
             shaping: ShapingConfig::default(),
             idle_timeout: Duration::from_secs(600),

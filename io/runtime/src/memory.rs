@@ -3,7 +3,8 @@
 /// Shares of one number of octets. They are bounds and not reservations: what one of them does not
 /// use stays with the system.
 ///
-/// The rest, 3 sixteenths, is for what has bounds of its own: faces, routes, and the program.
+/// Another sixteenth may be [shared with applications](shared_bytes). The rest, an eighth, is for
+/// what has bounds of its own: faces, routes, and the program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemoryShares {
     /// The PIT, with the Interests in it: a half.
@@ -31,6 +32,12 @@ impl MemoryShares {
             pool_bytes: thread_bytes / 16,
         }
     }
+}
+
+/// What applications and a router of `bytes_max` octets may share, all of them together: a
+/// sixteenth.
+pub(crate) fn shared_bytes(bytes_max: u64) -> u64 {
+    bytes_max / 16
 }
 
 /// The least that `threads` packet threads can work with, in octets.

@@ -134,6 +134,8 @@ pub(crate) enum CloseReason {
     PeerClosed,
     /// What came on a stream is no sequence of packets.
     FramingLost(String),
+    /// What an application wrote into memory that it shares makes no sense.
+    RingBroken,
     /// The system reports an error.
     Failed(String),
     /// Silence for the idle timeout.

@@ -67,6 +67,8 @@ pub(crate) struct WorkerFace {
     pub(crate) queue_bytes: u64,
     /// Packets dropped because a permanent face had no socket.
     pub(crate) down_drops: u64,
+    /// Its packets go through shared memory.
+    pub(crate) is_shared: bool,
     /// Until an on-demand face closes if its peer stays silent, ns.
     pub(crate) expires_in_ns: Option<u64>,
 }
@@ -86,6 +88,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) unknown_peer_refused: u64,
     /// Streams that closed because what came could not be cut into packets.
     pub(crate) framing_lost: u64,
+    /// Applications' faces that closed because they wrote nonsense into shared memory.
+    pub(crate) rings_broken: u64,
     /// Peers' faces that gave way to others.
     pub(crate) faces_displaced: u64,
     /// Connections that closed because their peers took nothing.
@@ -122,6 +126,7 @@ impl Snapshot {
             ("management-overflow", worker.management_overflow),
             ("port-error", worker.port_errors),
             ("ring-overflow", worker.ring_overflow),
+            ("shared-memory-broken", worker.rings_broken),
             ("stranger-malformed", worker.unknown_peer_malformed),
             ("stranger-refused", worker.unknown_peer_refused),
         ];

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use nix::poll::PollFlags;
 use nix::time::{ClockId, clock_gettime};
 use weir_base::{Instant, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
@@ -62,6 +63,21 @@ impl Connection {
     /// Whether the router is on this host, so that `/localhost` names reach it.
     pub(crate) fn is_local(&self) -> bool {
         self.socket.is_local()
+    }
+
+    /// What tells that there is room again, once a [flush](Self::flush) found none.
+    pub(crate) fn room_event(&self) -> PollFlags {
+        if self.socket.tells_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
+    }
+
+    /// Whether a [flush](Self::flush) found no room and there is some, before any event says so.
+    pub(crate) fn has_room_again(&self) -> bool {
+        self.socket.has_room_again()
+    }
+
+    /// Takes what has told of packets that are not wanted now, so that it wakes nobody again.
+    pub(crate) fn silence(&mut self) -> io::Result<()> {
+        self.socket.silence()
     }
 
     /// Appends what one read brings.

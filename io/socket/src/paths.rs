@@ -101,6 +101,17 @@ impl Path {
         connection.link.queue_bytes() < QUEUE_BYTES_HIGH
     }
 
+    /// Whether there may be packets that would be read now.
+    fn has_more(&self) -> bool {
+        self.is_readable && self.connection.as_ref().is_some_and(Self::wants_packets)
+    }
+
+    /// Whether there is something that can be sent now.
+    fn can_send(&self) -> bool {
+        let is_empty = |connection: &Connection| connection.link.is_egress_empty();
+        self.is_writable && !self.connection.as_ref().is_none_or(is_empty)
+    }
+
     fn next_wakeup(&self) -> Option<Instant> {
         let link = self.connection.as_ref().and_then(|connection| connection.link.next_wakeup());
         [link, self.retry_at].into_iter().flatten().min()
@@ -116,11 +127,18 @@ impl Path {
                 connection.link.poll(now);
             }
         }
+        if self.is_readable && !Self::wants_packets(connection) {
+            connection.silence().map_err(|error| lost(&error))?;
+        }
         if self.is_writable && !connection.link.is_egress_empty() {
             let status = connection.flush().map_err(|error| lost(&error))?;
-            if status == SendStatus::WouldBlock {
-                self.is_writable = false;
-                connection.link.detach_frames(pool);
+            match status {
+                SendStatus::Drained => {}
+                SendStatus::WouldBlock => {
+                    self.is_writable = false;
+                    connection.link.detach_frames(pool);
+                }
+                SendStatus::RingBroken => return Err(ring_broken()),
             }
         }
         Ok(())
@@ -269,6 +287,7 @@ impl Paths {
                 RecvStatus::Drained => path.is_readable = false,
                 RecvStatus::More => {}
                 RecvStatus::Closed => return Err(ClientError::Lost("the router closed it".into())),
+                RecvStatus::RingBroken => return Err(ring_broken()),
                 RecvStatus::FramingLost(error) => {
                     return Err(ClientError::Lost(format!(
                         "what answers is not a router: {error}"
@@ -347,7 +366,15 @@ impl Paths {
         other: Option<BorrowedFd<'_>>,
         deadline: Option<Instant>,
     ) -> io::Result<Ready> {
-        let until = self.all.iter().filter_map(Path::next_wakeup).chain(deadline).min();
+        // Of memory that is shared the kernel does not say what there is.
+        let mut is_ready = false;
+        for path in &mut self.all {
+            path.is_writable |= path.connection.as_ref().is_some_and(Connection::has_room_again);
+            is_ready |= path.has_more() || path.can_send();
+        }
+        let now = is_ready.then_some(Instant::ZERO);
+        let wakeups = self.all.iter().filter_map(Path::next_wakeup);
+        let until = wakeups.chain(deadline).chain(now).min();
         let timeout = until.map(|until| {
             TimeSpec::from_duration(Duration::from_nanos(until.ns_since(monotonic_now())))
         });
@@ -367,7 +394,9 @@ impl Paths {
             let Some(connection) = &path.connection else { continue };
             let mut wanted = PollFlags::empty();
             wanted.set(PollFlags::POLLIN, Path::wants_packets(connection));
-            wanted.set(PollFlags::POLLOUT, !path.is_writable);
+            if !path.is_writable {
+                wanted |= connection.room_event();
+            }
             watched[count] = PollFd::new(connection.as_fd(), wanted);
             count += 1;
         }
@@ -380,8 +409,9 @@ impl Paths {
         let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
         let connected = self.all.iter_mut().filter(|path| path.connection.is_some());
         for (path, found) in connected.zip(&found[first..]) {
+            let room = path.connection.as_ref().map_or(broken, Connection::room_event);
             path.is_readable |= found.intersects(PollFlags::POLLIN | broken);
-            path.is_writable |= found.intersects(PollFlags::POLLOUT | broken);
+            path.is_writable |= found.intersects(room | broken);
         }
         let woken = found[0].intersects(PollFlags::POLLIN);
         if woken {
@@ -391,6 +421,10 @@ impl Paths {
         let source = sources.is_some() && found[2].intersects(PollFlags::POLLIN);
         Ok(Ready { woken, source, other })
     }
+}
+
+fn ring_broken() -> ClientError {
+    ClientError::Lost("what the router wrote into shared memory makes no sense".into())
 }
 
 fn lost(error: &io::Error) -> ClientError {

@@ -32,6 +32,11 @@ pub(crate) const PARTS: &[Part] = &[
         about: "one router, Unix sockets",
         measure: |runs| one_router(runs, "unix"),
     },
+    Part {
+        name: "shm",
+        about: "one router, shared memory",
+        measure: |runs| one_router(runs, "shm"),
+    },
     Part { name: "udp", about: "two routers that UDP joins", measure: two_routers },
     Part { name: "link", about: "egress and ingress of a face", measure: link },
     Part { name: "simulator", about: "networks under virtual time", measure: simulator },
@@ -205,11 +210,14 @@ fn one_router(runs: &mut Runs<'_>, faces: &str) -> Result<Vec<Figure>> {
     let words = format!("{words} --faces {faces} --full --discard");
     let report = runs.json("whole_system", &words)?[faces].take();
     let limits = runs.limits();
-    let warm_us = limits.unix_send_us;
-    let cold_us = limits.unix_receive_us + limits.unix_send_us;
-    let consumer_us = limits.consumer_us();
+    let (send_us, receive_us) = match faces {
+        "shm" => (limits.copy_us, limits.copy_us),
+        _ => (limits.unix_send_us, limits.unix_receive_us),
+    };
+    let (warm_us, cold_us) = (send_us, receive_us + send_us);
+    let consumer_us = receive_us + limits.sha256_us;
     let warm_gbps = limits.gbps(warm_us + consumer_us);
-    let cold_gbps = limits.gbps(limits.unix_send_us + cold_us + consumer_us);
+    let cold_gbps = limits.gbps(send_us + cold_us + consumer_us);
     let us = |phase: &str, limit| fetched(&report, phase, "router_us_per_data", limit);
     let gbps = |phase: &str, limit| fetched(&report, phase, "gbps", limit);
     Ok(vec![

@@ -5,8 +5,8 @@ use weir_base::Merge;
 use weir_forward::{Command, Event};
 use weir_link::MarkingPolicy;
 use weir_manage::{
-    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceStatus, GeneralStatus, ManagerInput,
-    Snapshot as ManagerSnapshot, SnapshotKind,
+    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FaceStatus, GeneralStatus,
+    ManagerInput, Snapshot as ManagerSnapshot, SnapshotKind,
 };
 use weir_wire::Name;
 
@@ -59,7 +59,7 @@ impl Control {
             job.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
             // A face that the control thread has not heard of yet is left for the next time.
             if let Some(record) = self.faces.find(face.id) {
-                let (uri, local) = (record.remote.to_string(), record.local.to_string());
+                let (uri, local) = (record.remote.to_string(), record.local_uri(face.is_shared));
                 job.sum.faces.push(FaceSnapshot::new(face, uri, local, record.is_up));
             }
         }
@@ -71,6 +71,8 @@ impl Control {
             job.sum.disks = self.disks.as_ref().map_or_else(Vec::new, |disks| disks.snapshots());
             job.sum.add_runtime_drop("connection-refused", self.refused_connections);
             job.sum.add_runtime_drop("miss-untold", self.sender.untold());
+            let refused = self.shared_memory.as_ref().map_or(0, |memory| memory.refused());
+            job.sum.add_runtime_drop("shared-memory-refused", refused);
             self.answer_snapshot(job);
         }
     }
@@ -98,7 +100,7 @@ impl Control {
             let record = self.faces.find(face.id)?;
             let policy = record.link.egress.marking.policy;
             Some(FaceStatus {
-                info: record.info(),
+                info: FaceInfo { local_uri: face.local_uri.clone(), ..record.info() },
                 marking_policy: (policy != MarkingPolicy::default())
                     .then(|| policy.name().to_owned()),
                 expiration_period_ms: face.expires_in_ns.map(|ns| ns / 1_000_000),

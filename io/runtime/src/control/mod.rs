@@ -91,6 +91,8 @@ struct Control {
     workers: Vec<WorkerHandle>,
     next_worker: usize,
     rooms: Arc<Rooms>,
+    /// What applications may share.
+    shared_memory: Option<Arc<weir_face::SharedMemory>>,
     shard_key: weir_base::HashKey,
     disks: Option<disks::Disks>,
     memory: Option<Preparer>,

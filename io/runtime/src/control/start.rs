@@ -12,7 +12,7 @@ use mio::{Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::{HashKey, Instant};
 use weir_disk::DiskPorts;
-use weir_face::{BindError, TcpListener, UdpOptions, UdpPort, UnixListener};
+use weir_face::{BindError, SharedMemory, TcpListener, UdpOptions, UdpPort, UnixListener};
 use weir_forward::{BusyPolicy, Command, RouterConfig};
 use weir_link::{CodecConfig, EgressConfig, LinkConfig, MarkingConfig, RunsConfig};
 use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSettings};
@@ -32,7 +32,7 @@ use crate::error::StartError;
 use crate::gathered::Gathered;
 use crate::handle::Handle;
 use crate::mailbox::{ControlReceiver, ControlSender};
-use crate::memory::{MemoryShares, memory_bytes_least};
+use crate::memory::{MemoryShares, memory_bytes_least, shared_bytes};
 use crate::message::ToWorker;
 use crate::metrics::MetricsServer;
 use crate::rooms::Rooms;
@@ -230,7 +230,7 @@ fn random_u64() -> u64 {
 
 fn build(
     config: RuntimeConfig,
-    (sockets, disks): (Sockets, Option<OpenDisks>),
+    (mut sockets, disks): (Sockets, Option<OpenDisks>),
     poll: Poll,
     (sender, receiver): (ControlSender, ControlReceiver),
     signals: Option<Signals>,
@@ -254,6 +254,7 @@ fn build(
     for (prefix, strategy) in config.strategies.clone() {
         manager_inputs.push_back(ManagerInput::SetStrategy { prefix, strategy });
     }
+    let shared_memory = share_memory(&config, &mut sockets.streams);
     let mut control = Control {
         static_attempts: vec![0; config.static_faces.len()],
         config,
@@ -267,6 +268,7 @@ fn build(
         workers,
         next_worker: 0,
         rooms,
+        shared_memory,
         shard_key,
         disks,
         memory,
@@ -295,6 +297,23 @@ fn build(
         control.add_port(port);
     }
     Ok(control)
+}
+
+/// Lets applications share memory with the router, if that is so configured.
+fn share_memory(
+    config: &RuntimeConfig,
+    listeners: &mut [weir_face::Listener],
+) -> Option<Arc<SharedMemory>> {
+    if !config.face_defaults.shared_memory {
+        return None;
+    }
+    let memory = Arc::new(SharedMemory::new(shared_bytes(config.memory_bytes_max)));
+    for listener in listeners {
+        if let weir_face::Listener::Unix(listener) = listener {
+            listener.share_memory(Arc::clone(&memory));
+        }
+    }
+    Some(memory)
 }
 
 impl Control {

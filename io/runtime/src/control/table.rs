@@ -33,6 +33,14 @@ pub(super) struct FaceRecord {
 }
 
 impl FaceRecord {
+    /// This end: the listener, and whether packets go through memory that its application shares.
+    pub(super) fn local_uri(&self, is_shared: bool) -> String {
+        match &self.local {
+            FaceUri::Unix(path) if is_shared => format!("shm://{}", path.display()),
+            other => other.to_string(),
+        }
+    }
+
     /// The face as management describes it.
     pub(super) fn info(&self) -> FaceInfo {
         let scope = match self.scope {

@@ -142,6 +142,7 @@ impl Worker {
         match reason {
             CloseReason::Displaced => self.counters.faces_displaced += 1,
             CloseReason::Stalled => self.counters.faces_stalled += 1,
+            CloseReason::RingBroken => self.counters.rings_broken += 1,
             _ => {}
         }
         let id = face.id;
@@ -232,6 +233,7 @@ impl Worker {
             counters: face.link.counters().clone(),
             queue_bytes: face.link.queue_bytes(),
             down_drops: face.down_drops,
+            is_shared: matches!(&face.socket, Socket::Own(socket) if socket.is_shared()),
             expires_in_ns: face
                 .idle_deadline(self.idle_timeout_ns)
                 .map(|deadline| deadline.ns_since(now)),

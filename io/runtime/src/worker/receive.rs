@@ -85,7 +85,10 @@ impl Worker {
             self.shed_connections();
         }
         let reason = match status {
-            Ok(RecvStatus::Drained) => return false,
+            Ok(RecvStatus::Drained) => {
+                self.note_room(slot);
+                return false;
+            }
             Ok(RecvStatus::More) => {
                 if let Some(face) = self.faces.at(slot) {
                     face.is_ready = true;
@@ -97,12 +100,26 @@ impl Worker {
                 self.counters.framing_lost += 1;
                 CloseReason::FramingLost(error.to_string())
             }
+            Ok(RecvStatus::RingBroken) => CloseReason::RingBroken,
             Err(error) => CloseReason::Failed(error.to_string()),
         };
         // What came before the end is forwarded as coming from a face that still exists.
         self.process(now);
         self.close_socket(slot, reason);
         false
+    }
+
+    /// What was read from a face may have told that there is room to send again, and nothing else
+    /// may ever tell it.
+    fn note_room(&mut self, slot: u32) {
+        if let Some(face) = self.faces.at(slot)
+            && face.is_full
+            && let Socket::Own(socket) = &face.socket
+            && socket.has_room_again()
+        {
+            face.is_full = false;
+            self.mark_dirty(slot);
+        }
     }
 
     /// Whether there may be more to read.

@@ -174,6 +174,7 @@ impl Worker {
                 face.link.detach_frames(&mut self.pool);
                 self.await_writable(slot, true);
             }
+            Ok(SendStatus::RingBroken) => self.close_socket(slot, CloseReason::RingBroken),
             Err(error) => self.close_socket(slot, CloseReason::Failed(error.to_string())),
         }
     }
@@ -213,7 +214,7 @@ impl Worker {
         };
         let is_blocked = match port.socket.send(address, &mut face.link) {
             Ok(SendStatus::Drained) => false,
-            Ok(SendStatus::WouldBlock) => true,
+            Ok(SendStatus::WouldBlock | SendStatus::RingBroken) => true,
             Err(error) => {
                 face.link.discard_all();
                 return self.note_port_error(now, &error);

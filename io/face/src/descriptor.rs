@@ -1,0 +1,88 @@
+//! Descriptors beside the octets of a Unix connection.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::stranger_file::StrangerFile;
+
+/// What the system lets anybody send at a time (SCM_MAX_FD).
+const DESCRIPTORS_MAX: usize = 253;
+
+/// Octets of a control message with so many descriptors.
+const fn control_bytes(descriptors: usize) -> usize {
+    size_of::<libc::cmsghdr>() + descriptors * size_of::<RawFd>()
+}
+
+/// Sends `octets`, which are few, with `descriptor`.
+///
+/// # Errors
+/// Those of `sendmsg`.
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    octets: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<usize> {
+    let mut piece =
+        libc::iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
+    let mut control = [0_u64; control_bytes(1).div_ceil(8)];
+    let mut message = header(&mut piece);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control_bytes(1);
+    // SAFETY: the message's control buffer has room for one header and a descriptor behind it.
+    let sent = unsafe {
+        let head = libc::CMSG_FIRSTHDR(&raw const message);
+        (*head).cmsg_level = libc::SOL_SOCKET;
+        (*head).cmsg_type = libc::SCM_RIGHTS;
+        (*head).cmsg_len = control_bytes(1);
+        libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(descriptor.as_raw_fd());
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Reads into `octets`, and appends what files came with them to `files`: all of them, since the
+/// system would close the others here and now.
+///
+/// # Errors
+/// Those of `recvmsg`.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    octets: &mut [u8],
+    files: &mut Vec<StrangerFile>,
+) -> io::Result<usize> {
+    let mut piece = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+    let mut control = MaybeUninit::<[u64; control_bytes(DESCRIPTORS_MAX).div_ceil(8)]>::uninit();
+    let mut message = header(&mut piece);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = control_bytes(DESCRIPTORS_MAX);
+    // SAFETY: the message points to `octets`, exclusively borrowed, and to a control buffer, which
+    // both live through the call.
+    let read =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+    let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the system has filled the control buffer and said how far. A message of this level and
+    // type holds descriptors, as many as its length says, which are this process's alone to close.
+    unsafe {
+        let mut head = libc::CMSG_FIRSTHDR(&raw const message);
+        while let Some(control) = head.as_ref() {
+            if (control.cmsg_level, control.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let numbers = libc::CMSG_DATA(head).cast::<RawFd>();
+                for at in 0..(control.cmsg_len - control_bytes(0)) / size_of::<RawFd>() {
+                    let file = OwnedFd::from_raw_fd(numbers.add(at).read_unaligned());
+                    files.push(StrangerFile::new(file));
+                }
+            }
+            head = libc::CMSG_NXTHDR(&raw const message, head);
+        }
+    }
+    Ok(read)
+}
+
+fn header(piece: &mut libc::iovec) -> libc::msghdr {
+    // SAFETY: a plain C structure for which zeros are a valid value.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = piece;
+    message.msg_iovlen = 1;
+    message
+}

@@ -1,0 +1,508 @@
+//! An application's connection to the router of its machine: a Unix connection that goes over to
+//! shared memory when there is traffic, if both ends know how (docs/shared-memory.md).
+//!
+//! The application offers memory over the connection; a router that takes it answers. Each side
+//! says where in its stream it goes over, so that the order of packets is kept. From then on the
+//! connection carries doorbells alone, and its end is the end of the face. It is the bell, and no
+//! eventfd, because a write to it cannot be made to wait by who holds the other end.
+
+mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
+}
+mod memory;
+mod ring;
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use weir_base::{Packet, Pool};
+use weir_link::Link;
+use weir_wire::tlv;
+
+use self::memory::{Rings, SHARED_BYTES};
+use self::ring::Broken;
+use crate::descriptor;
+use crate::status::{RecvStatus, SendStatus};
+use crate::stream::{READ_BYTES_MAX, StreamSocket, cut_frames};
+use crate::uri::FaceUri;
+
+const _: () = assert!(tlv::LP_SHARED_MEMORY == 0x03B0);
+/// LpPackets without Fragment, which whoever does not know the field passes over. This one comes
+/// with the memory.
+const OFFER: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 1];
+/// What follows comes through the ring.
+const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
+/// Look at the rings. An LpPacket without anything.
+const BELL: [u8; 2] = [0x64, 0];
+
+/// Frames that an application receives before it makes an offer: a command or two are not worth it.
+const FRAMES_BEFORE_OFFER: usize = 32;
+/// Octets after which the reader is told, while more are written.
+const PUBLISH_BYTES: u32 = 64 << 10;
+/// Doorbells are read in such portions, and so many at a time.
+const BELL_BYTES: usize = 512;
+const BELL_READS_MAX: usize = 8;
+
+/// How much memory a router shares with its applications at most.
+#[derive(Debug)]
+pub struct SharedMemory {
+    bytes_max: u64,
+    used_bytes: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl SharedMemory {
+    /// At most `bytes_max` octets, for all applications together.
+    pub fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, used_bytes: AtomicU64::new(0), refused: AtomicU64::new(0) }
+    }
+
+    /// Offers that were turned down: no room, or memory that is not as it must be. The application
+    /// goes on over its Unix connection.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Octets that are shared now.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    fn claim(self: &Arc<Self>) -> Option<Claim> {
+        let claim = |used| (used + BYTES <= self.bytes_max).then_some(used + BYTES);
+        let (ok, fail) = (Ordering::Relaxed, Ordering::Relaxed);
+        let claimed = self.used_bytes.fetch_update(ok, fail, claim).is_ok();
+        claimed.then(|| Claim(Arc::clone(self)))
+    }
+}
+
+const BYTES: u64 = SHARED_BYTES as u64;
+
+/// A part of a router's [`SharedMemory`], given back when dropped.
+#[derive(Debug)]
+struct Claim(Arc<SharedMemory>);
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.used_bytes.fetch_sub(BYTES, Ordering::Relaxed);
+    }
+}
+
+/// Which end of the connection this is.
+#[derive(Debug)]
+enum Role {
+    Router {
+        memory: Arc<SharedMemory>,
+        claim: Option<Claim>,
+    },
+    Application {
+        frames_before_offer: usize,
+        /// Made, and not handed over yet.
+        memory: Option<(Rings, OwnedFd)>,
+    },
+}
+
+/// See the module's text.
+pub struct SharedSocket {
+    stream: StreamSocket,
+    role: Role,
+    rings: Option<Rings>,
+    /// The other end is to be told where this end goes over.
+    owes_switch: bool,
+    reads_ring: bool,
+    writes_ring: bool,
+    /// The ring had no room.
+    is_blocked: bool,
+}
+
+impl SharedSocket {
+    /// A connection that a router has accepted.
+    pub(crate) fn of_router(stream: StreamSocket, memory: Arc<SharedMemory>) -> Self {
+        Self::new(stream, Role::Router { memory, claim: None })
+    }
+
+    /// A connection that an application has made.
+    pub(crate) fn of_application(stream: StreamSocket) -> Self {
+        let frames_before_offer = FRAMES_BEFORE_OFFER;
+        Self::new(stream, Role::Application { frames_before_offer, memory: None })
+    }
+
+    fn new(stream: StreamSocket, role: Role) -> Self {
+        Self {
+            stream,
+            role,
+            rings: None,
+            owes_switch: false,
+            reads_ring: false,
+            writes_ring: false,
+            is_blocked: false,
+        }
+    }
+
+    pub(crate) fn local_uri(&self) -> &FaceUri {
+        self.stream.local_uri()
+    }
+
+    pub(crate) fn remote_uri(&self) -> &FaceUri {
+        self.stream.remote_uri()
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        self.stream.is_local()
+    }
+
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.stream.held_bytes()
+    }
+
+    /// Whether packets go through shared memory, both ways.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.reads_ring && self.writes_ring
+    }
+
+    pub(crate) fn recv(
+        &mut self,
+        pool: &mut Pool,
+        frames: &mut Vec<Packet>,
+    ) -> io::Result<RecvStatus> {
+        if self.reads_ring {
+            return self.recv_ring(pool, frames);
+        }
+        let before = frames.len();
+        let status = self.stream.recv(pool, frames)?;
+        if self.rings.is_some() {
+            let switch = frames[before..].iter().position(|frame| **frame == SWITCH);
+            if let Some(at) = switch {
+                // Behind it there can only be doorbells.
+                frames.truncate(before + at + 1);
+                self.stream.forget_tail();
+                self.owes_switch |= matches!(self.role, Role::Application { .. });
+                self.reads_ring = true;
+                return Ok(RecvStatus::More);
+            }
+            return Ok(status);
+        }
+        match &mut self.role {
+            Role::Application { frames_before_offer, .. } => {
+                *frames_before_offer = frames_before_offer.saturating_sub(frames.len() - before);
+            }
+            Role::Router { .. } => {
+                if frames[before..].iter().any(|frame| **frame == OFFER) {
+                    self.consider_offer();
+                }
+            }
+        }
+        Ok(status)
+    }
+
+    /// An offer is taken, or counted. There is no other after it.
+    #[cold]
+    fn consider_offer(&mut self) {
+        let Role::Router { memory, claim } = &mut self.role else { return };
+        let file = self.stream.take_file();
+        let taken = file.and_then(|file| {
+            let claimed = memory.claim()?;
+            let rings = Rings::take_over(file.get()).ok()?;
+            drop(file.into_memory());
+            Some((claimed, rings))
+        });
+        match taken {
+            Some((claimed, rings)) => {
+                (*claim, self.rings, self.owes_switch) = (Some(claimed), Some(rings), true);
+            }
+            None => _ = memory.refused.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// An application that has seen some traffic offers memory, once.
+    #[cold]
+    fn offer(&mut self) {
+        let Role::Application { frames_before_offer, memory } = &mut self.role else { return };
+        let Some((rings, file)) = memory.take().or_else(|| Rings::make().ok()) else {
+            // Where there is no memory to be had the connection stays as it is.
+            *frames_before_offer = usize::MAX;
+            return;
+        };
+        match descriptor::send(self.stream.as_fd(), &OFFER, file.as_fd()) {
+            Ok(_) => self.rings = Some(rings),
+            Err(error) if is_for_later(&error) => *memory = Some((rings, file)),
+            // The system hands over no files, or no more. Octets may go through still.
+            Err(_) => *frames_before_offer = usize::MAX,
+        }
+    }
+
+    pub(crate) fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
+        if self.writes_ring {
+            return self.send_ring(link);
+        }
+        let may_offer = self.rings.is_none()
+            && matches!(self.role, Role::Application { frames_before_offer: 0, .. });
+        // They go between two frames.
+        if (self.owes_switch || may_offer) && self.stream.finish_frame(link)? {
+            if may_offer {
+                self.offer();
+            } else if self.switch()? {
+                return self.send_ring(link);
+            }
+        }
+        self.stream.send(link)
+    }
+
+    /// Says that what follows goes through the ring. Whether there was room to say so.
+    fn switch(&mut self) -> io::Result<bool> {
+        match self.ring_with(&SWITCH) {
+            Ok(()) => (self.owes_switch, self.writes_ring) = (false, true),
+            Err(error) if is_for_later(&error) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.writes_ring)
+    }
+
+    pub(crate) fn tell_backlog(&mut self, link: &mut Link) {
+        match &mut self.rings {
+            Some(rings) if self.writes_ring => {
+                link.set_socket_backlog(rings.writer.waiting().unwrap_or(0).into());
+            }
+            _ => self.stream.tell_backlog(link),
+        }
+    }
+
+    /// Whether room to send, once there was none, is told by something to read.
+    pub(crate) fn tells_room_by_input(&self) -> bool {
+        self.writes_ring
+    }
+
+    /// Whether there was no room, and there is now: what told so may have been read already.
+    pub(crate) fn has_room_again(&self) -> bool {
+        self.is_blocked && self.rings.as_ref().is_some_and(|rings| rings.writer.is_told())
+    }
+
+    fn recv_ring(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> io::Result<RecvStatus> {
+        let rings = self.rings.as_mut().expect("there is a ring to be read");
+        match rings.read(pool, frames) {
+            Ok(Found::Nothing) => {}
+            Ok(Found::Octets { wakes }) => {
+                if wakes {
+                    self.ring_bell()?;
+                }
+                return Ok(RecvStatus::More);
+            }
+            Ok(Found::Lost(error)) => return Ok(RecvStatus::FramingLost(error)),
+            Err(Broken) => return Ok(RecvStatus::RingBroken),
+        }
+        let mut bells = Ok(Bells::Taken);
+        let is_empty = rings.reader.sleep(|| bells = take_bells(&mut self.stream));
+        match (bells?, is_empty) {
+            (_, Err(Broken)) => Ok(RecvStatus::RingBroken),
+            (Bells::Taken, Ok(true)) => Ok(RecvStatus::Drained),
+            (Bells::Closed, Ok(true)) => Ok(RecvStatus::Closed),
+            // What came meanwhile, or before the end.
+            (Bells::More, _) | (_, Ok(false)) => Ok(RecvStatus::More),
+        }
+    }
+
+    /// Takes the bells that have rung, so that they wake nobody again. For an end that knows that
+    /// there is something to be read, and does not read it now.
+    ///
+    /// # Errors
+    /// The connection failed, or has ended.
+    pub(crate) fn silence(&mut self) -> io::Result<()> {
+        if self.reads_ring && take_bells(&mut self.stream)? == Bells::Closed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(())
+    }
+
+    fn send_ring(&mut self, link: &mut Link) -> io::Result<SendStatus> {
+        self.is_blocked = false;
+        link.gather_runs(0);
+        loop {
+            let rings = self.rings.as_mut().expect("there is a ring to be written");
+            let Ok(Written { frames, wakes, has_room, waiting }) = rings.write(link) else {
+                return Ok(SendStatus::RingBroken);
+            };
+            link.frames_sent(frames);
+            if wakes {
+                self.ring_bell()?;
+            }
+            link.set_socket_backlog(waiting.into());
+            if !has_room {
+                self.is_blocked = true;
+                return Ok(SendStatus::WouldBlock);
+            }
+            if link.is_egress_empty() {
+                return Ok(SendStatus::Drained);
+            }
+        }
+    }
+
+    fn ring_bell(&self) -> io::Result<()> {
+        if !self.stream.is_between_frames() {
+            // What is left of that frame, which still goes over the connection, wakes as well.
+            return Ok(());
+        }
+        match self.ring_with(&BELL) {
+            // Whoever lets so many bells lie does not sleep.
+            Err(error) if is_for_later(&error) => Ok(()),
+            // What is there to be read comes first; then recv tells.
+            Err(error) if is_of_the_end(&error) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Sends so few octets that it is all or nothing.
+    fn ring_with(&self, octets: &[u8]) -> io::Result<()> {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the pointer and length describe `octets`, which live through the call.
+        let sent = unsafe {
+            libc::send(self.as_fd().as_raw_fd(), octets.as_ptr().cast(), octets.len(), flags)
+        };
+        if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Reads the doorbells that have rung.
+fn take_bells(stream: &mut StreamSocket) -> io::Result<Bells> {
+    let mut bells = [0; BELL_BYTES];
+    for _ in 0..BELL_READS_MAX {
+        match stream.read(&mut bells) {
+            Ok(0) => return Ok(Bells::Closed),
+            Ok(_) => {}
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(Bells::Taken),
+                _ if is_of_the_end(&error) => return Ok(Bells::Closed),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            },
+        }
+    }
+    Ok(Bells::More)
+}
+
+/// What a look for doorbells found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bells {
+    /// All that had rung.
+    Taken,
+    /// More than are read at a time.
+    More,
+    /// No more will ring.
+    Closed,
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn is_of_the_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// What a look at the ring brought.
+enum Found {
+    Nothing,
+    /// Frames, and whether the writer waits for their room.
+    Octets {
+        wakes: bool,
+    },
+    /// Octets that are no frames.
+    Lost(weir_wire::FrameError),
+}
+
+/// What was put into the ring.
+struct Written {
+    frames: usize,
+    wakes: bool,
+    has_room: bool,
+    /// Octets that have yet to be read.
+    waiting: u32,
+}
+
+impl Rings {
+    /// Copies some of what is there, and cuts it into frames.
+    fn read(&mut self, pool: &mut Pool, frames: &mut Vec<Packet>) -> Result<Found, Broken> {
+        let available = self.reader.available()? as usize;
+        if available == 0 {
+            return Ok(Found::Nothing);
+        }
+        let len = available.min(READ_BYTES_MAX);
+        let mut block = pool.alloc(len);
+        self.reader.copy(&mut block[..len]);
+        let octets = block.freeze(len);
+        let cut = match cut_frames(&octets, frames) {
+            Ok(cut) => cut,
+            Err(error) => return Ok(Found::Lost(error)),
+        };
+        if cut < len && len == available {
+            // Frames are published whole.
+            return Err(Broken);
+        }
+        Ok(Found::Octets { wakes: self.reader.release(cut as u32) })
+    }
+
+    /// Copies the frames that are ready to where there is room for them.
+    fn write(&mut self, link: &Link) -> Result<Written, Broken> {
+        let writer = &mut self.writer;
+        let (mut frames, mut wakes, mut has_room) = (0, false, true);
+        for frame in link.frames() {
+            let parts = [frame.prefix(), frame.payload()];
+            while has_room && !writer.push(parts)? {
+                wakes |= writer.publish();
+                has_room = writer.wait_for_room(frame.len())?;
+            }
+            if !has_room {
+                break;
+            }
+            frames += 1;
+            if writer.unpublished() >= PUBLISH_BYTES {
+                wakes |= writer.publish();
+            }
+        }
+        wakes |= writer.publish();
+        Ok(Written { frames, wakes, has_room, waiting: writer.waiting()? })
+    }
+}
+
+impl fmt::Debug for SharedSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedSocket")
+            .field("stream", &self.stream)
+            .field("is_shared", &self.is_shared())
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsFd for SharedSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Source for SharedSocket {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        self.stream.register(registry, token, interests)
+    }
+
+    fn reregister(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        interests: Interest,
+    ) -> io::Result<()> {
+        self.stream.reregister(registry, token, interests)
+    }
+
+    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.stream.deregister(registry)
+    }
+}

@@ -1,0 +1,544 @@
+//! Applications and routers that go over from a Unix connection to shared memory.
+
+mod common;
+#[allow(dead_code, reason = "the tests of whole routers use the rest")]
+mod stranger;
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant as Clock};
+
+use common::data;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
+use tempfile::TempDir;
+use weir_base::{Instant, Packet, Pool};
+use weir_face::{FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixListener};
+use weir_link::{Link, LinkConfig, Received};
+use weir_wire::FrameError;
+
+/// How long anything may take that must happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a router listens.
+struct Site {
+    listener: Listener,
+    memory: Arc<SharedMemory>,
+    uri: FaceUri,
+    _directory: TempDir,
+}
+
+impl Site {
+    fn new(bytes_max: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut listener = UnixListener::bind(&directory.path().join("nfd.sock")).unwrap();
+        let memory = Arc::new(SharedMemory::new(bytes_max));
+        listener.share_memory(Arc::clone(&memory));
+        let uri = listener.local_uri();
+        Self { listener: Listener::Unix(listener), memory, uri, _directory: directory }
+    }
+
+    fn accept(&self) -> End {
+        End::new(self.listener.accept().unwrap().expect("a connection waits"))
+    }
+
+    /// An application and the router's end.
+    fn pair(&self) -> (End, End) {
+        let near = Socket::connect(&self.uri, Duration::from_secs(1)).unwrap();
+        (End::new(near), self.accept())
+    }
+
+    /// The same, gone over to shared memory.
+    fn shared_pair(&self) -> (End, End) {
+        let (mut application, mut router) = self.pair();
+        go_over(&mut application, &mut router);
+        (application, router)
+    }
+
+    fn stranger(&self) -> (Stranger, End) {
+        let FaceUri::Unix(path) = &self.uri else { panic!("a path") };
+        let stream = UnixStream::connect(path).unwrap();
+        (Stranger::new(stream), self.accept())
+    }
+
+    /// A stranger whose offer has been taken.
+    fn shared_stranger(&self) -> (Stranger, End) {
+        let (mut stranger, mut router) = self.stranger();
+        stranger.offer();
+        router.turn().unwrap();
+        router.enqueue(&data(40, 0));
+        router.turn().unwrap();
+        stranger.switch();
+        router.turn().unwrap();
+        assert!(router.socket.is_shared());
+        (stranger, router)
+    }
+}
+
+/// One end, with its link.
+struct End {
+    socket: Socket,
+    link: Link,
+    pool: Pool,
+    frames: Vec<Packet>,
+    packets: Vec<Packet>,
+}
+
+impl End {
+    fn new(socket: Socket) -> Self {
+        let link = Link::new(LinkConfig { ..socket.link_config() });
+        Self { socket, link, pool: Pool::new(4 << 20), frames: Vec::new(), packets: Vec::new() }
+    }
+
+    fn enqueue(&mut self, packet: &Packet) {
+        self.link.enqueue(Instant::ZERO, Default::default(), packet.clone()).unwrap();
+    }
+
+    /// Sends what waits, as far as that goes, and takes in one read.
+    fn turn(&mut self) -> Result<SendStatus, RecvStatus> {
+        let sent = self.socket.send(&mut self.link).unwrap();
+        self.link.detach_frames(&mut self.pool);
+        match self.read() {
+            RecvStatus::Drained | RecvStatus::More => Ok(sent),
+            other => Err(other),
+        }
+    }
+
+    fn read(&mut self) -> RecvStatus {
+        let status = self.socket.recv(&mut self.pool, &mut self.frames).unwrap();
+        for frame in self.frames.drain(..) {
+            match self.link.receive(Instant::ZERO, frame, &mut self.pool) {
+                Received::Packet { packet, .. } => self.packets.push(packet),
+                Received::Idle => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        status
+    }
+
+    /// Reads until there is nothing more, or the end.
+    fn read_all(&mut self) -> RecvStatus {
+        loop {
+            match self.read() {
+                RecvStatus::More => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or for as long as `limit`.
+    fn wait(&self, limit: Duration) -> bool {
+        let mut watched = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, PollTimeout::try_from(limit).unwrap()).unwrap() == 1
+    }
+}
+
+/// Has packets go both ways until both ends are in shared memory.
+fn go_over(application: &mut End, router: &mut End) {
+    let end = Clock::now() + PATIENCE;
+    while !application.socket.is_shared() || !router.socket.is_shared() {
+        assert!(Clock::now() < end, "{application:?} {router:?}");
+        for (from, to) in [(0, 1), (1, 0)] {
+            let ends = [&mut *application, &mut *router];
+            ends[from].enqueue(&data(40, 1));
+            ends[from].turn().unwrap();
+            let ends = [&mut *application, &mut *router];
+            ends[to].turn().unwrap();
+        }
+    }
+    application.read_all();
+    router.read_all();
+    application.packets.clear();
+    router.packets.clear();
+}
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.socket.fmt(f)
+    }
+}
+
+/// All sizes, so that packets straddle reads and the end of the ring in every way; the ends go over
+/// while packets are under way in both directions.
+#[test]
+fn packets_of_all_sizes_arrive_in_order_through_the_change() {
+    let site = Site::new(1 << 30);
+    let (mut application, mut router) = site.pair();
+    let packets: Vec<Packet> =
+        (0..4000).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
+    let mut sent = [0; 2];
+    let end = Clock::now() + PATIENCE;
+    while application.packets.len() < packets.len() || router.packets.len() < packets.len() {
+        assert!(Clock::now() < end);
+        for (end, sent) in [&mut application, &mut router].into_iter().zip(&mut sent) {
+            for packet in packets[*sent..].iter().take(7) {
+                end.enqueue(packet);
+                *sent += 1;
+            }
+            end.turn().unwrap();
+        }
+    }
+    assert!(application.packets == packets && router.packets == packets);
+    assert!(application.socket.is_shared() && router.socket.is_shared());
+    assert_eq!(site.memory.used_bytes(), SHARED_BYTES as u64);
+    drop(router);
+    assert_eq!(site.memory.used_bytes(), 0);
+}
+
+#[test]
+fn a_few_packets_stay_on_the_connection() {
+    let site = Site::new(1 << 30);
+    let (mut application, mut router) = site.pair();
+    for index in 0..20 {
+        router.enqueue(&data(100, index));
+        router.turn().unwrap();
+        application.enqueue(&data(100, index));
+        application.turn().unwrap();
+    }
+    assert!(!application.socket.is_shared() && !router.socket.is_shared());
+    assert_eq!(site.memory.used_bytes(), 0);
+}
+
+/// Each end sleeps whenever it finds nothing, so that every packet needs a bell.
+#[test]
+fn who_sleeps_is_woken() {
+    const ROUNDS: usize = 5000;
+    let site = Site::new(1 << 30);
+    let (mut application, mut router) = site.shared_pair();
+    let answer = std::thread::spawn(move || {
+        for round in 0..ROUNDS {
+            while router.packets.len() <= round {
+                if router.read_all() == RecvStatus::Drained && router.packets.len() <= round {
+                    assert!(router.wait(PATIENCE), "the router is woken in round {round}");
+                }
+            }
+            router.enqueue(&data(100, round));
+            assert_eq!(router.socket.send(&mut router.link).unwrap(), SendStatus::Drained);
+        }
+    });
+    for round in 0..ROUNDS {
+        application.enqueue(&data(100, round));
+        application.socket.send(&mut application.link).unwrap();
+        while application.packets.len() <= round {
+            if application.read_all() == RecvStatus::Drained && application.packets.len() <= round {
+                assert!(application.wait(PATIENCE), "the application is woken in round {round}");
+            }
+        }
+        assert_eq!(application.packets[round], data(100, round));
+    }
+    answer.join().unwrap();
+}
+
+/// As with a socket: a bounded queue, then refusals; and when the reader reads again, all that was
+/// taken comes, and the writer is told of the room.
+#[test]
+fn a_reader_that_stops_costs_a_bounded_queue() {
+    let site = Site::new(1 << 30);
+    let (mut application, mut router) = site.shared_pair();
+    let mut taken = Vec::new();
+    let mut refused = 0;
+    for index in 0..3000 {
+        let packet = data(8000, index);
+        match router.link.enqueue(Instant::ZERO, Default::default(), packet.clone()) {
+            Ok(()) => taken.push(packet),
+            Err(reason) => {
+                assert_eq!(reason, weir_link::LinkDrop::QueueFull);
+                refused += 1;
+            }
+        }
+        router.turn().unwrap();
+    }
+    assert!(refused > 500, "24 MB do not fit into queue and ring");
+    assert!(router.link.queue_bytes() <= router.link.config().egress.queue_bytes_max);
+    assert!(router.socket.tells_room_by_input() && !router.wait(Duration::ZERO));
+    let reader = std::thread::spawn(move || {
+        let end = Clock::now() + PATIENCE;
+        while application.packets.len() < taken.len() && Clock::now() < end {
+            if application.read_all() == RecvStatus::Drained {
+                application.wait(Duration::from_millis(100));
+            }
+        }
+        assert!(application.packets == taken, "{} came", application.packets.len());
+    });
+    while router.turn().unwrap() == SendStatus::WouldBlock {
+        let is_told = router.socket.has_room_again() || router.wait(PATIENCE);
+        assert!(is_told, "the writer is told of room");
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn what_waits_in_the_ring_counts_for_congestion_marks() {
+    let (_application, mut router) = Site::new(1 << 30).shared_pair();
+    for index in 0..60 {
+        let now = Instant::from_ns((index + 1) * 10 * weir_base::NS_PER_MS);
+        router.link.enqueue(now, Default::default(), data(3000, index as usize)).unwrap();
+        assert_eq!(router.socket.send(&mut router.link).unwrap(), SendStatus::Drained);
+    }
+    assert!(router.link.counters().marks_set > 0);
+}
+
+#[test]
+fn what_came_before_the_end_is_delivered() {
+    let site = Site::new(1 << 30);
+    for application_ends in [true, false] {
+        let (application, router) = site.shared_pair();
+        let (mut ends, mut stays) =
+            if application_ends { (application, router) } else { (router, application) };
+        for index in 0..30 {
+            ends.enqueue(&data(8000, index));
+        }
+        assert_eq!(ends.socket.send(&mut ends.link).unwrap(), SendStatus::Drained);
+        drop(ends);
+        assert_eq!(stays.read_all(), RecvStatus::Closed);
+        assert_eq!(stays.packets.len(), 30);
+        // The other end's memory is still there; what is written into it goes nowhere.
+        stays.enqueue(&data(8000, 0));
+        stays.socket.send(&mut stays.link).unwrap();
+        assert_eq!(stays.read_all(), RecvStatus::Closed);
+    }
+}
+
+/// An application offers; a router that does not know of it passes over it.
+#[test]
+fn a_router_without_shared_memory_serves_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = Listener::Unix(UnixListener::bind(&directory.path().join("s")).unwrap());
+    let near = Socket::connect(&listener.local_uri(), Duration::from_secs(1)).unwrap();
+    let mut application = End::new(near);
+    let mut router = End::new(listener.accept().unwrap().unwrap());
+    for index in 0..200 {
+        router.enqueue(&data(1000, index));
+        router.turn().unwrap();
+        application.enqueue(&data(50, index));
+        application.turn().unwrap();
+    }
+    router.turn().unwrap();
+    assert!(!application.socket.is_shared() && !router.socket.is_shared());
+    assert!((application.packets.len(), router.packets.len()) == (200, 200));
+    assert!(router.link.counters().in_frames > 200, "there was an offer");
+}
+
+#[test]
+fn beyond_the_bound_applications_stay_on_the_connection() {
+    let site = Site::new(2 * SHARED_BYTES as u64);
+    let shared = [site.shared_pair(), site.shared_pair()];
+    let (mut application, mut router) = site.pair();
+    for index in 0..200 {
+        router.enqueue(&data(1000, index));
+        router.turn().unwrap();
+        application.enqueue(&data(50, index));
+        application.turn().unwrap();
+    }
+    router.turn().unwrap();
+    assert!(!application.socket.is_shared() && !router.socket.is_shared());
+    assert!((application.packets.len(), router.packets.len()) == (200, 200));
+    assert_eq!(site.memory.refused(), 1);
+    drop(shared);
+    assert_eq!(site.memory.used_bytes(), 0);
+    site.shared_pair();
+}
+
+#[test]
+fn memory_that_is_not_as_it_must_be_is_refused() {
+    let site = Site::new(1 << 30);
+    let files = stranger::bad_files();
+    let count = files.len() as u64;
+    for (what, file) in files {
+        let (mut stranger, mut router) = site.stranger();
+        stranger.offer_file(file.as_fd());
+        for index in 0..3 {
+            router.enqueue(&data(100, index));
+            router.turn().unwrap();
+        }
+        stranger.send(&data(100, 1));
+        router.turn().unwrap();
+        assert_eq!(router.packets, [data(100, 1)], "{what}");
+        // The router would have gone over with the first packet.
+        assert!(!router.socket.tells_room_by_input(), "{what}");
+        assert_eq!(stranger.received().len(), 300, "{what}");
+    }
+    assert_eq!((site.memory.refused(), site.memory.used_bytes()), (count, 0));
+}
+
+#[test]
+fn memory_keeps_its_size_and_its_pages() {
+    let (stranger, mut router) = Site::new(1 << 30).shared_stranger();
+    stranger.expect_sealed();
+    router.enqueue(&data(8000, 1));
+    assert_eq!(router.turn(), Ok(SendStatus::Drained));
+}
+
+#[test]
+fn an_offer_without_memory_and_memory_without_an_offer_change_nothing() {
+    let site = Site::new(1 << 30);
+    let (mut stranger, mut router) = site.stranger();
+    stranger.send(&stranger::OFFER);
+    stranger.switch();
+    router.turn().unwrap();
+    stranger.send_with_file(&data(40, 1));
+    router.turn().unwrap();
+    router.enqueue(&data(40, 2));
+    router.turn().unwrap();
+    assert_eq!(router.packets, [data(40, 1)]);
+    assert!(!router.socket.tells_room_by_input() && site.memory.used_bytes() == 0);
+}
+
+#[test]
+fn nonsense_in_a_ring_ends_the_face() {
+    let site = Site::new(1 << 30);
+    for written in [600 << 10, (512 << 10) + 1, u32::MAX, 1 << 31] {
+        let (stranger, mut router) = site.shared_stranger();
+        stranger.set(FromApplication::Written, written);
+        assert_eq!(router.turn(), Err(RecvStatus::RingBroken), "written {written}");
+    }
+    for read in [600 << 10, 9000, u32::MAX, 1 << 31] {
+        let (stranger, mut router) = site.shared_stranger();
+        stranger.set(FromRouter::Read, read);
+        router.enqueue(&data(8000, 1));
+        let sent = router.socket.send(&mut router.link).unwrap();
+        assert_eq!(sent, SendStatus::RingBroken, "read {read}");
+    }
+}
+
+#[test]
+fn octets_that_are_no_packets_end_the_face() {
+    let site = Site::new(1 << 30);
+    let part = data(300, 1)[..200].to_vec();
+    for (octets, expected) in [
+        (part, RecvStatus::RingBroken),
+        (vec![0xa5; 9000], RecvStatus::FramingLost(FrameError::UnexpectedType(0xa5))),
+        // Larger than a packet may be.
+        (vec![6, 253, 255, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_284))),
+        (vec![6, 254, 0, 1, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_542))),
+    ] {
+        let (mut stranger, mut router) = site.shared_stranger();
+        stranger.write(&octets);
+        assert_eq!(router.turn(), Err(expected));
+    }
+}
+
+/// What else a stranger may do with flags and bells costs no more than a look.
+#[test]
+fn a_stranger_who_rings_without_end_is_served() {
+    let (mut stranger, mut router) = Site::new(1 << 30).shared_stranger();
+    router.packets.clear();
+    for index in 0..200 {
+        stranger.set(FromApplication::Reader, index);
+        stranger.set(FromApplication::Writer, index % 3);
+        stranger.set(FromRouter::Reader, 0);
+        stranger.set(FromRouter::Writer, index);
+        for _ in 0..20 {
+            stranger.send(&[0x64, 0]);
+        }
+        stranger.write(&data(100, index as usize));
+        router.enqueue(&data(100, 0));
+        router.turn().unwrap();
+        router.read_all();
+    }
+    assert_eq!(router.packets.len(), 200);
+}
+
+/// To close a TCP connection that lingers waits for its other end, and whoever hands one over can
+/// have nobody else hold it any more.
+#[test]
+fn a_file_that_cannot_be_closed_stops_nobody() {
+    let site = Site::new(1 << 30);
+    for sends in [stranger::OFFER.as_slice(), &data(40, 1)] {
+        let (mut stranger, router) = site.stranger();
+        let (lingers, _other_end) = stranger::lingering_connection();
+        stranger.send_with(sends, &[lingers.as_fd()]);
+        drop(lingers);
+        let (done, is_done) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut router = router;
+            router.turn().unwrap();
+            drop(router);
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(PATIENCE).expect("the router goes on");
+    }
+}
+
+/// As long as the face and its end: none is forgotten.
+#[test]
+fn files_from_strangers_are_closed() {
+    let site = Site::new(1 << 30);
+    let closes: [fn(&mut End); 3] = [
+        |router| _ = router.turn(),
+        // It is still in the connection when the face ends.
+        |_| {},
+        |router| {
+            router.socket.recv(&mut router.pool, &mut router.frames).unwrap();
+        },
+    ];
+    for close in closes {
+        let (mut stranger, mut router) = site.stranger();
+        let (reader, writer) = std::io::pipe().unwrap();
+        stranger.send_with(&stranger::OFFER, &[writer.as_fd()]);
+        drop(writer);
+        close(&mut router);
+        drop(router);
+        let mut watched = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+        poll(&mut watched, PollTimeout::try_from(PATIENCE).unwrap()).unwrap();
+        assert_eq!(watched[0].revents(), Some(PollFlags::POLLHUP));
+    }
+}
+
+/// A frame is half in the connection when the application empties a full ring, so that its bell
+/// must not go between.
+#[test]
+fn no_bell_rings_within_a_frame() {
+    let site = Site::new(1 << 30);
+    let (mut application, mut router) = site.pair();
+    for index in 0..40 {
+        router.enqueue(&data(40, index));
+        router.turn().unwrap();
+        application.turn().unwrap();
+    }
+    router.read_all();
+    application.packets.clear();
+    let packets: Vec<Packet> = (0..300).map(|index| data(8000, index)).collect();
+    let mut sent = 0;
+    let mut fill = |end: &mut End| {
+        for packet in &packets[sent..] {
+            sent += usize::from(
+                end.link.enqueue(Instant::ZERO, Default::default(), packet.clone()).is_ok(),
+            );
+            if end.socket.send(&mut end.link).unwrap() == SendStatus::WouldBlock {
+                break;
+            }
+        }
+        sent
+    };
+    let sent_by_application = fill(&mut application);
+    let sent_by_router = fill(&mut router) - sent_by_application;
+    assert!(router.socket.tells_room_by_input(), "the router has gone over, and its ring is full");
+    let end = Clock::now() + PATIENCE;
+    while router.packets.len() < sent_by_application || application.packets.len() < sent_by_router {
+        assert!(Clock::now() < end, "{application:?} {router:?}");
+        application.read_all();
+        router.read_all();
+        application.turn().unwrap();
+        router.turn().unwrap();
+    }
+    assert!(router.packets == packets[..sent_by_application]);
+    assert!(application.packets == packets[sent_by_application..][..sent_by_router]);
+}
+
+#[test]
+fn who_hands_over_several_files_is_closed() {
+    let site = Site::new(1 << 30);
+    for at_once in [1, 2, 253] {
+        let (mut stranger, mut router) = site.stranger();
+        let file = File::open("/dev/null").unwrap();
+        for _ in 0..2 {
+            stranger.send_with(&data(40, 1), &vec![file.as_fd(); at_once]);
+        }
+        let result = (0..2)
+            .try_for_each(|_| router.socket.recv(&mut router.pool, &mut router.frames).map(drop));
+        assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::InvalidData, "{at_once}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Applications that share memory with a whole router, and what becomes of those that mean harm.
+
+mod common;
+#[allow(dead_code, reason = "the tests of sockets use the rest")]
+#[path = "../../face/tests/stranger/mod.rs"]
+mod stranger;
+
+use std::os::unix::net::UnixStream;
+
+use common::{PATIENCE, TestRouter, content_of, data, interest};
+use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
+use weir_runtime::Snapshot;
+use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
+
+/// An application whose packets go through shared memory.
+fn shared(router: &TestRouter) -> Stranger {
+    let stream = UnixStream::connect(&router.path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut stranger = Stranger::new(stream);
+    stranger.offer();
+    // The router goes over when it has something to send.
+    stranger.send(&interest("/nobody/serves/this"));
+    stranger.wait_for_octets(nack_len(), PATIENCE);
+    stranger.switch();
+    router.wait_until("both have gone over", |snapshot| shared_faces(snapshot) == 1);
+    stranger
+}
+
+/// Octets of the answer to an Interest that nobody serves.
+fn nack_len() -> u32 {
+    let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+    let packet = interest("/nobody/serves/this");
+    let mut prefix = [0; LP_PREFIX_MAX];
+    (header.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix) + packet.len()) as u32
+}
+
+fn shared_faces(snapshot: &Snapshot) -> usize {
+    snapshot.faces.iter().filter(|face| face.local_uri.starts_with("shm://")).count()
+}
+
+fn drops(snapshot: &Snapshot, reason: &str) -> u64 {
+    snapshot.runtime_drops.iter().find(|(known, _)| *known == reason).expect("is counted").1
+}
+
+#[test]
+fn interests_go_through_the_ring_and_data_comes_back() {
+    let router = TestRouter::start();
+    let mut producer = router.unix();
+    producer.register("/movies");
+    let mut consumer = shared(&router);
+    consumer.write(&interest("/movies/one"));
+    consumer.send(&[0x64, 0]);
+    producer.got().interest();
+    producer.send(&data("/movies/one", b"first"));
+    let len = data("/movies/one", b"first").len() as u32;
+    let packet = consumer.wait_for_octets(len, PATIENCE);
+    assert_eq!(content_of(&packet), b"first");
+    drop(consumer);
+    router.wait_until("the face is closed", |snapshot| snapshot.faces.len() == 1);
+    router.stop();
+}
+
+#[test]
+fn who_writes_nonsense_is_closed_and_counted() {
+    let router = TestRouter::start();
+    type Harm = fn(&mut Stranger);
+    let harms: [(&str, Harm); 4] = [
+        ("shared-memory-broken", |stranger| stranger.set(FromApplication::Written, 1 << 30)),
+        ("shared-memory-broken", |stranger| stranger.write(&[6, 100, 1, 2])),
+        ("framing-lost", |stranger| stranger.write(&[0xff; 5000])),
+        ("shared-memory-broken", |stranger| {
+            stranger.set(FromRouter::Read, 1 << 31);
+            stranger.write(&interest("/nobody/serves/this"));
+        }),
+    ];
+    for (reason, harm) in harms {
+        let mut stranger = shared(&router);
+        let before = drops(&router.snapshot(), reason);
+        harm(&mut stranger);
+        stranger.send(&[0x64, 0]);
+        router.wait_until("its face is closed", |snapshot| snapshot.faces.is_empty());
+        assert_eq!(drops(&router.snapshot(), reason), before + 1, "{reason}");
+    }
+    // The router is none the worse for it.
+    router.unix().register("/still/here");
+    router.stop();
+}
+
+#[test]
+fn beyond_a_sixteenth_of_the_memory_offers_are_refused_and_counted() {
+    let router = TestRouter::start_with(|config| {
+        config.memory_bytes_max = 16 * 2 * SHARED_BYTES as u64;
+    });
+    let mut strangers: Vec<Stranger> =
+        (0..3).map(|_| Stranger::new(UnixStream::connect(&router.path).unwrap())).collect();
+    for stranger in &mut strangers {
+        stranger.offer();
+        stranger.send(&interest("/nobody/serves/this"));
+        stranger.received();
+    }
+    assert_eq!(drops(&router.snapshot(), "shared-memory-refused"), 1);
+    strangers.clear();
+    router.wait_until("all are gone", |snapshot| snapshot.faces.is_empty());
+    shared(&router);
+}
