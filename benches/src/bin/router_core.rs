@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use cpu_time::ThreadTime as Clock;
 use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
@@ -46,6 +46,9 @@ struct Args {
     /// other, 128 names each.
     #[arg(long, default_value_t = 1)]
     interleave: u64,
+    /// What the FIB has a next hop for each of.
+    #[arg(long, value_enum, default_value_t = Fib::Sites)]
+    fib: Fib,
     /// Leaves out measurements whose name contains none of these.
     #[arg(long, value_delimiter = ',', default_value = "")]
     only: Vec<String>,
@@ -57,10 +60,43 @@ struct Args {
     json: bool,
 }
 
+impl Args {
+    /// The first name of the exchanges.
+    fn first_name(&self) -> u64 {
+        self.entries.next_multiple_of(self.interleave * weir_benches::NAMES_PER_PARENT)
+    }
+}
+
 const CONSUMER: FaceId = FaceId(256);
 const PRODUCER: FaceId = FaceId(257);
-/// One upstream for each of the sixteen sites, so that the FIB has something to choose from.
-const SITES: u64 = 16;
+/// Levels of the names here at which a FIB may know them.
+#[derive(Clone, Copy, ValueEnum)]
+enum Fib {
+    /// 16.
+    Sites,
+    /// 1,024.
+    Runs,
+    /// 131,072.
+    Sets,
+    /// 1,000,000 that the exchanges ask for, one for 128 names.
+    Objects,
+}
+
+impl Fib {
+    /// The prefixes, where exchanges ask for the names from object `first` on.
+    fn prefixes(self, first: u64) -> impl Iterator<Item = Name> {
+        let (components, objects) = match self {
+            Self::Sites => (2, 0..16),
+            Self::Runs => (3, 0..16 * 64),
+            Self::Sets => (4, 0..16 * 64 * 128),
+            Self::Objects => (6, first..first + 1_000_000),
+        };
+        objects.map(move |object| {
+            let value = weir_benches::name_value(object * weir_benches::NAMES_PER_PARENT);
+            NameView::from_value(&value).expect("a valid name").prefix(components).to_name()
+        })
+    }
+}
 
 struct Bench {
     router: Router,
@@ -92,7 +128,7 @@ impl Bench {
             rng: Rng::from_seed(1),
             inputs: Vec::new(),
         };
-        bench.set_up_tables();
+        bench.set_up_tables(args);
         if args.track {
             let track = StoreCommand::Track(Some(HoldingsConfig::default()));
             let mut commands = [Input::Command(Command::Store(track))];
@@ -101,7 +137,7 @@ impl Bench {
         bench
     }
 
-    fn set_up_tables(&mut self) {
+    fn set_up_tables(&mut self, args: &Args) {
         let mut commands = Vec::new();
         for face in [CONSUMER, PRODUCER] {
             commands.push(Input::Command(Command::AddFace {
@@ -109,8 +145,10 @@ impl Bench {
                 attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
             }));
         }
-        for site in 0..SITES {
-            let prefix: Name = format!("/weir/site{site:02}").parse().expect("a valid name");
+        // What fills the store has other objects than the exchanges, and no next hops but these.
+        let sites = Fib::Sites.prefixes(0);
+        let first = args.first_name() / weir_benches::NAMES_PER_PARENT;
+        for prefix in sites.chain(args.fib.prefixes(first)) {
             let next_hops = vec![NextHop { face: PRODUCER, cost: 0 }];
             commands.push(Input::Command(Command::SetNextHops { prefix, next_hops }));
         }
@@ -284,7 +322,7 @@ fn main() {
     assert_eq!(stored, args.entries, "the store holds all of them");
     let mut zipf_source = Pcg64::seed_from_u64(2);
     let zipf = Zipf::new(args.entries as f64, 0.8).expect("valid parameters");
-    let mut next = args.entries.next_multiple_of(args.interleave * weir_benches::NAMES_PER_PARENT);
+    let mut next = args.first_name();
     let mut results = serde_json::Map::new();
     type Measure<'a> = (&'a str, Box<dyn FnMut(&mut Bench) -> f64 + 'a>);
     let measures: Vec<Measure<'_>> = vec![
