@@ -267,8 +267,8 @@ function warnings(state) {
       "database refuses them. The controller's log says which.");
   }
   if (health.garbled_rows) {
-    found.push(`${health.garbled_rows} rows of the database cannot be read and are left out, such ` +
-      `as ${health.garbled}. Mend or remove them, and restart the controller.`);
+    found.push(`Rows of the database cannot be read and are left out (${health.garbled_rows}), ` +
+      `such as ${health.garbled}. Mend or remove them, and restart the controller.`);
   }
   if (health.unread && health.database) {
     found.push(`What other controllers write is not read: ${health.unread}.`);

@@ -248,7 +248,19 @@ fn the_dashboard_shows_who_is_gone() {
         state["routers"] == json!([]) && state["gone"].as_array().unwrap().len() == 4
     };
     eventually(is_gone, "the end of silent routers");
+    // And what of the database cannot be read.
+    let mut program = bench.connect();
+    program.sql(
+        "UPDATE numbers SET value = value + 1 WHERE name = 'change'; \
+         INSERT INTO files (name, owner, added_ms, body, change) \
+         SELECT '/<b>bad', 'o', 1, '{', value FROM numbers WHERE name = 'change'",
+    );
+    eventually(|| square.operator.get("/health").json()["garbled_rows"] == 1, "that it is told");
     let document = browser.document(&page(&square.operator));
+    let warnings = inside(&document, "warnings", "ul");
+    let told =
+        "Rows of the database cannot be read and are left out (1), such as file /&lt;b&gt;bad:";
+    assert!(warnings.contains(told), "{warnings}");
     assert_eq!(count(inside(&document, "routers", "tbody"), "class=\"gone\""), 4, "{document}");
     assert_eq!(count(inside(&document, "network", "svg"), "<circle"), 0, "{document}");
     assert!(inside(&document, "events", "tbody").contains("class=\"ill\""), "{document}");
