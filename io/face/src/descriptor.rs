@@ -61,8 +61,8 @@ pub(crate) fn receive(
     let read =
         unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
     let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
-    // SAFETY: the system has filled the control buffer and said how far. A message of this level and
-    // type holds descriptors, as many as its length says, which are this process's alone to close.
+    // SAFETY: the system has filled the control buffer and said how far. A message of this level
+    // and type holds descriptors, as many as its length says, which are this process's to close.
     unsafe {
         let mut head = libc::CMSG_FIRSTHDR(&raw const message);
         while let Some(control) = head.as_ref() {

@@ -126,6 +126,7 @@ sockets! {
     /// Unix or TCP.
     Stream(StreamSocket) = |_: &StreamSocket| LinkConfig::stream(),
     /// An application and the router of its machine: Unix, and shared memory when there is traffic.
+    #[allow(private_interfaces, reason = "nobody needs its name")]
     Shared(Box<SharedSocket>) = |_: &SharedSocket| LinkConfig::stream(),
     /// One UDP peer, at a port of its own.
     Udp(Box<UdpPeer>) = |peer: &UdpPeer| peer.link_config(),

@@ -20,7 +20,7 @@ pub use kinds::{Connected, Listener, Socket};
 pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};
 pub use locate::{ClientTransportError, Origin, TransportChoice, client_transport};
-pub use shared::{SharedMemory, SharedSocket};
+pub use shared::SharedMemory;
 pub use status::{RecvStatus, SendStatus};
 pub use stream::StreamSocket;
 pub use udp::{

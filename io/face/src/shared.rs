@@ -108,7 +108,7 @@ enum Role {
 }
 
 /// See the module's text.
-pub struct SharedSocket {
+pub(crate) struct SharedSocket {
     stream: StreamSocket,
     role: Role,
     rings: Option<Rings>,

@@ -14,9 +14,9 @@ const WAITING_MAX: usize = 64;
 
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// A file from a stranger. Nothing is known of it, not even that closing it ends: one of a user's own
-/// file system waits for whoever serves that, a TCP connection that lingers for its other end. So a
-/// thread of its own closes all of them, and never one that forwards packets.
+/// A file from a stranger. Nothing is known of it, not even that closing it ends: one of a user's
+/// own file system waits for whoever serves that, a TCP connection that lingers for its other end.
+/// So a thread of its own closes all of them, and never one that forwards packets.
 #[derive(Debug)]
 pub(crate) struct StrangerFile(Option<OwnedFd>);
 

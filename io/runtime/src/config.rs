@@ -34,8 +34,8 @@ pub struct RuntimeConfig {
     pub interest_lifetime_max: Duration,
     /// Octets of memory beside the content store, at least
     /// [`memory_bytes_least`](crate::memory_bytes_least). Shared out: a half for the PIT, an eighth
-    /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on connections,
-    /// for packet buffers at rest and for memory shared with applications.
+    /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on
+    /// connections, for packet buffers at rest and for memory shared with applications.
     pub memory_bytes_max: u64,
     /// Octets of the content store's memory that are made ready before they are needed, at most.
     pub memory_ahead_bytes: u64,

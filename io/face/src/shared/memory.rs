@@ -3,8 +3,8 @@
 //!
 //! The application makes it, with every page and with seals that keep its size, and hands it over:
 //! it is the application's memory where that is limited. The router adds a seal that keeps anybody
-//! from punching holes into it or mapping it anew for writing, and looks whether all pages are there.
-//! From then on nothing that the application does can make an access fail (SIGBUS).
+//! from punching holes into it or mapping it anew for writing, and looks whether all pages are
+//! there. From then on nothing that the application does can make an access fail (SIGBUS).
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
