@@ -4,6 +4,7 @@
 mod controller;
 mod disk;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use serde::de::{Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use weir_base::units::{Size, Time};
+use weir_base::units::{Rate, Size, Time};
 use weir_face::FaceUri;
 use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
@@ -226,6 +227,8 @@ pub(crate) struct FaceSection {
     pub(crate) routes_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) cost: u64,
+    #[serde(default)]
+    pub(crate) rate: Option<Rate>,
     #[serde(default, deserialize_with = "face_mtu")]
     pub(crate) mtu: Option<usize>,
     #[serde(default)]
@@ -788,6 +791,18 @@ impl FileConfig {
             idle_timeout: Duration::from_nanos(self.faces.idle_timeout.ns),
             stall_timeout: Duration::from_nanos(self.faces.stall_timeout.ns),
         }
+    }
+
+    /// Rates of declared faces in bits per second, by the URIs that the router has them under.
+    pub(crate) fn rates_bps(&self) -> BTreeMap<String, u64> {
+        let rate = |face: &FaceSection| {
+            let rate = face.rate?;
+            let uri = FaceUri::resolve(&face.uri.0).inspect_err(|error| {
+                tracing::warn!(uri = face.uri.0, %error, "no controller is told this rate");
+            });
+            Some((uri.ok()?.to_string(), rate.bps))
+        };
+        self.face.iter().filter_map(rate).collect()
     }
 
     fn static_faces(&self) -> anyhow::Result<Vec<StaticFace>> {

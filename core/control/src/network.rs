@@ -17,6 +17,11 @@ use crate::objects::RouterId;
 /// What a hop costs beside its round-trip time, so that of two paths of one delay the one with
 /// fewer routers is taken.
 const HOP_NS: u64 = NS_PER_MS / 10;
+/// By how long so much takes links are told apart that have rates: a range of 64 segments, in which
+/// parts are divided.
+const BLOCK_BYTES: u64 = 64 * 8192;
+/// Of a link that is full as much of its rate counts as left: transfers share it.
+const LEFT_SHARE_MIN: u64 = 16;
 /// For so long it is remembered what a router that is gone may go on doing, and of how many routers
 /// in any case.
 const GONE_NS: u64 = 600 * NS_PER_S;
@@ -273,6 +278,28 @@ impl Network {
             load_bps: face.load_bps,
         };
         self.numbered().into_iter().map(link).collect()
+    }
+
+    /// How long [`BLOCK_BYTES`] take over each link of which somebody knows the rate, in
+    /// nanoseconds, by what its load leaves. The lower number of the two routers comes first.
+    pub(crate) fn crowding(&self) -> BTreeMap<(RouterId, RouterId), u64> {
+        let mut crowding = BTreeMap::new();
+        for router in self.routers.values() {
+            for face in &router.report.faces {
+                let (Some(rate_bps), Some(&to)) = (face.rate_bps, self.addresses.get(&face.remote))
+                else {
+                    continue;
+                };
+                let left_bps = rate_bps.saturating_sub(face.load_bps);
+                let left_bps = left_bps.max(rate_bps / LEFT_SHARE_MIN).max(1);
+                let took_ns = u128::from(BLOCK_BYTES) * 8 * u128::from(NS_PER_S);
+                let took_ns = u64::try_from(took_ns / u128::from(left_bps)).unwrap_or(u64::MAX);
+                let link = (router.id.min(to), router.id.max(to));
+                let known: &mut u64 = crowding.entry(link).or_default();
+                *known = took_ns.max(*known);
+            }
+        }
+        crowding
     }
 
     /// The same for paths.

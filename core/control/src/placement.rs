@@ -27,9 +27,10 @@ pub enum Placement {
     /// As few as possible: those with the largest free space first (paper
     /// multipath-cache-management, Algorithm 4). Of equal ones the nearest to who asks.
     LargestFree,
-    /// The nearest to who asks first, by round-trip time, and by hops where it is unknown; none
-    /// that is farther than the producer. Who asks later and is nearer to the producer than to a
-    /// keeper does not ask that one.
+    /// The nearest to who asks first, by round-trip time, by hops where it is unknown, and by what
+    /// the loads of links leave of their rates, where these are known: a router is as far as half a
+    /// megabyte takes from there. None that is farther than the producer. Who asks later and is
+    /// nearer to the producer than to a keeper, by round-trip time alone, does not ask that one.
     #[default]
     Nearest,
     /// As `Nearest`; and where there is no room, an object that is asked for twice as much as
@@ -43,7 +44,7 @@ pub(crate) struct Candidate {
     pub(crate) router: String,
     /// Octets of memory that are not promised yet.
     pub(crate) free_bytes: u64,
-    /// From who asks.
+    /// From who asks, and how long a block takes from there, in nanoseconds.
     pub(crate) distance: u64,
 }
 

@@ -1,5 +1,6 @@
 //! How an agent is started.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::access::Access;
@@ -14,6 +15,9 @@ pub struct AgentConfig {
     pub name: String,
     /// FaceUris under which other routers reach this one, the best first, in canonical form.
     pub uris: Vec<String>,
+    /// What links carry each way at most, in bits per second, by the FaceUri of the other end,
+    /// where the operator has said so.
+    pub rates_bps: BTreeMap<String, u64>,
     /// How often the controller is told what has changed.
     pub interval: Duration,
     /// Whether orders to fetch ahead of demand are followed.
@@ -43,6 +47,7 @@ mod tests {
             access: Access::default(),
             name: name.into(),
             uris: Vec::new(),
+            rates_bps: BTreeMap::new(),
             interval: Duration::from_secs(1),
             prefetch: true,
             asks_for_hosts: false,

@@ -19,9 +19,15 @@ pub(crate) struct Reporter {
     /// Octets that each face had moved, and when.
     moved: BTreeMap<FaceId, u64>,
     moved_at: Option<Instant>,
+    /// By the URI of the other end.
+    rates_bps: BTreeMap<String, u64>,
 }
 
 impl Reporter {
+    pub(crate) fn new(rates_bps: BTreeMap<String, u64>) -> Self {
+        Self { rates_bps, ..Self::default() }
+    }
+
     /// Asks the router, which has so many packet threads.
     pub(crate) fn report(
         &mut self,
@@ -73,7 +79,8 @@ impl Reporter {
             if reports.len() < FACES_MAX {
                 let remote = status.info.uri.clone();
                 let round_trip_ns = round_trips.get(&status.info.face_id).copied();
-                reports.push(FaceReport { remote, round_trip_ns, load_bps, rate_bps: None });
+                let rate_bps = self.rates_bps.get(&remote).copied();
+                reports.push(FaceReport { remote, round_trip_ns, load_bps, rate_bps });
             }
         }
         self.moved = moved;

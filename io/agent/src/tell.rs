@@ -72,7 +72,7 @@ impl Teller {
                 false => MissWatch::Local,
             },
             client: None,
-            reporter: Reporter::default(),
+            reporter: Reporter::new(config.rates_bps.clone()),
             reported: None,
             updates: Updates::default(),
             questions: Questions::default(),

@@ -109,6 +109,7 @@ fn an_agent_shows_its_certificate() {
         access: guarded.access(Role::Router, "edge", Some(&guarded.authority)),
         name: "edge".into(),
         uris: vec![uri],
+        rates_bps: Default::default(),
         interval: Duration::from_millis(50),
         prefetch: true,
         asks_for_hosts: false,

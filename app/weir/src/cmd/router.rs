@@ -127,7 +127,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // These errors tell their causes themselves.
     let router = Runtime::start(config.to_runtime()?)
         .map_err(|error| anyhow::anyhow!("the router cannot start: {error}"))?;
-    let agent = config.controller.agent(router.listening())?;
+    let agent = config.controller.agent(router.listening(), config.rates_bps())?;
     let _agent = agent
         .map(|agent| Agent::start(agent, &router))
         .transpose()

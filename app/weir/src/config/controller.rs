@@ -1,5 +1,6 @@
 //! The section `[controller]`: by whom the router is told what to do, if by anybody.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
@@ -54,8 +55,12 @@ impl Default for ControllerSection {
 
 impl ControllerSection {
     /// What the agent is started with, if there is to be one. `listening` is where peers reach the
-    /// router.
-    pub(crate) fn agent(&self, listening: &[String]) -> anyhow::Result<Option<AgentConfig>> {
+    /// router; `rates_bps` are those of links whose other ends have these URIs.
+    pub(crate) fn agent(
+        &self,
+        listening: &[String],
+        rates_bps: BTreeMap<String, u64>,
+    ) -> anyhow::Result<Option<AgentConfig>> {
         let (url, others) = match &self.url {
             None => return Ok(None),
             Some(Urls::One(url)) => (url.clone(), Vec::new()),
@@ -103,6 +108,7 @@ impl ControllerSection {
             access,
             name,
             uris,
+            rates_bps,
             interval: std::time::Duration::from_nanos(self.interval.ns),
             prefetch: self.prefetch,
             asks_for_hosts: self.asks_for_hosts,
@@ -140,25 +146,25 @@ mod tests {
 
     #[test]
     fn without_an_address_there_is_no_agent() {
-        assert!(section("").agent(&[]).unwrap().is_none());
-        assert!(section("url = 'http://h'").agent(&[]).is_err());
+        assert!(section("").agent(&[], BTreeMap::new()).unwrap().is_none());
+        assert!(section("url = 'http://h'").agent(&[], BTreeMap::new()).is_err());
         assert!(toml::from_str::<ControllerSection>("adress = 'http://h'").is_err());
         let both = section("url = 'http://h'\nname = 'a'\ntoken = 'x'\ntoken_file = 'y'");
-        assert!(both.agent(&[]).is_err());
+        assert!(both.agent(&[], BTreeMap::new()).is_err());
         let unreadable = section("url = 'http://h'\nname = 'a'\ntoken_file = '/nowhere/at/all'");
-        let error = format!("{:#}", unreadable.agent(&[]).unwrap_err());
+        let error = format!("{:#}", unreadable.agent(&[], BTreeMap::new()).unwrap_err());
         assert!(error.contains("/nowhere/at/all"), "{error}");
         let unreadable = section("url = 'https://h'\nname = 'a'\nkey = '/nowhere/at/all'");
-        let error = format!("{:#}", unreadable.agent(&[]).unwrap_err());
+        let error = format!("{:#}", unreadable.agent(&[], BTreeMap::new()).unwrap_err());
         assert!(error.contains("/nowhere/at/all") && error.contains("`key`"), "{error}");
     }
 
     #[test]
     fn several_controllers_are_a_list() {
         let several = section("url = ['http://one', 'http://two']\nname = 'a'");
-        let access = several.agent(&[]).unwrap().unwrap().access;
+        let access = several.agent(&[], BTreeMap::new()).unwrap().unwrap().access;
         assert_eq!((&*access.url, &*access.others), ("http://one", &["http://two".to_owned()][..]));
-        assert!(section("url = []\nname = 'a'").agent(&[]).is_err());
+        assert!(section("url = []\nname = 'a'").agent(&[], BTreeMap::new()).is_err());
     }
 
     #[test]
@@ -166,7 +172,8 @@ mod tests {
         let listening = ["unix:///run/nfd.sock", "udp4://0.0.0.0:6363", "tcp6://[::]:6363"];
         let listening = listening.map(str::to_owned);
         let section = section("url = 'http://h'\nname = 'edge'");
-        let agent = |listening: &[String]| section.agent(listening).unwrap().unwrap();
+        let agent =
+            |listening: &[String]| section.agent(listening, BTreeMap::new()).unwrap().unwrap();
         assert!(agent(&listening).uris.is_empty());
         let own = "udp4://192.0.2.1:6363".to_owned();
         assert_eq!(agent(std::slice::from_ref(&own)).uris, std::slice::from_ref(&own));

@@ -188,10 +188,18 @@ impl Controller {
         let producers = self.network.producers_of(object);
         let to_producer = self.routing.graph.paths(&producers);
         let to_consumer = self.routing.graph.paths(&[consumer]);
+        // How far a router is, and that with how long a block takes from there.
+        let crowding = self.network.crowding();
+        let far = |router: RouterId| {
+            let distance = to_consumer.distance(router)?;
+            let took_ns = slowest_ns(&crowding, &to_consumer, router);
+            Some((distance, distance.saturating_add(took_ns)))
+        };
         let farthest = match self.config.placement {
             Placement::LargestFree => None,
             Placement::Nearest | Placement::ByDemand => {
-                producers.iter().filter_map(|producer| to_consumer.distance(*producer)).min()
+                let far = producers.iter().filter_map(|producer| far(*producer));
+                far.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))
             }
         };
         let candidate = |(name, router): (&String, &Router)| {
@@ -199,13 +207,16 @@ impl Controller {
             let taken = promised(name) + file.manifest_bytes();
             let free_bytes = promisable(router).saturating_sub(taken);
             let is_reached = to_producer.distance(router.id).is_some();
-            let distance = to_consumer.distance(router.id)?;
-            let is_near = farthest.is_none_or(|farthest| distance < farthest + AS_NEAR_NS);
+            let (distance, with_block) = far(router.id)?;
+            let is_near = farthest.is_none_or(|farthest| {
+                distance < farthest.0 + AS_NEAR_NS
+                    && with_block < farthest.1.saturating_add(AS_NEAR_NS)
+            });
             let fits = free_bytes >= file.stored_bytes_each();
             let is_trusted = router.distrusted_until.is_none();
             let fits = fits && self.map.rules_of(name).kept < RULES_MAX;
             let is_one = fits && is_trusted && is_near && is_reached;
-            is_one.then(|| Candidate { router: name.clone(), free_bytes, distance })
+            is_one.then(|| Candidate { router: name.clone(), free_bytes, distance: with_block })
         };
         self.network.routers.iter().filter_map(candidate).collect()
     }
@@ -291,6 +302,21 @@ impl Controller {
             }
         }
     }
+}
+
+/// How long a block takes over the slowest of the links on a router's path, by what their loads
+/// leave; 0 where nobody knows the rate of one.
+fn slowest_ns(
+    crowding: &BTreeMap<(RouterId, RouterId), u64>,
+    paths: &Paths,
+    router: RouterId,
+) -> u64 {
+    let mut at = router;
+    let links = paths.path(router).map(|next| {
+        let from = core::mem::replace(&mut at, next);
+        crowding.get(&(from.min(next), from.max(next))).copied().unwrap_or(0)
+    });
+    links.max().unwrap_or(0)
 }
 
 /// Whether it is all of a file.

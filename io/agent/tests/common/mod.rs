@@ -398,6 +398,7 @@ impl Site {
             },
             name: name.into(),
             uris: vec![self.uri.clone()],
+            rates_bps: Default::default(),
             interval: Duration::from_millis(100),
             prefetch: true,
             asks_for_hosts: false,

@@ -183,6 +183,7 @@ fn report(plan: &Plan, node: usize, store_bytes: u64) -> RouterReport {
             Role::Router(_) => report.faces.push(FaceReport {
                 remote: name(other),
                 round_trip_ns: Some(link.a_to_b.delay_ns + link.b_to_a.delay_ns),
+                rate_bps: [&link.a_to_b, &link.b_to_a].iter().filter_map(|way| way.rate_bps).min(),
                 ..FaceReport::default()
             }),
             Role::Producer(producer) => report.prefixes.extend(producer.names.prefix.parse()),
