@@ -178,6 +178,6 @@ mod tests {
         let own = "udp4://192.0.2.1:6363".to_owned();
         assert_eq!(agent(std::slice::from_ref(&own)).uris, std::slice::from_ref(&own));
         let told = ControllerSection { uris: vec!["udp://192.0.2.1".into()], ..section.clone() };
-        assert_eq!(told.agent(&listening).unwrap().unwrap().uris, [own]);
+        assert_eq!(told.agent(&listening, BTreeMap::new()).unwrap().unwrap().uris, [own]);
     }
 }
