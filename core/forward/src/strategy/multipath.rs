@@ -17,7 +17,6 @@ use crate::shard::object_and_segment;
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 use crate::table::measurements::Measurement;
-use crate::table::records::OutRecord;
 
 /// Parts at most, and weights at most.
 const PARAMETERS_MAX: usize = 256;
@@ -37,6 +36,10 @@ const ROUND_TRIPS_MAX: u64 = 2;
 /// How long the next hop that has a part is waited for at least. Others would have to get it of the
 /// producer, and a busy machine may stand still for longer than any round trip.
 const PART_WAIT_NS: u64 = NS_PER_S;
+/// And at most, or one that delays its answers would say itself how long that is.
+const PART_WAIT_MAX_NS: u64 = 2 * NS_PER_S;
+/// Segments that it may leave out until it is not waited for any more, whatever others it brings.
+const LEFT_OUT_MAX: u32 = 3;
 
 /// With no parameters.
 pub(super) static EVEN: Multipath = Multipath { parts: Vec::new(), weights: Vec::new() };
@@ -122,7 +125,7 @@ impl Behaviour for Multipath {
             context.send_interest(hop);
             return best_route::lengthen_suppression(suppression, context);
         }
-        self.note_unanswered(context);
+        self.note_unanswered(keeper, context);
         let is_sent = self.ask_new(keeper, context) || ask_again(keeper, context);
         match (is_sent, is_pending) {
             (_, true) => best_route::lengthen_suppression(suppression, context),
@@ -161,21 +164,30 @@ impl Multipath {
 
     /// An Interest comes again: next hops that should have answered it by now have failed. That
     /// they have not is known no more once another has answered. One that has a part has failed
-    /// only if nothing at all has come from it for long: it is not left out for being slow.
-    fn note_unanswered(&self, context: &mut Context<'_>) {
+    /// only if nothing at all has come from it for long: it is not left out for being slow. Each
+    /// segment that it did not bring in that time counts besides, or one that brings some of its
+    /// part would be waited for each time.
+    fn note_unanswered(&self, keeper: Option<FaceId>, context: &mut Context<'_>) {
         let (now, hops) = (context.now, context.next_hops);
+        let is_first = context.entry().upstreams().all(|record| Some(record.face) == keeper);
         for hop in hops {
-            let Some(OutRecord { sent_at, nacked: None, .. }) = context.out_record(hop.face) else {
+            let Some(record) = context.out_record(hop.face).filter(|one| one.nacked.is_none())
+            else {
                 continue;
             };
             let has_part = self.parts.iter().any(|part| part.face == hop.face);
             let Some(measured) = context.measurement_mut(hop) else { continue };
             if has_part {
-                if measured.silent_ns(now) > part_wait_ns(measured) {
-                    (0..FAILURES_MAX).for_each(|_| measured.note_failure());
+                let wait_ns = part_wait_ns(measured);
+                let waited_ns = now.ns_since(record.flight.began_at());
+                if is_first && !record.flight.is_over() && waited_ns > wait_ns {
+                    measured.note_left_out(LEFT_OUT_MAX);
                 }
-            } else if now.ns_since(sent_at) > ROUND_TRIPS_MAX * usual_ns(measured) {
-                measured.note_failure();
+                if measured.silent_ns(now) > wait_ns {
+                    measured.note_failures(FAILURES_MAX);
+                }
+            } else if now.ns_since(record.sent_at) > ROUND_TRIPS_MAX * usual_ns(measured) {
+                measured.note_failures(1);
             }
         }
     }
@@ -288,14 +300,16 @@ fn end_turn(context: &mut Context<'_>, hop: &FibNextHop, free_at: u64) {
 
 /// The next hop that has the part of a pending Interest, as long as it is to be asked again and
 /// nobody else: it has not refused it, has not been silent for long, though it may have answered
-/// others, and has not left this one alone unanswered for as long.
+/// others, and has not left this one alone unanswered for as long, nor too many before it.
 fn awaited(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
     let hop = context.eligible().find(|hop| hop.face == keeper)?;
     let record = context.out_record(keeper)?;
     let is_pending = record.nacked.is_none() && record.expiry > context.now;
     let measured = context.measurement(&hop)?;
     // One that has failed already is not waited for anew each time that it is tried.
-    let is_trusted = !hop.is_distrusted && measured.failures() < FAILURES_MAX;
+    let is_trusted = !hop.is_distrusted
+        && measured.failures() < FAILURES_MAX
+        && measured.left_out() < LEFT_OUT_MAX;
     let asked_ns = context.now.ns_since(record.flight.began_at());
     let waited_ns = asked_ns.max(measured.silent_ns(context.now));
     (is_pending && is_trusted && waited_ns <= part_wait_ns(measured)).then_some(hop)
@@ -303,7 +317,7 @@ fn awaited(context: &Context<'_>, keeper: FaceId) -> Option<FibNextHop> {
 
 /// How long a next hop that has a part is waited for.
 fn part_wait_ns(measured: &Measurement) -> u64 {
-    PART_WAIT_NS.max(ROUND_TRIPS_MAX * usual_ns(measured))
+    (ROUND_TRIPS_MAX * usual_ns(measured)).clamp(PART_WAIT_NS, PART_WAIT_MAX_NS)
 }
 
 /// 0 before the first answer.

@@ -17,6 +17,10 @@ const NONE: u32 = u32::MAX;
 /// 1 / weight of the last gap between two Data in the usual one.
 const GAP_PARTS: i64 = 16;
 
+/// How many Data make up for an Interest that was left out.
+/// Waiting a second for each of these costs no more than 4 ms for each Data that it brings.
+const DATA_PER_LEFT_OUT: u32 = 256;
+
 /// Set in [`Flight::ahead`]: the Interest was sent there although its Data may be here.
 const CHOSEN: u32 = 1 << 31;
 
@@ -95,6 +99,8 @@ pub(crate) struct Measurement {
     timeouts: u64,
     /// Nacks, time-outs and what else counts as a failure, since the last Data.
     failures: u32,
+    /// [`DATA_PER_LEFT_OUT`] for each Interest that it left out, less one for each Data.
+    left_out: u32,
     /// Usual time between two Data, ns; 0 before the second.
     gap_ns: u64,
     last_data_at: Option<Instant>,
@@ -117,6 +123,7 @@ impl Measurement {
             nacks: 0,
             timeouts: 0,
             failures: 0,
+            left_out: 0,
             gap_ns: 0,
             last_data_at: None,
             silent_since: None,
@@ -152,9 +159,20 @@ impl Measurement {
         now.ns_since(self.used_at)
     }
 
-    /// It should have answered by now.
-    pub(crate) fn note_failure(&mut self) {
-        self.failures = self.failures.saturating_add(1);
+    /// So many Interests it should have answered by now.
+    pub(crate) fn note_failures(&mut self, count: u32) {
+        self.failures = self.failures.saturating_add(count);
+    }
+
+    /// Interests that it left out and has not made up for with Data.
+    pub(crate) fn left_out(&self) -> u32 {
+        self.left_out.div_ceil(DATA_PER_LEFT_OUT)
+    }
+
+    /// It has left out an Interest. No more than `most` are remembered.
+    pub(crate) fn note_left_out(&mut self, most: u32) {
+        let most = most.saturating_mul(DATA_PER_LEFT_OUT);
+        self.left_out = self.left_out.saturating_add(DATA_PER_LEFT_OUT).min(most);
     }
 
     /// At least what it has been silent for although something is under way, ns.
@@ -170,6 +188,7 @@ impl Measurement {
     fn on_data(&mut self, now: Instant, rtt_ns: Option<u64>) {
         self.data += 1;
         self.failures = 0;
+        self.left_out = self.left_out.saturating_sub(1);
         self.silent_since = Some(now);
         if let Some(last) = self.last_data_at.replace(now) {
             let error_ns = now.ns_since(last) as i64 - self.gap_ns as i64;
@@ -253,7 +272,7 @@ impl Measurements {
         one.nacks += u64::from(end == FlightEnd::Nack);
         one.timeouts += u64::from(end == FlightEnd::TimeOut);
         if matches!(end, FlightEnd::Nack | FlightEnd::TimeOut) {
-            one.note_failure();
+            one.note_failures(1);
         }
         match (&mut one.model, end) {
             (None, _) => {}

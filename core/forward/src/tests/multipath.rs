@@ -471,6 +471,73 @@ fn a_segment_that_its_keeper_does_not_bring_is_asked_of_others_after_a_second() 
     assert_eq!(passed_by(&bed), 1);
 }
 
+/// Asks for a segment every quarter of a second until it comes, and a keeper brings those of even
+/// numbers alone. Returns how often it was asked again; `meanwhile`: after each quarter the keeper
+/// brings one of these.
+fn fetch_even(
+    bed: &mut Bed,
+    number: u32,
+    nonce: &mut u32,
+    meanwhile: &mut dyn FnMut(&mut Bed),
+) -> u32 {
+    for asked in 0.. {
+        *nonce += 1;
+        let face = ask(bed, number, *nonce);
+        if face != B || number.is_multiple_of(2) {
+            bed.pass_ms(5);
+            assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+            return asked;
+        }
+        bed.pass_ms(251);
+        meanwhile(bed);
+    }
+    unreachable!("it is asked of others in the end")
+}
+
+/// Regression: what a keeper brought made up for all that it did not bring, so that each segment
+/// that it lacked cost a second.
+#[test]
+fn a_keeper_that_leaves_out_every_second_segment_is_waited_for_three_times() {
+    // One segment after the other.
+    let (mut bed, mut nonce) = (with_part(), 10_000);
+    let asked = (20..400).map(|number| fetch_even(&mut bed, number, &mut nonce, &mut |_| {}));
+    let asked: Vec<u32> = asked.collect();
+    assert_eq!(asked.iter().filter(|&&asked| asked > 1).count(), 3, "{asked:?}");
+
+    // Others come meanwhile, so that it is never silent.
+    let (mut bed, mut nonce, mut others) = (with_part(), 10_000, (500..).step_by(2));
+    let mut meanwhile = |bed: &mut Bed| {
+        let number = others.next().unwrap();
+        assert_eq!(ask(bed, number, number), B);
+        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+    };
+    let mut fetch = |number| fetch_even(&mut bed, number, &mut nonce, &mut meanwhile);
+    let asked: Vec<u32> = (21..61).step_by(2).map(&mut fetch).collect();
+    assert_eq!(asked[..4], [4, 4, 4, 1]);
+    assert!(asked[4..].iter().all(|&asked| asked == 1), "{asked:?}");
+    // It is asked first all the same, and what it brings makes up for that.
+    let brought = (62..500).step_by(2).chain((700..800).step_by(2));
+    assert!(brought.map(&mut fetch).all(|asked| asked == 0));
+    assert_eq!([601, 603].map(fetch), [4, 1]);
+    assert_eq!(passed_by(&bed), 22);
+}
+
+/// However late one answers, it does not set how long it is waited for.
+#[test]
+fn a_keeper_that_delays_its_answers_is_waited_for_two_seconds_at_most() {
+    let mut bed = bed(&format!("/part~{}:0-999", B.0));
+    for number in 0..20 {
+        assert_eq!(ask(&mut bed, number, number), B);
+        bed.pass_ms(3500);
+        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+    }
+    assert_eq!(ask(&mut bed, 20, 20), B);
+    bed.pass_ms(1990);
+    assert_eq!(ask(&mut bed, 20, 21), B);
+    bed.pass_ms(30);
+    assert_ne!(ask(&mut bed, 20, 22), B);
+}
+
 /// One that has just come, or come back, makes up for no more than eight turns.
 #[test]
 fn a_new_next_hop_does_not_get_all() {
