@@ -64,9 +64,10 @@ fn a_keeper_that_stands_still_is_waited_for_and_one_that_is_killed_is_not() {
         let (before, asked) = (network.state(), network.asked_by_edge(keeper));
         signal(&mut network, Signal::SIGSTOP);
         let transfer = Transfer::start(&network, &versioned);
-        // Other than those by which round trips are measured.
+        // Other than those by which round trips are measured. Nothing else is done until it goes
+        // on, as no more than a second may pass.
         wait_until("Interests to the keeper", || network.asked_by_edge(keeper) > asked + 5);
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(100));
         signal(&mut network, Signal::SIGCONT);
         assert_eq!(hex(&transfer.finish()), hash);
         network.is_without_producer(&before)

@@ -1,5 +1,6 @@
 //! Controllers, routers and a producer, each a process.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -45,6 +46,11 @@ impl Controller {
 
     /// The body of an answer; what is no success fails the test.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let body = self.try_to_ask(method, path, body);
+        body.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    fn try_to_ask(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Value> {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: \
@@ -53,9 +59,8 @@ impl Controller {
             self.token,
             body.len()
         );
-        let body = http(&self.address, &request);
-        let body = body.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        if body.is_empty() { Value::Null } else { serde_json::from_str(&body).expect("JSON") }
+        let body = http(&self.address, &request)?;
+        Ok(if body.is_empty() { Value::Null } else { serde_json::from_str(&body).expect("JSON") })
     }
 
     /// The files that it knows, by their names with the version.
@@ -117,10 +122,20 @@ fn add_token(site: &Site, database: &str, role: &str, name: &str) -> String {
 
 /// What there is to be known of a network at one time.
 pub(crate) struct State {
+    /// Read last: what has come to the producer by then `edge` may not have counted when
+    /// `numbers` were read.
     asked: u64,
     numbers: Numbers,
     /// Faces, routes and strategies of `edge`.
     edge: String,
+}
+
+/// How things were when the parts of an object were there, before any of them was read.
+struct Beginning {
+    object: String,
+    parts: Vec<Value>,
+    asked: u64,
+    passed_by: u64,
 }
 
 /// `edge` - `one`, `two`, `three` beside each other - `origin`.
@@ -132,6 +147,7 @@ pub(crate) struct Network {
     pub(crate) routers: BTreeMap<&'static str, Router>,
     /// Where routers serve their metrics.
     metrics: BTreeMap<&'static str, String>,
+    beginning: RefCell<Option<Beginning>>,
     /// Octets of the file: more than any one store has, less than three may promise together.
     file_bytes: usize,
 }
@@ -154,7 +170,9 @@ impl Network {
         file_bytes: usize,
     ) -> Self {
         let (routers, metrics) = (BTreeMap::new(), BTreeMap::new());
-        let mut network = Self { site, controller, others, routers, metrics, file_bytes };
+        let beginning = RefCell::new(None);
+        let mut network =
+            Self { site, controller, others, routers, metrics, beginning, file_bytes };
         network.add("origin", "1MiB", &[]);
         let store = (file_bytes / 3 * 2).to_string();
         for name in MIDDLE {
@@ -254,27 +272,40 @@ impl Network {
         let edge = &self.routers["edge"];
         let lists = ["face", "route", "strategy"];
         let lists = lists.map(|list| edge.weir_json(&self.site, &[list, "list"]).to_string());
-        State { asked: self.asked_of_producer(), numbers, edge: lists.join("\n") }
+        State { numbers, edge: lists.join("\n"), asked: self.asked_of_producer() }
     }
 
     /// Whether the producer has been asked for nothing since. On a busy machine a router may stand
     /// still for so long that it is taken for gone, and its part is asked of the producer: `edge`
     /// counts each Interest that goes that way, and these are all that there may be.
     pub(crate) fn is_without_producer(&self, before: &State) -> bool {
+        // First: of what comes to the producer later `edge` may have counted some already.
+        let asked = self.asked_of_producer();
+        if asked == before.asked {
+            return true;
+        }
         let now = self.state();
-        let asked = now.asked - before.asked;
-        let passed_by = [&now, before].map(|one| one.numbers.of("edge", PASSED_BY));
-        let passed_by = passed_by[0] - passed_by[1];
-        if asked > 0 {
-            let (changes, edge) = (now.numbers.since(&before.numbers), [&before.edge, &now.edge]);
-            eprintln!("{asked} of the producer, {passed_by} passed by\n{changes}{edge:#?}");
+        let beginning = self.beginning.borrow();
+        let beginning = beginning.as_ref().expect("parts were waited for");
+        // In all readings: what is passed by in one may come to the producer in the next.
+        let asked_in_all = asked - beginning.asked;
+        let passed_by = now.numbers.of("edge", PASSED_BY) - beginning.passed_by;
+        let (changes, edge) = (now.numbers.since(&before.numbers), [&before.edge, &now.edge]);
+        eprintln!(
+            "{} of the producer, {asked_in_all} in all readings, {passed_by} passed by in \
+             these\n{changes}{edge:#?}",
+            asked - before.asked
+        );
+        // Other keepers ask the producer for what is theirs now. A controller that does not answer
+        // changes nothing.
+        let parts = self.controller.try_to_ask("GET", "/v1/plans", None);
+        let parts =
+            parts.map_or(beginning.parts.clone(), |plans| parts_in(&plans, &beginning.object));
+        if asked_in_all > passed_by && parts == beginning.parts {
+            let events = self.controller.try_to_ask("GET", "/v1/events?count=1000", None);
+            panic!("the producer was asked though keepers were there; the controller: {events:?}");
         }
-        if asked > passed_by {
-            let events = self.controller.ask("GET", "/v1/events?count=1000", None);
-            eprintln!("the controller: {events}");
-        }
-        assert!(asked <= passed_by, "the producer was asked though keepers were there");
-        asked == 0
+        false
     }
 
     /// Whether routers are to keep all of an object in parts, and each has said that it holds its
@@ -310,41 +341,54 @@ impl Network {
 
     /// Waits until routers keep all of an object, and the edge asks each for its part.
     pub(crate) fn wait_for_parts(&self, object: &str) {
-        wait_until("each part in its router", || self.are_parts_held(object));
-        wait_until("the manifest in the first", || self.is_manifest_held(object));
-        wait_until("a way to each part at the edge", || {
-            let strategies = self.routers["edge"].weir_json(&self.site, &["strategy", "list"]);
-            strategies.to_string().matches("part~").count() == self.parts_of(object).len()
+        let mut parts = Vec::new();
+        wait_until("all parts, of one plan", || {
+            parts = self.parts_of(object);
+            wait_until("each part in its router", || self.are_parts_held(object));
+            wait_until("the manifest in the first", || self.is_manifest_held(object));
+            wait_until("a way to each part at the edge", || {
+                let strategies = self.routers["edge"].weir_json(&self.site, &["strategy", "list"]);
+                strategies.to_string().matches("part~").count() == self.parts_of(object).len()
+            });
+            self.parts_of(object) == parts
         });
+        let mut beginning = self.beginning.borrow_mut();
+        let is_same = |one: &Beginning| one.object == object && one.parts == parts;
+        if !beginning.as_ref().is_some_and(is_same) {
+            let State { numbers, asked, .. } = self.state();
+            let passed_by = numbers.of("edge", PASSED_BY);
+            *beginning = Some(Beginning { object: object.to_owned(), parts, asked, passed_by });
+        }
     }
 
     pub(crate) fn parts_of(&self, object: &str) -> Vec<Value> {
-        let plans = self.controller.ask("GET", "/v1/plans", None);
-        let mut plans = plans.as_array().expect("plans").iter();
-        let plan = plans.find(|plan| plan["object"] == object);
-        plan.and_then(|plan| plan["parts"].as_array()).cloned().unwrap_or_default()
+        parts_in(&self.controller.ask("GET", "/v1/plans", None), object)
     }
 
     /// Interests that the producer's face of `origin` has carried.
     pub(crate) fn asked_of_producer(&self) -> u64 {
-        self.asked_by("origin", |face| {
+        let faces = self.routers["origin"].weir_json(&self.site, &["face", "list"]);
+        let is_of_producer = |face: &&Value| {
             face["scope"] == "local"
                 && face["uri"].as_str().is_some_and(|uri| uri.starts_with("fd"))
-        })
+        };
+        let of_producer = faces.as_array().expect("faces").iter().filter(is_of_producer);
+        of_producer.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
     }
 
-    /// Interests that `edge` has sent to another router.
+    /// Interests that `edge` has sent to another router, soon told.
     pub(crate) fn asked_by_edge(&self, router: &str) -> u64 {
-        let uri = self.routers[router].udp();
-        self.asked_by("edge", |face| face["uri"] == *uri)
+        let mut numbers = Numbers::default();
+        numbers.add("edge", &self.metrics["edge"]);
+        numbers.interests_to("edge", &self.routers[router].udp())
     }
+}
 
-    /// Interests that some faces of a router have carried outwards.
-    fn asked_by(&self, router: &str, is_meant: impl Fn(&Value) -> bool) -> u64 {
-        let faces = self.routers[router].weir_json(&self.site, &["face", "list"]);
-        let meant = faces.as_array().expect("faces").iter().filter(|face| is_meant(face));
-        meant.map(|face| face["outInterests"].as_u64().unwrap_or(0)).sum()
-    }
+/// The parts that plans have of an object.
+fn parts_in(plans: &Value, object: &str) -> Vec<Value> {
+    let mut plans = plans.as_array().expect("plans").iter();
+    let plan = plans.find(|plan| plan["object"] == object);
+    plan.and_then(|plan| plan["parts"].as_array()).cloned().unwrap_or_default()
 }
 
 fn manifest_of(object: &str) -> String {

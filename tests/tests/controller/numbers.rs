@@ -26,6 +26,15 @@ impl Numbers {
         *value.unwrap_or_else(|| panic!("{router} has no {metric}")) as u64
     }
 
+    /// Interests that a router has sent to a remote address, by all its faces to there.
+    pub(crate) fn interests_to(&self, router: &'static str, remote: &str) -> u64 {
+        let remote = format!("remote=\"{remote}\"");
+        let labels = ["weir_packets_total{", &remote, "direction=\"out\"", "kind=\"interest\""];
+        let is_meant = |metric: &str| labels.iter().all(|label| metric.contains(label));
+        let numbers = self.0.iter().filter(|(key, _)| key.0 == router && is_meant(&key.1));
+        numbers.map(|(_, &number)| number as u64).sum()
+    }
+
     /// What has changed since, a line each.
     pub(crate) fn since(&self, before: &Self) -> String {
         let mut text = String::new();
