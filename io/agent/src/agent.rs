@@ -178,9 +178,13 @@ impl Configurer {
             Err(error) => {
                 // One that does not know this router yet hears of it in a moment; then this asks
                 // again.
-                let pause = self.backoff.next(error.retry_after());
+                let asked_for = error.retry_after();
+                let pause = self.backoff.next(asked_for);
                 if !error.is_unknown() && self.backoff.is_first() {
                     tracing::info!(%error, "no configuration; what is set up stays");
+                }
+                if asked_for.is_some() {
+                    return self.shared.pause(pause);
                 }
                 let (goes_on, is_heard) = self.shared.waits().pause_until_heard(pause, heard);
                 if is_heard {

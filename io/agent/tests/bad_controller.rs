@@ -56,6 +56,24 @@ fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
     assert!(!has_route(&site));
 }
 
+/// Each time that it heard of a router it was asked again at once, whatever it had asked for.
+#[test]
+fn a_controller_that_asks_for_time_has_it_also_when_it_hears_of_the_router() {
+    let controller = TestController::start(ControllerConfig::default());
+    controller.put_off();
+    let site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    let until = Instant::now() + PATIENCE;
+    while controller.requests("configuration") == 0 {
+        assert!(Instant::now() < until, "{:?}", site.agent);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for _ in 0..3 {
+        controller.forget();
+        controller.wait_until("it is heard of", |controller| controller.routers().count() == 1);
+    }
+    assert_eq!(controller.requests("configuration"), 1);
+}
+
 #[test]
 fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
     const OBJECTS: u64 = 500;

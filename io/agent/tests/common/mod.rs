@@ -36,6 +36,8 @@ struct State {
     /// Requests answered, by what they were.
     requests: BTreeMap<&'static str, u64>,
     is_refusing: bool,
+    /// Whether who wants a configuration is asked to come back later.
+    puts_off: bool,
     /// Objects that routers asked about, in order.
     asked: Vec<Name>,
     /// Updates that were taken, and octets of the heads and of the bodies of their requests.
@@ -73,6 +75,7 @@ impl TestController {
             began: Instant::now(),
             requests: BTreeMap::new(),
             is_refusing: false,
+            puts_off: false,
             asked: Vec::new(),
             updates: Vec::new(),
             update_bytes: (0, 0),
@@ -135,6 +138,11 @@ impl TestController {
         self.state().changes_max = changes_max;
     }
 
+    /// From now on asks who wants a configuration to come back later.
+    pub(crate) fn put_off(&self) {
+        self.state().puts_off = true;
+    }
+
     /// From now on answers all with 503, or not any more.
     pub(crate) fn refuse(&self, is_refusing: bool) {
         self.state().is_refusing = is_refusing;
@@ -177,7 +185,10 @@ impl TestController {
         let mut stream = stream;
         while let Some(request) = request(&mut reader) {
             let (status, body) = self.answer(&request);
-            let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n", body.len());
+            // Longer than a test lasts.
+            let wait = if status == 429 { "Retry-After: 250\r\n" } else { "" };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} x\r\n{wait}Content-Length: {length}\r\n\r\n");
             let head = if status == 204 { "HTTP/1.1 204 x\r\n\r\n".to_owned() } else { head };
             if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)).is_err() {
                 return;
@@ -238,6 +249,9 @@ impl TestController {
         let (after, until) = (value("after"), Instant::now() + Duration::from_secs(value("wait")));
         let mut state = self.state();
         *state.requests.entry("configuration").or_default() += 1;
+        if state.puts_off {
+            return refusal(429, "later");
+        }
         loop {
             if !state.controller.routers().any(|(name, _)| name == router) {
                 return refusal(404, "unknown");
