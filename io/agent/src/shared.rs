@@ -165,7 +165,7 @@ mod tests {
     /// router, and is not to go on waiting when it does.
     #[test]
     fn a_wait_ends_when_the_controller_hears_of_the_router_or_at_the_end() {
-        const LONG: Duration = Duration::from_secs(3600);
+        const LONG: Duration = Duration::from_secs(60);
         let waits = Waits::default();
         let heard = waits.heard();
         let waited = std::thread::scope(|scope| {
