@@ -29,7 +29,11 @@ impl Ahead {
 fn bench(ahead_ms: i64) -> (Bench, Ahead) {
     let ahead = Ahead::default();
     ahead.set(ahead_ms);
-    let bench = Bench::with(|config| config.wall_clock = ahead.clock());
+    let bench = Bench::with(|config| {
+        config.wall_clock = ahead.clock();
+        // No router is lost because this machine is busy.
+        config.controller.router_timeout_ns = HOUR_MS.unsigned_abs() * 1_000_000;
+    });
     (bench, ahead)
 }
 
