@@ -18,9 +18,10 @@ use hyper::body::{Frame, SizeHint};
 use crate::app::App;
 
 /// How much is received, in bodies of the largest size that is taken, and for how long. Beyond
-/// either the connection is closed.
-const BODIES_MAX: usize = 16;
-const WAIT: Duration = Duration::from_secs(30);
+/// either the connection is closed. The first is for who has sent too much, and was let in; others
+/// may be strangers, who are not to keep this busy.
+const OF_TOO_LARGE: (usize, Duration) = (16, Duration::from_secs(30));
+const OF_OTHERS: (usize, Duration) = (1, Duration::from_secs(5));
 
 /// A body that is read in two places, one after the other.
 #[derive(Clone)]
@@ -85,8 +86,17 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, request: Request, next:
     // Who waits for leave to send it reads the answer at once, and who was too slow would be again.
     let is_coming = !waits || body.lock().has_begun;
     if is_coming && response.status() != StatusCode::REQUEST_TIMEOUT {
-        let octets_max = app.body_bytes_max.saturating_mul(BODIES_MAX);
-        let _ = tokio::time::timeout(WAIT, body.receive(octets_max)).await;
+        let (bodies_max, wait) = match response.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => OF_TOO_LARGE,
+            _ => OF_OTHERS,
+        };
+        let octets_max = app.body_bytes_max.saturating_mul(bodies_max);
+        let mut stopping = app.stopping.clone();
+        // Nor does anybody hold up the end of the program.
+        tokio::select! {
+            _ = tokio::time::timeout(wait, body.receive(octets_max)) => {}
+            _ = stopping.wait_for(|stopping| *stopping) => {}
+        }
     }
     response
 }

@@ -226,9 +226,10 @@ fn who_sends_much_too_much_can_read_why_it_is_refused() {
         wire.begin("GET /health", "", "Accept: */*");
         assert!(wire.answer().0.contains(" 200 "));
     }
+    // Who is not let in can read that after a body of the size that is taken.
     let mut stranger = Wire::connect(&bench);
-    stranger.begin(put, "weir-0-0", &length);
-    stranger.write(&body).unwrap();
+    stranger.begin(put, "weir-0-0", &format!("Content-Length: {MAX}"));
+    stranger.write(&body[..MAX]).unwrap();
     let (status, text) = stranger.answer();
     assert!(status.contains(" 401 ") && text.contains("not known"), "{status}: {text}");
     // Who asks first sends nothing.
@@ -236,11 +237,35 @@ fn who_sends_much_too_much_can_read_why_it_is_refused() {
     asking.begin(put, &router.token, &format!("{length}\r\nExpect: 100-continue"));
     let answer = asking.answer();
     assert!(is_too_large(&answer), "{answer:?}");
-    // What has no end is not received for ever.
-    let mut endless = Wire::connect(&bench);
-    endless.begin(put, &router.token, &format!("Content-Length: {}", 1000 * MAX));
-    let taken = (0..1000).take_while(|_| endless.write(&body[..MAX]).is_ok()).count();
-    assert!((10..200).contains(&taken), "{taken} MB of it");
+    // What has no end is not received for ever, and from strangers still less.
+    let taken = |token: &str| {
+        let mut endless = Wire::connect(&bench);
+        endless.begin(put, token, &format!("Content-Length: {}", 1000 * MAX));
+        // In small pieces, as others wait in the buffers of both ends.
+        let mut pieces = (0..100_000).take_while(|_| endless.write(&body[..MAX / 100]).is_ok());
+        pieces.by_ref().count() / 100
+    };
+    let (known, stranger) = (taken(&router.token), taken("weir-0-0"));
+    assert!((10..200).contains(&known), "{known} MB of it");
+    assert!(stranger < known, "{stranger} MB and {known} MB of it");
+}
+
+/// It waited for the rest for as long as from anybody else.
+#[test]
+fn a_body_that_does_not_come_does_not_hold_up_the_end() {
+    let mut bench = Bench::start();
+    let router = bench.client(Role::Router, "r");
+    let length = bench.config.body_bytes_max + 1;
+    let mut slow = Wire::connect(&bench);
+    slow.begin("PUT /v1/routers/r", &router.token, &format!("Content-Length: {length}"));
+    slow.write(b" ").unwrap();
+    // It is refused by its length, and the rest is waited for.
+    let refused = "weir_controller_requests_total{method=\"PUT\",route=\"/v1/routers/{router}\",status=\"413\"} 1";
+    let operator = bench.client(Role::Operator, "o");
+    eventually(|| operator.get("/metrics").text.contains(refused), "that it is refused");
+    bench.stop();
+    let answer = slow.answer();
+    assert!(answer.0.contains(" 413 "), "{answer:?}");
 }
 
 #[test]
