@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sqlx::{AnyConnection, Connection as _};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection as _};
 use tempfile::TempDir;
 use ureq::Agent;
 use ureq::http::Request;
@@ -141,11 +141,20 @@ pub(crate) struct Other {
 }
 
 impl Other {
-    pub(crate) fn sql(&mut self, sql: &'static str) {
+    pub(crate) fn sql(&mut self, sql: &str) {
         self.try_sql(sql).unwrap();
     }
 
-    pub(crate) fn try_sql(&mut self, sql: &'static str) -> Result<(), sqlx::Error> {
+    /// Counts `change` up and does the rest in one go, so that no controller reads between them:
+    /// it would take what comes after for old.
+    pub(crate) fn change(&mut self, sql: &str) {
+        self.sql(&format!(
+            "BEGIN; UPDATE numbers SET value = value + 1 WHERE name = 'change'; {sql}; COMMIT"
+        ));
+    }
+
+    pub(crate) fn try_sql(&mut self, sql: &str) -> Result<(), sqlx::Error> {
+        let sql = AssertSqlSafe(sql.to_owned());
         self.runtime.block_on(sqlx::raw_sql(sql).execute(&mut self.connection)).map(drop)
     }
 }

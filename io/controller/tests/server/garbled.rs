@@ -6,9 +6,7 @@ use weir_controller::{Role, remove_token, tokens};
 use crate::backend::GARBLE_FILE;
 use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
 
-/// Another program has written something that controllers are to read.
-const CHANGE: &str = "UPDATE numbers SET value = value + 1 WHERE name = 'change'";
-/// What it has written last is this file, or these plans.
+/// What another program has written last is this file, or these plans.
 const TELL_FILE: &str = "UPDATE files SET change = \
                          (SELECT value FROM numbers WHERE name = 'change') WHERE name = '/bad/v=1'";
 const GARBLE_PLAN: &str = "INSERT INTO plans (number, parent, object, made_ms, body, change, ends) \
@@ -31,9 +29,7 @@ fn a_row_that_cannot_be_read_is_passed_over_and_told_and_later_ones_are_read() {
         };
         eventually(|| count(&there) == 2, "both files at the other");
         let mut program = one.connect();
-        for sql in [garble, CHANGE, TELL_FILE] {
-            program.sql(sql);
-        }
+        program.change(&format!("{garble}; {TELL_FILE}"));
 
         assert_eq!(producer.post("/v1/files", &file("/later/v=1", 10)).status, 201);
         eventually(|| count(&there) == 3, "the file that comes after it");
@@ -79,8 +75,7 @@ fn a_plan_that_cannot_be_read_is_in_the_way_of_no_other() {
     eventually(|| newest()["number"].is_u64(), "a plan that is written");
     let first = newest()["number"].as_u64().unwrap();
     let mut program = bench.connect();
-    program.sql(CHANGE);
-    program.sql(GARBLE_PLAN);
+    program.change(GARBLE_PLAN);
     let garbled = first + 500_000;
     eventually(|| square.operator.get("/health").json()["garbled_rows"] == 1, "that it is told");
     // Lists go without it, and who asks for it is told.
@@ -117,9 +112,10 @@ fn a_plan_that_cannot_be_for_its_file_is_passed_over() {
     eventually(|| newest()["number"].is_u64(), "a plan that is written");
     let mut program = bench.connect();
     // Its last part ends before it begins.
-    program.sql("UPDATE plans SET body = replace(body, '\"last\":8999', '\"last\":0')");
-    program.sql(CHANGE);
-    program.sql("UPDATE plans SET change = (SELECT value FROM numbers WHERE name = 'change')");
+    program.change(
+        "UPDATE plans SET body = replace(body, '\"last\":8999', '\"last\":0'), \
+         change = (SELECT value FROM numbers WHERE name = 'change')",
+    );
     drop(program);
     let garbled = |client: &crate::bench::Client| client.get("/health").json()["garbled"].clone();
     eventually(|| !garbled(&square.operator).is_null(), "that it is told");
