@@ -103,5 +103,7 @@ pub(super) fn router(row: &AnyRow) -> Result<(String, u64), Unreadable> {
 }
 
 pub(super) fn number(row: &AnyRow) -> Result<(String, u64), Unreadable> {
-    Ok((row.try_get("name")?, unsigned(row, "value")?))
+    let value: i64 = row.try_get("value")?;
+    let value = u64::try_from(value).map_err(|_| Unreadable("value: below 0".to_owned()))?;
+    Ok((row.try_get("name")?, value))
 }

@@ -202,11 +202,15 @@ impl Database {
             return Err(DatabaseError::Garbled("a number that controllers count together"));
         }
         let numbers: BTreeMap<String, u64> = numbers.read.into_iter().collect();
-        let number = |name: &str| numbers.get(name).copied().unwrap_or(0);
+        // Without one of them all changes would be old ones, untold.
+        let number = |name: &str| {
+            let number = numbers.get(name).copied();
+            number.ok_or(DatabaseError::Garbled("a number that controllers count together"))
+        };
         let (key, columns) = ("CAST(run AS TEXT)", "run, url, beat");
         let select = Select { what: "controller", key, columns, from: "controllers" };
         let sharers = self.select(&select, &[], sharer).await?.read;
-        let (change, forgotten) = (number("change"), number("forgotten"));
+        let (change, forgotten) = (number("change")?, number("forgotten")?);
         let is_whole = since.is_none_or(|since| since < forgotten);
         let mut news = News {
             change,
@@ -215,7 +219,7 @@ impl Database {
             plans: Vec::new(),
             routers: Vec::new(),
             sharers,
-            runs: number("run"),
+            runs: number("run")?,
         };
         if since == Some(change) {
             return Ok(news);

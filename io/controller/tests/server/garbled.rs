@@ -166,3 +166,26 @@ fn a_table_that_cannot_be_read_is_told() {
     program.sql("ALTER TABLE lost RENAME TO numbers");
     eventually(|| health()["unread"].is_null(), "that it is read again");
 }
+
+/// It was taken for 0, so that files were forgotten or nothing was followed any more, untold.
+#[test]
+fn a_number_that_is_lost_is_told_and_no_file_with_it() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let health = || square.operator.get("/v1/state").json()["health"].clone();
+    let mut program = bench.connect();
+    let turn = "UPDATE numbers SET value = -value - 1 WHERE name = 'forgotten'".to_owned();
+    let rename =
+        |from: &str, to: &str| format!("UPDATE numbers SET name = '{to}' WHERE name = '{from}'");
+    let lost = ["change", "forgotten", "run"];
+    let lost = lost.map(|name| (rename(name, "lost"), rename("lost", name)));
+    for (lose, find) in lost.into_iter().chain([(turn.clone(), turn)]) {
+        program.sql(&lose);
+        eventually(|| health()["unread"].is_string(), "that it is told");
+        let files = square.operator.get("/v1/files").json();
+        assert_eq!((files.as_array().unwrap().len(), &files[0]["name"]), (1, &json!(FILE)));
+        assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+        program.sql(&find);
+        eventually(|| health()["unread"].is_null(), "that it is read again");
+    }
+}
