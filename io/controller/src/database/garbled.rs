@@ -93,14 +93,15 @@ impl Database {
     ) -> Result<Rows<T>, DatabaseError> {
         let mut rows = Rows { read: Vec::new(), unread: Vec::new() };
         // Why rows cannot be had at all, not even what they are found by.
-        let mut broken = Vec::new();
+        let (mut broken, mut broken_count) = (None, 0);
         let mut connection = self.pool.acquire().await?;
         let mut stream = select.query(true, numbers).fetch(&mut *connection);
         while let Some(row) = stream.next().await {
             let row = match row {
                 Ok(row) => row,
                 Err(error) if is_of_row(&error) => {
-                    broken.push(error.to_string());
+                    broken.get_or_insert_with(|| error.to_string());
+                    broken_count += 1;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -116,14 +117,19 @@ impl Database {
         }
         drop(stream);
         drop(connection);
-        if let Some(why) = broken.first() {
-            let (all, whole) =
-                (self.keys(select, false, numbers).await?, self.keys(select, true, numbers).await?);
-            let found: Vec<String> = all.difference(&whole).cloned().collect();
-            if found.len() < broken.len() {
-                self.garbled.note(select.what, "of no name", why);
+        if let Some(why) = broken {
+            // Rows come and go meanwhile: none is told that could be read before or after.
+            let before = self.keys(select, true, numbers).await?;
+            let mut found = self.keys(select, false, numbers).await?;
+            found.retain(|key| !before.contains(key));
+            if !found.is_empty() {
+                let after = self.keys(select, true, numbers).await?;
+                found.retain(|key| !after.contains(key));
             }
-            found.iter().for_each(|key| self.garbled.note(select.what, key, why));
+            if found.len() < broken_count {
+                self.garbled.note(select.what, "of no name", &why);
+            }
+            found.iter().for_each(|key| self.garbled.note(select.what, key, &why));
             rows.unread.extend(found);
         }
         Ok(rows)

@@ -224,28 +224,47 @@ impl Database {
         if since == Some(change) {
             return Ok(news);
         }
-        // What was there before changes had numbers has 0.
-        let first = since.filter(|_| !is_whole).map_or(0, |since| since + 1);
-        news.files = self.file_news(first, change).await?;
-        let from = "plans p WHERE p.change >= $1 AND p.change <= $2 \
-                    AND NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
-                    AND q.number > p.number) ORDER BY p.number";
+        // Where all is read, all is, also what says of its change what cannot be.
+        let range = since.filter(|_| !is_whole).map(|since| [since + 1, change]);
+        let numbers = range.as_ref().map_or(&[][..], |range| &range[..]);
+        news.files = self.file_news(numbers).await?;
+        let from = match is_whole {
+            true => {
+                "plans p WHERE NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
+                 AND q.number > p.number) ORDER BY p.number"
+            }
+            false => {
+                "plans p WHERE p.change >= $1 AND p.change <= $2 \
+                 AND NOT EXISTS (SELECT 1 FROM plans q WHERE q.object = p.object \
+                 AND q.number > p.number) ORDER BY p.number"
+            }
+        };
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        news.plans = self.select(&select, &[first, change], rows::plan).await?.read;
-        let (columns, from) = ("name, run", "routers WHERE change >= $1 AND change <= $2");
-        let select = Select { what: "router", key: "name", columns, from };
-        news.routers = self.select(&select, &[first, change], rows::router).await?.read;
+        news.plans = self.select(&select, numbers, rows::plan).await?.read;
+        let from = match is_whole {
+            true => "routers",
+            false => "routers WHERE change >= $1 AND change <= $2",
+        };
+        let select = Select { what: "router", key: "name", columns: "name, run", from };
+        news.routers = self.select(&select, numbers, rows::router).await?.read;
         Ok(news)
     }
 
-    async fn file_news(&self, first: u64, last: u64) -> Result<Vec<FileChange>, DatabaseError> {
-        let (columns, from) =
-            ("name, change, owner, body", "files WHERE change >= $1 AND change <= $2");
-        let select = Select { what: "file", key: "name", columns, from };
-        let added = self.select(&select, &[first, last], file).await?;
-        let (columns, from) = ("change, name", "withdrawn WHERE change >= $1 AND change <= $2");
-        let select = Select { what: "withdrawn file", key: "name", columns, from };
-        let withdrawn = self.select(&select, &[first, last], rows::withdrawn).await?.read;
+    /// Of changes from one number to another, or of all there are.
+    async fn file_news(&self, numbers: &[u64]) -> Result<Vec<FileChange>, DatabaseError> {
+        let (files, withdrawn) = match numbers {
+            [] => ("files", "withdrawn"),
+            _ => (
+                "files WHERE change >= $1 AND change <= $2",
+                "withdrawn WHERE change >= $1 AND change <= $2",
+            ),
+        };
+        let (key, columns) = ("name", "name, change, owner, body");
+        let select = Select { what: "file", key, columns, from: files };
+        let added = self.select(&select, numbers, file).await?;
+        let (key, columns) = ("name", "change, name");
+        let select = Select { what: "withdrawn file", key, columns, from: withdrawn };
+        let withdrawn = self.select(&select, numbers, rows::withdrawn).await?.read;
         let mut news = added.read;
         let withdrawn = withdrawn.into_iter();
         news.extend(withdrawn.map(|(change, name)| (change, FileChange::Withdrawn(name))));

@@ -66,6 +66,29 @@ fn a_row_that_cannot_be_read_is_passed_over_and_told_and_later_ones_are_read() {
     }
 }
 
+/// It was in no range that was asked for, and nobody was told.
+#[test]
+fn a_file_whose_change_cannot_be_is_read_with_all_others() {
+    let mut bench = Bench::start();
+    let square = Square::join(&bench);
+    assert_eq!(square.router("c").forward("c", FILE).json()["decision"], "planned");
+    let plan = |square: &Square| square.operator.get("/v1/plans").json()[0]["object"] == FILE;
+    eventually(|| plan(&square), "a plan that is written");
+    for change in [9_000_000, -1] {
+        let mut program = bench.connect();
+        for table in ["files", "plans", "routers"] {
+            program.sql(&format!("UPDATE {table} SET change = {change}"));
+        }
+        drop(program);
+        bench.restart();
+        let square = square.at(&bench);
+        assert_eq!(square.operator.get("/v1/files").json()[0]["name"], FILE);
+        let state = square.operator.get("/v1/state").json();
+        assert_eq!(state["transfers"][0]["object"], FILE, "{state}");
+        assert_eq!(square.producer.post("/v1/files", &file(FILE, FILE_SEGMENTS)).status, 200);
+    }
+}
+
 #[test]
 fn a_plan_that_cannot_be_read_is_in_the_way_of_no_other() {
     let bench = Bench::start();
