@@ -178,7 +178,7 @@ impl App {
     }
 
     /// Takes note of whether the database has taken a change.
-    pub(crate) fn note_change(&self, changed: &Result<(), DatabaseError>) {
+    pub(crate) fn note_change<T>(&self, changed: &Result<T, DatabaseError>) {
         let failed = changed.as_ref().err();
         // Somebody else was first: it is well.
         let failed = failed.filter(|error| !matches!(error, DatabaseError::Overtaken));

@@ -16,7 +16,8 @@ use super::{Database, DatabaseError};
 const ROWS_MAX: usize = 1000;
 const KEY_MAX: usize = 200;
 
-/// Rows that were passed over since the start. Each is told once, however often it is read.
+/// Rows that were passed over since the start. Each is told once, however often it is read, and
+/// one of a file no longer when it is written anew or removed.
 #[derive(Default)]
 pub(crate) struct Garbled(Mutex<BTreeMap<(&'static str, String), String>>);
 
@@ -39,6 +40,14 @@ impl Garbled {
         if rows.len() < ROWS_MAX && !rows.contains_key(&row) {
             tracing::error!(what, key, why, "a row of the database cannot be read; it is left out");
             rows.insert(row, why.to_owned());
+        }
+    }
+
+    /// One of these is no longer there, or can be read.
+    pub(super) fn forget(&self, what: &'static str, key: &str) {
+        let mut rows = self.rows();
+        if !rows.is_empty() {
+            rows.remove(&(what, key.chars().take(KEY_MAX).collect::<String>()));
         }
     }
 
@@ -78,7 +87,7 @@ impl Select {
 }
 
 /// Whether an error is of one row alone, after which others come.
-fn is_of_row(error: &sqlx::Error) -> bool {
+pub(super) fn is_of_row(error: &sqlx::Error) -> bool {
     use sqlx::Error::{AnyDriverError, ColumnDecode, Decode};
     matches!(error, AnyDriverError(_) | ColumnDecode { .. } | Decode(_))
 }

@@ -1,12 +1,14 @@
 //! What outlives the program: tokens, files, plans, the audit. All SQL is here, in words that
 //! SQLite and PostgreSQL both have; only the tables are made in the words of each.
 
+mod file;
 mod garbled;
 mod place;
 mod rows;
 mod shared;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -323,57 +325,72 @@ impl Database {
         within(self.select(&select, &[], rows::token)).await
     }
 
-    /// Adds files, or what is new of them, with their lines of the audit: all or none.
+    /// Adds files, or what is new of them, with their lines of the audit: all or none. Left out and
+    /// returned are those whose row is there, cannot be read and is somebody else's, unless
+    /// `may_replace` any.
     pub(crate) async fn add_files(
         &self,
         files: &[(File, FileNews)],
         who: &str,
+        may_replace: bool,
         at_ms: u64,
-    ) -> Result<(), DatabaseError> {
+    ) -> Result<BTreeSet<Name>, DatabaseError> {
+        let mut left_out = BTreeSet::new();
         if files.is_empty() {
-            return Ok(());
+            return Ok(left_out);
         }
         within(async {
             let (mut transaction, change) = self.begin_change().await?;
+            let to = &mut transaction;
             for (file, news) in files {
-                let name = file.name.to_string();
-                let (query, action) = match news {
+                let (is_written, action) = match news {
                     FileNews::Nothing => continue,
-                    FileNews::Manifest => {
-                        let sql = "UPDATE files SET body = $2, change = $3 WHERE name = $1";
-                        (sqlx::query(sql).bind(name), "manifest added")
-                    }
+                    FileNews::Manifest => (file::amend(to, file, change).await?, "manifest added"),
                     FileNews::All => {
-                        let sql = "INSERT INTO files (name, owner, added_ms, body, change) \
-                                   VALUES ($1, $2, $3, $4, $5) ON CONFLICT (name) DO NOTHING";
-                        let query = sqlx::query(sql).bind(name).bind(who).bind(signed(at_ms));
-                        (query, "file added")
+                        (file::insert(to, file, who, at_ms, change).await?, "file added")
                     }
                 };
-                let query = query.bind(json(file)).bind(change);
-                let done = query.execute(&mut *transaction).await?;
-                if done.rows_affected() == 0 {
-                    return Err(DatabaseError::Overtaken);
+                if !is_written {
+                    // Somebody else was first, or the row cannot be read and so was not known.
+                    if *news != FileNews::All || !file::is_garbled(to, &file.name, change).await? {
+                        return Err(DatabaseError::Overtaken);
+                    }
+                    if !file::remove(to, &file.name, (!may_replace).then_some(who)).await? {
+                        left_out.insert(file.name.clone());
+                        continue;
+                    }
+                    file::insert(to, file, who, at_ms, change).await?;
                 }
                 let detail = format!("{}: {} segments", file.name, file.segments);
                 let line = Record::Audit { at_ms, who: who.to_owned(), action, detail };
-                audit(&mut transaction, &line).await?;
+                audit(to, &line).await?;
             }
-            Ok(transaction.commit().await?)
+            transaction.commit().await?;
+            Ok(left_out)
         })
         .await
     }
 
-    pub(crate) async fn remove_file(&self, name: &Name, who: Record) -> Result<(), DatabaseError> {
+    /// Removes a file that is known, or else one whose row is there, if it is this owner's or none
+    /// is given. Says whether there was one.
+    pub(crate) async fn remove_file(
+        &self,
+        name: &Name,
+        is_known: bool,
+        owner: Option<&str>,
+        who: Record,
+    ) -> Result<bool, DatabaseError> {
         within(async {
             let (mut transaction, change) = self.begin_change().await?;
-            let sql = "DELETE FROM files WHERE name = $1";
-            sqlx::query(sql).bind(name.to_string()).execute(&mut *transaction).await?;
+            if !file::remove(&mut transaction, name, owner).await? && !is_known {
+                return Ok(false);
+            }
             let sql = "INSERT INTO withdrawn (change, name) VALUES ($1, $2)";
             let query = sqlx::query(sql).bind(change).bind(name.to_string());
             query.execute(&mut *transaction).await?;
             audit(&mut transaction, &who).await?;
-            Ok(transaction.commit().await?)
+            transaction.commit().await?;
+            Ok(true)
         })
         .await
     }

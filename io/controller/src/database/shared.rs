@@ -266,6 +266,17 @@ impl Database {
         let select = Select { what: "withdrawn file", key, columns, from: withdrawn };
         let withdrawn = self.select(&select, numbers, rows::withdrawn).await?.read;
         let mut news = added.read;
+        for (_, change) in &news {
+            if let FileChange::Added(row) = change {
+                self.garbled.forget("file", &row.file.name.to_string());
+            }
+        }
+        for (_, name) in &withdrawn {
+            let name = name.to_string();
+            if !added.unread.contains(&name) {
+                self.garbled.forget("file", &name);
+            }
+        }
         let withdrawn = withdrawn.into_iter();
         news.extend(withdrawn.map(|(change, name)| (change, FileChange::Withdrawn(name))));
         news.sort_by_key(|(change, _)| *change);

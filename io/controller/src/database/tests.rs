@@ -143,7 +143,7 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         let plans = [plan(1001, 3, "/a"), plan(2001, 0, "/b"), plan(3001, 4, "/b")].map(record);
         assert_eq!(database.write(1, &plans).await.unwrap(), [name("/b")]);
         let with_manifest = [(file("/a"), FileNews::Manifest), (file("/c"), FileNews::All)];
-        database.add_files(&with_manifest, "producer p", 10).await.unwrap();
+        database.add_files(&with_manifest, "producer p", false, 10).await.unwrap();
         assert_eq!(database.join("http://one", 11).await.unwrap(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Files that producers have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -107,7 +107,6 @@ pub(super) async fn add(
 }
 
 async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode, Problem> {
-    let owner = caller.who();
     may_register(app, caller, &file.name)
         .map_err(|error| Problem::new(StatusCode::FORBIDDEN, error))?;
     let mut turn = app.turn.lock().await;
@@ -120,8 +119,11 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
         return Err(Problem::new(StatusCode::FORBIDDEN, not_own(&file.name)));
     }
     caught_up?;
-    let news = write_files(app, vec![file], &owner).await?;
-    Ok(if news == [FileNews::All] { StatusCode::CREATED } else { StatusCode::OK })
+    let written = write_files(app, vec![file], caller).await?;
+    if let Some(name) = written.left_out.first() {
+        return Err(Problem::new(StatusCode::FORBIDDEN, not_readable(name)));
+    }
+    Ok(if written.news == [FileNews::All] { StatusCode::CREATED } else { StatusCode::OK })
 }
 
 /// What is new of a file that comes after so many others, and whether the caller may tell it: a
@@ -141,27 +143,47 @@ fn not_own(name: &Name) -> String {
     format!("{name} was registered by somebody else, who may register its manifest")
 }
 
-/// Writes files into the database and takes them up: all or none. Returns what was new of each.
-async fn write_files(app: &App, files: Vec<File>, who: &str) -> Result<Vec<FileNews>, Problem> {
+fn not_readable(name: &Name) -> String {
+    format!(
+        "{name} was registered by somebody else, and what the database holds of it cannot be read: \
+         who registered it may do so again, or an operator may withdraw it"
+    )
+}
+
+/// What has become of files that were to be written.
+struct Written {
+    /// What was new of each.
+    news: Vec<FileNews>,
+    /// Those that are there as somebody else's and cannot be read.
+    left_out: BTreeSet<Name>,
+}
+
+/// Writes files into the database and takes them up: all but those that are left out, or none.
+async fn write_files(app: &App, files: Vec<File>, caller: &Caller) -> Result<Written, Problem> {
+    let (who, may_replace) = (caller.who(), caller.role == Role::Operator);
     let news: Vec<FileNews> = app.with(|known| {
         let news = files.iter().map(|file| known.controller.news_of_file(file, 0));
         news.collect::<Result<_, Refused>>()
     })?;
     let with_news: Vec<(File, FileNews)> = files.into_iter().zip(news.iter().copied()).collect();
-    let added = app.database.add_files(&with_news, who, app.wall_clock.now_ms()).await;
+    let at_ms = app.wall_clock.now_ms();
+    let added = app.database.add_files(&with_news, &who, may_replace, at_ms).await;
     app.note_change(&added);
-    added?;
+    let left_out = added?;
     app.with(|known| {
         for (file, news) in with_news {
             let name = file.name.clone();
+            if left_out.contains(&name) {
+                continue;
+            }
             match known.controller.add_file(file) {
-                Ok(()) if news == FileNews::All => drop(known.owners.insert(name, who.to_owned())),
+                Ok(()) if news == FileNews::All => drop(known.owners.insert(name, who.clone())),
                 Ok(()) => {}
                 Err(error) => tracing::warn!(%name, %error, "a file is in the database alone"),
             }
         }
     });
-    Ok(news)
+    Ok(Written { news, left_out })
 }
 
 /// A file of a list that is not taken.
@@ -239,7 +261,9 @@ async fn add_all(
             Err(error) => refused.push(FileRefused { name, error: error.to_string() }),
         }
     }
-    write_files(app, new.into_values().collect(), &caller.who()).await?;
+    let written = write_files(app, new.into_values().collect(), caller).await?;
+    let left_out = written.left_out.into_iter();
+    refused.extend(left_out.map(|name| FileRefused { error: not_readable(&name), name }));
     Ok(refused)
 }
 
@@ -286,18 +310,22 @@ pub(super) async fn remove(
 async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, Problem> {
     let mut turn = app.turn.lock().await;
     follow::catch_up(app, &mut turn).await?;
-    let Some(owner) = app.with(|known| known.owners.get(&name).cloned()) else {
-        return Err(Problem::not_found(format!("{name} is not registered")));
-    };
-    if caller.role != Role::Operator && owner != caller.who() {
+    let owner = app.with(|known| known.owners.get(&name).cloned());
+    let (at_ms, who) = (app.wall_clock.now_ms(), caller.who());
+    // One whose row cannot be read is not known, and may be there.
+    let (is_known, only) = (owner.is_some(), (caller.role != Role::Operator).then(|| who.clone()));
+    if let (Some(only), Some(owner)) = (&only, &owner)
+        && only != owner
+    {
         let error = format!("{name} was registered by {owner}, who may withdraw it");
         return Err(Problem::new(StatusCode::FORBIDDEN, error));
     }
-    let (at_ms, who) = (app.wall_clock.now_ms(), caller.who());
     let record = Record::Audit { at_ms, who, action: "file withdrawn", detail: name.to_string() };
-    let removed = app.database.remove_file(&name, record).await;
+    let removed = app.database.remove_file(&name, is_known, only.as_deref(), record).await;
     app.note_change(&removed);
-    removed?;
+    if !removed? {
+        return Err(Problem::not_found(format!("{name} is not registered")));
+    }
     app.with(|known| {
         known.owners.remove(&name);
         known.controller.remove_file(&name)

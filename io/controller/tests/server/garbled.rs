@@ -3,7 +3,7 @@
 use serde_json::json;
 use weir_controller::{Role, remove_token, tokens};
 
-use crate::backend::GARBLE_FILE;
+use crate::backend::{GARBLE_FILE, IS_SERVER};
 use crate::bench::{Bench, FILE, FILE_SEGMENTS, Square, eventually, file};
 
 /// What another program has written last is this file, or these plans.
@@ -63,6 +63,61 @@ fn a_row_that_cannot_be_read_is_passed_over_and_told_and_later_ones_are_read() {
         assert_eq!(count(&operator), 3);
         assert!(!operator.get("/v1/files").text.contains("/bad/v=1"));
         assert_eq!(operator.get("/health").json()["garbled_rows"], 1);
+    }
+}
+
+/// It was in the way of its producer for ever, and of all files of the same list.
+#[test]
+fn a_file_whose_row_cannot_be_read_is_registered_anew_by_its_owner_or_withdrawn() {
+    let change = "UPDATE files SET change = 'late' WHERE name = '/bad/v=1'";
+    // A server takes no text for a number.
+    let change = (!IS_SERVER).then_some(change);
+    for garble in GARBLE_FILE.into_iter().chain(change) {
+        let mut bench = Bench::start();
+        let [owner, stranger] =
+            ["producer", "stranger"].map(|name| bench.client(Role::Producer, name));
+        let operator = bench.client(Role::Operator, "operator");
+        let bad = file("/bad/v=1", 10);
+        assert_eq!(owner.post("/v1/files", &bad).status, 201);
+        let garble = |bench: &mut Bench| {
+            bench.connect().sql(garble);
+            bench.restart();
+            [&owner, &stranger, &operator].map(|client| client.at(bench))
+        };
+        let names = |operator: &crate::bench::Client| -> Vec<String> {
+            let files = operator.get("/v1/files").json();
+            let files = files.as_array().unwrap().iter();
+            files.map(|file| file["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let path = "/v1/files?name=/bad/v=1";
+
+        let [owner, stranger, operator] = garble(&mut bench);
+        let refused = stranger.post("/v1/files", &bad);
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert!(refused.error().contains("cannot be read"), "{refused:?}");
+        let answer = stranger.post("/v1/files/list", &json!([bad, file("/new/v=1", 10)]));
+        assert_eq!((answer.status, &answer.json()[0]["name"]), (200, &json!("/bad/v=1")));
+        assert_eq!(answer.json().as_array().unwrap().len(), 1, "{answer:?}");
+        assert_eq!(names(&operator), ["/new/v=1"]);
+        assert_eq!(stranger.send("DELETE", path, "").status, 404);
+        let answer = owner.post("/v1/files/list", &json!([bad, file("/own/v=1", 10)]));
+        assert_eq!((answer.status, &*answer.text), (200, "[]"));
+        assert_eq!(names(&operator).len(), 3);
+        eventually(|| operator.get("/health").json()["garbled_rows"] == 0, "that it is well");
+        bench.restart();
+        assert_eq!(names(&operator.at(&bench)).len(), 3);
+
+        let [_, stranger, operator] = garble(&mut bench);
+        assert_eq!(operator.send("DELETE", path, "").status, 204);
+        eventually(|| operator.get("/health").json()["garbled_rows"] == 0, "that it is gone");
+        assert_eq!(operator.send("DELETE", path, "").status, 404);
+        assert_eq!(stranger.post("/v1/files", &bad).status, 201);
+        assert_eq!(names(&operator).len(), 3);
+
+        let [owner, _, operator] = garble(&mut bench);
+        assert_eq!(owner.send("DELETE", path, "").status, 404, "it is another's by now");
+        assert_eq!(operator.post("/v1/files", &bad).status, 201);
+        assert_eq!(names(&operator).len(), 3);
     }
 }
 
