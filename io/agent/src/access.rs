@@ -12,7 +12,7 @@ use crate::error::AgentError;
 /// A controller: where it is, and who believes whom by what.
 #[derive(Clone, Default)]
 pub struct Access {
-    /// Where it is, such as `https://controller.example:7443`.
+    /// Where it is, such as `https://controller.example:8636`.
     pub url: String,
     /// Others that share its database, and so its tokens: asked in this order while it is away.
     pub others: Vec<String>,

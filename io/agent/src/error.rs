@@ -9,7 +9,7 @@ pub enum AgentError {
     #[error("`{0}` is no name of a router: 1 to 64 of A-Z a-z 0-9 . _ -")]
     Name(String),
     /// The address cannot be one.
-    #[error("`{0}` is no address of a controller such as https://controller.example:7443")]
+    #[error("`{0}` is no address of a controller such as https://controller.example:8636")]
     Url(String),
     /// The token would travel as plain text.
     #[error(

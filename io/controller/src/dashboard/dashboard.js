@@ -211,8 +211,11 @@ function progress(transfer, total, now_ms) {
   const seconds = before ? (now_ms - before.now_ms) / 1000 : 0;
   const each = transfer.file.size_bytes / transfer.file.segments;
   const bps = seconds > 0 ? (8 * each * (count - before.count)) / seconds : 0;
-  const beyond = planned < total ? `; ${total - planned} segments are in no part` : "";
-  if (count === planned) return { isWhole: true, text: `kept whole${beyond}`, count };
+  const beyond = planned < total ? `; no router has room for ${total - planned} more` : "";
+  if (count === planned) {
+    const text = beyond ? `${count} of ${total} segments are kept${beyond}` : "kept whole";
+    return { isWhole: !beyond, text, count };
+  }
   const speed = bps > 0 ? `, ${rate(bps)}` : "";
   return { isWhole: false, count,
     text: `being fetched: ${count} of ${planned} segments${speed}${beyond}` };
@@ -276,6 +279,14 @@ function warnings(state) {
   if (health.waits) {
     found.push("Routers get no new configurations: some may not have come back yet, or another " +
       "controller hears more of them.");
+  }
+  for (const { object, parts, file } of state.transfers) {
+    const planned = parts.reduce((sum, part) => sum + part.last - part.first + 1, 0);
+    if (planned && planned < file.segments) {
+      found.push(`Routers have room for ${planned} of the ${file.segments} segments of ${object}: ` +
+        "the rest is promised to other files, or its router is gone. Withdraw files and versions " +
+        "that nobody serves any more, or give routers larger stores.");
+    }
   }
   for (const router of state.routers) {
     for (const { part, generation, text } of router.problems || []) {
