@@ -86,3 +86,31 @@ fn header(piece: &mut libc::iovec) -> libc::msghdr {
     message.msg_iovlen = 1;
     message
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+
+    use super::*;
+
+    /// None is left for the system to close.
+    #[test]
+    fn as_many_files_come_as_can_be_sent() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let numbers = [writer.as_raw_fd(); DESCRIPTORS_MAX];
+        let control = [ControlMessage::ScmRights(&numbers)];
+        let pieces = [IoSlice::new(b"octets")];
+        sendmsg::<()>(near.as_raw_fd(), &pieces, &control, MsgFlags::empty(), None).unwrap();
+        let (mut octets, mut files) = ([0; 100], Vec::new());
+        assert_eq!(receive(far.as_fd(), &mut octets, &mut files).unwrap(), 6);
+        assert_eq!(files.len(), DESCRIPTORS_MAX);
+        drop((files, writer));
+        // All of them are closed in the end.
+        std::io::copy(&mut { reader }, &mut std::io::sink()).unwrap();
+    }
+}

@@ -531,7 +531,8 @@ fn no_bell_rings_within_a_frame() {
 #[test]
 fn who_hands_over_several_files_is_closed() {
     let site = Site::new(1 << 30);
-    for at_once in [1, 2, 253] {
+    // So few that other tests of this process may hand over theirs.
+    for at_once in [1, 2, 20] {
         let (mut stranger, mut router) = site.stranger();
         let file = File::open("/dev/null").unwrap();
         for _ in 0..2 {
