@@ -15,6 +15,7 @@ use weir_agent::{Access, Agent, AgentConfig};
 use weir_base::Instant as Moment;
 use weir_control::message::{Configuration, Forward, Refusal, RouterReport, Update};
 use weir_control::{Controller, ControllerConfig, Refused};
+use weir_manage::FaceStatus;
 use weir_runtime::{
     DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, NAME_COMPONENTS_MAX,
     Runtime, RuntimeConfig, StaticFace, UnsolicitedPolicy,
@@ -377,7 +378,23 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
     })
     .expect("the router starts");
     let uri = handle.listening()[0].clone();
+    wait_for_faces(&handle, neighbours);
     (handle, uri)
+}
+
+/// Waits for a router's own `[[face]]`s, which come after it has started.
+fn wait_for_faces(router: &Handle, uris: &[&str]) {
+    let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
+    let until = Instant::now() + PATIENCE;
+    let is_there = |faces: &[FaceStatus], uri: &str| faces.iter().any(|face| face.info.uri == uri);
+    loop {
+        let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
+        if uris.iter().all(|uri| is_there(&faces, uri)) {
+            return;
+        }
+        assert!(Instant::now() < until, "no faces to {uris:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 impl Site {
