@@ -275,6 +275,7 @@ fn a_killed_router_ends_a_transfer_with_a_message_and_the_next_try_resumes() {
     let transfer = site.weir(&router.unix(), &["get", &name, "-o", &target]);
     wait_until("a part of the file", || octets_in(&site, "out") > 4 << 20);
     router.process.signal(Signal::SIGKILL);
+    let _ = router.process.finish();
     let message = transfer.finish().failure();
     assert!(message.contains("router"), "{message}");
     assert!(!Path::new(&target).exists(), "half a file under its final name");
