@@ -16,6 +16,7 @@ mod limits;
 pub mod lp;
 pub mod name;
 mod packet;
+pub mod padding;
 mod rewrite;
 mod run;
 mod signature;

@@ -494,6 +494,9 @@ impl<'a> LpView<'a> {
                 self.fragment_at = body_at + field.value_at();
                 continue;
             }
+            if field.typ == tlv::LP_PADDING {
+                continue;
+            }
             if !is_field(field.typ) {
                 check_unrecognised(tlv::LP_PACKET, field.typ)?;
                 self.take_idle_field(&field);

@@ -75,6 +75,7 @@ types! {
     LP_NON_DISCOVERY = 844, "NonDiscovery";
     LP_PREFIX_ANNOUNCEMENT = 848, "PrefixAnnouncement";
     LP_SHARED_MEMORY = 944, "SharedMemory";
+    LP_PADDING = 948, "Padding";
     LP_UNAVAILABLE = 952, "Unavailable";
     LP_RUN_OFFER = 956, "RunOffer";
     LP_RUN = 957, "Run";

@@ -7,6 +7,7 @@ mod limits;
 mod listen;
 mod locate;
 mod mmsg;
+mod padding;
 mod shared;
 mod socket;
 mod status;

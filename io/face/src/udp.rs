@@ -10,6 +10,7 @@ use weir_link::{Link, LinkDrop};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
+use crate::padding::{FRAMES_MAX, Padding};
 use crate::socket::{
     Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
 };
@@ -131,6 +132,7 @@ pub struct UdpPort {
     is_joined: bool,
     /// Frames up to this size are sent in runs (GSO); 0 turns it off.
     run_frame_max: usize,
+    padding: Padding,
     backlog: Backlog,
     overflows_seen: u32,
     counters: UdpCounters,
@@ -171,6 +173,7 @@ impl UdpPort {
             is_batched: options.batch,
             is_joined,
             run_frame_max: if cuts_runs { usize::from(u16::MAX) } else { 0 },
+            padding: Padding::default(),
             backlog: Backlog::default(),
             overflows_seen: 0,
             counters: UdpCounters::default(),
@@ -335,7 +338,8 @@ impl UdpPort {
         }
     }
 
-    /// Sends what `link` has queued to `peer`. What the system refuses to send (too long,
+    /// Sends what `link` has queued to `peer`. Frames of nearly one length are made one length, by
+    /// octets that the link does not count, where the system cuts runs. What the system refuses to send (too long,
     /// unreachable, no buffers) is dropped and counted, in the link as [`LinkDrop::SocketRefused`].
     ///
     /// # Errors
@@ -348,8 +352,11 @@ impl UdpPort {
             if link.is_egress_empty() {
                 break Ok(SendStatus::Drained);
             }
+            self.padding.plan(link.frames(), self.run_frame_max.min(link.config().codec.mtu));
             let mut plan = Plan::new();
-            let frames = link.frames().map(|frame| (frame.prefix(), &frame.payload()[..]));
+            let frames = link.frames().take(FRAMES_MAX).enumerate().map(|(index, frame)| {
+                (self.padding.prefix_of(index, frame.prefix()), &frame.payload()[..])
+            });
             plan.fill(frames, self.run_frame_max);
             let sent = mmsg::send(
                 self.socket.as_raw_fd(),

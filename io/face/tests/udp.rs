@@ -6,12 +6,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant as Clock};
 
 use common::{data, link_with, packets_of};
-use weir_base::{Packet, Pool};
+use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     Datagram, FaceUri, FramesSent, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_local_toward,
     udp_mtu_default,
 };
 use weir_link::{Link, LinkConfig, LinkDrop};
+use weir_wire::lp::{LpHeader, PitToken};
 
 const ANY_V4: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const ANY_V6: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::LOCALHOST), 0);
@@ -45,9 +46,18 @@ fn datagrams_arrive_as_they_were_sent_in_every_mode() {
     let equal = |len| (0..300).map(|index| data(len, index)).collect::<Vec<_>>();
     let mixed: Vec<Packet> =
         (0..300).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
+    let nearly_equal =
+        |len| (0..300).map(|index| data(len + index * 5 % 7, index)).collect::<Vec<_>>();
     for sending in all_options() {
         for receiving in all_options() {
-            for packets in [equal(40), equal(1400), equal(8000), mixed.clone()] {
+            for packets in [
+                equal(40),
+                equal(1400),
+                equal(8000),
+                mixed.clone(),
+                nearly_equal(250),
+                nearly_equal(8000),
+            ] {
                 for any in addresses() {
                     let mut near = UdpPort::bind(any, &sending).unwrap();
                     let mut far = UdpPort::bind(any, &receiving).unwrap();
@@ -83,6 +93,49 @@ fn exchange(
         arrived.extend(receive(far, &mut pool, count));
     }
     arrived
+}
+
+/// Signatures of ECDSA have 70 to 72 octets: without padding such Data would hardly ever go in runs.
+#[test]
+fn datagrams_of_nearly_one_length_leave_with_one_length() {
+    let lengths = |packets: &[Packet], token: &[u8], offload| -> Vec<usize> {
+        let far = UdpSocket::bind(ANY_V4).unwrap();
+        let options = UdpOptions { offload, ..UdpOptions::default() };
+        let mut near = UdpPort::bind(ANY_V4, &options).unwrap();
+        let mut link = Link::new(LinkConfig::datagram(8800));
+        for packet in packets {
+            let token = PitToken::new(token).unwrap();
+            let header = LpHeader { pit_token: token, ..LpHeader::default() };
+            link.enqueue(Instant::ZERO, header, packet.clone()).unwrap();
+        }
+        let sent = near.send(far.local_addr().unwrap(), &mut link).unwrap();
+        assert_eq!(sent, SendStatus::Drained);
+        let mut octets = [0; 9000];
+        let datagrams: Vec<Packet> = (0..packets.len())
+            .map(|_| {
+                let len = far.recv(&mut octets).unwrap();
+                Packet::from(&octets[..len])
+            })
+            .collect();
+        let lengths = datagrams.iter().map(|datagram| datagram.len()).collect();
+        assert!(packets_of(datagrams) == packets);
+        lengths
+    };
+    let packets: Vec<Packet> = (0..10).map(|index| data(4000 + index % 3, index)).collect();
+    let header = 4 + 2 + 5 + 4;
+    let as_they_are = [4000, 4001, 4002].map(|len| len + header);
+    assert_eq!(lengths(&packets, b"token", false)[..3], as_they_are);
+    assert_eq!(lengths(&packets, b"token", true), [4002 + header + 4; 10]);
+    assert_eq!(lengths(&packets, b"", true)[..3], [4000, 4001, 4002]);
+    // Those of one length need none, short ones and those that differ by more get none, and none
+    // becomes longer than datagrams may be.
+    let left_alone: [&[usize]; 4] = [&[4000, 4000], &[200, 201], &[4000, 4009], &[8780, 8782]];
+    for len in left_alone {
+        let packets: Vec<Packet> = len.iter().map(|&len| data(len, len)).collect();
+        let header = if len[0] < 253 { 1 + 1 + 2 + 5 + 2 } else { header };
+        let lens: Vec<usize> = len.iter().map(|len| len + header).collect();
+        assert_eq!(lengths(&packets, b"token", true), lens);
+    }
 }
 
 #[test]
