@@ -22,6 +22,7 @@ pub(crate) struct Part {
 /// All there is, in the order in which it is measured.
 pub(crate) const PARTS: &[Part] = &[
     Part { name: "exchange", about: "router core in memory: exchanges, hits", measure: exchange },
+    Part { name: "sizes", about: "exchanges by the size of store and FIB", measure: sizes },
     Part {
         name: "instructions",
         about: "the same in instructions, by callgrind",
@@ -157,6 +158,40 @@ fn exchange(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
         figure("hit, Zipf 0.8", "hit_zipf_0.8")?,
         figure("parse and hash a name", "parse_and_hash")?,
     ])
+}
+
+/// Data in the store, and what the FIB has a next hop for each of, with how many there are.
+const ENTRIES: [(u64, &str); 5] = [
+    (1_000, "10^3"),
+    (10_000, "10^4"),
+    (100_000, "10^5"),
+    (1_000_000, "10^6"),
+    (10_000_000, "10^7"),
+];
+const PREFIXES: [(&str, &str); 4] =
+    [("sites", "16"), ("runs", "1,024"), ("sets", "131,072"), ("objects", "10^6")];
+
+/// What an exchange takes must not depend on how much a router holds and knows.
+fn sizes(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
+    if runs.setting.is_quick {
+        println!("sizes: not with --quick");
+        return Ok(Vec::new());
+    }
+    let mut ns = |words: String| -> Result<f64> {
+        let words = format!("{words} --rounds 5 --operations 500000 --only exchange");
+        number(&runs.json("router_core", &words)?, &["exchange", "ns"])
+    };
+    let mut figures = Vec::new();
+    for (entries, count) in ENTRIES {
+        let outstanding = (entries / 10).min(100_000);
+        let took = ns(format!("--entries {entries} --outstanding {outstanding}"))?;
+        figures.push(Figure::new(&format!("exchange, {count} Data stored"), "ns", took));
+    }
+    for (fib, count) in PREFIXES {
+        let took = ns(format!("--fib {fib}"))?;
+        figures.push(Figure::new(&format!("exchange, {count} prefixes"), "ns", took));
+    }
+    Ok(figures)
 }
 
 /// Data of the store, and exchanges measured, under callgrind.
