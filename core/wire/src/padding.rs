@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::Data;
     use crate::lp::{LpFraming, LpHeader, LpView, PitToken};
-    use std::vec;
+    use alloc::vec;
 
     #[test]
     fn padded_frames_say_the_same() {
