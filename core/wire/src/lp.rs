@@ -494,6 +494,7 @@ impl<'a> LpView<'a> {
                 self.fragment_at = body_at + field.value_at();
                 continue;
             }
+            // Says nothing, and comes often.
             if field.typ == tlv::LP_PADDING {
                 continue;
             }

@@ -3,10 +3,15 @@
 //! two.
 
 use weir_link::Frame;
-use weir_wire::padding::{PADDED_PAYLOAD_MIN, PADDING_MAX, PADDING_MIN, pad_prefix};
+use weir_wire::padding::{PADDING_MAX, PADDING_MIN, pad_prefix};
+use weir_wire::tlv;
 
-/// Frames looked at for one call.
-pub(crate) const FRAMES_MAX: usize = 256;
+use crate::mmsg::PIECES_MAX;
+
+/// Frames looked at for one call. Each has two pieces, header and packet.
+const FRAMES_MAX: usize = PIECES_MAX / 2;
+/// Packets of fewer octets are left alone: padding would be a good part of them.
+const PACKET_BYTES_MIN: usize = 512;
 /// Frames whose lengths differ by more than this are left alone.
 const LENGTHS_DIFFER_MAX: usize = 8;
 
@@ -20,15 +25,19 @@ pub(crate) struct Padding {
     ends: Vec<usize>,
 }
 
-/// The length of a frame that can be made longer. Bare packets stay bare: who has never shown that
-/// it knows link headers should not have to.
-fn len_of(frame: &Frame) -> Option<usize> {
-    let can_grow = !frame.prefix().is_empty() && frame.payload().len() >= PADDED_PAYLOAD_MIN;
+/// The length of a frame that can be made longer, if it is one of Data. Bare packets stay bare: who
+/// has never shown that it knows link headers should not have to.
+fn len_of(frame: &Frame, frame_max: usize) -> Option<usize> {
+    let payload = frame.payload();
+    let can_grow = !frame.prefix().is_empty()
+        && payload.len() >= PACKET_BYTES_MIN
+        && u32::from(payload[0]) == tlv::DATA
+        && frame.len() + PADDING_MIN <= frame_max;
     can_grow.then(|| frame.len())
 }
 
 impl Padding {
-    /// Looks at the first of `frames`. None is made longer than `frame_max`.
+    /// Decides which of the first of `frames` are made longer, to at most `frame_max` octets.
     pub(crate) fn plan<'a>(
         &mut self,
         frames: impl Iterator<Item = &'a Frame> + Clone,
@@ -36,25 +45,31 @@ impl Padding {
     ) {
         self.octets.clear();
         self.ends.clear();
-        let mut left = frames.take(FRAMES_MAX);
+        let mut left = frames.take(if frame_max > 0 { FRAMES_MAX } else { 0 });
         loop {
             let first = left.clone();
             let Some(frame) = left.next() else { return };
-            let Some(len) = len_of(frame) else {
+            let Some(len) = len_of(frame, frame_max) else {
                 self.ends.push(self.octets.len());
                 continue;
             };
             let (mut count, mut least, mut most) = (1, len, len);
-            while let Some(len) = left.clone().next().and_then(len_of)
+            // Those of one length go in one message as they are, also if the last is shorter.
+            let mut is_run = true;
+            let next = |left: &std::iter::Take<_>| {
+                let mut left: std::iter::Take<_> = left.clone();
+                left.next().and_then(|frame| len_of(frame, frame_max))
+            };
+            while let Some(len) = next(&left)
                 && len.max(most) - len.min(least) <= LENGTHS_DIFFER_MAX
             {
+                is_run &= least == most && len <= most;
                 (count, least, most) = (count + 1, least.min(len), most.max(len));
                 left.next();
             }
-            let padded = most + PADDING_MIN;
             for frame in first.take(count) {
-                if least < most && padded <= frame_max {
-                    let by = padded - frame.len();
+                if !is_run {
+                    let by = most + PADDING_MIN - frame.len();
                     pad_prefix(frame.prefix(), frame.payload().len(), by, &mut self.octets);
                 }
                 self.ends.push(self.octets.len());
@@ -64,10 +79,79 @@ impl Padding {
 
     /// The header that the frame has in the place of `prefix`.
     pub(crate) fn prefix_of<'a>(&'a self, index: usize, prefix: &'a [u8]) -> &'a [u8] {
+        let Some(&end) = self.ends.get(index) else { return prefix };
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        match &self.octets[start..self.ends[index]] {
-            [] => prefix,
-            padded => padded,
+        if start == end { prefix } else { &self.octets[start..end] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_base::Packet;
+    use weir_wire::lp::{LP_PREFIX_MAX, LpFraming, LpHeader, PitToken};
+
+    const HEADER_BYTES: usize = 4 + 2 + 4 + 4;
+
+    /// With a header, or bare.
+    fn frame(len: usize, typ: u8, has_header: bool) -> Frame {
+        let packet = Packet::from(vec![typ; len]);
+        if !has_header {
+            return Frame::bare(packet);
         }
+        let header = LpHeader { pit_token: PitToken::new(b"1234").unwrap(), ..LpHeader::default() };
+        let mut prefix = [0; LP_PREFIX_MAX];
+        let prefix_len = header.encode_prefix(&LpFraming::BARE, len, &mut prefix);
+        Frame::new(&prefix[..prefix_len], packet)
+    }
+
+    /// By how many octets each becomes longer.
+    fn grown(frames: &[Frame], frame_max: usize) -> Vec<usize> {
+        let mut padding = Padding::default();
+        padding.plan(frames.iter(), frame_max);
+        let prefix_len = |(index, frame): (usize, &Frame)| {
+            padding.prefix_of(index, frame.prefix()).len() - frame.prefix().len()
+        };
+        frames.iter().enumerate().map(prefix_len).collect()
+    }
+
+    fn data(lens: &[usize]) -> Vec<Frame> {
+        lens.iter().map(|&len| frame(len, 6, true)).collect()
+    }
+
+    #[test]
+    fn data_of_nearly_one_length_become_one_length() {
+        assert_eq!(grown(&data(&[4000, 4002, 4001]), 8800), [6, 4, 5]);
+        assert_eq!(grown(&data(&[4000, 4008]), 8800), [12, 4]);
+        assert_eq!(grown(&data(&[512, 513]), 8800), [5, 4]);
+        // Up to the longest that may be.
+        let most = 8800 - HEADER_BYTES - PADDING_MIN;
+        assert_eq!(grown(&data(&[most - 2, most]), 8800), [6, 4]);
+    }
+
+    #[test]
+    fn what_need_not_or_must_not_become_longer_stays_as_it_is() {
+        assert_eq!(grown(&data(&[4000, 4000, 4000]), 8800), [0; 3]);
+        // The last of a message may be shorter.
+        assert_eq!(grown(&data(&[4002, 4002, 4000]), 8800), [0; 3]);
+        assert_eq!(grown(&data(&[4000, 4009]), 8800), [0; 2]);
+        assert_eq!(grown(&data(&[510, 511]), 8800), [0; 2]);
+        assert_eq!(grown(&data(&[4000, 4002]), 0), [0; 2]);
+        let interests = [frame(600, 5, true), frame(602, 5, true)];
+        assert_eq!(grown(&interests, 8800), [0; 2]);
+        // One that is too long for it stops no other, and a bare one stays bare.
+        let most = 1420 - HEADER_BYTES - PADDING_MIN;
+        assert_eq!(grown(&data(&[most - 2, most, most + 1]), 1420), [6, 4, 0]);
+        let mut mixed = data(&[4000, 4002, 4000, 4002]);
+        mixed.insert(2, frame(4001, 6, false));
+        assert_eq!(grown(&mixed, 8800), [6, 4, 0, 6, 4]);
+    }
+
+    #[test]
+    fn frames_beyond_those_that_are_looked_at_stay_as_they_are() {
+        let lens: Vec<usize> = (0..FRAMES_MAX + 3).map(|index| 600 + index % 2).collect();
+        let grown = grown(&data(&lens), 8800);
+        assert!(grown[..FRAMES_MAX].iter().all(|&by| by > 0));
+        assert_eq!(grown[FRAMES_MAX..], [0; 3]);
     }
 }

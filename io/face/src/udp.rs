@@ -10,7 +10,7 @@ use weir_link::{Link, LinkDrop};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
-use crate::padding::{FRAMES_MAX, Padding};
+use crate::padding::Padding;
 use crate::socket::{
     Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
 };
@@ -23,8 +23,8 @@ const HEAD_BYTES: usize = 16 * 1024;
 const RUN_BYTES_MAX: usize = 65_535;
 /// Datagrams the kernel cuts out of one message, at most (UDP_MAX_SEGMENTS of older kernels).
 const RUN_SEGMENTS_MAX: usize = 64;
-/// Octets of a run sent: 65,535 less IP and UDP headers, rounded down.
-const RUN_SENT_BYTES_MAX: usize = 65_000;
+/// Octets of a run sent: 65,535 less the headers of IPv4 and UDP.
+const RUN_SENT_BYTES_MAX: usize = 65_507;
 /// What is as short as this is moved to a block of its own size.
 const COPY_BYTES_MAX: usize = 2048;
 
@@ -354,7 +354,7 @@ impl UdpPort {
             }
             self.padding.plan(link.frames(), self.run_frame_max.min(link.config().codec.mtu));
             let mut plan = Plan::new();
-            let frames = link.frames().take(FRAMES_MAX).enumerate().map(|(index, frame)| {
+            let frames = link.frames().enumerate().map(|(index, frame)| {
                 (self.padding.prefix_of(index, frame.prefix()), &frame.payload()[..])
             });
             plan.fill(frames, self.run_frame_max);
