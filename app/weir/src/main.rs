@@ -2,6 +2,7 @@
 
 mod cmd;
 mod config;
+mod controller_args;
 mod management_client;
 mod packet_json;
 mod table;

@@ -199,7 +199,7 @@ fn main() {
             packet_bytes: PACKET_BYTES,
             manifest: Vec::new(),
         };
-        files.take(|| controller.add_file(file)).expect("a file");
+        files.take(|| controller.add_file("producer p", file)).expect("a file");
     }
     teller.times("file", files);
     teller.line(&format!("{objects} files: {} MiB", resident()));

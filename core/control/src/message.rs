@@ -208,7 +208,8 @@ pub enum Decision {
     Unknown,
     /// It fits into one store: it goes as without a controller.
     Small,
-    /// No store has room for any of it, or none can be reached.
+    /// No store has room for any of it, or none can be reached; or its producer has registered a
+    /// newer version of it, to which it gives way.
     NoRoom,
     /// Its parts are in the router's configuration.
     Planned,

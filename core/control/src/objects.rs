@@ -1,9 +1,12 @@
-//! Objects: which are files, and what routers say they hold of each.
+//! Objects: which are files, whose, and what routers say they hold of each.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Bound as End;
 
+use weir_base::HashKey;
 use weir_wire::Name;
 
 use crate::bounds::Bound;
@@ -14,6 +17,7 @@ use crate::segments::Segments;
 /// A router that is there, by number.
 pub(crate) type RouterId = u32;
 type ObjectId = u32;
+type OwnerId = u32;
 
 /// Octets of memory that an entry about an object takes at least, a further range, and an object
 /// that is no file beside its name.
@@ -57,21 +61,28 @@ struct Object {
 }
 
 enum What {
-    File(File),
+    File { file: File, owner: OwnerId },
     Other(Name),
 }
 
 impl Object {
     fn name(&self) -> &Name {
         match &self.what {
-            What::File(file) => &file.name,
+            What::File { file, .. } => &file.name,
             What::Other(name) => name,
         }
     }
 
     fn file(&self) -> Option<&File> {
         match &self.what {
-            What::File(file) => Some(file),
+            What::File { file, .. } => Some(file),
+            What::Other(_) => None,
+        }
+    }
+
+    fn owner(&self) -> Option<OwnerId> {
+        match self.what {
+            What::File { owner, .. } => Some(owner),
             What::Other(_) => None,
         }
     }
@@ -93,8 +104,28 @@ pub(crate) struct Objects {
     all: Vec<Option<Object>>,
     free: Vec<ObjectId>,
     files_count: usize,
+    /// Who has registered files. They have tokens, of which there are few.
+    owners: Vec<String>,
+    owner_ids: BTreeMap<String, OwnerId>,
+    /// Files whose names end in a version: a hash of the rest of the name and the owner, which may
+    /// be that of others, too, and the version.
+    versions: BTreeSet<(u64, u64, ObjectId)>,
     accounts: BTreeMap<RouterId, Account>,
     total_bytes: u64,
+}
+
+/// It orders what is small, and whoever finds two names of one hash gains nothing.
+const VERSIONS_KEY: HashKey = HashKey::new([0, 0]);
+
+/// Where versions of an object that one owner has registered are beside each other, if this is one;
+/// and which it is.
+fn version_of(name: &Name, owner: OwnerId) -> Option<(u64, u64)> {
+    let view = name.as_view();
+    let version = view.last()?.as_version()?;
+    let mut hasher = VERSIONS_KEY.hasher();
+    hasher.write(&owner.to_le_bytes());
+    hasher.write(view.parent().value());
+    Some((hasher.finish(), version))
 }
 
 fn tier_at(tier: Tier) -> usize {
@@ -127,6 +158,46 @@ impl Objects {
         self.object(name)?.file()
     }
 
+    /// Who has registered a file.
+    pub(crate) fn owner(&self, name: &Name) -> Option<&str> {
+        let owner = self.object(name)?.owner()?;
+        self.owners.get(owner as usize).map(String::as_str)
+    }
+
+    /// The newest version of a file's object that its owner has registered, if that is newer.
+    pub(crate) fn newer(&self, name: &Name) -> Option<&File> {
+        let (hash, version) = self.version(name)?;
+        let last = (hash, u64::MAX, ObjectId::MAX);
+        let newer = (End::Excluded((hash, version, ObjectId::MAX)), End::Included(last));
+        self.version_among(name, self.versions.range(newer).rev())
+    }
+
+    /// The version before a file that its owner has registered, too.
+    pub(crate) fn older(&self, name: &Name) -> Option<&File> {
+        let (hash, version) = self.version(name)?;
+        let older = (hash, 0, 0)..(hash, version, 0);
+        self.version_among(name, self.versions.range(older).rev())
+    }
+
+    fn version(&self, name: &Name) -> Option<(u64, u64)> {
+        version_of(name, self.object(name)?.owner()?)
+    }
+
+    /// The first version of a file's object that is its owner's.
+    fn version_among<'a>(
+        &'a self,
+        name: &Name,
+        mut places: impl Iterator<Item = &'a (u64, u64, ObjectId)>,
+    ) -> Option<&'a File> {
+        let owner = self.object(name)?.owner()?;
+        let object = name.as_view().parent();
+        places.find_map(|(.., id)| {
+            let other = self.all[*id as usize].as_ref()?;
+            let is_one = other.owner() == Some(owner) && other.name().as_view().parent() == object;
+            is_one.then(|| other.file()).flatten()
+        })
+    }
+
     pub(crate) fn files_count(&self) -> usize {
         self.files_count
     }
@@ -145,18 +216,32 @@ impl Objects {
         later.map(|(name, id)| (name, self.all[*id as usize].as_ref().and_then(Object::file)))
     }
 
-    /// An object becomes a file. What is held of it stays, as far as the file has it.
-    pub(crate) fn add_file(&mut self, file: File) {
+    fn owner_id(&mut self, owner: &str) -> OwnerId {
+        if let Some(&id) = self.owner_ids.get(owner) {
+            return id;
+        }
+        let id = self.owners.len() as OwnerId;
+        self.owners.push(owner.to_owned());
+        self.owner_ids.insert(owner.to_owned(), id);
+        id
+    }
+
+    /// An object becomes a file of an owner. What is held of it stays, as far as the file has it.
+    pub(crate) fn add_file(&mut self, owner: &str, file: File) {
+        let owner = self.owner_id(owner);
         let id = self.id_of(&file.name);
         let Some(object) = &mut self.all[id as usize] else { return };
         if object.file().is_some() {
             return;
         }
+        if let Some((hash, version)) = version_of(&file.name, owner) {
+            self.versions.insert((hash, version, id));
+        }
         let holders = core::mem::take(&mut object.holders);
         let named = named_bytes(&file.name);
         let beyond = Segments::range(file.segments, Segments::LAST_MAX);
         let each = content_bytes_each(&file);
-        object.what = What::File(file);
+        object.what = What::File { file, owner };
         self.files_count += 1;
         let mut charged = BTreeSet::new();
         for mut held in holders {
@@ -187,7 +272,7 @@ impl Objects {
     /// What is read beside a file's segments.
     pub(crate) fn set_manifest(&mut self, name: &Name, manifest: Vec<List>) {
         let Some(&id) = self.by_name.get(name) else { return };
-        if let Some(Object { what: What::File(file), .. }) = &mut self.all[id as usize] {
+        if let Some(Object { what: What::File { file, .. }, .. }) = &mut self.all[id as usize] {
             file.manifest = manifest;
         }
     }
@@ -197,8 +282,12 @@ impl Objects {
     pub(crate) fn remove_file(&mut self, name: &Name) -> bool {
         let Some(&id) = self.by_name.get(name) else { return false };
         let Some(object) = &mut self.all[id as usize] else { return false };
-        let Some(each) = object.file().map(content_bytes_each) else { return false };
+        let What::File { file, owner } = &object.what else { return false };
+        let each = content_bytes_each(file);
         self.files_count -= 1;
+        if let Some((hash, version)) = version_of(name, *owner) {
+            self.versions.remove(&(hash, version, id));
+        }
         if object.holders.is_empty() {
             self.by_name.remove(name);
             self.all[id as usize] = None;

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{alive, config, file, five, name, seconds};
+use common::{OWNER, alive, config, file, five, name, owned, seconds};
 use weir_control::{Controller, ControllerConfig, File, Plan};
 
 /// Controllers and how many routers each of them hears that are heard nowhere else.
@@ -46,10 +46,10 @@ fn a_router_that_has_come_counts_here_even_if_another_controller_thinks_it_has_i
 fn what_others_hear_is_not_planned_anew_while_they_do() {
     let mut controller = Controller::new(ControllerConfig::default());
     let mut made = five(config());
-    made.add_file(file(12_000)).unwrap();
+    made.add_file(OWNER, file(12_000)).unwrap();
     made.forward("edge", &name("/data/file/v=1")).unwrap();
     let plan = made.plans().next().unwrap().clone();
-    controller.restore(vec![file(12_000)], vec![plan.clone()]);
+    controller.restore(vec![owned(file(12_000))], vec![plan.clone()]);
     let keepers: BTreeMap<String, u64> =
         ["one", "two", "three"].map(|router| (router.to_owned(), 7)).into();
     controller.hear_elsewhere(keepers);
@@ -72,7 +72,7 @@ fn what_others_hear_is_not_planned_anew_while_they_do() {
 #[test]
 fn files_and_plans_that_cannot_be_are_left_out() {
     let mut made = five(config());
-    made.add_file(file(12_000)).unwrap();
+    made.add_file(OWNER, file(12_000)).unwrap();
     made.forward("edge", &name("/data/file/v=1")).unwrap();
     let good = made.plans().next().unwrap().clone();
     let spoil = |act: fn(&mut Plan)| {
@@ -94,10 +94,11 @@ fn files_and_plans_that_cannot_be_are_left_out() {
             assert_eq!(made.plans().next(), Some(&good), "{plan:?}");
         }
         let mut controller = Controller::new(config());
-        controller.restore(vec![file(12_000)], vec![plan]);
+        controller.restore(vec![owned(file(12_000))], vec![plan]);
         assert_eq!(controller.plans().next(), None);
     }
     let mut controller = Controller::new(config());
-    controller.restore(vec![file(0), File { packet_bytes: 0, ..file(9) }], vec![good]);
+    let files = [file(0), File { packet_bytes: 0, ..file(9) }];
+    controller.restore(files.map(owned).into(), vec![good]);
     assert_eq!((controller.files_count(), controller.plans().next()), (0, None));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{STORE_BYTES, alive, config, file, five, report, seconds, update};
+use common::{OWNER, STORE_BYTES, alive, config, file, five, report, seconds, update};
 use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};
 use weir_control::{Bound, Controller, ControllerConfig, Event, File, Refused, Segments};
 
@@ -17,7 +17,7 @@ fn count(controller: &Controller, bound: Bound) -> u64 {
 #[test]
 fn what_a_router_cannot_hold_does_not_count_and_is_told_once_a_minute() {
     let mut controller = five(config());
-    controller.add_file(file(100)).unwrap();
+    controller.add_file(OWNER, file(100)).unwrap();
     controller.take_events();
     controller.update(seconds(1), "one", update(1, 1, Segments::range(90, 999))).unwrap();
     assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(90, 99))]);
@@ -57,7 +57,7 @@ fn objects_that_are_no_files_are_remembered_up_to_a_bound() {
     assert_eq!(count(&controller, Bound::Unregistered), 15);
     // It goes on telling, and others are not touched by it; nor are files.
     controller.update(seconds(1), "two", many(1, 20..25)).unwrap();
-    controller.add_file(file(100)).unwrap();
+    controller.add_file(OWNER, file(100)).unwrap();
     controller.update(seconds(1), "one", update(1, 2, Segments::range(0, 99))).unwrap();
     assert_eq!(controller.holdings(&file(1).name).len(), 1);
     assert_eq!(controller.holdings(&"/x/3".parse().unwrap()).len(), 1);
@@ -70,7 +70,7 @@ fn a_router_cannot_hold_more_than_its_store() {
     // Nine files of 32 MB: a store of 64 MB in several threads may hold four times that.
     for number in 0..9 {
         let name = format!("/data/{number}").parse().unwrap();
-        controller.add_file(File { name, ..file(4_000) }).unwrap();
+        controller.add_file(OWNER, File { name, ..file(4_000) }).unwrap();
     }
     controller.take_events();
     for number in 0..9 {
@@ -95,7 +95,7 @@ fn a_router_asks_for_so_many_plans_and_leaves_the_rest_to_others() {
     controller.report(seconds(0), "one", report("one", 1 << 50)).unwrap();
     let object = |number: u64| format!("/data/{number}").parse().unwrap();
     for number in 0..5_000 {
-        controller.add_file(File { name: object(number), ..file(1_000) }).unwrap();
+        controller.add_file(OWNER, File { name: object(number), ..file(1_000) }).unwrap();
     }
     let ask = |controller: &mut Controller, router: &str| -> usize {
         let decisions =
@@ -148,7 +148,9 @@ fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
     // The last by name are not the smallest.
     let segments = |number: u64| 1_000 + number % 3_000;
     for number in 0..6_000 {
-        controller.add_file(File { name: object(number), ..file(segments(number)) }).unwrap();
+        controller
+            .add_file(OWNER, File { name: object(number), ..file(segments(number)) })
+            .unwrap();
     }
     controller.take_events();
     for number in 0..6_000 {

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{MIDDLE, config, face, file, five, name, parts, report, seconds, update};
+use common::{
+    MIDDLE, OWNER, config, face, file, five, name, owned, parts, report, seconds, update,
+};
 use weir_base::FaceId;
 use weir_control::message::{Decision, FaceReport, Retention, RouterReport, UpdateNumber};
 use weir_control::{
@@ -13,7 +15,7 @@ use weir_wire::Name;
 #[test]
 fn a_file_larger_than_any_store_is_divided() {
     let mut controller = five(config());
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     let answer = controller.forward("edge", &file(1).name).unwrap();
     assert_eq!(answer.decision, Decision::Planned);
     let parts = parts(&controller);
@@ -43,7 +45,7 @@ fn small_and_unknown_files_go_as_before() {
     let object = file(1).name;
     let before = controller.configuration("edge");
     assert_eq!(controller.forward("edge", &object).unwrap().decision, Decision::Unknown);
-    controller.add_file(file(80)).unwrap();
+    controller.add_file(OWNER, file(80)).unwrap();
     assert_eq!(controller.forward("edge", &object).unwrap().decision, Decision::Small);
     assert_eq!(controller.configuration("edge"), before);
     assert_eq!(controller.forward("nobody", &object), Err(Refused::UnknownRouter("nobody".into())));
@@ -52,7 +54,7 @@ fn small_and_unknown_files_go_as_before() {
 #[test]
 fn what_does_not_fit_is_left_to_the_routes() {
     let mut controller = five(config());
-    controller.add_file(file(60_000)).unwrap();
+    controller.add_file(OWNER, file(60_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let kept: u64 = parts(&controller).iter().map(|(_, count)| count).sum();
     assert!((15_000..21_000).contains(&kept), "{kept}");
@@ -61,7 +63,7 @@ fn what_does_not_fit_is_left_to_the_routes() {
 #[test]
 fn what_several_routers_hold_is_asked_of_all_of_them() {
     let mut controller = five(ControllerConfig { ratio: vec![5, 3, 2], ..config() });
-    controller.add_file(file(2_000)).unwrap();
+    controller.add_file(OWNER, file(2_000)).unwrap();
     for router in ["one", "two"] {
         controller.update(seconds(1), router, update(1, 1, Segments::range(0, 1_999))).unwrap();
     }
@@ -89,7 +91,7 @@ fn what_nobody_can_keep_is_asked_for_over_all_ways() {
     for router in ["edge", "origin", "one", "two", "three"] {
         controller.report(seconds(0), router, report(router, 0)).unwrap();
     }
-    controller.add_file(file(2_000)).unwrap();
+    controller.add_file(OWNER, file(2_000)).unwrap();
     assert_eq!(controller.forward("edge", &file(1).name).unwrap().decision, Decision::Planned);
     let edge = controller.configuration("edge").unwrap();
     let spread = &edge.distributions[0].spread;
@@ -118,7 +120,7 @@ fn what_is_farther_than_the_producer_keeps_nothing() {
             ..report("edge", 1_000_000)
         };
         controller.report(seconds(1), "edge", edge).unwrap();
-        controller.add_file(file(16_000)).unwrap();
+        controller.add_file(OWNER, file(16_000)).unwrap();
         controller.forward("edge", &file(1).name).unwrap();
         parts(&controller).into_iter().map(|(router, _)| router).collect::<Vec<_>>()
     };
@@ -132,7 +134,7 @@ fn what_is_farther_than_the_producer_keeps_nothing() {
 fn who_is_nearer_to_the_producer_asks_no_keeper() {
     let told = |placement| {
         let mut controller = five(ControllerConfig { placement, ..ControllerConfig::default() });
-        controller.add_file(file(16_000)).unwrap();
+        controller.add_file(OWNER, file(16_000)).unwrap();
         ["edge", "one", "origin"].map(|router| {
             let answer = controller.forward(router, &file(1).name).unwrap();
             assert_eq!(answer.decision, Decision::Planned);
@@ -149,10 +151,10 @@ fn who_is_nearer_to_the_producer_asks_no_keeper() {
 #[test]
 fn two_files_share_the_stores() {
     let mut controller = five(config());
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let other = File { name: name("/data/other/v=1"), ..file(12_000) };
-    controller.add_file(other.clone()).unwrap();
+    controller.add_file(OWNER, other.clone()).unwrap();
     controller.forward("edge", &other.name).unwrap();
     let mut kept = std::collections::BTreeMap::<String, u64>::new();
     for plan in controller.plans() {
@@ -168,7 +170,7 @@ fn two_files_share_the_stores() {
 #[test]
 fn the_second_consumer_gets_the_same_plan() {
     let mut controller = five(config());
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let plan = parts(&controller);
     controller.forward("one", &file(1).name).unwrap();
@@ -180,7 +182,7 @@ fn the_second_consumer_gets_the_same_plan() {
 #[test]
 fn a_router_that_is_lost_is_replaced_and_the_others_keep_what_they_have() {
     let mut controller = five(config());
-    controller.add_file(file(8_000)).unwrap();
+    controller.add_file(OWNER, file(8_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let before = parts(&controller);
     assert_eq!(before.len(), 2);
@@ -252,7 +254,7 @@ fn updates_come_in_order_or_all_anew() {
 #[test]
 fn a_file_that_is_withdrawn_ends_its_plan() {
     let mut controller = five(config());
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     assert!(controller.remove_file(&file(1).name));
     assert!(!controller.remove_file(&file(1).name));
@@ -266,11 +268,11 @@ fn a_file_that_is_withdrawn_ends_its_plan() {
 #[test]
 fn what_is_restored_is_in_force_and_numbers_go_on() {
     let mut controller = five(config());
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let plans: Vec<_> = controller.plans().cloned().collect();
     let mut again = Controller::new(config());
-    again.restore(vec![file(12_000)], plans);
+    again.restore(vec![owned(file(12_000))], plans);
     // An agent had a configuration with a higher number than any plan that was written down.
     // Agents have configurations with higher numbers than any plan that was written down. Until all
     // routers can have reported nobody gets another one: it would lack what the others are for.
@@ -298,11 +300,11 @@ fn what_is_restored_is_in_force_and_numbers_go_on() {
 #[test]
 fn what_was_given_to_routers_that_never_come_back_is_planned_anew() {
     let mut controller = five(config());
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let plans: Vec<_> = controller.plans().cloned().collect();
     let mut again = Controller::new(config());
-    again.restore(vec![file(12_000)], plans);
+    again.restore(vec![owned(file(12_000))], plans);
     // Their agents have begun anew, too: they have nothing that could be taken away.
     for (router, store_bytes) in
         [("edge", 1_000_000), ("origin", 1_000_000), ("one", 64_000_000), ("two", 64_000_000)]
@@ -339,7 +341,7 @@ fn part_k_of_a_manifest_is_kept_by_who_keeps_segment_k() {
     let mut controller = five(config());
     let manifest = list("/data/file/v=1/32=manifest", 4_000);
     let file = File { manifest: vec![manifest.clone()], ..file(5_000) };
-    controller.add_file(file.clone()).unwrap();
+    controller.add_file(OWNER, file.clone()).unwrap();
     controller.forward("edge", &file.name).unwrap();
     let plan = controller.plans().next().unwrap().clone();
     assert_eq!(plan.parts.len(), 3);
@@ -359,7 +361,7 @@ fn part_k_of_a_manifest_is_kept_by_who_keeps_segment_k() {
 
     // It has its share of the room: of a file that is too large less is kept.
     controller.remove_file(&file.name);
-    controller.add_file(File { segments: 20_000, ..file.clone() }).unwrap();
+    controller.add_file(OWNER, File { segments: 20_000, ..file.clone() }).unwrap();
     controller.forward("edge", &file.name).unwrap();
     for router in MIDDLE {
         let keeper = controller.configuration(router).unwrap();
@@ -378,12 +380,12 @@ fn a_manifest_is_told_of_later() {
     let bare = file(5_000);
     let manifest = list("/data/file/v=1/32=manifest", 4_000);
     let whole = File { manifest: vec![manifest.clone()], ..bare.clone() };
-    controller.add_file(bare.clone()).unwrap();
+    controller.add_file(OWNER, bare.clone()).unwrap();
     controller.forward("edge", &bare.name).unwrap();
     let plan = controller.plans().next().unwrap().clone();
     let before = controller.generation_of(&plan.parts[0].router);
     assert_eq!(controller.news_of_file(&whole, 0), Ok(FileNews::Manifest));
-    controller.add_file(whole.clone()).unwrap();
+    controller.add_file(OWNER, whole.clone()).unwrap();
     assert_eq!(controller.news_of_file(&whole, 0), Ok(FileNews::Nothing));
     assert_eq!(controller.file(&whole.name), Some(&whole));
     assert!(controller.generation_of(&plan.parts[0].router) > before, "it is told of it");
@@ -398,7 +400,7 @@ fn a_manifest_is_told_of_later() {
     // Neither another one nor none any more.
     let other = File { manifest: vec![list("/data/file/v=1/32=manifest", 3_000)], ..bare.clone() };
     for file in [other, bare] {
-        assert_eq!(controller.add_file(file.clone()), Err(Refused::OtherFile(file.name)));
+        assert_eq!(controller.add_file(OWNER, file.clone()), Err(Refused::OtherFile(file.name)));
     }
 }
 
@@ -417,14 +419,14 @@ fn files_that_are_none_are_refused() {
         File { manifest: vec![list("/data/file/v=1/manifest", 10)], ..file(9) },
         File { manifest: vec![list("/data/file/v=1/manifest", 1); 5], ..file(9) },
     ] {
-        assert_eq!(controller.add_file(bad), Err(Refused::NoFile));
+        assert_eq!(controller.add_file(OWNER, bad), Err(Refused::NoFile));
     }
-    controller.add_file(file(5)).unwrap();
-    controller.add_file(file(5)).unwrap();
-    assert_eq!(controller.add_file(file(6)), Err(Refused::OtherFile(file(6).name)));
+    controller.add_file(OWNER, file(5)).unwrap();
+    controller.add_file(OWNER, file(5)).unwrap();
+    assert_eq!(controller.add_file(OWNER, file(6)), Err(Refused::OtherFile(file(6).name)));
     let other = File { name: name("/data/other"), ..file(1) };
     assert_eq!(controller.news_of_file(&file(5), 1), Ok(FileNews::Nothing));
-    assert_eq!(controller.add_file(other), Err(Refused::TooMany { what: "files", max: 1 }));
+    assert_eq!(controller.add_file(OWNER, other), Err(Refused::TooMany { what: "files", max: 1 }));
 }
 
 #[test]
@@ -444,7 +446,7 @@ fn a_round_trip_that_one_end_knows_counts_for_both() {
     controller.report(seconds(0), "middle", report("middle", middle, 12 << 20)).unwrap();
     let edge = report("edge", vec![face("middle", 1)], 12 << 20);
     controller.report(seconds(0), "edge", edge).unwrap();
-    controller.add_file(file(2_000)).unwrap();
+    controller.add_file(OWNER, file(2_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let kept: Vec<String> = parts(&controller).into_iter().map(|(router, _)| router).collect();
     assert_eq!(kept, ["edge", "middle"]);
@@ -460,7 +462,7 @@ fn keepers_by_rates(rates: [Option<u64>; 3], loads: [u64; 3]) -> Vec<String> {
         face.load_bps = load * 1_000_000;
     }
     controller.report(seconds(0), "edge", told).unwrap();
-    controller.add_file(file(2_000)).unwrap();
+    controller.add_file(OWNER, file(2_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     parts(&controller).into_iter().map(|(router, _)| router).collect()
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{alive, five, name, seconds};
+use common::{OWNER, alive, five, name, seconds};
 use weir_control::message::Decision;
 use weir_control::{Controller, ControllerConfig, Event, File, Placement};
 
@@ -16,7 +16,7 @@ fn controller(placement: Placement) -> Controller {
     let config = ControllerConfig { placement, prefetch: false, ..ControllerConfig::default() };
     let mut controller = five(config);
     for name in ["a", "b"] {
-        controller.add_file(file(name)).unwrap();
+        controller.add_file(OWNER, file(name)).unwrap();
     }
     controller
 }

@@ -4,7 +4,9 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{MIDDLE, STORE_BYTES, alive, config, file, five, parts, report, seconds, update};
+use common::{
+    MIDDLE, OWNER, STORE_BYTES, alive, config, file, five, parts, report, seconds, update,
+};
 use weir_control::message::{Change, Tier, Update, UpdateNumber};
 use weir_control::{Controller, ControllerConfig, Event, File, Segments};
 
@@ -15,7 +17,7 @@ fn kept(controller: &Controller) -> u64 {
 #[test]
 fn what_had_no_room_is_kept_when_room_comes() {
     let mut controller = five(config());
-    controller.add_file(file(30_000)).unwrap();
+    controller.add_file(OWNER, file(30_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let before = parts(&controller);
     assert!(kept(&controller) < 21_000);
@@ -33,9 +35,9 @@ fn what_had_no_room_is_kept_when_room_comes() {
 fn what_had_no_room_is_kept_when_another_file_goes() {
     let mut controller = five(config());
     let other = File { name: "/data/other/v=1".parse().unwrap(), ..file(12_000) };
-    controller.add_file(other.clone()).unwrap();
+    controller.add_file(OWNER, other.clone()).unwrap();
     controller.forward("edge", &other.name).unwrap();
-    controller.add_file(file(12_000)).unwrap();
+    controller.add_file(OWNER, file(12_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     controller.remove_file(&other.name);
     assert!(kept(&controller) < 12_000);
@@ -61,7 +63,7 @@ fn evicted(number: u64, segments: Segments) -> Update {
 #[test]
 fn who_is_asked_in_turn_are_those_that_hold_it_now() {
     let mut controller = five(config());
-    controller.add_file(file(2_000)).unwrap();
+    controller.add_file(OWNER, file(2_000)).unwrap();
     let all = || Segments::range(0, 1_999);
     controller.update(seconds(1), "one", update(1, 1, all())).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
@@ -91,7 +93,7 @@ fn what_was_asked_for_over_all_ways_is_kept_when_stores_come() {
     for router in ["edge", "origin", "one", "two", "three"] {
         controller.report(seconds(0), router, report(router, 0)).unwrap();
     }
-    controller.add_file(file(2_000)).unwrap();
+    controller.add_file(OWNER, file(2_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     assert_eq!(spread(&controller), ["one", "three", "two"]);
     alive(&mut controller, seconds(1));
@@ -101,7 +103,7 @@ fn what_was_asked_for_over_all_ways_is_kept_when_stores_come() {
 #[test]
 fn what_a_router_does_not_fetch_others_get() {
     let mut controller = five(config());
-    controller.add_file(file(8_000)).unwrap();
+    controller.add_file(OWNER, file(8_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let before = parts(&controller);
     let (idle, count) = before[1].clone();
@@ -144,7 +146,7 @@ fn what_a_router_does_not_fetch_others_get() {
 #[test]
 fn without_fetching_ahead_parts_fill_when_they_are_read() {
     let mut controller = five(ControllerConfig { prefetch: false, ..config() });
-    controller.add_file(file(8_000)).unwrap();
+    controller.add_file(OWNER, file(8_000)).unwrap();
     controller.forward("edge", &file(1).name).unwrap();
     let before = parts(&controller);
     for at in (10..=200).step_by(10) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use weir_control::File;
 use weir_wire::Name;
 
@@ -15,6 +15,8 @@ use crate::rest::{Http, RestError, answer};
 
 /// Files of one request: as many as a controller takes.
 const LIST_MAX: usize = 1000;
+/// And of one answer: as many as it gives.
+const ANSWER_MAX: usize = 10_000;
 
 /// A controller, as a producer sees it: it plans for the files that it is told of.
 #[derive(Clone, Debug)]
@@ -26,6 +28,34 @@ pub struct Files {
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct FileError(#[from] RestError);
+
+impl FileError {
+    /// The status by which the controller refuses; none if it does not answer.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self.0 {
+            RestError::Refused { status, .. } => Some(status),
+            RestError::Failed(_) => None,
+        }
+    }
+}
+
+/// A file that a controller knows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisteredFile {
+    /// The name of its segments without the segment number, with the version.
+    pub name: Name,
+    /// How many segments it has.
+    pub segments: u64,
+    /// Octets of its content.
+    pub size_bytes: u64,
+    /// Role and name of the token by which it was registered.
+    pub owner: String,
+    /// The newest version of it that its owner has registered, if it is not this one: routers are
+    /// told to keep that one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer: Option<Name>,
+}
 
 /// A file that a controller refuses, while it takes others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -73,14 +103,34 @@ impl Files {
         Ok(refused)
     }
 
-    /// Tells that a file is served no more. One that is not known is no error.
+    /// The files that the controller knows, in the order of their names.
+    ///
+    /// # Errors
+    /// The controller refuses or does not answer.
+    pub fn list(&self) -> Result<Vec<RegisteredFile>, FileError> {
+        let mut files: Vec<RegisteredFile> = Vec::new();
+        loop {
+            let after = files.last().map(|file| file.name.to_string());
+            let after = after.as_ref().map(|after| ("after", after.as_str()));
+            let octets = self.http.get("/v1/files", after, Duration::ZERO)?;
+            let next: Vec<RegisteredFile> = answer(octets)?;
+            let is_last = next.len() < ANSWER_MAX;
+            files.extend(next);
+            if is_last {
+                return Ok(files);
+            }
+        }
+    }
+
+    /// Tells that a file is served no more. Says whether the controller knew it.
     ///
     /// # Errors
     /// The controller refuses it or does not answer.
-    pub fn withdraw(&self, name: &Name) -> Result<(), FileError> {
+    pub fn withdraw(&self, name: &Name) -> Result<bool, FileError> {
         match self.http.delete("/v1/files", ("name", &name.to_string())) {
-            Err(error) if !error.is_unknown() => Err(error.into()),
-            _ => Ok(()),
+            Ok(_) => Ok(true),
+            Err(error) if error.is_unknown() => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -92,7 +142,7 @@ impl Files {
                 Err(FileError(error)) if !error.is_passing() => {
                     refused.push(FileRefused { name: name.clone(), error: error.to_string() });
                 }
-                result => result?,
+                result => drop(result?),
             }
         }
         Ok(refused)

@@ -21,4 +21,4 @@ pub use access::Access;
 pub use agent::{Agent, AgentStats};
 pub use config::AgentConfig;
 pub use error::AgentError;
-pub use files::{FileError, FileRefused, Files, FilesEvent, Telling};
+pub use files::{FileError, FileRefused, Files, FilesEvent, RegisteredFile, Telling};

@@ -185,9 +185,15 @@ impl Http {
     }
 
     /// An answer that may be waited for, beyond what one takes anyway.
-    pub(crate) fn get(&self, path: &str, wait: Duration) -> Result<Vec<u8>, RestError> {
+    pub(crate) fn get<'a>(
+        &self,
+        path: &str,
+        query: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
+        wait: Duration,
+    ) -> Result<Vec<u8>, RestError> {
         self.ask(|url| {
-            let request = self.authorized(self.http.get(format!("{url}{path}")));
+            let request = self.http.get(format!("{url}{path}")).query_pairs(query.clone());
+            let request = self.authorized(request);
             check(request.config().timeout_global(Some(TIMEOUT + wait)).build().call())
         })
     }
@@ -241,8 +247,10 @@ impl Rest {
         after: u64,
         wait_s: u64,
     ) -> Result<Option<Configuration>, RestError> {
-        let path = format!("{}/config?after={after}&wait={wait_s}", self.path);
-        match self.http.get(&path, Duration::from_secs(wait_s))? {
+        let (path, wait) = (format!("{}/config", self.path), Duration::from_secs(wait_s));
+        let (after, wait_s) = (after.to_string(), wait_s.to_string());
+        let query = [("after", after.as_str()), ("wait", wait_s.as_str())];
+        match self.http.get(&path, query, wait)? {
             octets if octets.is_empty() => Ok(None),
             octets => answer(octets).map(Some),
         }

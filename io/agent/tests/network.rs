@@ -73,7 +73,8 @@ fn a_file_larger_than_any_store_is_read_twice_and_produced_once() {
     for (threads, store_bytes, segments) in [(1, 12 << 20, 2000), (2, 48 << 20, 7000)] {
         let row = Row::start(threads, store_bytes);
         let producer = Producer::start(&row.origin.router, "/data", segments);
-        row.controller.with(|controller| controller.add_file(file(segments)).unwrap());
+        row.controller
+            .with(|controller| controller.add_file("producer p", file(segments)).unwrap());
         row.wait_for_routes();
         let object = file(segments).name;
         read(&row.edge.router, &object, segments);
@@ -357,7 +358,7 @@ fn a_strategy_that_somebody_else_has_set_stays() {
     let segments = 2000;
     let row = Row::start(1, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", segments);
-    row.controller.with(|controller| controller.add_file(file(segments)).unwrap());
+    row.controller.with(|controller| controller.add_file("producer p", file(segments)).unwrap());
     row.wait_for_routes();
     let object = file(segments).name;
     let mut client = Client::over_pair(row.edge.router.local_port().connect().unwrap()).unwrap();

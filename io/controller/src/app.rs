@@ -58,8 +58,6 @@ pub(crate) struct App {
 /// The controller, and what its decisions do not need.
 pub(crate) struct Known {
     pub(crate) controller: Controller,
-    /// Who registered each file.
-    pub(crate) owners: BTreeMap<Name, String>,
     /// When each router reported last, in milliseconds since 1970.
     pub(crate) seen_ms: BTreeMap<String, u64>,
     /// The number of each router's configuration, for those who wait for a higher one.
@@ -68,9 +66,9 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn new(controller: Controller, owners: BTreeMap<Name, String>) -> Self {
+    pub(crate) fn new(controller: Controller) -> Self {
         let (seen_ms, generations) = (BTreeMap::new(), BTreeMap::new());
-        Self { controller, owners, seen_ms, generations, told: 0 }
+        Self { controller, seen_ms, generations, told: 0 }
     }
 
     /// News of a router's configuration; none of a router that is not there.

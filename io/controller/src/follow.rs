@@ -30,15 +30,14 @@ pub(crate) async fn begin(
     let mut news = database.news(None).await?;
     let mut controller = Controller::new(config.controller.clone());
     controller.set_numbers(numbers(run));
-    let (mut files, mut owners) = (Vec::new(), BTreeMap::new());
+    let mut files = Vec::new();
     for news in news.files {
         if let FileChange::Added(FileRow { file, owner }) = news {
-            owners.insert(file.name.clone(), owner);
-            files.push(file);
+            files.push((owner, file));
         }
     }
     let sizes: BTreeMap<&Name, u64> =
-        files.iter().map(|file| (&file.name, file.segments)).collect();
+        files.iter().map(|(_, file)| (&file.name, file.segments)).collect();
     news.plans.retain(|plan| {
         let can_be = sizes.get(&plan.object).is_none_or(|segments| plan.is_possible(*segments));
         if !can_be {
@@ -57,7 +56,7 @@ pub(crate) async fn begin(
     follower.change = news.change;
     follower.routers.extend(news.routers);
     follower.hear(news.sharers, Instant::now());
-    Ok((follower, Known::new(controller, owners)))
+    Ok((follower, Known::new(controller)))
 }
 
 /// See [`weir_control::ControllerConfig::numbers`].
@@ -162,17 +161,19 @@ fn can_be(known: &Known, plan: &Plan) -> bool {
 fn take_up(known: &mut Known, news: FileChange) {
     match news {
         FileChange::Added(FileRow { file, owner }) => {
-            if let Err(Refused::OtherFile(name)) = known.controller.news_of_file(&file, 0) {
+            let name = file.name.clone();
+            let is_other =
+                matches!(known.controller.news_of_file(&file, 0), Err(Refused::OtherFile(_)));
+            let is_others = known.controller.owner(&name).is_some_and(|known| known != owner);
+            if is_other || is_others {
                 known.controller.forget_file(&name);
             }
-            let name = file.name.clone();
-            match known.controller.add_file(file) {
-                Ok(()) => drop(known.owners.insert(name, owner)),
-                Err(error) => tracing::warn!(%name, %error, "a file of the database is left out"),
+            if let Err(error) = known.controller.add_file(&owner, file) {
+                tracing::warn!(%name, %error, "a file of the database is left out");
             }
         }
         FileChange::Withdrawn(name) => {
-            if known.owners.remove(&name).is_some() {
+            if known.controller.file(&name).is_some() {
                 known.controller.forget_file(&name);
             }
         }
@@ -191,12 +192,9 @@ fn forget_others(known: &mut Known, files: &[FileChange]) {
             FileChange::Withdrawn(_) => None,
         })
         .collect();
-    let gone: Vec<Name> =
-        known.owners.keys().filter(|name| !there.contains(name)).cloned().collect();
-    for name in gone {
-        known.owners.remove(&name);
-        known.controller.forget_file(&name);
-    }
+    let known_files = known.controller.files().map(|file| &file.name);
+    let gone: Vec<Name> = known_files.filter(|name| !there.contains(name)).cloned().collect();
+    gone.iter().for_each(|name| known.controller.forget_file(name));
 }
 
 /// Writes down anew which routers are here, where the database says that nobody hears them.

@@ -112,7 +112,7 @@ fn placed(world: &World, placement: Placement) -> (Kept, u64) {
     for at in 0..ROUTERS {
         controller.report(Instant::ZERO, &router(at), report(world, at, store_bytes)).unwrap();
     }
-    (0..FILES).for_each(|at| controller.add_file(file(at)).unwrap());
+    (0..FILES).for_each(|at| controller.add_file("producer p", file(at)).unwrap());
     for (second, &(consumer, asked)) in world.requests.iter().enumerate() {
         controller.tick(Instant::from_ns(second as u64 * NS_PER_S));
         controller.forward(&router(consumer), &file(asked).name).unwrap();

@@ -12,6 +12,7 @@ mod transfer;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 use weir_tests::{Router, Site, random_file};
 
 use self::network::{Controller, MIB, MIDDLE, Network, ROUTER_TIMEOUT, start, wait_until};
@@ -25,6 +26,75 @@ fn a_file_larger_than_any_store_is_read_again_without_its_producer() {
 
     network.wait_for_parts(&versioned);
     network.read_without_producer(&versioned, &hash);
+}
+
+/// Regression: the version before kept its room until somebody withdrew it, and of the second the
+/// routers kept what was left.
+#[test]
+fn a_second_version_is_read_again_without_its_producer_too() {
+    let network = Network::start();
+    let (producer, first, hash) = network.put("/data/large");
+    assert_eq!(network.get(&first, "first"), hash);
+    network.wait_for_parts(&first);
+    drop(producer);
+
+    let (_producer, second, hash) = network.put_content("/data/large", 6);
+    assert_eq!(network.get(&second, "first"), hash);
+    network.wait_for_parts(&second);
+    assert_eq!(network.parts_of(&first), [] as [Value; 0]);
+    network.read_without_producer(&second, &hash);
+}
+
+#[test]
+fn files_are_listed_and_withdrawn_by_commands() {
+    let site = Site::new();
+    let controller = Controller::start(&site);
+    let token = site.write("token", controller.token.as_bytes());
+    let url = format!("http://{}", controller.address);
+    let reached = ["--controller", &url, "--controller-token-file", token.to_str().expect("UTF-8")];
+    let run = |words: &[&str]| {
+        let all = [&["controller", "file"], words, &reached].concat();
+        site.weir("", &all).finish()
+    };
+    let none = run(&["list"]).success().output;
+    assert!(none.contains("no file is registered"), "{none}");
+    for name in ["/data/a/v=1", "/data/a/v=2", "/data/b%20b/v=1"] {
+        let file = json!({"name": name, "segments": 100, "size_bytes": MIB, "packet_bytes": 8400});
+        controller.ask("POST", "/v1/files", Some(&file));
+    }
+    let list = run(&["list"]).success().output;
+    assert!(list.contains("/data/a/v=2") && list.contains("operator test"), "{list}");
+    assert!(list.contains("no: /data/a/v=2 is newer"), "{list}");
+    let told = run(&["remove", "/data/b%20b/v=1"]).success().output;
+    assert_eq!(told.trim(), "/data/b%20b/v=1 is withdrawn");
+    let list: Value = serde_json::from_str(&run(&["list", "--json"]).success().output).unwrap();
+    let names: Vec<&Value> = list.as_array().unwrap().iter().map(|file| &file["name"]).collect();
+    assert_eq!(names, ["/data/a/v=1", "/data/a/v=2"]);
+    assert_eq!((&list[0]["newer"], &list[1]["newer"]), (&json!("/data/a/v=2"), &Value::Null));
+
+    // What is wrong is told with what to do next.
+    let refusals = [
+        (vec!["remove", "/data/a"], "/data/a is not registered; `weir controller file list`"),
+        (vec!["remove", "/data/a/v=1", "--database", "x"], "say with --controller which one"),
+    ];
+    for (words, text) in refusals {
+        let error = run(&words).failure();
+        assert!(error.contains(text), "{error}");
+    }
+    let wrong = site.write("wrong", b"weir-0-0");
+    let away = format!("http://127.0.0.1:{}", site.free_port());
+    let refusals = [
+        (&*url, &wrong, "`weir controller token list`"),
+        (&*away, &token, "is it running, and is that its address (--controller)?"),
+    ];
+    for (url, token, text) in refusals {
+        let token = token.to_str().expect("UTF-8");
+        let words = ["--controller", url, "--controller-token-file", token];
+        let all = [&["controller", "file", "list"][..], &words].concat();
+        let error = site.weir("", &all).finish().failure();
+        assert!(error.contains(text), "{error}");
+    }
+    assert_eq!(controller.versions().len(), 2);
 }
 
 #[test]

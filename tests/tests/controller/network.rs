@@ -208,8 +208,13 @@ impl Network {
     /// Publishes a file at `origin`, tells the controller of it, and waits until `edge` has a
     /// route.
     pub(crate) fn put(&self, name: &str) -> (Process, String, String) {
+        self.put_content(name, 5)
+    }
+
+    /// The same with content that is drawn with this seed.
+    pub(crate) fn put_content(&self, name: &str, seed: u64) -> (Process, String, String) {
         let source = self.site.path("source");
-        let hash = random_file(&source, self.file_bytes, 5);
+        let hash = random_file(&source, self.file_bytes, seed);
         let origin = self.routers["origin"].unix();
         let words = ["put", source.to_str().expect("UTF-8"), name, "--json"];
         let producer = self.site.weir(&origin, &words);

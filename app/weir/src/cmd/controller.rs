@@ -1,6 +1,7 @@
 //! `weir controller`.
 
 mod file;
+mod files;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use weir_controller::{Role, Server, Token, is_name};
 use weir_wire::Name;
 
 use self::file::{ControllerFile, DEFAULT_CONFIG};
+use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;
 
@@ -74,6 +76,9 @@ enum Command {
     /// Make, list and remove tokens, also while the controller runs
     #[command(subcommand)]
     Token(TokenCommand),
+    /// List and withdraw the files that producers have registered with a controller that runs
+    #[command(subcommand)]
+    File(FileCommand),
 }
 
 #[derive(Subcommand)]
@@ -154,6 +159,15 @@ impl Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if args.print_default_config {
         return print(DEFAULT_CONFIG.trim_end());
+    }
+    if let Some(Command::File(command)) = args.command {
+        if args.config.is_some() || args.database.is_some() {
+            bail!(
+                "`weir controller file` asks a controller that runs: say with --controller which \
+                 one, in place of --config and --database"
+            );
+        }
+        return files::run(command);
     }
     let (mut file, path) = ControllerFile::load(args.config.as_deref())?;
     args.apply(&mut file);

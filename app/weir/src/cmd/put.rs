@@ -22,8 +22,9 @@ use weir_wire::Name;
 
 use self::kept::{RepositoryPlace, parse_place};
 use self::publisher::{Before, LeftOut, Publisher, Root, Seen, Version};
-use self::registration::{ControllerArgs, Registering};
+use self::registration::Registering;
 use self::watch::{Publishing, Watched};
+use crate::controller_args::ControllerArgs;
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,

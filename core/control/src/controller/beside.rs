@@ -35,7 +35,8 @@ impl Controller {
 
     /// Another controller has made a plan. It is in force if it is newer than what is, or `counts`
     /// in any case: if what is here was refused as it did not follow the newest one. One that
-    /// cannot be for its file is not.
+    /// cannot be for its file is not, nor one for a file of which there is a newer version: who
+    /// made it did not know of that yet, and will end it.
     pub fn adopt(&mut self, plan: Plan, counts: bool) {
         self.generation = self.generation.max(plan.number);
         let own = self.map.plan(&plan.object).map(|active| active.plan.number);
@@ -46,7 +47,8 @@ impl Controller {
         if file.as_ref().is_some_and(|file| !plan.is_possible(file.segments)) {
             return;
         }
-        match file.filter(|_| !plan.is_end()) {
+        let gives_way = self.newer_version(&plan.object).is_some();
+        match file.filter(|_| !plan.is_end() && !gives_way) {
             Some(file) => self.put_in_force(&file, plan),
             None => self.end_plan(&plan.object),
         }

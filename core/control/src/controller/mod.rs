@@ -240,11 +240,13 @@ impl Controller {
         }
     }
 
-    /// Takes up files and plans of a former run, the newest plan of each file, but for those that
-    /// cannot be. Routers that have not reported yet are not spoken of in configurations.
-    pub fn restore(&mut self, files: Vec<File>, plans: Vec<Plan>) {
-        let files = files.into_iter().filter(File::is_possible);
-        files.for_each(|file| self.map.objects.add_file(file));
+    /// Takes up files, each with its owner, and plans of a former run, the newest plan of each
+    /// file, but for those that cannot be. Routers that have not reported yet are not spoken of in
+    /// configurations.
+    pub fn restore(&mut self, files: Vec<(String, File)>, plans: Vec<Plan>) {
+        let files = files.into_iter().filter(|(_, file)| file.is_possible());
+        files.for_each(|(owner, file)| self.map.objects.add_file(&owner, file));
+        let mut giving_way = Vec::new();
         for plan in plans {
             self.generation = self.generation.max(plan.number);
             let Some(file) = self.map.objects.file(&plan.object) else { continue };
@@ -253,8 +255,13 @@ impl Controller {
             }
             let keepers = plan.parts.iter().map(|part| part.router.clone());
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
-            self.map.insert_plan(ActivePlan::new(plan, file, concerned, self.now));
+            let active = ActivePlan::new(plan, file, concerned, self.now);
+            if self.map.objects.newer(&active.plan.object).is_some() {
+                giving_way.push(active.plan.object.clone());
+            }
+            self.map.insert_plan(active);
         }
+        giving_way.iter().for_each(|object| self.withdraw(object));
     }
 
     /// What has come to pass since this was called before.
@@ -420,15 +427,24 @@ impl Controller {
         Ok(FileNews::All)
     }
 
-    /// A producer has a file. One that was registered without its manifest gets it now, and so do
-    /// those that keep parts of it.
+    /// An owner has a file. One that was registered without its manifest gets it now, and so do
+    /// those that keep parts of it; it stays whose it was. Of several versions that one owner has
+    /// registered of an object, the last components of their names, the newest alone is planned
+    /// for: the plan of an older one ends, and its room is free.
     ///
     /// # Errors
     /// As [`Controller::news_of_file`].
-    pub fn add_file(&mut self, file: File) -> Result<(), Refused> {
+    pub fn add_file(&mut self, owner: &str, file: File) -> Result<(), Refused> {
         match self.news_of_file(&file, 0)? {
             FileNews::Nothing => {}
-            FileNews::All => self.map.objects.add_file(file),
+            FileNews::All => {
+                let name = file.name.clone();
+                self.map.objects.add_file(owner, file);
+                // Those before it have given way to it already.
+                if let Some(older) = self.map.objects.older(&name).map(|older| older.name.clone()) {
+                    self.withdraw(&older);
+                }
+            }
             FileNews::Manifest => {
                 let plan = self.map.plan(&file.name).map(|active| active.plan.clone());
                 if let Some(plan) = plan {
@@ -474,6 +490,7 @@ impl Controller {
         let decision = match self.map.objects.file(object) {
             None => Decision::Unknown,
             Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
+            Some(_) if self.newer_version(object).is_some() => Decision::NoRoom,
             Some(_) => {
                 if !self.demand.note(self.now, router.id, object) {
                     self.bounded[Bound::Demand as usize] += 1;
@@ -601,6 +618,19 @@ impl Controller {
     #[must_use]
     pub fn file(&self, name: &Name) -> Option<&File> {
         self.map.objects.file(name)
+    }
+
+    /// Who has registered a file.
+    #[must_use]
+    pub fn owner(&self, name: &Name) -> Option<&str> {
+        self.map.objects.owner(name)
+    }
+
+    /// The newest version of a file's object that the file's owner has registered, if that is newer
+    /// than the file, which then has no plan.
+    #[must_use]
+    pub fn newer_version(&self, name: &Name) -> Option<&File> {
+        self.map.objects.newer(name)
     }
 
     /// The plans in force.

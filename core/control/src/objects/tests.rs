@@ -10,8 +10,9 @@ const LIMITS: Limits = Limits {
     content_bytes_max: [1 << 40, 1 << 40],
 };
 
+/// Of two objects, each in several versions.
 fn name(number: u8) -> Name {
-    format!("/o/{number}").parse().unwrap()
+    format!("/o/{}/v={number}", number % 2).parse().unwrap()
 }
 
 fn file(number: u8) -> File {
@@ -63,6 +64,29 @@ impl Objects {
         assert_eq!(self.total_bytes, self.accounts.values().map(|one| one.bytes).sum::<u64>());
         assert_eq!(self.files_count, self.files().count());
         assert_eq!(self.all.len(), self.by_name.len() + self.free.len());
+        self.check_versions();
+    }
+
+    /// Versions are found as they are by a look at all files.
+    fn check_versions(&self) {
+        let place = |file: &File| {
+            let view = file.name.as_view();
+            let version = view.last().and_then(|last| last.as_version()).unwrap();
+            (self.owner(&file.name).unwrap(), view.parent().to_name(), version)
+        };
+        for file in self.files() {
+            let (owner, object, version) = place(file);
+            let is_of_it = |other: &&File| {
+                let (of, at, _) = place(other);
+                (of, &at) == (owner, &object)
+            };
+            let others = || self.files().filter(is_of_it);
+            let newer = others().filter(|other| place(other).2 > version);
+            let older = others().filter(|other| place(other).2 < version);
+            assert_eq!(self.newer(&file.name), newer.max_by_key(|other| place(other).2));
+            assert_eq!(self.older(&file.name), older.max_by_key(|other| place(other).2));
+        }
+        assert_eq!(self.versions.len(), self.files_count);
     }
 }
 
@@ -70,7 +94,7 @@ proptest! {
     #[test]
     fn accounts_say_what_there_is(
         steps in proptest::collection::vec(
-            (0_u8..8, 0_u32..3, 0_u8..4, 0_u64..40, 0_u64..9),
+            (0_u8..8, 0_u32..3, 0_u8..6, 0_u64..40, 0_u64..9),
             0..60,
         ),
     ) {
@@ -78,7 +102,10 @@ proptest! {
         for (what, router, object, first, more) in steps {
             let range = Segments::range(first, first + more);
             match what {
-                0 => objects.add_file(file(object)),
+                0 => {
+                    let owner = ["producer p", "producer q"][router as usize % 2];
+                    objects.add_file(owner, file(object));
+                }
                 1 => drop(objects.remove_file(&name(object))),
                 2 => objects.forget(router, |_| {}),
                 3 | 4 => {
@@ -101,13 +128,13 @@ proptest! {
 #[test]
 fn what_is_held_of_a_file_that_comes_back_is_still_known() {
     let mut objects = Objects::default();
-    objects.add_file(file(0));
+    objects.add_file("producer p", file(0));
     let held = Segments::range(3, 9);
     objects.apply(1, &LIMITS, change(0, held.clone(), Segments::default()));
     assert!(objects.remove_file(&name(0)));
     assert!(objects.file(&name(0)).is_none() && !objects.remove_file(&name(0)));
     objects.check();
-    objects.add_file(file(0));
+    objects.add_file("producer p", file(0));
     objects.check();
     assert_eq!(objects.held_of(1, &name(0)), held);
 }
@@ -116,7 +143,7 @@ fn what_is_held_of_a_file_that_comes_back_is_still_known() {
 fn what_is_beyond_a_bound_does_not_count() {
     let refused = |limits: &Limits, routers: &[RouterId]| -> Vec<Bound> {
         let mut objects = Objects::default();
-        objects.add_file(file(0));
+        objects.add_file("producer p", file(0));
         let mut refused = BTreeSet::new();
         for &router in routers {
             for number in 0..10 {

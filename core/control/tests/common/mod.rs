@@ -9,6 +9,9 @@ use weir_wire::Name;
 
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
+/// Who registers files, where that does not matter.
+pub(crate) const OWNER: &str = "producer p";
+
 pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -56,6 +59,11 @@ pub(crate) fn file(segments: u64) -> File {
     let size_bytes = segments * 8000;
     let (name, manifest) = (name("/data/file/v=1"), Vec::new());
     File { name, segments, size_bytes, packet_bytes: 8200, manifest }
+}
+
+/// With its owner.
+pub(crate) fn owned(file: File) -> (String, File) {
+    (OWNER.to_owned(), file)
 }
 
 pub(crate) fn update(generation: u64, number: u64, added: Segments) -> Update {

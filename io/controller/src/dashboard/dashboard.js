@@ -284,8 +284,8 @@ function warnings(state) {
     const planned = parts.reduce((sum, part) => sum + part.last - part.first + 1, 0);
     if (planned && planned < file.segments) {
       found.push(`Routers have room for ${planned} of the ${file.segments} segments of ${object}: ` +
-        "the rest is promised to other files, or its router is gone. Withdraw files and versions " +
-        "that nobody serves any more, or give routers larger stores.");
+        "the rest is promised to other files, or its router is gone. Withdraw files that nobody " +
+        "serves any more (weir controller file list, and remove), or give routers larger stores.");
     }
   }
   for (const router of state.routers) {

@@ -46,6 +46,11 @@ pub(super) struct OwnedFile {
     file: File,
     /// Role and name of the token.
     owner: String,
+    /// The newest version of it that its owner has registered, if it is not this one: routers are
+    /// told to keep that one alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    newer: Option<Name>,
 }
 
 /// Files in the order of their names.
@@ -72,7 +77,8 @@ pub(super) async fn list(
             let (found, last) = known.controller.files_after(from.as_ref(), STEP);
             let owned = |file: &&File| OwnedFile {
                 file: (*file).clone(),
-                owner: known.owners.get(&file.name).cloned().unwrap_or_default(),
+                owner: known.controller.owner(&file.name).unwrap_or_default().to_owned(),
+                newer: known.controller.newer_version(&file.name).map(|newer| newer.name.clone()),
             };
             files.extend(found.iter().take(left).map(owned));
             last.cloned()
@@ -134,7 +140,7 @@ fn news_of(
     file: &File,
     after: usize,
 ) -> (Result<FileNews, Refused>, bool) {
-    let owner = known.owners.get(&file.name);
+    let owner = known.controller.owner(&file.name);
     let is_own = owner.is_none_or(|owner| *owner == caller.who());
     (known.controller.news_of_file(file, after), is_own || caller.role == Role::Operator)
 }
@@ -171,15 +177,13 @@ async fn write_files(app: &App, files: Vec<File>, caller: &Caller) -> Result<Wri
     app.note_change(&added);
     let left_out = added?;
     app.with(|known| {
-        for (file, news) in with_news {
+        for (file, _) in with_news {
             let name = file.name.clone();
             if left_out.contains(&name) {
                 continue;
             }
-            match known.controller.add_file(file) {
-                Ok(()) if news == FileNews::All => drop(known.owners.insert(name, who.clone())),
-                Ok(()) => {}
-                Err(error) => tracing::warn!(%name, %error, "a file is in the database alone"),
+            if let Err(error) = known.controller.add_file(&who, file) {
+                tracing::warn!(%name, %error, "a file is in the database alone");
             }
         }
     });
@@ -310,7 +314,7 @@ pub(super) async fn remove(
 async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCode, Problem> {
     let mut turn = app.turn.lock().await;
     follow::catch_up(app, &mut turn).await?;
-    let owner = app.with(|known| known.owners.get(&name).cloned());
+    let owner = app.with(|known| known.controller.owner(&name).map(str::to_owned));
     let (at_ms, who) = (app.wall_clock.now_ms(), caller.who());
     // One whose row cannot be read is not known, and may be there.
     let (is_known, only) = (owner.is_some(), (caller.role != Role::Operator).then(|| who.clone()));
@@ -326,10 +330,7 @@ async fn remove_whole(app: &App, caller: &Caller, name: Name) -> Result<StatusCo
     if !removed? {
         return Err(Problem::not_found(format!("{name} is not registered")));
     }
-    app.with(|known| {
-        known.owners.remove(&name);
-        known.controller.remove_file(&name)
-    });
+    app.with(|known| known.controller.remove_file(&name));
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -278,7 +278,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
             health,
             routers,
             links: links_of(known),
-            files_count: known.owners.len(),
+            files_count: known.controller.files_count(),
             plans_count: known.controller.plans().count(),
             transfers: transfers_of(known),
             events,

@@ -100,7 +100,7 @@ pub(super) async fn metrics(
         let counts = [
             known.controller.routers().count(),
             known.controller.links_count(),
-            known.owners.len(),
+            known.controller.files_count(),
             known.controller.plans().count(),
             known.waiting_count(),
         ];

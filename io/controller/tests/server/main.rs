@@ -12,3 +12,4 @@ mod rest;
 mod restart;
 mod shared;
 mod tls;
+mod versions;

@@ -21,3 +21,5 @@ mod restart;
 mod shared;
 #[path = "../server/tls.rs"]
 mod tls;
+#[path = "../server/versions.rs"]
+mod versions;

@@ -102,8 +102,9 @@ impl ControlPlane {
             refused.map_err(|error| refuse(&node.name, &error.to_string()))?;
         }
         for (index, file) in plan.files()? {
-            let refused = controller.add_file(file);
-            refused.map_err(|error| refuse(&plan.nodes[index].name, &error.to_string()))?;
+            let owner = &plan.nodes[index].name;
+            let refused = controller.add_file(owner, file);
+            refused.map_err(|error| refuse(owner, &error.to_string()))?;
         }
         Ok(Self {
             controller,
