@@ -297,6 +297,54 @@ fn what_is_restored_is_in_force_and_numbers_go_on() {
     assert!(!again.configuration("one").unwrap().rules.is_empty());
 }
 
+/// Regression: a router that began anew while its controller waited for all to come back had no
+/// routes until the end of that wait, though all had.
+#[test]
+fn a_router_that_begins_anew_after_its_controller_has_routes_once_all_have_come() {
+    let all = ["edge", "origin", "one", "two", "three"];
+    let report_of = |router: &str, generation| {
+        let store_bytes = if MIDDLE.contains(&router) { 64_000_000 } else { 1_000_000 };
+        RouterReport { generation, ..report(router, store_bytes) }
+    };
+    let come = |expected: &[&str], here: &[&str], tells: bool| {
+        let mut again = Controller::new(config());
+        again.expect(expected.iter().map(|router| (*router).to_owned()).collect());
+        for router in here {
+            let generation = if *router == "one" { 0 } else { 900 };
+            again.report(seconds(1), router, report_of(router, generation)).unwrap();
+            if tells {
+                again.update(seconds(1), router, update(7, 1, Segments::default())).unwrap();
+            }
+        }
+        // All that they hold is told by then.
+        again.tick(seconds(1));
+        assert!(again.is_waiting());
+        again.tick(seconds(2));
+        again
+    };
+    let mut again = come(&all, &all, true);
+    assert!(!again.is_waiting());
+    assert!(!again.configuration("one").unwrap().routes.is_empty());
+    let lost = |again: &mut Controller| {
+        let events = again.take_events().into_iter();
+        let lost = events.filter(|event| matches!(event, Event::RouterLost { .. }));
+        lost.collect::<Vec<_>>()
+    };
+    assert_eq!(lost(&mut again), []);
+    // One is missing, or has not said what it holds, or nobody knows who was there.
+    for mut again in [come(&all, &all[..4], true), come(&all, &all, false), come(&[], &all, true)] {
+        assert!(again.is_waiting());
+        assert_eq!(again.configuration("one"), None);
+        let here: Vec<String> = again.routers().map(|(router, _)| router.to_owned()).collect();
+        again.tick(seconds(15));
+        again.tick(seconds(16));
+        assert!(!again.is_waiting() && again.configuration("one").is_some());
+        let missing = Event::RouterLost { router: "three".to_owned() };
+        let missing = if here.len() == 4 { vec![missing] } else { vec![] };
+        assert_eq!(lost(&mut again), missing);
+    }
+}
+
 #[test]
 fn what_was_given_to_routers_that_never_come_back_is_planned_anew() {
     let mut controller = five(config());

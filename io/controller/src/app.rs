@@ -58,6 +58,9 @@ pub(crate) struct App {
 /// The controller, and what its decisions do not need.
 pub(crate) struct Known {
     pub(crate) controller: Controller,
+    /// Routers that controllers heard before this one began, with the number of each, until they
+    /// are here or lost.
+    former: BTreeMap<String, u64>,
     /// When each router reported last, in milliseconds since 1970.
     pub(crate) seen_ms: BTreeMap<String, u64>,
     /// The number of each router's configuration, for those who wait for a higher one.
@@ -66,9 +69,9 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    pub(crate) fn new(controller: Controller) -> Self {
+    pub(crate) fn new(controller: Controller, former: BTreeMap<String, u64>) -> Self {
         let (seen_ms, generations) = (BTreeMap::new(), BTreeMap::new());
-        Self { controller, seen_ms, generations, told: 0 }
+        Self { controller, former, seen_ms, generations, told: 0 }
     }
 
     /// News of a router's configuration; none of a router that is not there.
@@ -87,12 +90,14 @@ impl Known {
         for event in self.controller.take_events() {
             let (action, detail) = match event {
                 Event::RouterFound { router } => {
+                    self.former.remove(&router);
                     self.generations.insert(router.clone(), watch::Sender::new(0));
                     ("router found", router)
                 }
                 Event::RouterLost { router } => {
                     self.generations.remove(&router);
-                    records.push(Record::RouterLost { name: router.clone() });
+                    let run = self.former.remove(&router);
+                    records.push(Record::RouterLost { name: router.clone(), run });
                     ("router lost", router)
                 }
                 Event::Planned(plan) => {

@@ -52,11 +52,14 @@ pub(crate) async fn begin(
         "read from the database"
     );
     controller.restore(files, news.plans);
+    let heard = news.routers.iter().filter(|(_, run)| *run != 0);
+    let former: BTreeMap<String, u64> = heard.cloned().collect();
+    controller.expect(former.keys().cloned().collect());
     let mut follower = Follower::new(config, run, url);
     follower.change = news.change;
     follower.routers.extend(news.routers);
     follower.hear(news.sharers, Instant::now());
-    Ok((follower, Known::new(controller)))
+    Ok((follower, Known::new(controller, former)))
 }
 
 /// See [`weir_control::ControllerConfig::numbers`].

@@ -270,7 +270,9 @@ impl Journal {
                 self.still_overtaken([plan.object.clone()]);
                 format!("plan {} for {}", plan.number, plan.object)
             }
-            Record::Router { name, .. } | Record::RouterLost { name } => format!("router {name}"),
+            Record::Router { name, .. } | Record::RouterLost { name, .. } => {
+                format!("router {name}")
+            }
             Record::Audit { action, detail, .. } => format!("{action}: {detail}"),
         };
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -314,7 +316,7 @@ mod tests {
             all.extend(batch.into_iter().map(|record| match record {
                 Record::Plan { plan, .. } => format!("plan {}", plan.number),
                 Record::Audit { detail, .. } => detail,
-                Record::Router { name, .. } | Record::RouterLost { name } => name,
+                Record::Router { name, .. } | Record::RouterLost { name, .. } => name,
             }));
         }
     }

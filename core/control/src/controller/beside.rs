@@ -5,11 +5,14 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 
-use weir_base::Instant;
+use weir_base::{Instant, NS_PER_S};
 use weir_wire::Name;
 
-use super::{Beginning, Controller};
+use super::{Beginning, Controller, Event};
 use crate::plan::Plan;
+
+/// What else the stores of all hold has been told so long after they have begun to tell it.
+const TOLD_NS: u64 = NS_PER_S;
 
 impl Controller {
     /// Other controllers hear these routers, as far as is known, each with the number of the one
@@ -21,6 +24,30 @@ impl Controller {
         }
         let silent = before.into_keys().filter(|router| !self.is_heard(router)).collect();
         self.repair(&silent);
+    }
+
+    /// These routers were there at the end of a former run. Once all of them are here again, nobody
+    /// is waited for: one that has begun anew meanwhile has nothing until then.
+    pub fn expect(&mut self, routers: BTreeSet<String>) {
+        self.expected = routers;
+    }
+
+    /// Whether all that are expected are here, and have begun to tell what they hold.
+    fn have_all_come(&self) -> bool {
+        let here = &self.network.routers;
+        let has_come =
+            |name: &String| here.get(name).is_some_and(|router| router.expected.number > 1);
+        !self.expected.is_empty() && self.expected.iter().all(has_come)
+    }
+
+    /// Who was expected and has not come is lost.
+    pub(super) fn end_beginning(&mut self) {
+        self.beginning = Beginning::Over;
+        for router in core::mem::take(&mut self.expected) {
+            if !self.is_heard(&router) {
+                self.events.push(Event::RouterLost { router });
+            }
+        }
     }
 
     /// How many routers that are not here the one of the other controllers hears that hears most.
@@ -85,10 +112,14 @@ impl Controller {
         }
         match self.beginning {
             Beginning::Fresh if now.as_ns() > self.config.router_timeout_ns => {
-                self.beginning = Beginning::Over;
+                self.end_beginning();
                 self.take_up_plans();
             }
             Beginning::Waits { until } if now >= until => self.begin(),
+            Beginning::Waits { until } if self.have_all_come() => {
+                let until = until.min(now.plus_ns(TOLD_NS));
+                self.beginning = Beginning::Waits { until };
+            }
             Beginning::Fresh | Beginning::Waits { .. } | Beginning::Over => {}
         }
     }

@@ -196,6 +196,8 @@ pub struct Controller {
     routing: Routing,
     events: Vec<Event>,
     beginning: Beginning,
+    /// Routers that were there at the end of a former run, until it has begun.
+    expected: BTreeSet<String>,
     /// Routers that other controllers hear, and which of these does.
     elsewhere: BTreeMap<String, u64>,
     upkeep: Upkeep,
@@ -213,7 +215,7 @@ enum Beginning {
     /// No router has told of a configuration: there is none that could be taken away by mistake.
     Fresh,
     /// Routers have configurations of a former run. Nobody gets another one until then, when all
-    /// that are there have reported.
+    /// that are there have reported; or until soon after those that are expected have.
     Waits { until: Instant },
     /// All that are not known are gone.
     Over,
@@ -232,6 +234,7 @@ impl Controller {
             routing: Routing::new(),
             events: Vec::new(),
             beginning: Beginning::Fresh,
+            expected: BTreeSet::new(),
             elsewhere: BTreeMap::new(),
             upkeep: Upkeep::default(),
             bounded: Default::default(),
@@ -545,7 +548,7 @@ impl Controller {
 
     /// All routers that are there have had the time to report: they get configurations again.
     fn begin(&mut self) {
-        self.beginning = Beginning::Over;
+        self.end_beginning();
         self.routing.begin();
         self.upkeep_routes();
         let names: Vec<String> = self.network.routers.keys().cloned().collect();

@@ -137,8 +137,10 @@ pub(crate) enum Record {
         seen_ms: u64,
         body: String,
     },
+    /// A router that the controller of this number heard, or else this one.
     RouterLost {
         name: String,
+        run: Option<u64>,
     },
     Audit {
         at_ms: u64,

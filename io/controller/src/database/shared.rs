@@ -174,10 +174,11 @@ impl Database {
                         let query = query.bind(signed(run)).bind(change);
                         query.execute(&mut *transaction).await?;
                     }
-                    Record::RouterLost { name } => {
+                    Record::RouterLost { name, run: former } => {
                         let sql = "UPDATE routers SET run = 0, change = $3 \
                                    WHERE name = $1 AND run = $2";
-                        let query = sqlx::query(sql).bind(name).bind(signed(run)).bind(change);
+                        let run = signed(former.unwrap_or(run));
+                        let query = sqlx::query(sql).bind(name).bind(run).bind(change);
                         query.execute(&mut *transaction).await?;
                     }
                     Record::Audit { .. } => audit(&mut transaction, record).await?,

@@ -49,6 +49,64 @@ fn a_restarted_controller_goes_on_above_what_routers_have() {
     eventually(|| registered() > 700, "a configuration of its own");
 }
 
+/// Regression: it had to wait until all could have come back, though all had.
+#[test]
+fn a_router_that_begins_anew_after_its_controller_has_its_routes_once_all_have_come() {
+    // Longer than this test waits for anything.
+    let timeout_ns = 1_000_000_000_000;
+    let mut bench = Bench::with(|config| config.controller.router_timeout_ns = timeout_ns);
+    let square = Square::join(&bench);
+    let generation = || square.router("a").configuration("a", 0, 0).json()["generation"].as_u64();
+    let generation = generation().unwrap();
+    let is_written = || {
+        let gone = square.operator.get("/v1/state").json()["gone"].clone();
+        let events = square.operator.get("/v1/events?count=1000").text;
+        gone == json!([]) && events.matches("router found").count() == 4
+    };
+    eventually(is_written, "all routers in the database");
+    bench.restart();
+    let square = square.at(&bench);
+    let tell = |router: &str| {
+        assert_eq!(square.router(router).update(router, 1, 1, json!([])).status, 200);
+    };
+    square.report_as(&["a", "b", "p"], generation);
+    ["a", "b", "p"].into_iter().for_each(tell);
+    let configuration = || square.router("c").configuration("c", 0, 0);
+    assert_eq!(square.operator.get("/health").json()["waits"], true);
+    square.report_as(&["c"], 0);
+    assert_eq!(configuration().status, 204);
+    tell("c");
+    eventually(|| configuration().status == 200, "a configuration");
+    assert_eq!(configuration().json()["routes"][0]["prefix"], "/file");
+}
+
+/// And whoever does not come back is lost, which the next run knows.
+#[test]
+fn a_router_that_does_not_come_back_with_its_controller_is_told_as_lost_once() {
+    let mut bench = Bench::with(|config| config.controller.router_timeout_ns = 3_000_000_000);
+    let square = Square::join(&bench);
+    let lines = |square: &Square, action: &str| {
+        let events = square.operator.get("/v1/events?count=1000").json();
+        let events = events.as_array().unwrap().iter();
+        events.filter(|event| event["action"] == action && event["detail"] == "b").count()
+    };
+    eventually(|| lines(&square, "router found") == 1, "all routers in the database");
+    for _ in 0..2 {
+        bench.restart();
+        let square = square.at(&bench);
+        let waits = || {
+            square.report_as(&["a", "c", "p"], 700);
+            square.operator.get("/health").json()["waits"] == true
+        };
+        assert!(waits());
+        eventually(|| !waits(), "the end of the wait");
+    }
+    // All that there is to be told has been written.
+    bench.restart();
+    let square = square.at(&bench);
+    assert_eq!((lines(&square, "router lost"), lines(&square, "router found")), (1, 1));
+}
+
 #[test]
 fn a_locked_database_stops_no_decision_and_is_told() {
     let bench = Bench::start();
