@@ -27,8 +27,9 @@ const TURN: u64 = 232_792_560;
 const TURNS_OWED_MAX: u64 = 8;
 /// Turns are counted from the beginning again when they have taken so much.
 const TURNS_MAX: u64 = 1 << 62;
-/// Failures in a row after which a next hop is left out, and how long until one Interest tries it
-/// again.
+/// Failures in a row after which a next hop is left out, and how long after the end of the last
+/// Interest there another one tries it. After its beginning, who has one under way at a time would
+/// try it with each.
 const FAILURES_MAX: u32 = 3;
 const LEFT_OUT_NS: u64 = NS_PER_S;
 /// How many usual round-trip times an answer is waited for.

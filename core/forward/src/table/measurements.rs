@@ -154,7 +154,7 @@ impl Measurement {
         self.failures
     }
 
-    /// What it has not been used for, ns.
+    /// Since when no Interest has gone there and none that had has ended, ns.
     pub(crate) fn idle_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.used_at)
     }
@@ -262,7 +262,7 @@ impl Measurements {
         if let (Some(model), true) = (&mut one.model, is_first) {
             model.on_answer(now, flight.since, flight.ahead(), true);
         }
-        self.land(flight);
+        self.land(now, flight);
     }
 
     /// A flight ends without Data from the next hop.
@@ -281,14 +281,15 @@ impl Measurements {
                 model.on_answer(now, flight.since, flight.ahead(), false);
             }
         }
-        self.land(flight);
+        self.land(now, flight);
     }
 
     #[inline]
-    fn land(&mut self, flight: Flight) {
+    fn land(&mut self, now: Instant, flight: Flight) {
         let index = flight.measurement;
         let one = &mut self.all[index];
         one.in_flight -= 1;
+        one.used_at = now;
         if let (Some(model), true) = (&mut one.model, flight.is_chosen()) {
             model.on_landed();
         }
