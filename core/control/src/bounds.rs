@@ -27,6 +27,8 @@ pub enum Bound {
     /// Plans have more rules for its store than it may have: those of the smallest files are left
     /// out, so that it stores of them as without a controller.
     Rules,
+    /// It reports by the name of a router that is there: all that it tells.
+    Name,
 }
 
 words!(Bound {
@@ -40,6 +42,7 @@ words!(Bound {
     Address = "address",
     Prefix = "prefix",
     Rules = "rules",
+    Name = "name",
 });
 
 /// Between two events of one kind about one router.

@@ -39,6 +39,10 @@ pub struct RouterReport {
     /// What of a configuration is not set up, and is tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<SetupProblem>,
+    /// Drawn by each agent when it starts, so that two routers of one name are told apart; 0: not
+    /// told.
+    #[serde(default)]
+    pub instance: u64,
 }
 
 impl RouterReport {

@@ -33,6 +33,9 @@ const HAS_MAX: usize = 8;
 /// What is assumed of a link whose round-trip time nobody knows, where no link's is known.
 const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
 
+/// Agents of one name that came before the present one and are remembered, at most.
+const INSTANCES_MAX: usize = 4;
+
 /// New plans that one router may ask for at once, and in a second.
 pub(crate) const PLANS_MAX: u64 = 4096;
 pub(crate) const PLANS_PER_S: u64 = 64;
@@ -61,6 +64,18 @@ pub(crate) struct Router {
     pub(crate) plans_left: u64,
     /// What of it did not count.
     pub(crate) tallies: [Tally; Bound::ALL.len()],
+    /// Agents that have reported by its name before the present one, the last at the end.
+    former: VecDeque<u64>,
+    /// Another router that reports by its name, and when it did last: the later one of the two.
+    pub(crate) twin: Option<Twin>,
+}
+
+/// A router that reports by the name of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Twin {
+    instance: u64,
+    pub(crate) seen: Instant,
+    pub(crate) uris: Vec<String>,
 }
 
 impl Router {
@@ -78,11 +93,39 @@ impl Router {
             distrusted_until: None,
             plans_left: PLANS_MAX,
             tallies: Default::default(),
+            former: VecDeque::new(),
+            twin: None,
         }
     }
 }
 
 impl Router {
+    /// Whether a report comes from another router than this one, which has the same name. An agent
+    /// that was not there before has been started anew, as far as is known; when the one before it
+    /// speaks again there are two, and the one that was there first stays.
+    pub(crate) fn is_of_twin(&mut self, report: &RouterReport, now: Instant) -> bool {
+        let (instance, present) = (report.instance, self.report.instance);
+        if instance == 0 || present == 0 || instance == present {
+            return false;
+        }
+        if let Some(twin) = self.twin.as_mut().filter(|twin| twin.instance == instance) {
+            twin.seen = now;
+            twin.uris.clone_from(&report.uris);
+            return true;
+        }
+        if self.former.contains(&instance) {
+            self.former.retain(|one| *one != instance);
+            let uris = self.report.uris.clone();
+            self.twin = Some(Twin { instance: present, seen: self.last_seen, uris });
+            return false;
+        }
+        self.former.push_back(present);
+        if self.former.len() > INSTANCES_MAX {
+            self.former.pop_front();
+        }
+        false
+    }
+
     /// It says which configuration it has.
     pub(crate) fn note_has(&mut self, generation: u64, now: Instant) {
         if self.has.back().is_none_or(|(had, _)| *had != generation) {

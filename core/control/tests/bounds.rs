@@ -172,3 +172,53 @@ fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
         assert!(kept.filter(|part| part.router == router).count() <= 4_096);
     }
 }
+
+/// Regression: what two routers of one name told was taken for one router's. One that is started
+/// anew is not taken for another one; that there are two is seen when the first speaks again.
+#[test]
+fn of_two_routers_of_one_name_the_first_stays_and_the_operator_is_told_once_a_minute() {
+    let mut controller = five(config());
+    let report_of = |instance: u64| RouterReport {
+        instance,
+        uris: vec![format!("udp4://{instance}")],
+        ..report("one", STORE_BYTES)
+    };
+    let mut say = |at: u64, instance: u64| -> bool {
+        let said = controller.report(seconds(at), "one", report_of(instance));
+        assert!(said.is_ok() || said == Err(Refused::NameTaken("one".to_owned())));
+        said.is_ok()
+    };
+    // Begun anew twice.
+    assert!(say(1, 10) && say(2, 11) && say(3, 12));
+    // Another one comes, and the present one is still there.
+    assert!(say(4, 77) && say(5, 12));
+    assert!(!say(6, 77) && say(7, 12) && !say(8, 77));
+    // Also when that one begins anew.
+    assert!(say(9, 13) && !say(10, 77) && say(11, 13));
+    let told = |controller: &mut Controller| {
+        let events = controller.take_events().into_iter();
+        let told = events.filter_map(|event| match event {
+            Event::TwoOfOneName { router, uris } => Some((router, uris)),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let twin = ("one".to_owned(), vec!["udp4://77".to_owned()]);
+    assert_eq!(told(&mut controller), std::slice::from_ref(&twin));
+    assert_eq!(controller.twins().collect::<Vec<_>>(), [("one", &twin.1[..])]);
+    let uris = controller.routers().find(|(name, _)| *name == "one").unwrap().1.uris.clone();
+    assert_eq!(uris, ["udp4://13"]);
+    assert_eq!(count(&controller, Bound::Name), 3);
+    controller.tick(seconds(20));
+    assert!(controller.report(seconds(67), "one", report_of(77)).is_err());
+    assert_eq!(told(&mut controller), [twin]);
+
+    // It is the only one when the other has been lost.
+    controller.tick(seconds(68));
+    controller.tick(seconds(90));
+    assert!(controller.report(seconds(91), "one", report_of(77)).is_ok());
+    assert_eq!(controller.twins().count(), 0);
+    // Whoever does not say which one it is, is the router of its name.
+    assert!(controller.report(seconds(92), "one", report_of(0)).is_ok());
+    assert!(controller.report(seconds(93), "one", report_of(77)).is_ok());
+}

@@ -21,6 +21,9 @@ use crate::tell::Teller;
 /// How long the controller keeps a question for a newer configuration.
 const POLL: Duration = Duration::from_secs(25);
 
+/// How soon it is looked again whether the controller refuses this router for its name.
+const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
 /// What an agent has done.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentStats {
@@ -50,7 +53,9 @@ impl Agent {
         let shared = Arc::new(Shared::new(router.contents(), router.local_port()));
         let agent = Self { shared: Arc::clone(&shared) };
         let orders = Orders::default();
-        let teller = Teller::new(&config, rest.clone(), Arc::clone(&shared), Backoff::new(seed()?));
+        // 0 would say that it is not told.
+        let (backoff, instance) = (Backoff::new(seed()?), seed()?.max(1));
+        let teller = Teller::new(&config, rest.clone(), Arc::clone(&shared), backoff, instance);
         spawn("weir-agent-tell", move || teller.run())?;
         if config.prefetch {
             let prefetcher = Prefetcher::new(Arc::clone(&shared), orders.clone());
@@ -122,6 +127,10 @@ struct Configurer {
 impl Configurer {
     fn run(mut self) {
         while !self.shared.is_stopping() {
+            if self.shared.is_refused() {
+                self.shared.pause(REFUSED_PAUSE);
+                continue;
+            }
             if !self.ask() {
                 return;
             }

@@ -76,6 +76,11 @@ impl RestError {
         matches!(self, Self::Refused { status: 404, .. })
     }
 
+    /// Whether, as an answer to a report, it says that another router has this one's name.
+    pub(crate) fn is_name_taken(&self) -> bool {
+        matches!(self, Self::Refused { status: 409, .. })
+    }
+
     /// Whether another controller may be there while this one is not.
     fn is_away(&self) -> bool {
         matches!(self, Self::Failed(_) | Self::Refused { status: 502..=504, .. })

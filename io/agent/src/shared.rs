@@ -86,6 +86,9 @@ pub(crate) struct Shared {
     waits: Waits,
     /// The generation of the configuration that is set up, and what of the last one is not.
     setup: Mutex<(u64, Vec<SetupProblem>)>,
+    /// Another router has this one's name at the controller: what that has for the name is not for
+    /// this one.
+    is_refused: AtomicBool,
     /// Round-trip times to the other ends of faces in nanoseconds, as they are told.
     round_trips: Mutex<BTreeMap<FaceId, u64>>,
     /// The face of the thread that fetches ahead; 0 before there is one.
@@ -100,6 +103,7 @@ impl Shared {
             port,
             waits: Waits::default(),
             setup: Mutex::default(),
+            is_refused: AtomicBool::new(false),
             round_trips: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
         }
@@ -114,6 +118,16 @@ impl Shared {
     /// The generation that is set up, and what is wrong.
     pub(crate) fn setup(&self) -> (u64, Vec<SetupProblem>) {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether another router has this one's name, as the controller says.
+    pub(crate) fn set_refused(&self, is_refused: bool) {
+        self.is_refused.store(is_refused, Ordering::Relaxed);
+    }
+
+    /// See there.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
     }
 
     /// Round-trip times are these now.

@@ -31,6 +31,7 @@ pub(crate) struct Teller {
     shared: Arc<Shared>,
     backoff: Backoff,
     uris: Vec<String>,
+    instance: u64,
     interval: Duration,
     watches: MissWatch,
     client: Option<Client>,
@@ -60,12 +61,14 @@ impl Teller {
         rest: Rest,
         shared: Arc<Shared>,
         backoff: Backoff,
+        instance: u64,
     ) -> Self {
         Self {
             rest,
             shared,
             backoff,
             uris: config.uris.clone(),
+            instance,
             interval: config.interval,
             watches: match config.asks_for_hosts {
                 true => MissWatch::All,
@@ -146,7 +149,10 @@ impl Teller {
             return Ok(());
         }
         let is_first = self.reported.is_none();
-        let registered = self.rest.report(&report)?;
+        let answer = self.rest.report(&report);
+        let is_taken = answer.as_ref().is_err_and(RestError::is_name_taken);
+        self.shared.set_refused(is_taken);
+        let registered = answer?;
         self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
         if is_first {
             tracing::info!(prefixes = report.prefixes.len(), "the controller knows this router");
@@ -173,7 +179,7 @@ impl Teller {
         match self.reporter.report(client, &self.uris, &self.shared.round_trips(), threads) {
             Ok(report) => {
                 let (generation, problems) = self.shared.setup();
-                Ok(RouterReport { generation, problems, ..report })
+                Ok(RouterReport { generation, problems, instance: self.instance, ..report })
             }
             Err(error) => {
                 self.client = None;

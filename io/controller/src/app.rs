@@ -96,8 +96,9 @@ impl Known {
                 }
                 Event::RouterLost { router } => {
                     self.generations.remove(&router);
-                    let run = self.former.remove(&router);
-                    records.push(Record::RouterLost { name: router.clone(), run });
+                    let (name, run) = (router.clone(), self.former.remove(&router));
+                    let seen_ms = self.seen_ms.remove(&router);
+                    records.push(Record::RouterLost { name, run, seen_ms });
                     ("router lost", router)
                 }
                 Event::Planned(plan) => {
@@ -105,6 +106,15 @@ impl Known {
                     let action = if plan.is_end() { "plan ended" } else { "plan made" };
                     records.push(Record::Plan { follows: plan.parent, plan, made_ms: at_ms });
                     (action, detail)
+                }
+                Event::TwoOfOneName { router, uris } => {
+                    let at = uris.join(" ");
+                    tracing::warn!(
+                        router,
+                        at,
+                        "two routers report by one name; this one is refused"
+                    );
+                    ("two of one name", format!("{router}: the one at {at} is refused"))
                 }
                 Event::KeepsNot { router, object, segments } => {
                     ("does not keep", format!("{router}: {segments} segments of {object}"))

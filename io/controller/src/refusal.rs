@@ -37,7 +37,7 @@ impl From<Refused> for Problem {
             Refused::OutOfOrder { expected } => (StatusCode::CONFLICT, Some(*expected)),
             Refused::TooMany { .. } => (StatusCode::INSUFFICIENT_STORAGE, None),
             Refused::NoFile | Refused::NoGeneration(_) => (StatusCode::UNPROCESSABLE_ENTITY, None),
-            Refused::OtherFile(_) => (StatusCode::CONFLICT, None),
+            Refused::OtherFile(_) | Refused::NameTaken(_) => (StatusCode::CONFLICT, None),
         };
         Self { status, refusal: Refusal { error: refused.to_string(), expected } }
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use weir_tests::{Router, Site, random_file};
+use weir_tests::{Router, RouterOptions, Site, random_file};
 
 use self::network::{Controller, MIB, MIDDLE, Network, ROUTER_TIMEOUT, start, wait_until};
 use self::transfer::{Transfer, hex};
@@ -43,6 +43,53 @@ fn a_second_version_is_read_again_without_its_producer_too() {
     network.wait_for_parts(&second);
     assert_eq!(network.parts_of(&first), [] as [Value; 0]);
     network.read_without_producer(&second, &hash);
+}
+
+/// From the `rate` of a `[[face]]` to what a router keeps, where three are alike but for links.
+#[test]
+fn the_rates_of_faces_say_who_keeps_a_file() {
+    for (at, fast) in MIDDLE.into_iter().enumerate().skip(1) {
+        let mut rates = ["1Mbit"; 3];
+        rates[at] = "1Gbit";
+        let network = Network::with_rates(rates);
+        let told = || {
+            let links = network.controller.ask("GET", "/v1/links", None);
+            let links = links.as_array().expect("links").clone().into_iter();
+            let of_edge = links.filter(|link| link["from"] == "edge");
+            let rate = |link: Value| (link["to"].clone(), link["rate_bps"].clone());
+            of_edge.map(rate).collect::<Vec<_>>()
+        };
+        wait_until("the rates of all links", || {
+            let rate = |name: &str| if name == fast { 1_000_000_000 } else { 1_000_000 };
+            let told = told();
+            MIDDLE.iter().all(|name| told.contains(&(json!(name), json!(rate(name)))))
+        });
+        let (_producer, versioned, hash) = network.put("/data/large");
+        assert_eq!(network.get(&versioned, "first"), hash);
+        network.wait_for_parts(&versioned);
+        let parts = network.parts_of(&versioned);
+        assert!(parts.iter().all(|part| part["router"] == fast), "{parts:?}");
+        network.read_without_producer(&versioned, &hash);
+    }
+}
+
+/// A configuration file that was copied with its name and token.
+#[test]
+fn of_two_routers_of_one_name_the_later_one_says_that_it_is_refused() {
+    let network = Network::start();
+    let (_producer, versioned, hash) = network.put("/data/large");
+    let config = network.site.path("one.toml");
+    let arguments = ["-c", config.to_str().expect("UTF-8")].map(str::to_owned).to_vec();
+    let options = RouterOptions { socket: "twin".into(), arguments };
+    let twin = Router::start_with(&network.site, &options);
+    wait_until("that it is told", || twin.process.log().contains("another router reports as one"));
+    let state = || network.controller.ask("GET", "/v1/state", None);
+    wait_until("that the operator is told", || state()["twins"][0][0] == "one");
+    assert!(state()["twins"][0][1].to_string().contains(&twin.udp()), "{}", state()["twins"]);
+    // The network goes on with the first.
+    assert_eq!(network.get(&versioned, "first"), hash);
+    network.wait_for_parts(&versioned);
+    network.read_without_producer(&versioned, &hash);
 }
 
 #[test]

@@ -169,20 +169,42 @@ impl Network {
         others: Vec<Controller>,
         file_bytes: usize,
     ) -> Self {
+        let store = (file_bytes / 3 * 2).to_string();
+        Self::of_stores(site, controller, others, file_bytes, &store, [""; 3])
+    }
+
+    /// Each router between could keep all of the file, and `edge` says what its links to them
+    /// carry.
+    pub(crate) fn with_rates(rates: [&str; 3]) -> Self {
+        let site = Site::new();
+        let controller = Controller::start(&site);
+        Self::of_stores(site, controller, Vec::new(), 24 * MIB, "64MiB", rates)
+    }
+
+    fn of_stores(
+        site: Site,
+        controller: Controller,
+        others: Vec<Controller>,
+        file_bytes: usize,
+        store: &str,
+        rates: [&str; 3],
+    ) -> Self {
         let (routers, metrics) = (BTreeMap::new(), BTreeMap::new());
         let beginning = RefCell::new(None);
         let mut network =
             Self { site, controller, others, routers, metrics, beginning, file_bytes };
         network.add("origin", "1MiB", &[]);
-        let store = (file_bytes / 3 * 2).to_string();
         for name in MIDDLE {
-            network.add(name, &store, &["origin"]);
+            network.add(name, store, &[("origin", "")]);
         }
-        network.add("edge", "1MiB", &MIDDLE);
+        let neighbours: Vec<(&str, &str)> = MIDDLE.into_iter().zip(rates).collect();
+        network.add("edge", "1MiB", &neighbours);
         network
     }
 
-    fn add(&mut self, name: &'static str, store: &str, neighbours: &[&str]) {
+    /// Starts a router with faces to others, each of which says what its link carries unless that
+    /// is empty.
+    fn add(&mut self, name: &'static str, store: &str, neighbours: &[(&str, &str)]) {
         let token = add_token(&self.site, &self.controller.database, "router", name);
         let controllers = std::iter::once(&self.controller).chain(&self.others);
         let urls: Vec<String> =
@@ -192,8 +214,11 @@ impl Network {
              interval = \"100ms\"\n",
             urls.join(", ")
         );
-        for neighbour in neighbours {
+        for (neighbour, rate) in neighbours {
             config += &format!("[[face]]\nuri = \"{}\"\n", self.routers[neighbour].udp());
+            if !rate.is_empty() {
+                config += &format!("rate = \"{rate}\"\n");
+            }
         }
         let path = self.site.write(&format!("{name}.toml"), config.as_bytes());
         let path = path.to_str().expect("UTF-8").to_owned();

@@ -23,7 +23,7 @@ use crate::data_map::{ActivePlan, DataMap};
 use crate::demand::Demand;
 use crate::file::File;
 use crate::message::{Decision, Forwarded, Registered, RouterReport, Update, UpdateNumber};
-use crate::network::{Link, Network, PLANS_MAX, PLANS_PER_S, Router};
+use crate::network::{Link, Network, PLANS_MAX, PLANS_PER_S, Router, Twin};
 use crate::objects::{Limits, RouterId};
 use crate::placement::Placement;
 use crate::plan::Plan;
@@ -38,6 +38,8 @@ const URIS_MAX: usize = 64;
 const FACES_MAX: usize = 4096;
 const PREFIXES_MAX: usize = 8192;
 const PROBLEMS_MAX: usize = 256;
+/// A router that is refused for its name tries again within half a minute.
+const TWIN_TOLD_NS: u64 = 60 * NS_PER_S;
 /// Octets that a store may hold beyond what was told of it.
 const SLACK_BYTES: u64 = 1 << 20;
 
@@ -111,6 +113,14 @@ pub enum Event {
     },
     /// A plan is in force, in place of the one with the number of its parent.
     Planned(Plan),
+    /// Two routers report by one name: what one of them tells does not count. There is one event a
+    /// minute at most.
+    TwoOfOneName {
+        /// The name.
+        router: String,
+        /// Under which others reach the one that does not count.
+        uris: Vec<String>,
+    },
     /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
     /// Others get its part, and it gets no other for ten minutes.
     KeepsNot {
@@ -168,6 +178,12 @@ pub enum Refused {
         /// The bound.
         max: usize,
     },
+    /// Another router has this name, and was there first.
+    #[error(
+        "another router reports as {0}, and was here first: give this one a name and a token of \
+         its own"
+    )]
+    NameTaken(String),
     /// No controller has ever given a number as high.
     #[error("no configuration has number {0}; start the router's agent anew without one")]
     NoGeneration(u64),
@@ -275,7 +291,7 @@ impl Controller {
     /// A router tells of itself.
     ///
     /// # Errors
-    /// There are too many routers.
+    /// There are too many routers, or another one has its name.
     pub fn report(
         &mut self,
         now: Instant,
@@ -283,19 +299,16 @@ impl Controller {
         report: RouterReport,
     ) -> Result<Registered, Refused> {
         self.now = self.now.max(now);
-        for (count, what, max) in [
-            (report.uris.len(), "addresses of this router", URIS_MAX),
-            (report.faces.len(), "faces of this router", FACES_MAX),
-            (report.prefixes.len(), "prefixes of this router", PREFIXES_MAX),
-            (report.problems.len(), "problems of this router", PROBLEMS_MAX),
-        ] {
-            if count > max {
-                return Err(Refused::TooMany { what, max });
-            }
-        }
+        check_sizes(&report)?;
         let latest = report.latest_generation();
         if latest > self.generation.max(GENERATION_MAX) {
             return Err(Refused::NoGeneration(latest));
+        }
+        if let Some(router) = self.network.routers.get_mut(name)
+            && router.is_of_twin(&report, now)
+        {
+            self.note_twin(name, report.uris);
+            return Err(Refused::NameTaken(name.to_owned()));
         }
         // A controller that has forgotten goes on above what its routers have.
         self.generation = self.generation.max(latest);
@@ -402,6 +415,26 @@ impl Controller {
         if let Some(count) = router.tallies[bound as usize].add(self.now, count) {
             self.events.push(Event::Bounded { router: name.to_owned(), bound, count });
         }
+    }
+
+    fn note_twin(&mut self, name: &str, uris: Vec<String>) {
+        let total = &mut self.bounded[Bound::Name as usize];
+        *total = total.saturating_add(1);
+        let Some(router) = self.network.routers.get_mut(name) else { return };
+        if router.tallies[Bound::Name as usize].add(self.now, 1).is_some() {
+            self.events.push(Event::TwoOfOneName { router: name.to_owned(), uris });
+        }
+    }
+
+    /// Routers that report by the names of others and so do not count, as far as they have done so
+    /// within a minute: the name, and under which addresses others reach the one that is refused.
+    pub fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let routers = self.network.routers.iter();
+        routers.filter_map(|(name, router)| {
+            let is_near = |twin: &&Twin| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
+            let twin = router.twin.as_ref().filter(is_near)?;
+            Some((name.as_str(), twin.uris.as_slice()))
+        })
     }
 
     /// How often something that routers say or ask did not count, by what it was too much for.
@@ -539,6 +572,10 @@ impl Controller {
         for (name, router) in &mut self.network.routers {
             router.plans_left = PLANS_MAX.min(router.plans_left.saturating_add(more));
             for (tally, &bound) in router.tallies.iter_mut().zip(Bound::ALL) {
+                // Told when the other one speaks.
+                if bound == Bound::Name {
+                    continue;
+                }
                 if let Some(count) = tally.due(now) {
                     self.events.push(Event::Bounded { router: name.clone(), bound, count });
                 }
@@ -663,6 +700,21 @@ impl Controller {
             router.generation = number;
         }
     }
+}
+
+/// Agents tell of no more than that.
+fn check_sizes(report: &RouterReport) -> Result<(), Refused> {
+    for (count, what, max) in [
+        (report.uris.len(), "addresses of this router", URIS_MAX),
+        (report.faces.len(), "faces of this router", FACES_MAX),
+        (report.prefixes.len(), "prefixes of this router", PREFIXES_MAX),
+        (report.problems.len(), "problems of this router", PROBLEMS_MAX),
+    ] {
+        if count > max {
+            return Err(Refused::TooMany { what, max });
+        }
+    }
+    Ok(())
 }
 
 /// What one router may say that it holds. Routers with several packet threads tell of the part of

@@ -34,6 +34,7 @@ function scaled(value, units, step) {
   while (value >= step && index < units.length - 1) { value /= step; index += 1; }
   return `${value >= 100 || index === 0 ? Math.round(value) : value.toFixed(1)} ${units[index]}`;
 }
+const ago = (state, ms) => `${Math.max(0, Math.round((state.now_ms - ms) / 1000))} s ago`;
 const octets = (value) => scaled(value, ["B", "KiB", "MiB", "GiB", "TiB"], 1024);
 const rate = (value) => scaled(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"], 1000);
 
@@ -253,10 +254,29 @@ function drawTransfers(state) {
   at("transfers").replaceChildren(...(files.length ? files : [element("p", nothing)]));
 }
 
+// A router that was lost longer ago is taken for gone on purpose, and more than so many are counted.
+const LOST_TOLD_MS = 24 * 3600 * 1000;
+const LOST_SHOWN = 8;
+
+// Routers that are lost, or are refused.
+function routerWarnings(state) {
+  const found = state.twins.map(([name, uris]) =>
+    `Two routers report as ${name}: the one at ${uris.join(" ") || "an unknown address"} is refused. ` +
+    "Give it a name and a token of its own.");
+  const lost = state.gone.filter(([, seen_ms, isLost]) =>
+    isLost && state.now_ms - seen_ms < LOST_TOLD_MS);
+  for (const [name, seen_ms] of lost.slice(0, LOST_SHOWN)) {
+    found.push(`Router ${name} is lost: heard of last ${ago(state, seen_ms)}. What it kept is ` +
+      "planned for others, and no route leads to it.");
+  }
+  if (lost.length > LOST_SHOWN) found.push(`${lost.length - LOST_SHOWN} more routers are lost.`);
+  return found;
+}
+
 // What somebody should look at, the most important first.
 function warnings(state) {
   const { health } = state;
-  const found = [];
+  const found = routerWarnings(state);
   if (!health.database) {
     found.push(`The database takes nothing (${health.why}). Routers, plans and transfers go on; ` +
       `files and tokens are not registered. ${health.waiting_records} records wait.`);
@@ -303,10 +323,10 @@ function drawWarnings(state) {
 }
 
 // Kinds of events that say that something is not as it should be.
-const BAD_EVENTS = ["router lost", "does not keep", "does not count", "file refused"];
+const BAD_EVENTS =
+  ["router lost", "two of one name", "does not keep", "does not count", "file refused"];
 
 function drawTables(state) {
-  const since = (ms) => `${Math.max(0, Math.round((state.now_ms - ms) / 1000))} s ago`;
   const rows = state.routers.map((router) => {
     const problems = (router.problems || []).length;
     const has = router.generation === router.configuration;
@@ -314,7 +334,7 @@ function drawTables(state) {
     const configuration = `${router.generation || "none yet"}${due}`;
     const store = octets(router.store_bytes), disks = octets(router.disk_bytes);
     const prefixes = router.prefixes.join(" ");
-    return row([router.name, store, disks, prefixes, configuration, since(router.seen_ms)],
+    return row([router.name, store, disks, prefixes, configuration, ago(state, router.seen_ms)],
       problems ? "ill" : "");
   });
   const gone = state.gone.map(([name]) => row([name, "", "", "", "", "gone"], "gone"));

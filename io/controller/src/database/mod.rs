@@ -137,10 +137,12 @@ pub(crate) enum Record {
         seen_ms: u64,
         body: String,
     },
-    /// A router that the controller of this number heard, or else this one.
+    /// A router that the controller of this number heard, or else this one; and when it was heard
+    /// of last, if that is known.
     RouterLost {
         name: String,
         run: Option<u64>,
+        seen_ms: Option<u64>,
     },
     Audit {
         at_ms: u64,
@@ -433,9 +435,9 @@ impl Database {
         Ok(within(self.select(&select, &[before, count], rows::line)).await?.read)
     }
 
-    /// When each router was heard of last.
-    pub(crate) async fn routers(&self) -> Result<Vec<(String, u64)>, DatabaseError> {
-        let (key, columns, from) = ("name", "name, seen_ms", "routers ORDER BY name");
+    /// When each router was heard of last, or has come, and whether it is lost since.
+    pub(crate) async fn routers(&self) -> Result<Vec<(String, u64, bool)>, DatabaseError> {
+        let (key, columns, from) = ("name", "name, seen_ms, run", "routers ORDER BY name");
         let select = Select { what: "router", key, columns, from };
         Ok(within(self.select(&select, &[], rows::seen)).await?.read)
     }

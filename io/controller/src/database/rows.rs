@@ -92,9 +92,9 @@ pub(super) fn line(row: &AnyRow) -> Result<AuditRow, Unreadable> {
     })
 }
 
-/// When a router was heard of last.
-pub(super) fn seen(row: &AnyRow) -> Result<(String, u64), Unreadable> {
-    Ok((row.try_get("name")?, unsigned(row, "seen_ms")?))
+/// When a router was heard of last, and whether no controller hears it.
+pub(super) fn seen(row: &AnyRow) -> Result<(String, u64, bool), Unreadable> {
+    Ok((row.try_get("name")?, unsigned(row, "seen_ms")?, unsigned(row, "run")? == 0))
 }
 
 /// Which controller a router reports to.

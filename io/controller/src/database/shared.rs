@@ -174,11 +174,13 @@ impl Database {
                         let query = query.bind(signed(run)).bind(change);
                         query.execute(&mut *transaction).await?;
                     }
-                    Record::RouterLost { name, run: former } => {
-                        let sql = "UPDATE routers SET run = 0, change = $3 \
+                    Record::RouterLost { name, run: former, seen_ms } => {
+                        let sql = "UPDATE routers SET run = 0, change = $3, \
+                                   seen_ms = COALESCE(CAST($4 AS BIGINT), seen_ms) \
                                    WHERE name = $1 AND run = $2";
                         let run = signed(former.unwrap_or(run));
                         let query = sqlx::query(sql).bind(name).bind(run).bind(change);
+                        let query = query.bind(seen_ms.map(signed));
                         query.execute(&mut *transaction).await?;
                     }
                     Record::Audit { .. } => audit(&mut transaction, record).await?,

@@ -213,8 +213,11 @@ pub(super) struct Overview {
     transfers: Vec<Transfer>,
     /// The newest lines of the audit; none while the database is away.
     events: Vec<AuditRow>,
-    /// Routers that were known once and are gone, and when they came.
-    gone: Vec<(String, u64)>,
+    /// Routers that were known once and are not here, when they were heard of last or have come,
+    /// and whether they are lost: no controller has heard of them since.
+    gone: Vec<(String, u64, bool)>,
+    /// Routers that are refused, as others have their names: the name, and their addresses.
+    twins: Vec<(String, Vec<String>)>,
 }
 
 fn transfers_of(known: &Known) -> Vec<Transfer> {
@@ -271,7 +274,8 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
     let (events, mut gone) = rows.unwrap_or_default();
     let overview = app.with(|known| {
         let routers = routers_of(known);
-        gone.retain(|(name, _)| !routers.iter().any(|router| router.name == *name));
+        let twins = known.controller.twins();
+        gone.retain(|(name, ..)| !routers.iter().any(|router| router.name == *name));
         Overview {
             now_ms: app.wall_clock.now_ms(),
             version: env!("CARGO_PKG_VERSION"),
@@ -283,6 +287,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
             transfers: transfers_of(known),
             events,
             gone,
+            twins: twins.map(|(name, uris)| (name.to_owned(), uris.to_vec())).collect(),
         }
     });
     Json(overview)

@@ -309,16 +309,36 @@ impl Square {
     /// Some of them.
     pub(crate) fn report_as(&self, names: &[&str], generation: u64) {
         for (name, client) in self.routers.iter().filter(|(name, _)| names.contains(name)) {
-            let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match *name {
-                "c" => (&["a", "b"], &[], 1_000_000),
-                "p" => (&["a", "b"], &["/file"], 1_000_000),
-                _ => (&["c", "p"], &[], STORE_BYTES),
-            };
-            let mut report = report(name, store, neighbours, prefixes);
+            let mut report = Self::report_of(name);
             report["generation"] = generation.into();
             let answer = client.report(name, &report);
             assert_eq!(answer.status, 200, "{answer:?}");
         }
+    }
+
+    /// What one of them reports.
+    pub(crate) fn report_of(name: &str) -> Value {
+        let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match name {
+            "c" => (&["a", "b"], &[], 1_000_000),
+            "p" => (&["a", "b"], &["/file"], 1_000_000),
+            _ => (&["c", "p"], &[], STORE_BYTES),
+        };
+        report(name, store, neighbours, prefixes)
+    }
+
+    /// Two routers report as `a`. Returns what the later one of them is answered.
+    pub(crate) fn double(&self) -> Answer {
+        let report = |instance: u64, uri: &str| {
+            let mut report = Self::report_of("a");
+            report["instance"] = instance.into();
+            report["uris"] = json!([uri]);
+            self.router("a").report("a", &report)
+        };
+        for (instance, uri) in [(1, "udp://a.example:6363"), (2, "udp://twin.example:6363")] {
+            assert_eq!(report(instance, uri).status, 200);
+        }
+        assert_eq!(report(1, "udp://a.example:6363").status, 200, "it was there first");
+        report(2, "udp://twin.example:6363")
     }
 
     pub(crate) fn router(&self, name: &str) -> &Client {

@@ -236,6 +236,13 @@ fn the_dashboard_shows_what_is_whole_and_that_there_is_nothing() {
     assert!(document.contains("4 routers, 2 files, 1 plan<"), "{document}");
     let files = inside(&document, "transfers", "section");
     assert!(files.contains("class=\"whole\">kept whole"), "{files}");
+
+    assert_eq!(square.double().status, 409);
+    let document = browser.document(&page(&operator));
+    let warnings = inside(&document, "warnings", "ul");
+    let told = "<li>Two routers report as a: the one at udp://twin.example:6363 is refused.";
+    assert!(warnings.starts_with(told), "{warnings}");
+    assert!(!warnings.contains("is lost"), "{warnings}");
 }
 
 #[test]
@@ -260,6 +267,9 @@ fn the_dashboard_shows_who_is_gone() {
     let told =
         "Rows of the database cannot be read and are left out (1), such as file /&lt;b&gt;bad:";
     assert!(warnings.contains(told), "{warnings}");
+    // Before that.
+    assert!(warnings.starts_with("<li>Router a is lost: heard of last "), "{warnings}");
+    assert_eq!(count(warnings, " is lost: "), 4, "{warnings}");
     assert_eq!(count(inside(&document, "routers", "tbody"), "class=\"gone\""), 4, "{document}");
     assert_eq!(count(inside(&document, "network", "svg"), "<circle"), 0, "{document}");
     assert!(inside(&document, "events", "tbody").contains("class=\"ill\""), "{document}");

@@ -179,6 +179,25 @@ fn people_see_routers_links_plans_and_events() {
     assert!(metrics.contains("weir_controller_decision_seconds_count 1"), "{metrics}");
 }
 
+/// Regression: what both told was taken for one router's, and nobody heard of it.
+#[test]
+fn of_two_routers_of_one_name_the_later_is_refused_and_the_operator_is_told() {
+    let bench = Bench::start();
+    let square = Square::join(&bench);
+    let refused = square.double();
+    assert_eq!(refused.status, 409);
+    assert!(refused.error().contains("another router reports as a"), "{refused:?}");
+    let state = square.operator.get("/v1/state").json();
+    assert_eq!(state["twins"], json!([["a", ["udp://twin.example:6363"]]]));
+    let routers = square.operator.get("/v1/routers").json();
+    assert_eq!(routers[0]["uris"], json!(["udp://a.example:6363"]));
+    let lines = || square.operator.get("/v1/events").text;
+    eventually(|| lines().contains("two of one name"), "that it is told");
+    let metrics = square.operator.get("/metrics").text;
+    let counted = "weir_controller_beyond_bounds{bound=\"name\"} 1";
+    assert!(metrics.contains(counted), "{metrics}");
+}
+
 /// The audit said so of every plan without parts.
 #[test]
 fn a_plan_that_only_says_who_is_asked_in_turn_is_not_told_as_an_end() {
