@@ -40,9 +40,13 @@ pub struct RouterReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<SetupProblem>,
     /// Drawn by each agent when it starts, so that two routers of one name are told apart; 0: not
-    /// told.
-    #[serde(default)]
+    /// told, as by agents that know nothing of it, and to controllers that do not.
+    #[serde(default, skip_serializing_if = "is_not_told")]
     pub instance: u64,
+}
+
+fn is_not_told(number: &u64) -> bool {
+    *number == 0
 }
 
 impl RouterReport {

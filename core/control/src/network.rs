@@ -66,8 +66,8 @@ pub(crate) struct Router {
     pub(crate) tallies: [Tally; Bound::ALL.len()],
     /// Agents that have reported by its name before the present one, the last at the end.
     former: VecDeque<u64>,
-    /// Another router that reports by its name, and when it did last: the later one of the two.
-    pub(crate) twin: Option<Twin>,
+    /// Other routers that report by its name and were there later, the last to be found at the end.
+    pub(crate) twins: VecDeque<Twin>,
 }
 
 /// A router that reports by the name of another one.
@@ -94,7 +94,7 @@ impl Router {
             plans_left: PLANS_MAX,
             tallies: Default::default(),
             former: VecDeque::new(),
-            twin: None,
+            twins: VecDeque::new(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Router {
         if instance == 0 || present == 0 || instance == present {
             return false;
         }
-        if let Some(twin) = self.twin.as_mut().filter(|twin| twin.instance == instance) {
+        if let Some(twin) = self.twins.iter_mut().find(|twin| twin.instance == instance) {
             twin.seen = now;
             twin.uris.clone_from(&report.uris);
             return true;
@@ -116,7 +116,10 @@ impl Router {
         if self.former.contains(&instance) {
             self.former.retain(|one| *one != instance);
             let uris = self.report.uris.clone();
-            self.twin = Some(Twin { instance: present, seen: self.last_seen, uris });
+            self.twins.push_back(Twin { instance: present, seen: self.last_seen, uris });
+            if self.twins.len() > INSTANCES_MAX {
+                self.twins.pop_front();
+            }
             return false;
         }
         self.former.push_back(present);

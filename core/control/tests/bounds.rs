@@ -173,6 +173,22 @@ fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
     }
 }
 
+/// Regression: one copy was remembered, and of three routers each took the place of another.
+#[test]
+fn of_several_routers_of_one_name_the_first_stays() {
+    let mut controller = five(config());
+    let mut say = |at: u64, instance: u64| -> bool {
+        let uris = vec![format!("udp4://{instance}")];
+        let report = RouterReport { instance, uris, ..report("one", STORE_BYTES) };
+        controller.report(seconds(at), "one", report).is_ok()
+    };
+    assert!(say(1, 12) && say(2, 77) && say(3, 12) && !say(4, 77));
+    assert!(say(5, 88) && say(6, 12));
+    assert!(!say(7, 77) && !say(8, 88) && say(9, 12));
+    let twins: Vec<_> = controller.twins().map(|(_, uris)| uris.to_vec()).collect();
+    assert_eq!(twins, [["udp4://77"], ["udp4://88"]]);
+}
+
 /// Regression: what two routers of one name told was taken for one router's. One that is started
 /// anew is not taken for another one; that there are two is seen when the first speaks again.
 #[test]

@@ -128,11 +128,17 @@ impl Configurer {
     fn run(mut self) {
         while !self.shared.is_stopping() {
             if self.shared.is_refused() {
+                // What it was to fetch ahead was for another router.
+                self.orders.replace(Vec::new());
                 self.shared.pause(REFUSED_PAUSE);
                 continue;
             }
             if !self.ask() {
                 return;
+            }
+            // It may have been refused while it waited.
+            if self.shared.is_refused() {
+                continue;
             }
             let Some(wanted) = &self.wanted else { continue };
             // What is set up is looked at again: a face may be gone, and its routes with it.
@@ -162,6 +168,8 @@ impl Configurer {
         let wait_s = wait.as_secs().max(1);
         let after = self.wanted.as_ref().map_or(0, |wanted| wanted.generation);
         match self.rest.configuration(after, wait_s) {
+            // It is for another router, which has this one's name.
+            Ok(Some(_)) if self.shared.is_refused() => true,
             Ok(Some(newer)) if newer.generation <= after => {
                 tracing::warn!(
                     after,

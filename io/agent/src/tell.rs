@@ -102,7 +102,8 @@ impl Teller {
                 }
                 Err(error) => {
                     let pause = self.backoff.next(error.retry_after());
-                    if self.backoff.is_first() {
+                    // That it has another one's name has been said.
+                    if self.backoff.is_first() && !error.is_name_taken() {
                         tracing::warn!(%error, "the router goes on without its controller");
                     }
                     if !self.shared.pause(pause) {
@@ -149,9 +150,22 @@ impl Teller {
             return Ok(());
         }
         let is_first = self.reported.is_none();
-        let answer = self.rest.report(&report);
-        let is_taken = answer.as_ref().is_err_and(RestError::is_name_taken);
-        self.shared.set_refused(is_taken);
+        let mut answer = self.rest.report(&report);
+        if answer.as_ref().is_err_and(RestError::is_about_body) {
+            // A controller that knows nothing of instances refuses what has one.
+            answer = self.rest.report(&RouterReport { instance: 0, ..report.clone() });
+        }
+        match &answer {
+            Ok(_) => self.shared.set_refused(false),
+            Err(error) if error.is_name_taken() => {
+                if !self.shared.is_refused() {
+                    tracing::warn!(%error, "the router goes on without its controller");
+                }
+                self.shared.set_refused(true);
+            }
+            // What it has said before holds.
+            Err(_) => {}
+        }
         let registered = answer?;
         self.shared.counters.reports.fetch_add(1, Ordering::Relaxed);
         if is_first {

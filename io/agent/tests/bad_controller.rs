@@ -92,3 +92,15 @@ fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
     assert!(controller.requests("too large") > 0);
     assert!(controller.updates().0.iter().all(|update| update.changes.len() <= 100));
 }
+
+/// Regression: it refused all reports, and the router went on without it.
+#[test]
+fn a_controller_of_before_agents_had_numbers_is_told_none() {
+    let controller = TestController::start(ControllerConfig::default());
+    controller.grow_old();
+    let _site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
+    controller.with(|controller| {
+        assert!(controller.routers().all(|(_, report)| report.instance == 0));
+    });
+}

@@ -86,6 +86,7 @@ fn of_two_routers_of_one_name_the_later_one_says_that_it_is_refused() {
     let state = || network.controller.ask("GET", "/v1/state", None);
     wait_until("that the operator is told", || state()["twins"][0][0] == "one");
     assert!(state()["twins"][0][1].to_string().contains(&twin.udp()), "{}", state()["twins"]);
+    drop(twin);
     // The network goes on with the first.
     assert_eq!(network.get(&versioned, "first"), hash);
     network.wait_for_parts(&versioned);

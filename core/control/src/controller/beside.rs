@@ -32,12 +32,13 @@ impl Controller {
         self.expected = routers;
     }
 
-    /// Whether all that are expected are here, and have begun to tell what they hold.
+    /// Whether all that are expected are here, and have begun to tell what they hold; and so have
+    /// those that another controller hears, or heard until it ended.
     fn have_all_come(&self) -> bool {
         let here = &self.network.routers;
         let has_come =
             |name: &String| here.get(name).is_some_and(|router| router.expected.number > 1);
-        !self.expected.is_empty() && self.expected.iter().all(has_come)
+        !self.expected.is_empty() && self.expected.iter().chain(self.elsewhere.keys()).all(has_come)
     }
 
     /// Who was expected and has not come is lost.

@@ -430,10 +430,9 @@ impl Controller {
     /// within a minute: the name, and under which addresses others reach the one that is refused.
     pub fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
         let routers = self.network.routers.iter();
-        routers.filter_map(|(name, router)| {
+        routers.flat_map(|(name, router)| {
             let is_near = |twin: &&Twin| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
-            let twin = router.twin.as_ref().filter(is_near)?;
-            Some((name.as_str(), twin.uris.as_slice()))
+            router.twins.iter().filter(is_near).map(|twin| (name.as_str(), twin.uris.as_slice()))
         })
     }
 

@@ -37,6 +37,8 @@ struct State {
     /// Requests answered, by what they were.
     requests: BTreeMap<&'static str, u64>,
     is_refusing: bool,
+    /// Whether it is of before agents had numbers, and refuses what it does not know.
+    is_old: bool,
     /// Whether who wants a configuration is asked to come back later.
     puts_off: bool,
     /// Objects that routers asked about, in order.
@@ -76,6 +78,7 @@ impl TestController {
             began: Instant::now(),
             requests: BTreeMap::new(),
             is_refusing: false,
+            is_old: false,
             puts_off: false,
             asked: Vec::new(),
             updates: Vec::new(),
@@ -142,6 +145,11 @@ impl TestController {
     /// From now on asks who wants a configuration to come back later.
     pub(crate) fn put_off(&self) {
         self.state().puts_off = true;
+    }
+
+    /// From now on is one of before agents had numbers.
+    pub(crate) fn grow_old(&self) {
+        self.state().is_old = true;
     }
 
     /// From now on answers all with 503, or not any more.
@@ -211,6 +219,9 @@ impl TestController {
             ("PUT", []) => {
                 *state.requests.entry("report").or_default() += 1;
                 let report: RouterReport = serde_json::from_slice(body).unwrap();
+                if state.is_old && String::from_utf8_lossy(body).contains("\"instance\"") {
+                    return refusal(422, "unknown field `instance`");
+                }
                 json(state.controller.report(now, router, report))
             }
             ("POST", ["updates"]) => {

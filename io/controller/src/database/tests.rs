@@ -138,7 +138,8 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         assert_eq!(files.collect::<Vec<_>>(), expected);
         assert_eq!(news.plans, [plan(3, 0, "/a"), end(5, 4, "/b")]);
         assert_eq!(database.audit(u64::MAX, 10).await.unwrap()[0].action, "token added");
-        assert_eq!(database.routers().await.unwrap(), [("r".to_owned(), 7, false)]);
+        // No controller of this version has heard it.
+        assert_eq!(database.routers().await.unwrap(), [("r".to_owned(), 7, true)]);
         // It goes on: after a plan the next, after an end any, and nothing else.
         let plans = [plan(1001, 3, "/a"), plan(2001, 0, "/b"), plan(3001, 4, "/b")].map(record);
         assert_eq!(database.write(1, &plans).await.unwrap(), [name("/b")]);
