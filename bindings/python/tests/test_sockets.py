@@ -257,20 +257,22 @@ def test_one_stream_is_read_by_one_at_a_time():
 
 def test_a_wait_that_is_given_up_loses_nothing():
     content = os.urandom(20_000_000)
+    # On a busy machine all may have come before it is waited for.
+    given_up = 0
     with weir.put("/t/waits", content):
-        with weir.Consumer("/t", **UNSIGNED).fetch("/t/waits") as fetch:
-            for wait in range(1, 6):
+        for _ in range(20):
+            with weir.Consumer("/t", **UNSIGNED).fetch("/t/waits") as fetch:
                 try:
-                    octets = fetch.read(len(content), timeout=0.001)
-                except weir.TimedOut:
+                    assert fetch.read(len(content), timeout=0.001) == content
                     continue
-                # A quick machine; what had come before is part of it.
-                assert wait > 1, "it was got in a millisecond"
-                assert octets == content
+                except weir.TimedOut:
+                    given_up += 1
+                first = fetch.read(10, timeout=20)
+                assert first == content[:10]
+                assert first + b"".join(bytes(part) for part in fetch) == content
+            if given_up == 3:
                 return
-            first = fetch.read(10, timeout=20)
-            assert first == content[:10]
-            assert first + b"".join(bytes(part) for part in fetch) == content
+    assert given_up > 0, "no wait was given up"
 
 
 def test_failures_say_what_to_do_next():
