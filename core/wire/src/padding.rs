@@ -11,7 +11,7 @@ pub const PADDING_MIN: usize = 4;
 pub const PADDING_MAX: usize = PADDING_MIN + 252;
 /// The least payload of a frame that can be made longer: what has fewer octets has lengths that
 /// take more room when they grow.
-pub const PADDED_PAYLOAD_MIN: usize = 253;
+const PADDED_PAYLOAD_MIN: usize = 253;
 
 /// Octets of a type below 253 and a length from 253 to 65,535.
 const LONG_HEAD: usize = 4;
@@ -20,9 +20,9 @@ const LONG_HEAD: usize = 4;
 /// `by` octets with a field Padding, which whoever does not know it passes over.
 ///
 /// # Panics
-/// When `prefix` is not what [`LpHeader::encode_prefix`](crate::LpHeader::encode_prefix) writes before such a
-/// payload, when the payload is shorter than [`PADDED_PAYLOAD_MIN`], when all of it would be longer than
-/// 65,535 octets, and when `by` is not from [`PADDING_MIN`] to [`PADDING_MAX`].
+/// When `prefix` is not what [`LpHeader::encode_prefix`](crate::LpHeader::encode_prefix) writes
+/// before such a payload, when the payload is shorter than 253 octets, when all of it would be
+/// longer than 65,535 octets, and when `by` is not from [`PADDING_MIN`] to [`PADDING_MAX`].
 pub fn pad_prefix(prefix: &[u8], payload_len: usize, by: usize, out: &mut Vec<u8>) {
     assert!(payload_len >= PADDED_PAYLOAD_MIN, "lengths of {payload_len} octets may grow");
     assert!((PADDING_MIN..=PADDING_MAX).contains(&by), "{by} octets of padding");

@@ -338,9 +338,10 @@ impl UdpPort {
         }
     }
 
-    /// Sends what `link` has queued to `peer`. Frames of nearly one length are made one length, by
-    /// octets that the link does not count, where the system cuts runs. What the system refuses to send (too long,
-    /// unreachable, no buffers) is dropped and counted, in the link as [`LinkDrop::SocketRefused`].
+    /// Sends what `link` has queued to `peer`. Where the system cuts runs, frames of nearly one
+    /// length are made one length by octets that the link does not count. What the system refuses
+    /// to send (too long, unreachable, no buffers) is dropped and counted, in the link as
+    /// [`LinkDrop::SocketRefused`].
     ///
     /// # Errors
     /// Only if the socket itself is broken.
