@@ -15,8 +15,6 @@ use crate::rest::{Http, RestError, answer};
 
 /// Files of one request: as many as a controller takes.
 const LIST_MAX: usize = 1000;
-/// And of one answer: as many as it gives.
-const ANSWER_MAX: usize = 10_000;
 
 /// A controller, as a producer sees it: it plans for the files that it is told of.
 #[derive(Clone, Debug)]
@@ -114,11 +112,11 @@ impl Files {
             let after = after.as_ref().map(|after| ("after", after.as_str()));
             let octets = self.http.get("/v1/files", after, Duration::ZERO)?;
             let next: Vec<RegisteredFile> = answer(octets)?;
-            let is_last = next.len() < ANSWER_MAX;
-            files.extend(next);
-            if is_last {
+            // How many one answer has is the controller's to say.
+            if next.is_empty() {
                 return Ok(files);
             }
+            files.extend(next);
         }
     }
 
