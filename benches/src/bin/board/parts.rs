@@ -334,6 +334,10 @@ fn disk(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     let words = runs.pick("--rounds 7 --seconds 1", "--rounds 3 --seconds 0.5");
     let words = format!("--path {path} --mib 512 --only read {words}");
     let report = runs.json("disk_engine", &words)?;
+    // Where a machine has its files says nothing to others.
+    if let Some(command) = runs.commands.last_mut() {
+        *command = command.replace(path, "FILE");
+    }
     let mut figures = Vec::new();
     for depth in [1, 16, 64] {
         let row = format!("read record, depth {depth}");
