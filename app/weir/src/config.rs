@@ -714,6 +714,7 @@ impl FileConfig {
                 .collect(),
             management: self.management()?,
             metrics: self.metrics.address,
+            rebalance_interval: Duration::from_secs(1),
             handle_signals: true,
         })
     }

@@ -11,6 +11,7 @@ mod padding;
 mod shared;
 mod socket;
 mod status;
+mod steering;
 mod stranger_file;
 mod stream;
 mod udp;
@@ -23,6 +24,7 @@ pub use listen::{BindError, TcpListener, UnixListener};
 pub use locate::{ClientTransportError, Origin, TransportChoice, client_transport};
 pub use shared::SharedMemory;
 pub use status::{RecvStatus, SendStatus};
+pub use steering::steered_to;
 pub use stream::StreamSocket;
 pub use udp::{
     Datagram, FramesSent, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default,

@@ -144,7 +144,18 @@ impl UdpPort {
     /// # Errors
     /// Those of `socket` and `bind`.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+        Self::bind_socket(Self::unbound(address)?, address, options)
+    }
+
+    pub(crate) fn unbound(address: SocketAddr) -> io::Result<Socket> {
+        Socket::new(Domain::for_address(address), Type::DGRAM, None)
+    }
+
+    pub(crate) fn bind_socket(
+        socket: Socket,
+        address: SocketAddr,
+        options: &UdpOptions,
+    ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
@@ -178,6 +189,10 @@ impl UdpPort {
             overflows_seen: 0,
             counters: UdpCounters::default(),
         })
+    }
+
+    pub(crate) fn socket(&self) -> &Socket {
+        &self.socket
     }
 
     /// The address bound to.

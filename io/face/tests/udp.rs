@@ -8,8 +8,8 @@ use std::time::{Duration, Instant as Clock};
 use common::{data, link_with, packets_of};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    Datagram, FaceUri, FramesSent, RecvStatus, SendStatus, UdpOptions, UdpPort, udp_local_toward,
-    udp_mtu_default,
+    Datagram, FaceUri, FramesSent, RecvStatus, SendStatus, UdpOptions, UdpPort, steered_to,
+    udp_local_toward, udp_mtu_default,
 };
 use weir_link::{Link, LinkConfig, LinkDrop};
 use weir_wire::lp::{LpHeader, PitToken};
@@ -313,4 +313,41 @@ fn datagrams_say_when_they_were_taken_in_if_asked() {
     assert!(times[0] / 1_000_000 <= weir_face::unix_time_ms(), "{times:?}");
     let arrived = receive(&mut plain, &mut pool, 3);
     assert!(arrived.iter().all(|datagram| datagram.taken_in_unix_ns.is_none()));
+}
+
+/// Threads that share a port must agree with the system on whose peer is whose.
+#[test]
+fn what_a_peer_sends_comes_to_the_socket_that_is_said() {
+    let addresses = addresses().flat_map(|any| [(any, 1), (any, 2), (any, 5)]);
+    for (address, count) in addresses {
+        let options = UdpOptions::default();
+        let mut ports = UdpPort::bind_all(address, count, &options).unwrap();
+        assert_eq!(ports.len(), count);
+        let at = ports[0].local_addr();
+        assert!(ports.iter().all(|port| port.local_addr() == at));
+        let mut expected = vec![Vec::new(); count];
+        for _ in 0..100 {
+            let peer = UdpSocket::bind(address).unwrap();
+            peer.send_to(&data(100, 0), at).unwrap();
+            let peer = peer.local_addr().unwrap();
+            expected[steered_to(peer, count)].push(peer);
+        }
+        assert!(expected.iter().all(|peers| !peers.is_empty()), "{expected:?}");
+        for (port, mut expected) in ports.iter_mut().zip(expected) {
+            let arrived = receive(port, &mut Pool::new(1 << 20), expected.len());
+            let mut peers: Vec<SocketAddr> = arrived.iter().map(|arrived| arrived.peer).collect();
+            peers.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(peers, expected);
+        }
+    }
+}
+
+/// Two routers at one port would each get some of the peers.
+#[test]
+fn a_port_of_several_sockets_is_not_shared_unawares() {
+    let ports = UdpPort::bind_all(ANY_V4, 2, &UdpOptions::default()).unwrap();
+    let at = ports[0].local_addr();
+    let second = UdpPort::bind_all(at, 2, &UdpOptions::default());
+    assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
 }

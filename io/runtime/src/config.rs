@@ -62,6 +62,8 @@ pub struct RuntimeConfig {
     pub strategies: Vec<(Name, Name)>,
     /// Who may command the router.
     pub management: ManagementConfig,
+    /// How often faces may go over to packet threads that have less to do.
+    pub rebalance_interval: Duration,
     /// Where `/metrics` is served; nowhere when `None`. Whoever reaches it reads who the peers are:
     /// loopback or a trusted network only.
     pub metrics: Option<SocketAddr>,

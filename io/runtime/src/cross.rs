@@ -151,6 +151,13 @@ impl CrossPorts {
         self.incoming.iter_mut().find_map(|incoming| incoming.next_noted(pool))
     }
 
+    /// Thread `to` is roused with the next call of [`Self::wake_pending`].
+    pub fn rouse(&mut self, to: u16) {
+        if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
+            outgoing.must_wake = true;
+        }
+    }
+
     /// Rouses the threads that were handed something since the last call.
     pub fn wake_pending(&mut self) {
         for outgoing in self.outgoing.iter_mut().flatten() {

@@ -16,6 +16,7 @@ use weir_wire::LpHeader;
 use crate::questions::{AnswerTo, Question};
 use crate::rooms::Network;
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
+use crate::worker::Face;
 
 /// Identifies a shared UDP port within the whole router.
 pub(crate) type PortId = u32;
@@ -80,7 +81,13 @@ pub(crate) enum ToWorker {
         /// Of this network only.
         network: Option<Network>,
     },
-    /// Own this shared UDP port. Peers that are not configured get faces with these links.
+    /// Let thread `to` have this face.
+    GiveFace { id: FaceId, to: u16 },
+    /// Have a face that another thread had.
+    TakeFace(Box<Face>),
+    /// Thread `owner` has this face now.
+    FaceMoved { id: FaceId, owner: u16 },
+    /// Own this socket of a shared UDP port. Peers that are not configured get faces with these links.
     AddPort { id: PortId, socket: Box<UdpPort>, links: Box<PeerLinks> },
     /// A command for the shard.
     Router(weir_forward::Command),
@@ -92,6 +99,14 @@ pub(crate) enum ToWorker {
     Fence(mpsc::Sender<()>),
     /// Flush what can be flushed at once, and end.
     Stop,
+}
+
+/// What a face has its packet thread do: packets that came and went a second, and 2,048 octets
+/// count as one more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FaceWork {
+    pub(crate) face: FaceId,
+    pub(crate) work: u64,
 }
 
 /// Link settings for the peers of a shared port.
@@ -173,6 +188,11 @@ pub(crate) enum ToControl {
     PeerFace { worker: u16, id: FaceId, port: PortId, peer: SocketAddr },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
     FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
+    /// What faces have a packet thread do, a second: all of them, and those that may be moved and
+    /// have it do most.
+    Work { worker: u16, total: u64, movable: Vec<FaceWork> },
+    /// A packet thread has a face that another one had.
+    FaceMoved { id: FaceId, worker: u16 },
     /// What a shard counts of its disks, now and then.
     Disks { worker: u16, stats: Box<DiskTierStats> },
     /// An event of a shard.

@@ -342,6 +342,7 @@ mod tests {
             id: FaceId(256),
             uri: "udp4://192.0.2.1:6363".into(),
             local_uri: String::new(),
+            thread: 0,
             up: true,
             counters,
             queue_bytes: 5,

@@ -47,6 +47,8 @@ pub struct FaceSnapshot {
     pub uri: String,
     /// This end.
     pub local_uri: String,
+    /// The packet thread that has it, from 0.
+    pub thread: u16,
     /// Whether it has a socket; only permanent faces can be down.
     pub up: bool,
     /// What passed.
@@ -63,6 +65,7 @@ pub struct FaceSnapshot {
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerFace {
     pub(crate) id: FaceId,
+    pub(crate) thread: u16,
     pub(crate) counters: LinkCounters,
     pub(crate) queue_bytes: u64,
     /// Packets dropped because a permanent face had no socket.
@@ -106,6 +109,7 @@ impl FaceSnapshot {
             id: face.id,
             uri,
             local_uri,
+            thread: face.thread,
             up,
             counters: face.counters.clone(),
             queue_bytes: face.queue_bytes,

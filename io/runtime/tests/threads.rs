@@ -72,6 +72,42 @@ fn udp_strangers_are_known_to_all_shards() {
     }
 }
 
+/// What a peer sends comes to the thread that has the peer's face, whichever that is.
+#[test]
+fn udp_peers_with_faces_by_command_are_spread_over_threads() {
+    let router = with_threads(4);
+    let mut consumer = router.unix();
+    let peers: Vec<_> = (0..32).map(|_| router.udp()).collect();
+    for (index, peer) in peers.iter().enumerate() {
+        let uri = format!("udp4://{}", peer.socket.local_addr().unwrap());
+        let parameters = ControlParameters { uri: Some(uri), ..Default::default() };
+        let response = consumer.command(Command::FacesCreate, &parameters);
+        assert_eq!(response.code, 200, "{response:?}");
+        let route = ControlParameters {
+            name: Some(common::name(&format!("/u{index}"))),
+            face_id: response.body.unwrap().face_id,
+            ..Default::default()
+        };
+        assert_eq!(consumer.command(Command::RibRegister, &route).code, 200);
+    }
+    for (index, peer) in peers.iter().enumerate() {
+        let uri = format!("/u{index}/x");
+        consumer.send(&interest(&uri));
+        let Got::Interest { header, wire } = peer.got() else { panic!("an Interest") };
+        assert_eq!(name_of(&wire), uri);
+        let packet = data(&uri, b"z");
+        let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+        let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
+        let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
+        peer.send(&[&prefix[..prefix_len], &packet].concat());
+        assert_eq!(content_of(&consumer.got().data()), b"z");
+    }
+    let snapshot = router.snapshot();
+    let udp: Vec<_> = snapshot.faces.iter().filter(|face| face.uri.starts_with("udp")).collect();
+    assert_eq!(udp.len(), 32, "no peer has another face");
+    assert!(udp.iter().any(|face| face.thread != udp[0].thread), "one thread has all");
+}
+
 #[test]
 fn erasing_reaches_all_shards() {
     let router = with_threads(3);

@@ -385,6 +385,7 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
         strategies: Vec::new(),
         management: ManagementConfig::default(),
         metrics: None,
+        rebalance_interval: Duration::from_secs(1),
         handle_signals: false,
     })
     .expect("the router starts");

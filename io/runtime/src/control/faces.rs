@@ -268,7 +268,7 @@ impl Control {
         let mut link = port.links.of(peer).clone();
         apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
         begin_runs(&mut link);
-        let (worker, local) = (port.worker, udp_local_toward(port.local, peer));
+        let (worker, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
         self.add_face(Draft {
             remote,
             local,
@@ -300,30 +300,32 @@ impl Control {
                     true => Ipv6Addr::UNSPECIFIED.into(),
                     false => Ipv4Addr::UNSPECIFIED.into(),
                 };
-                let socket = UdpPort::bind(SocketAddr::new(any, 0), &UdpOptions::default())
+                let any = SocketAddr::new(any, 0);
+                let sockets = UdpPort::bind_all(any, self.workers.len(), &UdpOptions::default())
                     .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
-                self.add_port(socket)
+                self.add_port(sockets)
             }
         };
         Ok((id, &self.ports[&id]))
     }
 
-    /// Gives a UDP port to a packet thread.
-    pub(super) fn add_port(&mut self, socket: UdpPort) -> PortId {
+    /// Gives the sockets of a UDP port to packet threads, one each.
+    pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) -> PortId {
         let id = self.ports.len() as PortId;
-        let local = socket.local_addr();
+        let local = sockets[0].local_addr();
         let links = PeerLinks {
             loopback: self.udp_link(Ipv4Addr::LOCALHOST.into()),
             network: self.udp_link(Ipv4Addr::UNSPECIFIED.into()),
         };
-        let worker = self.pick_worker();
-        self.ports.insert(id, PortRecord { worker, local, links: links.clone() });
-        let socket = Box::new(socket);
-        self.workers[usize::from(worker)].send(ToWorker::AddPort {
-            id,
-            socket,
-            links: Box::new(links),
-        });
+        let workers: Vec<u16> = sockets.iter().map(|_| self.pick_worker()).collect();
+        for (&worker, socket) in workers.iter().zip(sockets) {
+            self.workers[usize::from(worker)].send(ToWorker::AddPort {
+                id,
+                socket: Box::new(socket),
+                links: Box::new(links.clone()),
+            });
+        }
+        self.ports.insert(id, PortRecord { workers, local, links });
         id
     }
 

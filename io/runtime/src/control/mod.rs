@@ -3,6 +3,7 @@
 
 mod anchors;
 mod answers;
+mod balance;
 mod connect;
 mod contents;
 mod disks;
@@ -72,9 +73,17 @@ impl Drop for WorkerHandle {
 
 /// A shared UDP port.
 struct PortRecord {
-    worker: u16,
+    /// The packet threads that have a socket of it.
+    workers: Vec<u16>,
     local: SocketAddr,
     links: PeerLinks,
+}
+
+impl PortRecord {
+    /// The packet thread that what `peer` sends comes to.
+    fn worker_of(&self, peer: SocketAddr) -> u16 {
+        self.workers[weir_face::steered_to(peer, self.workers.len())]
+    }
 }
 
 /// The control thread's state.
@@ -90,6 +99,7 @@ struct Control {
     signals: Option<start::Signals>,
     workers: Vec<WorkerHandle>,
     next_worker: usize,
+    balance: balance::Balance,
     rooms: Arc<Rooms>,
     /// What applications may share.
     shared_memory: Option<Arc<weir_face::SharedMemory>>,
@@ -213,6 +223,10 @@ impl Control {
             ToControl::FaceClosed { id, reason, removed } => {
                 self.on_face_closed(now, id, &reason, removed);
             }
+            ToControl::Work { worker, total, movable } => {
+                self.on_work(now, worker, total, movable);
+            }
+            ToControl::FaceMoved { id, worker } => self.on_face_moved(id, worker),
             ToControl::Disks { worker, stats } => {
                 if let Some(disks) = &mut self.disks {
                     disks.on_report(now, worker, *stats);

@@ -19,6 +19,7 @@ use weir_manage::{Manager, ManagerConfig, ManagerInput, ManagerOutbox, StoreSett
 use weir_store::disk::DiskTierConfig;
 
 use super::anchors::Anchors;
+use super::balance::Balance;
 use super::connect::Connector;
 use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
@@ -77,7 +78,8 @@ impl Drop for Signals {
 #[derive(Default)]
 struct Sockets {
     streams: Vec<weir_face::Listener>,
-    ports: Vec<UdpPort>,
+    /// Of each port as many as there are packet threads, where the system steers.
+    ports: Vec<Vec<UdpPort>>,
     listening: Vec<String>,
 }
 
@@ -88,7 +90,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
     let system = |what| move |source| StartError::System { what, source };
-    let sockets = open_sockets(&config.listeners)?;
+    let sockets = open_sockets(&config.listeners, config.threads)?;
     // Before whatever may take time: a signal that comes meanwhile stops the router cleanly.
     let signals = match config.handle_signals {
         true => Some(Signals::register().map_err(system("signal handlers"))?),
@@ -145,7 +147,7 @@ fn lacks_family(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
 }
 
-fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
+fn open_sockets(listeners: &[Listener], threads: usize) -> Result<Sockets, StartError> {
     let mut sockets = Sockets::default();
     for listener in listeners {
         match listener {
@@ -165,8 +167,8 @@ fn open_sockets(listeners: &[Listener]) -> Result<Sockets, StartError> {
                 Err(error) => return Err(error.into()),
             },
             &Listener::Udp { address, required } => {
-                match UdpPort::bind(address, &UdpOptions::default()) {
-                    Ok(port) => sockets.add_udp(port),
+                match UdpPort::bind_all(address, threads, &UdpOptions::default()) {
+                    Ok(ports) => sockets.add_udp(ports, threads),
                     Err(error) if !required && lacks_family(&error) => {
                         tracing::info!(%address, "no UDP here: no such address family");
                     }
@@ -186,9 +188,17 @@ impl Sockets {
         self.streams.push(weir_face::Listener::Unix(listener));
     }
 
-    fn add_udp(&mut self, port: UdpPort) {
-        self.listening.push(weir_face::FaceUri::Udp(port.local_addr()).to_string());
-        if let Ok(granted_bytes) = port.receive_buffer_bytes()
+    fn add_udp(&mut self, ports: Vec<UdpPort>, threads: usize) {
+        let local = ports[0].local_addr();
+        self.listening.push(weir_face::FaceUri::Udp(local).to_string());
+        if ports.len() < threads {
+            tracing::warn!(
+                %local,
+                "one packet thread reads all of this UDP port: the system does not steer peers \
+                 to several (SO_ATTACH_REUSEPORT_CBPF)"
+            );
+        }
+        if let Ok(granted_bytes) = ports[0].receive_buffer_bytes()
             && granted_bytes < UdpOptions::default().receive_buffer_bytes / 4
         {
             tracing::warn!(
@@ -197,7 +207,7 @@ impl Sockets {
                  `sysctl -w net.core.rmem_max=8388608`"
             );
         }
-        self.ports.push(port);
+        self.ports.push(ports);
     }
 }
 
@@ -257,6 +267,7 @@ fn build(
     let shared_memory = share_memory(&config, &mut sockets.streams);
     let mut control = Control {
         static_attempts: vec![0; config.static_faces.len()],
+        balance: Balance::new(config.threads, config.rebalance_interval.as_nanos() as u64),
         config,
         clock,
         poll,
@@ -293,8 +304,8 @@ fn build(
     control.watch().map_err(|source| StartError::System { what: "an event queue", source })?;
     let regions = control.config.producer_regions.clone();
     control.tell_all(|| ToWorker::Router(Command::SetProducerRegions(regions.clone())));
-    for port in sockets.ports {
-        control.add_port(port);
+    for ports in sockets.ports {
+        control.add_port(ports);
     }
     Ok(control)
 }
@@ -439,6 +450,7 @@ fn start_workers(
                 ..shard_config(config)
             },
             face_defaults: config.face_defaults,
+            rebalance_interval: config.rebalance_interval,
             memory: MemoryShares::of(config.memory_bytes_max, count),
             commands: receiver,
             control: control.clone(),

@@ -28,7 +28,9 @@ impl Worker {
             ToWorker::RemoveFace(id) => self.remove_face(id),
             ToWorker::AttachSocket { id, socket } => self.attach_socket(id, socket),
             ToWorker::UpdateFace { id, link, persistency } => {
-                let Some(slot) = self.faces.slot_of(id) else { return };
+                let Some(slot) = self.faces.slot_of(id) else {
+                    return self.pass_on(id, ToWorker::UpdateFace { id, link, persistency });
+                };
                 if let Some(face) = self.faces.at(slot) {
                     face.link.set_config(link);
                     face.persistency = persistency;
@@ -37,6 +39,9 @@ impl Worker {
                 self.mark_dirty(slot);
             }
             ToWorker::DisplaceStream { network } => self.displace_stream(now, network),
+            ToWorker::GiveFace { id, to } => self.give_face(now, id, to),
+            ToWorker::TakeFace(face) => self.take_face(now, *face),
+            ToWorker::FaceMoved { id, owner } => self.note_moved(id, owner),
             ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, *links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
             ToWorker::Internal { header, packet } => {
@@ -67,7 +72,7 @@ impl Worker {
         }
     }
 
-    fn attach(&mut self, slot: u32, socket: NewSocket) {
+    pub(super) fn attach(&mut self, slot: u32, socket: NewSocket) {
         let peer = socket.peer();
         let socket = match socket {
             NewSocket::Own(mut socket) => {
@@ -94,7 +99,7 @@ impl Worker {
         };
         face.socket = socket;
         face.peer = peer;
-        face.awaits_writable = false;
+        (face.awaits_writable, face.is_full) = (false, false);
         if matches!(face.socket, Socket::Own(_)) {
             // What came before the socket was registered raises no event on some systems.
             self.mark_ready(Source::Face(slot));
@@ -165,6 +170,15 @@ impl Worker {
     }
 
     fn drop_face(&mut self, slot: u32) {
+        let face = self.detach(slot);
+        for (sum, (_, count)) in self.gone_drops.iter_mut().zip(face.link.counters().drops.iter()) {
+            *sum += count;
+        }
+        self.inputs.push(Input::Command(Command::RemoveFace { face: face.id }));
+    }
+
+    /// Takes a face out of all that this thread has of it, but for its shard.
+    pub(super) fn detach(&mut self, slot: u32) -> Face {
         let mut face = self.faces.remove(slot);
         self.timers.cancel(slot);
         self.memory.forget(std::mem::take(&mut face.counted));
@@ -181,10 +195,8 @@ impl Worker {
         }
         self.dirty.retain(|&dirty| dirty != slot);
         self.ready.retain(|&source| source != Source::Face(slot));
-        for (sum, (_, count)) in self.gone_drops.iter_mut().zip(face.link.counters().drops.iter()) {
-            *sum += count;
-        }
-        self.inputs.push(Input::Command(Command::RemoveFace { face: face.id }));
+        (face.is_dirty, face.is_ready) = (false, false);
+        face
     }
 
     pub(super) fn close_idle(&mut self, now: Instant) {
@@ -233,6 +245,7 @@ impl Worker {
             counters: face.link.counters().clone(),
             queue_bytes: face.link.queue_bytes(),
             down_drops: face.down_drops,
+            thread: self.index,
             is_shared: matches!(&face.socket, Socket::Own(socket) if socket.is_shared()),
             expires_in_ns: face
                 .idle_deadline(self.idle_timeout_ns)

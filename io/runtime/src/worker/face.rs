@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-use weir_base::{FaceId, Instant, Packet, Slab};
+use weir_base::{FaceId, Instant, NS_PER_S, Packet, Slab};
 use weir_link::Link;
 use weir_manage::FacePersistency;
+
+/// Octets that are as much work as a packet, beside which they come.
+const WORK_BYTES: u64 = 2048;
 
 /// What a face sends and receives through.
 #[derive(Debug)]
@@ -19,8 +22,9 @@ pub(super) enum Socket {
     Down,
 }
 
+/// A face, as the packet thread that owns it knows it.
 #[derive(Debug)]
-pub(super) struct Face {
+pub(crate) struct Face {
     pub(super) id: FaceId,
     pub(super) link: Link,
     pub(super) socket: Socket,
@@ -43,6 +47,8 @@ pub(super) struct Face {
     /// Since when a connection takes nothing.
     pub(super) blocked: Option<Blocked>,
     pub(super) counted: Counted,
+    /// What it had its thread do until the control thread was last told.
+    work_told: u64,
 }
 
 /// What the thread's bounds have counted of a face.
@@ -84,6 +90,7 @@ impl Face {
             down_drops: 0,
             blocked: None,
             counted: Counted::default(),
+            work_told: 0,
         }
     }
 
@@ -93,6 +100,24 @@ impl Face {
         if self.blocked.is_none_or(|blocked| blocked.out_bytes != out_bytes) {
             self.blocked = Some(Blocked { since: now, out_bytes });
         }
+    }
+
+    /// What it has had its thread do since this was last asked, `elapsed_ns` ago: packets a second,
+    /// and [`WORK_BYTES`] count as one more.
+    pub(super) fn work_since_told(&mut self, elapsed_ns: u64) -> u64 {
+        let counters = self.link.counters();
+        let packets = [
+            counters.in_interests,
+            counters.in_data,
+            counters.in_nacks,
+            counters.out_interests,
+            counters.out_data,
+            counters.out_nacks,
+        ];
+        let bytes = counters.in_bytes + counters.out_bytes;
+        let work = packets.iter().sum::<u64>() + bytes / WORK_BYTES;
+        let since = work - std::mem::replace(&mut self.work_told, work);
+        since.saturating_mul(NS_PER_S) / elapsed_ns
     }
 
     /// When the peer was last heard of.
@@ -144,7 +169,11 @@ impl Faces {
 
     /// Gives back memory that only a busier time needed.
     pub(super) fn shrink(&mut self) {
-        self.slots.iter_mut().for_each(|(_, face)| face.link.shrink());
+        self.iter_mut().for_each(|face| face.link.shrink());
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Face> {
+        self.slots.iter_mut().map(|(_, face)| face)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Face)> {

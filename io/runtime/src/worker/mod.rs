@@ -10,6 +10,7 @@ mod disks;
 mod displace;
 mod face;
 mod memory;
+mod moving;
 mod receive;
 mod send;
 mod shards;
@@ -39,6 +40,7 @@ use crate::rooms::Rooms;
 use crate::snapshot::WorkerCounters;
 use disks::Disks;
 use displace::Search;
+pub(crate) use face::Face;
 use face::Faces;
 use memory::Memory;
 pub(crate) use shards::Shards;
@@ -96,6 +98,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) poll: Poll,
     pub(crate) router: RouterConfig,
     pub(crate) face_defaults: FaceDefaults,
+    pub(crate) rebalance_interval: Duration,
     /// This thread's.
     pub(crate) memory: MemoryShares,
     pub(crate) commands: Receiver<ToWorker>,
@@ -132,6 +135,9 @@ pub(crate) struct Worker {
     disks: Option<Disks>,
     idle_timeout_ns: u64,
     stall_timeout_ns: u64,
+    rebalance_interval_ns: u64,
+    /// When the control thread was last told what faces have this thread do.
+    work_told_at: Instant,
     sweep_at: Instant,
     /// When links want to be polled, by face slot.
     timers: TimerWheel,
@@ -181,6 +187,8 @@ impl Worker {
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
             idle_timeout_ns,
             stall_timeout_ns,
+            rebalance_interval_ns: setup.rebalance_interval.as_nanos() as u64,
+            work_told_at: now,
             sweep_at: now.plus_ns(sweep_interval_ns(idle_timeout_ns.min(stall_timeout_ns))),
             timers: TimerWheel::new(NS_PER_MS, now),
             expired: Vec::new(),
@@ -315,6 +323,7 @@ impl Worker {
             self.inputs.push(Input::Wakeup);
         }
         self.report_disks(now);
+        self.report_work(now);
         if self.sweep_at <= now {
             let shortest_ns = self.idle_timeout_ns.min(self.stall_timeout_ns);
             self.sweep_at = now.plus_ns(sweep_interval_ns(shortest_ns));

@@ -107,8 +107,7 @@ impl Worker {
     #[inline]
     pub(super) fn send_here(&mut self, now: Instant, out: OutPacket) {
         let Some(slot) = self.faces.slot_of(out.face) else {
-            self.counters.face_gone += 1;
-            return;
+            return self.send_after(out);
         };
         let Some(face) = self.faces.at(slot) else {
             return;

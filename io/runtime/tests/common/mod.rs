@@ -59,6 +59,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         strategies: Vec::new(),
         management: ManagementConfig::default(),
         metrics: None,
+        rebalance_interval: Duration::from_secs(1),
         handle_signals: false,
     }
 }

@@ -1,0 +1,116 @@
+//! Faces that go over to another packet thread, whose sockets have less to do. Their packets'
+//! shards stay where they are. The order of a face's packets is kept by each thread, and may be
+//! lost between the last that one has and the first that the other has.
+
+use weir_base::{FaceId, Instant};
+use weir_forward::OutPacket;
+
+use super::Worker;
+use super::face::{Face, Socket};
+use crate::cross::Crossing;
+use crate::message::{FaceWork, NewSocket, ToControl, ToWorker};
+
+/// Faces that the control thread is told of, those with the most work.
+const TOLD_MAX: usize = 16;
+
+impl Worker {
+    /// Tells the control thread, now and then, how much its faces have this thread do. Only while
+    /// it runs anyway: a thread that sleeps has nothing to tell.
+    pub(super) fn report_work(&mut self, now: Instant) {
+        if self.shards.is_none() || now < self.work_told_at.plus_ns(self.rebalance_interval_ns) {
+            return;
+        }
+        let elapsed_ns = now.ns_since(self.work_told_at).max(1);
+        self.work_told_at = now;
+        let (mut total, mut movable) = (0, Vec::new());
+        for face in self.faces.iter_mut() {
+            let work = face.work_since_told(elapsed_ns);
+            total += work;
+            if work > 0 && matches!(face.socket, Socket::Own(_)) {
+                movable.push(FaceWork { face: face.id, work });
+            }
+        }
+        movable.sort_unstable_by_key(|face| std::cmp::Reverse(face.work));
+        movable.truncate(TOLD_MAX);
+        self.control.send(ToControl::Work { worker: self.index, total, movable });
+    }
+
+    /// Lets thread `to` have a face.
+    pub(super) fn give_face(&mut self, now: Instant, id: FaceId, to: u16) {
+        // What was read from it goes to its shards first, and what they have for it to its socket.
+        self.process(now);
+        self.flush(now);
+        let Some(slot) = self.faces.slot_of(id) else { return };
+        let is_own = self.faces.at(slot).is_some_and(|face| matches!(face.socket, Socket::Own(_)));
+        if !is_own || to == self.index {
+            return;
+        }
+        let face = self.detach(slot);
+        let Some(shards) = &mut self.shards else { unreachable!("there is another thread") };
+        shards.owners.insert(id, to);
+        for (index, sibling) in shards.siblings.iter().enumerate() {
+            let index = index as u16;
+            if index != self.index && index != to {
+                let _ = sibling.send(ToWorker::FaceMoved { id, owner: to });
+            }
+        }
+        // Its next commands are sent on the same way, and so come later.
+        let _ = shards.siblings[usize::from(to)].send(ToWorker::TakeFace(Box::new(face)));
+        shards.ports.rouse(to);
+    }
+
+    /// Has a face that another thread had.
+    pub(super) fn take_face(&mut self, now: Instant, mut face: Face) {
+        let shards = self.shards.as_mut().expect("another thread gave it");
+        if shards.owners.remove(&face.id).is_none() {
+            // It was destroyed on its way.
+            return;
+        }
+        let id = face.id;
+        let Socket::Own(socket) = std::mem::replace(&mut face.socket, Socket::Down) else {
+            unreachable!("only faces with sockets of their own are given");
+        };
+        self.control.send(ToControl::FaceMoved { id, worker: self.index });
+        let slot = self.faces.insert(face);
+        // Reads and sends what waits, and has its timers set and its memory counted.
+        self.attach(slot, NewSocket::Own(socket));
+        self.mark_dirty(slot);
+        if let Some(face) = self.faces.at(slot) {
+            self.memory.recount_reassembly(face);
+            if let Some(at) = face.link.next_wakeup() {
+                self.timers.schedule(slot, at);
+            }
+        }
+        self.flush(now);
+    }
+
+    pub(super) fn note_moved(&mut self, id: FaceId, owner: u16) {
+        // Unless it was destroyed meanwhile.
+        if let Some(shards) = &mut self.shards
+            && let Some(known) = shards.owners.get_mut(&id)
+        {
+            *known = owner;
+        }
+    }
+
+    /// A packet for a face that this thread has no more, or that is gone.
+    #[cold]
+    pub(super) fn send_after(&mut self, out: OutPacket) {
+        match &mut self.shards {
+            Some(shards) if let Some(&owner) = shards.owners.get(&out.face) => {
+                shards.ports.push(owner, Crossing::Out(out), &mut self.pool);
+            }
+            _ => self.counters.face_gone += 1,
+        }
+    }
+
+    /// A command for a face that this thread has no more goes after it.
+    pub(super) fn pass_on(&mut self, id: FaceId, command: ToWorker) {
+        if let Some(shards) = &mut self.shards
+            && let Some(&owner) = shards.owners.get(&id)
+        {
+            let _ = shards.siblings[usize::from(owner)].send(command);
+            shards.ports.rouse(owner);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Faces go over to packet threads that have less to do, and no peer can tell.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use common::{Got, Peer, TestRouter, data, interest, name_of};
+use weir_runtime::Snapshot;
+use weir_wire::{LpFraming, LpHeader, NackReason};
+
+/// Interests that a consumer has under way.
+const WINDOW: usize = 32;
+/// How long a test may go on until faces have moved.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start(threads: usize, interval: Duration) -> TestRouter {
+    TestRouter::start_with(|config| {
+        config.threads = threads;
+        config.rebalance_interval = interval;
+    })
+}
+
+/// Answers whatever is asked until the router closes its face.
+fn serve(mut producer: Peer<UnixStream>) -> JoinHandle<()> {
+    producer.socket.set_read_timeout(None).unwrap();
+    std::thread::spawn(move || {
+        while let Ok(Some(frame)) = producer.try_frame() {
+            let Got::Interest { header, wire } = Got::of_frame(&frame) else { continue };
+            let packet = data(&name_of(&wire), &[7; 1000]);
+            let answer = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+            let mut prefix = [0; weir_wire::LP_PREFIX_MAX];
+            let prefix_len = answer.encode_prefix(&LpFraming::BARE, packet.len(), &mut prefix);
+            producer.send(&[&prefix[..prefix_len], &packet].concat());
+        }
+    })
+}
+
+/// Asks for a window of Data that nobody has asked for, and takes all of it.
+fn exchange(consumer: &mut Peer<UnixStream>, next: &mut u64) {
+    let asked: BTreeSet<String> =
+        (*next..*next + WINDOW as u64).map(|number| format!("/b/{number}")).collect();
+    *next += WINDOW as u64;
+    let interests: Vec<Vec<u8>> = asked.iter().map(|uri| interest(uri)).collect();
+    consumer.send(&interests.concat());
+    let came: BTreeSet<String> = (0..WINDOW).map(|_| name_of(&consumer.got().data())).collect();
+    assert_eq!(came, asked);
+}
+
+fn threads_of(snapshot: &Snapshot) -> Vec<u16> {
+    snapshot.faces.iter().map(|face| face.thread).collect()
+}
+
+/// Connects one after the other, so that their faces are in this order.
+fn connect(router: &TestRouter, count: usize) -> Vec<Peer<UnixStream>> {
+    let before = router.snapshot().faces.len();
+    (1..=count)
+        .map(|number| {
+            let peer = router.unix();
+            router.wait_until("a face", |snapshot| snapshot.faces.len() == before + number);
+            peer
+        })
+        .collect()
+}
+
+#[test]
+fn busy_faces_do_not_stay_on_one_thread() {
+    let router = start(2, Duration::from_millis(50));
+    let mut producer = router.unix();
+    producer.register("/b");
+    let producer = serve(producer);
+    let mut consumers = connect(&router, 4);
+    assert_eq!(threads_of(&router.snapshot()), [0, 1, 0, 1, 0]);
+    // On the producer's thread.
+    let deadline = Instant::now() + PATIENCE;
+    let mut next = 0;
+    loop {
+        exchange(&mut consumers[1], &mut next);
+        exchange(&mut consumers[3], &mut next);
+        let threads = threads_of(&router.snapshot());
+        if threads.len() == 5 && threads != [0, 1, 0, 1, 0] {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{threads:?}");
+    }
+    let snapshot = router.snapshot();
+    let gone = snapshot.runtime_drops.iter().filter(|(reason, _)| *reason == "face-gone");
+    assert_eq!(gone.map(|(_, count)| count).sum::<u64>(), 0);
+    router.stop();
+    producer.join().unwrap();
+}
+
+/// With the work going from one face to another all the time, faces come, move and go.
+#[test]
+fn nothing_is_lost_while_faces_move_and_go() {
+    let router = start(3, Duration::from_millis(2));
+    let mut producer = router.unix();
+    producer.register("/b");
+    let producer = serve(producer);
+    let mut consumers = connect(&router, 6);
+    let deadline = Instant::now() + PATIENCE;
+    let (mut next, mut moves, mut round) = (0, 0, 0);
+    let mut before = threads_of(&router.snapshot());
+    while moves < 30 {
+        assert!(Instant::now() < deadline, "{moves} moves");
+        round += 1;
+        // Two of one thread have all of the work for a while.
+        let mut busy: Vec<usize> = (0..6).collect();
+        busy.sort_by_key(|&consumer| {
+            (before.get(consumer + 1) != before.get(round % 6 + 1), consumer)
+        });
+        for _ in 0..8 {
+            for &consumer in &busy[..2] {
+                exchange(&mut consumers[consumer], &mut next);
+            }
+        }
+        // One that goes in the middle of it.
+        let mut passing = router.unix();
+        for _ in 0..round % 8 {
+            exchange(&mut passing, &mut next);
+        }
+        passing.send(&interest(&format!("/b/passing/{round}")));
+        drop(passing);
+        router.wait_until("it is gone", |snapshot| snapshot.faces.len() == 7);
+        let now = threads_of(&router.snapshot());
+        if now.len() == before.len() {
+            moves += now.iter().zip(&before).filter(|(now, before)| now != before).count();
+            before = now;
+        }
+    }
+    // Each shard knows where each face is, and forgets those that go.
+    drop(consumers);
+    router.wait_until("all are gone but the producer", |snapshot| snapshot.faces.len() == 1);
+    router.stop();
+    producer.join().unwrap();
+}
+
+/// A producer that has moved is forgotten by all shards when it goes.
+#[test]
+fn a_face_that_has_moved_goes_from_all_shards() {
+    let router = start(2, Duration::from_millis(20));
+    let mut peers = connect(&router, 3);
+    let mut consumer = peers.remove(1);
+    for (number, peer) in peers.iter_mut().enumerate() {
+        peer.register(&format!("/p{number}"));
+    }
+    let deadline = Instant::now() + PATIENCE;
+    // Both producers ask for what nobody has, all the time, and one of them moves.
+    let first = threads_of(&router.snapshot());
+    while threads_of(&router.snapshot()) == first {
+        assert!(Instant::now() < deadline);
+        for peer in &mut peers {
+            let asked: Vec<Vec<u8>> = (0..WINDOW).map(|_| interest("/nobody")).collect();
+            peer.send(&asked.concat());
+            for _ in 0..WINDOW {
+                assert_eq!(peer.got().nack(), NackReason::NoRoute);
+            }
+        }
+    }
+    drop(peers);
+    router.wait_until("the producers are gone", |snapshot| snapshot.faces.len() == 1);
+    for number in 0..2 {
+        for segment in 0..8 {
+            consumer.send(&interest(&format!("/p{number}/{}", segment * 64)));
+            assert_eq!(consumer.got().nack(), NackReason::NoRoute);
+        }
+    }
+}
