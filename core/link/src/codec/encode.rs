@@ -9,6 +9,9 @@ use super::reliability::{Piece, Reliability};
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::frame::Frame;
 
+/// Fragments whose count and indices take one octet each.
+const SMALL_COUNT_MAX: u64 = 255;
+
 /// From packets to frames.
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -146,18 +149,22 @@ impl Encoder {
                 return Ok((1, len, len));
             }
         }
-        (framing.frag_index, framing.frag_count) = (FRAGMENT_COUNT_MAX - 1, FRAGMENT_COUNT_MAX);
-        let first_prefix = first.encode_prefix(&framing, mtu, &mut scratch);
-        let next_prefix = rest.encode_prefix(&framing, mtu, &mut scratch);
-        if first_prefix >= mtu || next_prefix >= mtu {
-            return Err(LinkDrop::TooLargeForMtu);
-        }
-        let (first_len, next_len) = ((mtu - first_prefix).min(len), mtu - next_prefix);
-        let count = 1 + (len - first_len).div_ceil(next_len) as u64;
-        if count > FRAGMENT_COUNT_MAX {
-            return Err(LinkDrop::TooLargeForMtu);
-        }
-        Ok((count, first_len, next_len))
+        // Exactly as long as may be, so that the system cuts them out of one message: the numbers
+        // take one octet each, unless the fragments are more.
+        let mut cuts = |count_max| {
+            framing.frag_count = count_max;
+            let mut room = |header: &LpHeader, index| {
+                framing.frag_index = index;
+                mtu.checked_sub(header.encode_prefix(&framing, mtu, &mut scratch))
+            };
+            let first_len = room(first, 0).filter(|&room| room > 0)?.min(len);
+            let next_len = room(rest, count_max - 1).filter(|&room| room > 0)?;
+            let count = 1 + (len - first_len).div_ceil(next_len) as u64;
+            (count <= count_max).then_some((count, first_len, next_len))
+        };
+        cuts(SMALL_COUNT_MAX)
+            .or_else(|| cuts(FRAGMENT_COUNT_MAX))
+            .ok_or(LinkDrop::TooLargeForMtu)
     }
 }
 
