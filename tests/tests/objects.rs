@@ -1,7 +1,10 @@
 //! Objects and keys of Weir read by python-ndn and NDNts, and theirs read by Weir.
 
-use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fs, thread};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,6 +12,7 @@ use serde_json::Value;
 use weir_tests::{
     Client, Library, Process, Router, Site, interop_is_skipped, random_file, sha256_hex,
 };
+use weir_wire::LpView;
 
 const SIZE: usize = 100_003;
 
@@ -132,6 +136,73 @@ fn python_ndn_reads_and_verifies_what_weir_put() {
 #[test]
 fn ndnts_reads_and_verifies_what_weir_put() {
     weir_object_read_by(Library::Ndnts);
+}
+
+/// Signatures of ECDSA differ in length, so that the router pads link headers over UDP
+/// (docs/decisions/0033), which NDNts passes over.
+#[test]
+fn ndnts_reads_padded_frames_over_udp() {
+    if interop_is_skipped() {
+        return;
+    }
+    let site = Site::new();
+    let router = Router::start(&site);
+    let key = weir_key(&site, &router, "weir", "ecdsa");
+    let (_producer, sha256) = put(&site, &router, "/padded/file", &["--segment-size", "1000"]);
+    let relay = UdpRelay::to(router.port());
+    let client = Client::new(&site, Library::Ndnts, &relay.uri());
+    let object = client.say(&["get", "/padded/file", "--key", text(&key)]);
+    assert_eq!((&object["sha256"], &object["verified"]), (&sha256.into(), &true.into()));
+    let padded = relay.padded.load(Ordering::Relaxed);
+    assert!(padded > 10, "{padded} frames were padded, of {object}");
+}
+
+/// Passes datagrams of one peer both ways, and counts those of the far side that are padded.
+struct UdpRelay {
+    port: u16,
+    padded: Arc<AtomicU64>,
+}
+
+impl UdpRelay {
+    /// To `port` of this machine. Its thread ends with the process.
+    fn to(port: u16) -> Self {
+        let bind = || UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let (near, far) = (bind(), bind());
+        far.connect(("127.0.0.1", port)).expect("loopback");
+        let own_port = near.local_addr().expect("bound address").port();
+        let padded = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&padded);
+        thread::spawn(move || {
+            let mut octets = [0; 9000];
+            let (len, peer) = near.recv_from(&mut octets).expect("the client begins");
+            near.connect(peer).expect("loopback");
+            far.send(&octets[..len]).expect("the router is there");
+            let (near_source, far_sink) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            thread::spawn(move || pass(&near_source, &far_sink, |_| {}));
+            pass(&far, &near, |frame| {
+                let has_padding = LpView::decode(frame).is_ok_and(|view| {
+                    view.fields().any(|field| field.typ == weir_wire::tlv::LP_PADDING)
+                });
+                count.fetch_add(has_padding.into(), Ordering::Relaxed);
+            });
+        });
+        Self { port: own_port, padded }
+    }
+
+    fn uri(&self) -> String {
+        format!("udp4://127.0.0.1:{}", self.port)
+    }
+}
+
+/// Until one of the ends is gone.
+fn pass(from: &UdpSocket, to: &UdpSocket, see: impl Fn(&[u8])) {
+    let mut octets = [0; 9000];
+    while let Ok(len) = from.recv(&mut octets) {
+        see(&octets[..len]);
+        if to.send(&octets[..len]).is_err() {
+            return;
+        }
+    }
 }
 
 #[test]

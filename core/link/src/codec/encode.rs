@@ -162,9 +162,7 @@ impl Encoder {
             let count = 1 + (len - first_len).div_ceil(next_len) as u64;
             (count <= count_max).then_some((count, first_len, next_len))
         };
-        cuts(SMALL_COUNT_MAX)
-            .or_else(|| cuts(FRAGMENT_COUNT_MAX))
-            .ok_or(LinkDrop::TooLargeForMtu)
+        cuts(SMALL_COUNT_MAX).or_else(|| cuts(FRAGMENT_COUNT_MAX)).ok_or(LinkDrop::TooLargeForMtu)
     }
 }
 
