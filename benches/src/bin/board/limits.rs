@@ -17,7 +17,8 @@ use crate::record::Figure;
 const OCTETS: usize = 8000;
 /// Data of one system call: what UDP takes at most in one.
 const BATCH: usize = 8;
-const BUFFERS: usize = 8;
+/// As long as a ring of shared memory is.
+const RING_BYTES: usize = 512 << 10;
 const ROUNDS: usize = 9;
 const TIME_PER_ROUND: Duration = Duration::from_millis(100);
 /// More than caches close to a core hold.
@@ -26,8 +27,12 @@ const MEMORY_BYTES: usize = 64 << 20;
 /// Processor time of 8000 octets, us, unless something else is said.
 pub(crate) struct Limits {
     pub(crate) copy_us: f64,
+    /// The same into a ring that another processor reads.
+    pub(crate) ring_us: f64,
     pub(crate) touch_us: f64,
     pub(crate) unix_send_us: f64,
+    /// Of octets that no near cache holds, as those of a store are.
+    pub(crate) unix_send_stored_us: f64,
     pub(crate) unix_receive_us: f64,
     /// By GSO and GRO.
     pub(crate) udp_send_us: f64,
@@ -40,7 +45,8 @@ pub(crate) struct Limits {
 
 impl Limits {
     pub(crate) fn measure(programs: &Programs) -> Result<Self> {
-        let (unix_send_us, unix_receive_us) = in_turn(&mut unix()?)?;
+        let (unix_send_us, unix_receive_us) = in_turn(&mut unix(BATCH)?)?;
+        let (unix_send_stored_us, _) = in_turn(&mut unix(MEMORY_BYTES / OCTETS)?)?;
         let (udp_send_us, udp_receive_us) = in_turn(&mut udp()?)?;
         let (touch_us, copy_us) = memory();
         let words = ["--json", "ecdsa", "sha256 x16"];
@@ -49,8 +55,10 @@ impl Limits {
             |row: &str| Ok::<_, anyhow::Error>(1e6 / number(&speeds, &[row, "verifies_per_s"])?);
         Ok(Self {
             copy_us,
+            ring_us: ring(),
             touch_us,
             unix_send_us,
+            unix_send_stored_us,
             unix_receive_us,
             udp_send_us,
             udp_receive_us,
@@ -74,8 +82,10 @@ impl Limits {
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let figures = [
             ("copy 8000 octets", self.copy_us),
+            ("copy 8000 octets for another processor", self.ring_us),
             ("touch 8192 octets first", self.touch_us),
             ("Unix socket, send 8000 octets", self.unix_send_us),
+            ("Unix socket, send 8000 octets of a store", self.unix_send_stored_us),
             ("Unix socket, receive 8000 octets", self.unix_receive_us),
             ("UDP with GSO, send 8000 octets", self.udp_send_us),
             ("UDP with GRO, receive 8000 octets", self.udp_receive_us),
@@ -97,25 +107,31 @@ trait Ends {
 struct UnixEnds {
     near: UnixStream,
     far: UnixStream,
+    /// What is sent, in turn.
     octets: Vec<Vec<u8>>,
+    next: usize,
+    received: Vec<Vec<u8>>,
 }
 
-fn unix() -> Result<UnixEnds> {
+/// `count` is how many are sent in turn.
+fn unix(count: usize) -> Result<UnixEnds> {
     let (near, far) = UnixStream::pair()?;
     near.set_nonblocking(true)?;
     far.set_nonblocking(true)?;
-    Ok(UnixEnds { near, far, octets: vec![vec![7; OCTETS]; BUFFERS * BATCH] })
+    let octets = |count| vec![vec![7; OCTETS]; count];
+    Ok(UnixEnds { near, far, octets: octets(count), next: 0, received: octets(BATCH) })
 }
 
 impl Ends for UnixEnds {
     fn send(&mut self) -> std::io::Result<usize> {
-        let slices: Vec<_> =
-            self.octets[..BATCH].iter().map(|octets| IoSlice::new(octets)).collect();
+        let octets = &self.octets[self.next..self.next + BATCH];
+        self.next = (self.next + BATCH) % (self.octets.len() / BATCH * BATCH);
+        let slices: Vec<_> = octets.iter().map(|octets| IoSlice::new(octets)).collect();
         self.near.write_vectored(&slices)
     }
 
     fn receive(&mut self) -> std::io::Result<usize> {
-        let buffers = self.octets[..BATCH].iter_mut();
+        let buffers = self.received.iter_mut();
         let mut slices: Vec<_> = buffers.map(|octets| IoSliceMut::new(octets)).collect();
         self.far.read_vectored(&mut slices)
     }
@@ -187,6 +203,46 @@ fn none_if_blocked(result: std::io::Result<usize>) -> std::io::Result<usize> {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
         other => other,
     }
+}
+
+/// Processor time to copy 8000 octets, which no near cache holds, into a ring that another processor
+/// reads.
+fn ring() -> f64 {
+    let (mut writer, mut reader) = rtrb::RingBuffer::<u8>::new(RING_BYTES);
+    let reading = std::thread::spawn(move || {
+        let mut octets = vec![0; RING_BYTES];
+        while !reader.is_abandoned() {
+            let Ok(chunk) = reader.read_chunk(reader.slots()) else { continue };
+            let (first, second) = chunk.as_slices();
+            octets[..first.len()].copy_from_slice(first);
+            octets[first.len()..first.len() + second.len()].copy_from_slice(second);
+            chunk.commit_all();
+        }
+    });
+    let source = vec![7_u8; MEMORY_BYTES];
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut copying = Duration::ZERO;
+        for batch in source.chunks_exact(BATCH * OCTETS) {
+            while writer.slots() < batch.len() {
+                std::thread::yield_now();
+            }
+            let start = ThreadTime::now();
+            for octets in batch.chunks_exact(OCTETS) {
+                let mut chunk = writer.write_chunk(OCTETS).expect("there is room");
+                let (first, second) = chunk.as_mut_slices();
+                let (to_first, to_second) = octets.split_at(first.len());
+                first.copy_from_slice(to_first);
+                second.copy_from_slice(to_second);
+                chunk.commit_all();
+            }
+            copying += start.elapsed();
+        }
+        rounds.push(copying.as_secs_f64() * 1e6 / (MEMORY_BYTES / OCTETS) as f64);
+    }
+    drop(writer);
+    reading.join().expect("it only copies");
+    median(rounds)
 }
 
 /// Processor time to touch 8192 octets of new memory, and to copy 8000 that are in no near cache.

@@ -245,11 +245,11 @@ fn one_router(runs: &mut Runs<'_>, faces: &str) -> Result<Vec<Figure>> {
     let words = format!("{words} --faces {faces} --full --discard");
     let report = runs.json("whole_system", &words)?[faces].take();
     let limits = runs.limits();
-    let (send_us, receive_us) = match faces {
-        "shm" => (limits.copy_us, limits.copy_us),
-        _ => (limits.unix_send_us, limits.unix_receive_us),
+    let (warm_us, send_us, receive_us) = match faces {
+        "shm" => (limits.ring_us, limits.copy_us, limits.copy_us),
+        _ => (limits.unix_send_stored_us, limits.unix_send_us, limits.unix_receive_us),
     };
-    let (warm_us, cold_us) = (send_us, receive_us + send_us);
+    let cold_us = receive_us + send_us;
     let consumer_us = receive_us + limits.sha256_us;
     let warm_gbps = limits.gbps(warm_us + consumer_us);
     let cold_gbps = limits.gbps(send_us + cold_us + consumer_us);
@@ -286,7 +286,7 @@ fn two_routers(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
     let report = runs.json("whole_system", &format!("{words} --faces two-udp --discard"))?;
     let report = &report["two-udp"];
     let limits = runs.limits();
-    let warm_us = limits.unix_send_us;
+    let warm_us = limits.unix_send_stored_us;
     let between_us = limits.udp_send_us + limits.udp_receive_us;
     let cold_us = limits.unix_receive_us + between_us + limits.unix_send_us;
     let consumer_us = limits.consumer_us();
