@@ -2,6 +2,7 @@
 //! classic BPF takes the sender's address and port, and [`steered_to`] says the same here.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
@@ -22,12 +23,15 @@ const SHIFT: u32 = 16;
 const SOURCE_V4_AT: u32 = 12;
 const SOURCE_V6_AT: u32 = 8;
 const HEADER_V6_BYTES: u32 = 40;
+/// More than a receive buffer holds: each takes some 700 octets of it at least.
+const QUEUED_MAX: usize = 1 << 15;
 /// From linux/filter.h: return A.
 const BPF_A: u32 = 0x10;
 /// From asm-generic/socket.h.
 const SO_ATTACH_REUSEPORT_CBPF: libc::c_int = 51;
 
-/// The socket, of `count` at one port, that datagrams of `peer` come to.
+/// The socket, of `count` at one port, that datagrams of `peer` come to. Not where a sender's IPv6
+/// headers have extensions: its port is looked for behind a header without.
 pub fn steered_to(peer: SocketAddr, count: usize) -> usize {
     let address = match peer.ip().to_canonical() {
         IpAddr::V4(address) => address.to_bits(),
@@ -42,9 +46,9 @@ pub fn steered_to(peer: SocketAddr, count: usize) -> usize {
 
 impl UdpPort {
     /// Several sockets at one port, for as many threads: the datagrams of a peer come to the one
-    /// that [`steered_to`] says, but for those that come while this is being set up. It is one
-    /// socket alone where the system cannot steer. No other program gets the port, unless it asks
-    /// for a part of it (SO_REUSEPORT) as the same user.
+    /// that [`steered_to`] says. It is one socket alone where the system does not give more or
+    /// cannot steer, and the error says why. No other program gets the port, unless it asks for a
+    /// part of it (SO_REUSEPORT) as the same user.
     ///
     /// # Errors
     /// Those of `socket` and `bind` for the first.
@@ -52,15 +56,15 @@ impl UdpPort {
         address: SocketAddr,
         count: usize,
         options: &UdpOptions,
-    ) -> io::Result<Vec<Self>> {
+    ) -> io::Result<(Vec<Self>, io::Result<()>)> {
         // The first asks for the port for itself: two routers must not share one unawares.
         let first = Self::bind(address, options)?;
         match first.share(count, options) {
-            Ok(others) => Ok([first].into_iter().chain(others).collect()),
-            Err(_) => {
+            Ok(others) => Ok(([first].into_iter().chain(others).collect(), Ok(()))),
+            Err(error) => {
                 // It cannot be shared, and is not by accident.
                 let _ = first.socket().set_reuse_port(false);
-                Ok(vec![first])
+                Ok((vec![first], Err(error)))
             }
         }
     }
@@ -78,7 +82,18 @@ impl UdpPort {
         };
         let others = (1..count).map(bind).collect::<io::Result<Vec<Self>>>()?;
         steer(self.socket(), self.local_addr().is_ipv6(), count)?;
+        // What came before is in any of them, and would give its sender a face of a thread that it
+        // does not come to any more.
+        others.iter().chain([self]).for_each(Self::discard_queued);
         Ok(others)
+    }
+
+    fn discard_queued(&self) {
+        for _ in 0..QUEUED_MAX {
+            if self.socket().recv(&mut [MaybeUninit::uninit()]).is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -141,7 +156,7 @@ fn source_v6() -> Vec<sock_filter> {
     program
 }
 
-/// Octet `at` of the IP header: the program's own octets begin behind that of UDP.
+/// Octet `at` of the IP header. Other offsets count from the payload of UDP.
 fn in_header(at: u32) -> u32 {
     SKF_NET_OFF.cast_unsigned() + at
 }
@@ -149,4 +164,39 @@ fn in_header(at: u32) -> u32 {
 /// One instruction without jumps.
 fn op(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, UdpSocket};
+    use weir_base::Pool;
+
+    #[test]
+    fn what_came_before_a_port_was_shared_is_dropped() {
+        let options = UdpOptions::default();
+        let any = (Ipv4Addr::LOCALHOST, 0).into();
+        let first = UdpPort::bind(any, &options).unwrap();
+        let peers: Vec<UdpSocket> = (0..50).map(|_| UdpSocket::bind(any).unwrap()).collect();
+        for peer in &peers {
+            peer.send_to(b"early", first.local_addr()).unwrap();
+        }
+        let mut ports = first.share(3, &options).unwrap();
+        ports.insert(0, first);
+        for peer in &peers {
+            peer.send_to(b"late", ports[0].local_addr()).unwrap();
+        }
+        let mut pool = Pool::new(1 << 20);
+        let mut came = 0;
+        for (index, port) in ports.iter_mut().enumerate() {
+            let mut datagrams = Vec::new();
+            while port.recv(&mut pool, &mut datagrams).unwrap() == crate::RecvStatus::More {}
+            came += datagrams.len();
+            for datagram in datagrams {
+                assert_eq!(&datagram.frame[..], b"late");
+                assert_eq!(steered_to(datagram.peer, 3), index);
+            }
+        }
+        assert_eq!(came, 50);
+    }
 }

@@ -321,7 +321,8 @@ fn what_a_peer_sends_comes_to_the_socket_that_is_said() {
     let addresses = addresses().flat_map(|any| [(any, 1), (any, 2), (any, 5)]);
     for (address, count) in addresses {
         let options = UdpOptions::default();
-        let mut ports = UdpPort::bind_all(address, count, &options).unwrap();
+        let (mut ports, shared) = UdpPort::bind_all(address, count, &options).unwrap();
+        shared.unwrap();
         assert_eq!(ports.len(), count);
         let at = ports[0].local_addr();
         assert!(ports.iter().all(|port| port.local_addr() == at));
@@ -346,7 +347,7 @@ fn what_a_peer_sends_comes_to_the_socket_that_is_said() {
 /// Two routers at one port would each get some of the peers.
 #[test]
 fn a_port_of_several_sockets_is_not_shared_unawares() {
-    let ports = UdpPort::bind_all(ANY_V4, 2, &UdpOptions::default()).unwrap();
+    let (ports, _) = UdpPort::bind_all(ANY_V4, 2, &UdpOptions::default()).unwrap();
     let at = ports[0].local_addr();
     let second = UdpPort::bind_all(at, 2, &UdpOptions::default());
     assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::AddrInUse);

@@ -14,7 +14,7 @@ use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
 use crate::questions::{AnswerTo, Question};
-use crate::rooms::Network;
+use crate::rooms::{Among, Network};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 use crate::worker::Face;
 
@@ -76,12 +76,9 @@ pub(crate) enum ToWorker {
     AttachSocket { id: FaceId, socket: NewSocket },
     /// Change a face.
     UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
-    /// Close the least used connection from elsewhere, if one is silent: others want its place.
-    DisplaceStream {
-        /// Of this network only.
-        network: Option<Network>,
-    },
-    /// Let thread `to` have this face.
+    /// Close the least used face among these, if one is silent: others want its place.
+    Displace(Among),
+    /// Let thread `to` have this face. [`ToControl::FaceMoved`] follows in any case.
     GiveFace { id: FaceId, to: u16 },
     /// Have a face that another thread had.
     TakeFace(Box<Face>),
@@ -101,8 +98,7 @@ pub(crate) enum ToWorker {
     Stop,
 }
 
-/// What a face has its packet thread do: packets that came and went a second, and 2,048 octets
-/// count as one more.
+/// What a face has its packet thread do, a second, as `Face::work_since_told` counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaceWork {
     pub(crate) face: FaceId,
@@ -191,7 +187,7 @@ pub(crate) enum ToControl {
     /// What faces have a packet thread do, a second: all of them, and those that may be moved and
     /// have it do most.
     Work { worker: u16, total: u64, movable: Vec<FaceWork> },
-    /// A packet thread has a face that another one had.
+    /// The move of a face has ended: this thread has it, if it is still there.
     FaceMoved { id: FaceId, worker: u16 },
     /// What a shard counts of its disks, now and then.
     Disks { worker: u16, stats: Box<DiskTierStats> },

@@ -110,6 +110,15 @@ impl fmt::Display for Network {
     }
 }
 
+/// Which faces may give way to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Among {
+    /// Connections, not UDP peers.
+    pub(crate) is_stream: bool,
+    /// Peers of this network only.
+    pub(crate) network: Option<Network>,
+}
+
 /// Which bound a claim goes beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {

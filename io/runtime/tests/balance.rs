@@ -8,9 +8,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::{Got, Peer, TestRouter, data, interest, name_of};
+use weir_base::{Instant as Time, Pool};
+use weir_face::{FaceUri, Socket};
+use weir_link::{Link, Received};
 use weir_runtime::Snapshot;
 use weir_wire::{LpFraming, LpHeader, NackReason};
 
+/// Links need to be told some time.
+const START: Time = Time::ZERO;
 /// Interests that a consumer has under way.
 const WINDOW: usize = 32;
 /// How long a test may go on until faces have moved.
@@ -38,12 +43,18 @@ fn serve(mut producer: Peer<UnixStream>) -> JoinHandle<()> {
     })
 }
 
-/// Asks for a window of Data that nobody has asked for, and takes all of it.
-fn exchange(consumer: &mut Peer<UnixStream>, next: &mut u64) {
-    let asked: BTreeSet<String> =
+/// Names that nobody has asked for, and their Interests.
+fn window(next: &mut u64) -> (BTreeSet<String>, Vec<Vec<u8>>) {
+    let uris: BTreeSet<String> =
         (*next..*next + WINDOW as u64).map(|number| format!("/b/{number}")).collect();
     *next += WINDOW as u64;
-    let interests: Vec<Vec<u8>> = asked.iter().map(|uri| interest(uri)).collect();
+    let interests = uris.iter().map(|uri| interest(uri)).collect();
+    (uris, interests)
+}
+
+/// Asks for a window of Data that nobody has asked for, and takes all of it.
+fn exchange(consumer: &mut Peer<UnixStream>, next: &mut u64) {
+    let (asked, interests) = window(next);
     consumer.send(&interests.concat());
     let came: BTreeSet<String> = (0..WINDOW).map(|_| name_of(&consumer.got().data())).collect();
     assert_eq!(came, asked);
@@ -51,6 +62,46 @@ fn exchange(consumer: &mut Peer<UnixStream>, next: &mut u64) {
 
 fn threads_of(snapshot: &Snapshot) -> Vec<u16> {
     snapshot.faces.iter().map(|face| face.thread).collect()
+}
+
+/// An application whose packets go through shared memory once there are some.
+struct Application {
+    socket: Socket,
+    link: Link,
+    pool: Pool,
+}
+
+impl Application {
+    fn connect(router: &TestRouter) -> Self {
+        let uri = FaceUri::Unix(router.path.clone());
+        let socket = Socket::connect(&uri, PATIENCE).unwrap();
+        let link = Link::new(socket.link_config());
+        Self { socket, link, pool: Pool::new(1 << 20) }
+    }
+
+    fn exchange(&mut self, next: &mut u64) {
+        let (uris, interests) = window(next);
+        for interest in interests {
+            self.link.enqueue(START, LpHeader::default(), interest.into()).unwrap();
+        }
+        let (mut came, mut frames) = (BTreeSet::new(), Vec::new());
+        let deadline = Instant::now() + PATIENCE;
+        while came.len() < WINDOW {
+            assert!(Instant::now() < deadline, "{} of {WINDOW} came", came.len());
+            self.socket.send(&mut self.link).unwrap();
+            self.socket.recv(&mut self.pool, &mut frames).unwrap();
+            if frames.is_empty() {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            for frame in frames.drain(..) {
+                let received = self.link.receive(START, frame, &mut self.pool);
+                if let Received::Packet { packet, .. } = received {
+                    came.insert(name_of(&packet));
+                }
+            }
+        }
+        assert_eq!(came, uris);
+    }
 }
 
 /// Connects one after the other, so that their faces are in this order.
@@ -80,7 +131,8 @@ fn busy_faces_do_not_stay_on_one_thread() {
         exchange(&mut consumers[1], &mut next);
         exchange(&mut consumers[3], &mut next);
         let threads = threads_of(&router.snapshot());
-        if threads.len() == 5 && threads != [0, 1, 0, 1, 0] {
+        assert_eq!(threads.len(), 5, "a face on its way is in each snapshot");
+        if threads != [0, 1, 0, 1, 0] {
             break;
         }
         assert!(Instant::now() < deadline, "{threads:?}");
@@ -125,13 +177,45 @@ fn nothing_is_lost_while_faces_move_and_go() {
         drop(passing);
         router.wait_until("it is gone", |snapshot| snapshot.faces.len() == 7);
         let now = threads_of(&router.snapshot());
-        if now.len() == before.len() {
-            moves += now.iter().zip(&before).filter(|(now, before)| now != before).count();
-            before = now;
-        }
+        moves += now.iter().zip(&before).filter(|(now, before)| now != before).count();
+        before = now;
     }
-    // Each shard knows where each face is, and forgets those that go.
     drop(consumers);
+    router.wait_until("all are gone but the producer", |snapshot| snapshot.faces.len() == 1);
+    router.stop();
+    producer.join().unwrap();
+}
+
+/// Also those whose packets go through shared memory.
+#[test]
+fn shared_memory_moves_along() {
+    let router = start(2, Duration::from_millis(20));
+    let mut producer = router.unix();
+    producer.register("/b");
+    let producer = serve(producer);
+    let silent = connect(&router, 1);
+    let mut application = Application::connect(&router);
+    let mut next = 0;
+    application.exchange(&mut next);
+    application.exchange(&mut next);
+    let thread = |router: &TestRouter| {
+        let snapshot = router.snapshot();
+        let shared = snapshot.faces.iter().find(|face| face.local_uri.starts_with("shm://"));
+        shared.expect("it has gone over").thread
+    };
+    // On the producer's thread, where a plain consumer makes its work the less.
+    let first = thread(&router);
+    let deadline = Instant::now() + PATIENCE;
+    let mut plain = router.unix();
+    while thread(&router) == first {
+        assert!(Instant::now() < deadline);
+        application.exchange(&mut next);
+        exchange(&mut plain, &mut next);
+    }
+    for _ in 0..20 {
+        application.exchange(&mut next);
+    }
+    drop((silent, plain, application));
     router.wait_until("all are gone but the producer", |snapshot| snapshot.faces.len() == 1);
     router.stop();
     producer.join().unwrap();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Peer, TestRouter, data, interest, name};
 use socket2::{Domain, Type};
+use weir_face::steered_to;
 use weir_link::LinkDrop;
 use weir_runtime::Listener;
 use weir_wire::{Interest, LpFraming, LpHeader, NackReason};
@@ -330,8 +331,13 @@ fn is_answered_in_the_end(router: &TestRouter, address: [u8; 4]) {
 
 #[test]
 fn one_host_with_many_ports_takes_room_from_itself_alone() {
+    [1, 4].into_iter().for_each(one_host_with_many_ports);
+}
+
+fn one_host_with_many_ports(threads: usize) {
     const FLOODER: [u8; 4] = [127, 0, 0, 2];
     let router = TestRouter::start_with(|config| {
+        config.threads = threads;
         config.faces.faces_max = 12;
         config.faces.per_host_max = 8;
     });
@@ -370,6 +376,37 @@ fn a_full_table_makes_room_for_who_comes_and_keeps_who_is_heard() {
     // Had it made room for another, its counters would have begun anew.
     let kept = snapshot.faces.iter().find(|face| face.uri.contains("//127.0.1.1:"));
     assert!(kept.is_some_and(|face| face.counters.in_interests == 12), "{snapshot:#?}");
+}
+
+/// The faces that fill the table are another packet thread's than the peer that wants a place.
+#[test]
+fn threads_make_room_for_peers_of_each_other() {
+    const THREADS: usize = 3;
+    let router = TestRouter::start_with(|config| {
+        config.threads = THREADS;
+        config.faces.faces_max = 4;
+    });
+    let of_thread = |thread, host| {
+        std::iter::repeat_with(|| router.udp_from([127, 0, host, 1]))
+            .find(|peer| steered_to(peer.socket.local_addr().unwrap(), THREADS) == thread)
+            .unwrap()
+    };
+    let silent: Vec<_> = (2..6).map(|host| of_thread(0, host)).collect();
+    for peer in &silent {
+        peer.send(&interest("/a"));
+        assert_eq!(peer.got().nack(), NackReason::NoRoute);
+    }
+    let peer = of_thread(2, 9);
+    peer.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while {
+        peer.send(&interest("/a"));
+        peer.socket.recv(&mut [0; 1500]).is_err()
+    } {
+        assert!(Instant::now() < deadline, "never answered");
+    }
+    let snapshot = router.snapshot();
+    assert!(snapshot.faces.len() <= 4, "{snapshot:#?}");
 }
 
 #[test]

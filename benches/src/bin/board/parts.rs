@@ -246,7 +246,7 @@ fn one_router(runs: &mut Runs<'_>, faces: &str) -> Result<Vec<Figure>> {
     let report = runs.json("whole_system", &words)?[faces].take();
     let limits = runs.limits();
     let (warm_us, send_us, receive_us) = match faces {
-        "shm" => (limits.ring_us, limits.copy_us, limits.copy_us),
+        "shm" => (limits.ring_us, limits.ring_us, limits.copy_us),
         _ => (limits.unix_send_stored_us, limits.unix_send_us, limits.unix_receive_us),
     };
     let cold_us = receive_us + send_us;

@@ -15,6 +15,7 @@ use crate::message::{ToWorker, WorkerSnapshot};
 use crate::snapshot::{FaceSnapshot, Snapshot};
 
 /// Who asked for a snapshot.
+#[derive(Debug)]
 pub(super) enum SnapshotFor {
     Manager { txn: u64, kind: SnapshotKind },
     Query(Sender<Snapshot>),
@@ -39,6 +40,9 @@ pub(super) struct EraseJob {
 
 impl Control {
     pub(super) fn start_snapshot(&mut self, asked_by: SnapshotFor) {
+        if let Some(moving) = self.balance.any_moving() {
+            return moving.snapshots.push(asked_by);
+        }
         let transaction = self.next_transaction;
         self.next_transaction += 1;
         let sum = Snapshot::default();

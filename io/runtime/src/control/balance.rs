@@ -4,9 +4,10 @@
 use weir_base::{FaceId, Instant};
 
 use super::Control;
+use super::answers::SnapshotFor;
 use crate::message::{FaceWork, ToWorker};
 
-/// Work of a thread a second below which nothing is moved: packets, and 2,048 octets count as one.
+/// Work of a thread a second below which nothing is moved.
 const WORK_LEAST: u64 = 5_000;
 
 /// What a packet thread's faces have it do.
@@ -26,14 +27,35 @@ pub(super) struct Balance {
     interval_ns: u64,
     /// Not before: all are to have told of the time since the last face was moved.
     decide_at: Option<Instant>,
+    moving: Option<Moving>,
+}
+
+/// A face on its way from thread to thread, and what waits until it has come.
+#[derive(Debug)]
+pub(super) struct Moving {
+    id: FaceId,
+    /// For it.
+    pub(super) updates: Vec<ToWorker>,
+    /// It would be in none, or in two.
+    pub(super) snapshots: Vec<SnapshotFor>,
 }
 
 impl Balance {
     pub(super) fn new(threads: usize, interval_ns: u64) -> Self {
-        Self { threads: vec![Work::default(); threads], interval_ns, decide_at: None }
+        Self { threads: vec![Work::default(); threads], interval_ns, decide_at: None, moving: None }
     }
 
-    fn on_told(&mut self, now: Instant, worker: u16, total: u64, movable: Vec<FaceWork>) {
+    /// The face that is moving, if it is this one.
+    pub(super) fn moving(&mut self, id: FaceId) -> Option<&mut Moving> {
+        self.moving.as_mut().filter(|moving| moving.id == id)
+    }
+
+    /// Any face that is moving.
+    pub(super) fn any_moving(&mut self) -> Option<&mut Moving> {
+        self.moving.as_mut()
+    }
+
+    fn note_work(&mut self, now: Instant, worker: u16, total: u64, movable: Vec<FaceWork>) {
         self.threads[usize::from(worker)] = Work { told_at: now, total, movable };
     }
 
@@ -77,17 +99,29 @@ impl Control {
         total: u64,
         movable: Vec<FaceWork>,
     ) {
-        self.balance.on_told(now, worker, total, movable);
-        if let Some((id, from, to)) = self.balance.decide(now) {
+        self.balance.note_work(now, worker, total, movable);
+        // A snapshot that has begun would have the face twice, or not at all.
+        if self.balance.moving.is_none()
+            && self.snapshots.is_empty()
+            && let Some((id, from, to)) = self.balance.decide(now)
+        {
             tracing::debug!(face = id.0, from, to, "a face goes to another packet thread");
+            self.balance.moving = Some(Moving { id, updates: Vec::new(), snapshots: Vec::new() });
             self.workers[from].send(ToWorker::GiveFace { id, to: to as u16 });
         }
     }
 
-    /// A packet thread has a face that another one had.
-    pub(super) fn on_face_moved(&mut self, id: FaceId, worker: u16) {
+    /// Thread `worker` has the face, if it is still there.
+    pub(super) fn on_move_ended(&mut self, id: FaceId, worker: u16) {
         if let Some(face) = self.faces.find_mut(id) {
             face.worker = worker;
+        }
+        let Some(moving) = self.balance.moving.take() else { return };
+        for update in moving.updates {
+            self.workers[usize::from(worker)].send(update);
+        }
+        for asked_by in moving.snapshots {
+            self.start_snapshot(asked_by);
         }
     }
 }
@@ -108,7 +142,7 @@ mod tests {
                 .iter()
                 .enumerate()
                 .map(|(number, &work)| FaceWork { face: face(number), work });
-            balance.on_told(now, worker as u16, load.iter().sum(), movable.collect());
+            balance.note_work(now, worker as u16, load.iter().sum(), movable.collect());
         }
         (balance, now.plus_ns(2 * NS_PER_S))
     }
@@ -142,7 +176,7 @@ mod tests {
         let (mut balance, now) = told(&[&[20_000, 20_000], &[50_000]]);
         let later = now.plus_ns(2 * NS_PER_S);
         let movable = vec![FaceWork { face: FaceId(7), work: 20_000 }];
-        balance.on_told(later, 0, 40_000, movable);
+        balance.note_work(later, 0, 40_000, movable);
         assert_eq!(balance.decide(later), Some((FaceId(7), 0, 1)));
     }
 }

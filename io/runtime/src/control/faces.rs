@@ -20,7 +20,7 @@ use crate::gathered::Gathered;
 use crate::message::{
     CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, PeerLinks, PortId, ToWorker,
 };
-use crate::rooms::{Claimant, Refusal};
+use crate::rooms::{Among, Claimant, Refusal};
 
 /// How often a connection is closed to make room for others, at most.
 const DISPLACE_INTERVAL_NS: u64 = 20 * NS_PER_MS;
@@ -80,8 +80,8 @@ impl Control {
             // Room for the next one, by one thread after the other.
             self.displace_at = now.plus_ns(DISPLACE_INTERVAL_NS);
             let worker = self.pick_worker();
-            let network = refusal.network();
-            self.workers[usize::from(worker)].send(ToWorker::DisplaceStream { network });
+            let among = Among { is_stream: true, network: refusal.network() };
+            self.workers[usize::from(worker)].send(ToWorker::Displace(among));
         }
     }
 
@@ -226,7 +226,11 @@ impl Control {
         face.persistency = persistency;
         face.link = link.clone();
         let (worker, info) = (face.worker, face.info());
-        self.workers[usize::from(worker)].send(ToWorker::UpdateFace { id, link, persistency });
+        let update = ToWorker::UpdateFace { id, link, persistency };
+        match self.balance.moving(id) {
+            Some(moving) => moving.updates.push(update),
+            None => self.workers[usize::from(worker)].send(update),
+        }
         Ok(info)
     }
 
@@ -301,8 +305,10 @@ impl Control {
                     false => Ipv4Addr::UNSPECIFIED.into(),
                 };
                 let any = SocketAddr::new(any, 0);
-                let sockets = UdpPort::bind_all(any, self.workers.len(), &UdpOptions::default())
+                let count = self.workers.len();
+                let (sockets, shared) = UdpPort::bind_all(any, count, &UdpOptions::default())
                     .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
+                super::start::note_sharing(&sockets, &shared);
                 self.add_port(sockets)
             }
         };

@@ -226,7 +226,7 @@ impl Control {
             ToControl::Work { worker, total, movable } => {
                 self.on_work(now, worker, total, movable);
             }
-            ToControl::FaceMoved { id, worker } => self.on_face_moved(id, worker),
+            ToControl::FaceMoved { id, worker } => self.on_move_ended(id, worker),
             ToControl::Disks { worker, stats } => {
                 if let Some(disks) = &mut self.disks {
                     disks.on_report(now, worker, *stats);

@@ -168,7 +168,10 @@ fn open_sockets(listeners: &[Listener], threads: usize) -> Result<Sockets, Start
             },
             &Listener::Udp { address, required } => {
                 match UdpPort::bind_all(address, threads, &UdpOptions::default()) {
-                    Ok(ports) => sockets.add_udp(ports, threads),
+                    Ok((ports, shared)) => {
+                        note_sharing(&ports, &shared);
+                        sockets.add_udp(ports);
+                    }
                     Err(error) if !required && lacks_family(&error) => {
                         tracing::info!(%address, "no UDP here: no such address family");
                     }
@@ -188,16 +191,9 @@ impl Sockets {
         self.streams.push(weir_face::Listener::Unix(listener));
     }
 
-    fn add_udp(&mut self, ports: Vec<UdpPort>, threads: usize) {
+    fn add_udp(&mut self, ports: Vec<UdpPort>) {
         let local = ports[0].local_addr();
         self.listening.push(weir_face::FaceUri::Udp(local).to_string());
-        if ports.len() < threads {
-            tracing::warn!(
-                %local,
-                "one packet thread reads all of this UDP port: the system does not steer peers \
-                 to several (SO_ATTACH_REUSEPORT_CBPF)"
-            );
-        }
         if let Ok(granted_bytes) = ports[0].receive_buffer_bytes()
             && granted_bytes < UdpOptions::default().receive_buffer_bytes / 4
         {
@@ -208,6 +204,18 @@ impl Sockets {
             );
         }
         self.ports.push(ports);
+    }
+}
+
+/// Says so where one packet thread reads all of a port.
+pub(super) fn note_sharing(ports: &[UdpPort], shared: &io::Result<()>) {
+    if let Err(error) = shared {
+        tracing::warn!(
+            %error,
+            local = %ports[0].local_addr(),
+            "one packet thread reads all of this UDP port: the system gives no more sockets for \
+             it, or does not steer peers to them (SO_ATTACH_REUSEPORT_CBPF)"
+        );
     }
 }
 

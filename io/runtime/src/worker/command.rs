@@ -28,9 +28,7 @@ impl Worker {
             ToWorker::RemoveFace(id) => self.remove_face(id),
             ToWorker::AttachSocket { id, socket } => self.attach_socket(id, socket),
             ToWorker::UpdateFace { id, link, persistency } => {
-                let Some(slot) = self.faces.slot_of(id) else {
-                    return self.pass_on(id, ToWorker::UpdateFace { id, link, persistency });
-                };
+                let Some(slot) = self.faces.slot_of(id) else { return };
                 if let Some(face) = self.faces.at(slot) {
                     face.link.set_config(link);
                     face.persistency = persistency;
@@ -38,9 +36,9 @@ impl Worker {
                 // Another discipline lets go what the one before held back.
                 self.mark_dirty(slot);
             }
-            ToWorker::DisplaceStream { network } => self.displace_stream(now, network),
+            ToWorker::Displace(among) => self.displace(now, among),
             ToWorker::GiveFace { id, to } => self.give_face(now, id, to),
-            ToWorker::TakeFace(face) => self.take_face(now, *face),
+            ToWorker::TakeFace(face) => self.take_face(*face),
             ToWorker::FaceMoved { id, owner } => self.note_moved(id, owner),
             ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, *links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
@@ -171,10 +169,14 @@ impl Worker {
 
     fn drop_face(&mut self, slot: u32) {
         let face = self.detach(slot);
+        self.count_gone(&face);
+        self.inputs.push(Input::Command(Command::RemoveFace { face: face.id }));
+    }
+
+    pub(super) fn count_gone(&mut self, face: &Face) {
         for (sum, (_, count)) in self.gone_drops.iter_mut().zip(face.link.counters().drops.iter()) {
             *sum += count;
         }
-        self.inputs.push(Input::Command(Command::RemoveFace { face: face.id }));
     }
 
     /// Takes a face out of all that this thread has of it, but for its shard.

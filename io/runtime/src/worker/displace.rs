@@ -8,8 +8,8 @@ use weir_manage::FacePersistency;
 
 use super::Worker;
 use super::face::{Face, Socket};
-use crate::message::CloseReason;
-use crate::rooms::{Claimant, Network, Refusal};
+use crate::message::{CloseReason, ToWorker};
+use crate::rooms::{Among, Claimant, Refusal};
 
 /// A face gives way when its peer has been silent for this long.
 const SILENCE_NS: u64 = NS_PER_S;
@@ -19,25 +19,14 @@ const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 /// for the control thread, too.
 const FOUND_MAX: usize = 32;
 
-/// Which faces may give way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Among {
-    /// Connections, not UDP peers.
-    is_stream: bool,
-    /// Peers of this network only.
-    network: Option<Network>,
-}
-
-impl Among {
-    fn holds(self, face: &Face) -> bool {
-        let Some(peer) = face.peer else { return false };
-        let is_kind = match face.socket {
-            Socket::Peer { .. } => !self.is_stream,
-            Socket::Own(_) => self.is_stream,
-            Socket::Down => false,
-        };
-        is_kind && self.network.is_none_or(|network| network.holds(peer))
-    }
+fn is_among(face: &Face, among: Among) -> bool {
+    let Some(peer) = face.peer else { return false };
+    let is_kind = match face.socket {
+        Socket::Peer { .. } => !among.is_stream,
+        Socket::Own(_) => among.is_stream,
+        Socket::Down => false,
+    };
+    is_kind && among.network.is_none_or(|network| network.holds(peer))
 }
 
 /// What the last search found. There is one for each kind, and for each kind's networks.
@@ -51,7 +40,8 @@ pub(super) struct Search {
 
 impl Worker {
     /// An identifier for a UDP peer's face, in the place of the least used one where there is no
-    /// room.
+    /// room. Where this thread has none that may give way, others are asked to make room, for the
+    /// peer's next datagram.
     pub(super) fn claim_for_peer(&mut self, now: Instant, peer: IpAddr) -> Result<FaceId, Refusal> {
         let claimant = Claimant::Datagram(peer);
         let refusal = match self.rooms.claim(claimant) {
@@ -59,15 +49,34 @@ impl Worker {
             Err(refusal) => refusal,
         };
         let among = Among { is_stream: false, network: refusal.network() };
-        let Some((slot, id)) = self.least_used(now, among) else { return Err(refusal) };
+        let Some((slot, id)) = self.least_used(now, among) else {
+            self.ask_for_room(now, among);
+            return Err(refusal);
+        };
         let claimed = self.rooms.replace(id, claimant)?;
         self.close_socket(slot, CloseReason::Displaced);
         Ok(claimed)
     }
 
-    /// Closes the least used connection, if one is silent.
-    pub(super) fn displace_stream(&mut self, now: Instant, network: Option<Network>) {
-        if let Some((slot, _)) = self.least_used(now, Among { is_stream: true, network }) {
+    /// Has the other threads make room, now and then.
+    fn ask_for_room(&mut self, now: Instant, among: Among) {
+        let Some(shards) = &mut self.shards else { return };
+        if now < self.room_asked_at.plus_ns(SEARCH_INTERVAL_NS) {
+            return;
+        }
+        self.room_asked_at = now;
+        for (index, sibling) in shards.siblings.iter().enumerate() {
+            let index = index as u16;
+            if index != self.index {
+                let _ = sibling.send(ToWorker::Displace(among));
+                shards.ports.rouse(index);
+            }
+        }
+    }
+
+    /// Closes the least used face among these, if one is silent, and gives its place back.
+    pub(super) fn displace(&mut self, now: Instant, among: Among) {
+        if let Some((slot, _)) = self.least_used(now, among) {
             self.close_socket(slot, CloseReason::Displaced);
         }
     }
@@ -81,7 +90,7 @@ impl Worker {
             let mut silent: Vec<_> = self
                 .faces
                 .iter()
-                .filter(|(_, face)| among.holds(face) && may_give_way(face, now))
+                .filter(|(_, face)| is_among(face, among) && may_give_way(face, now))
                 .map(|(slot, face)| {
                     let counters = face.link.counters();
                     let packets = counters.in_interests + counters.in_data + counters.in_nacks;

@@ -8,7 +8,7 @@ use weir_base::{FaceId, Instant, NS_PER_S, Packet, Slab};
 use weir_link::Link;
 use weir_manage::FacePersistency;
 
-/// Octets that are as much work as a packet, beside which they come.
+/// Octets that cost as much as one packet; they count in addition to packets.
 const WORK_BYTES: u64 = 2048;
 
 /// What a face sends and receives through.
@@ -102,8 +102,8 @@ impl Face {
         }
     }
 
-    /// What it has had its thread do since this was last asked, `elapsed_ns` ago: packets a second,
-    /// and [`WORK_BYTES`] count as one more.
+    /// What it has had its thread do since this was last asked, `elapsed_ns` ago, a second: packets
+    /// that came and went, and one more for each [`WORK_BYTES`].
     pub(super) fn work_since_told(&mut self, elapsed_ns: u64) -> u64 {
         let counters = self.link.counters();
         let packets = [

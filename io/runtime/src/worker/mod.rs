@@ -124,6 +124,8 @@ pub(crate) struct Worker {
     control: ControlSender,
     rooms: Arc<Rooms>,
     searches: [Search; 4],
+    /// When the other threads were last asked to make room for a peer.
+    room_asked_at: Instant,
     memory: Memory,
     /// Warnings of peers that were refused.
     refusals: Gathered,
@@ -179,6 +181,7 @@ impl Worker {
             control: setup.control,
             rooms: setup.rooms,
             searches: Default::default(),
+            room_asked_at: now,
             memory: Memory::new(&setup.memory),
             refusals: Gathered::default(),
             stalls: Gathered::default(),

@@ -4,6 +4,7 @@
 
 use weir_base::{FaceId, Instant};
 use weir_forward::OutPacket;
+use weir_wire::HopSignal;
 
 use super::Worker;
 use super::face::{Face, Socket};
@@ -40,13 +41,14 @@ impl Worker {
         // What was read from it goes to its shards first, and what they have for it to its socket.
         self.process(now);
         self.flush(now);
-        let Some(slot) = self.faces.slot_of(id) else { return };
-        let is_own = self.faces.at(slot).is_some_and(|face| matches!(face.socket, Socket::Own(_)));
-        if !is_own || to == self.index {
-            return;
+        let slot = self.faces.slot_of(id);
+        let face = slot.and_then(|slot| self.faces.at(slot));
+        // It may have lost its socket or its place meanwhile.
+        if !face.is_some_and(|face| matches!(face.socket, Socket::Own(_))) {
+            return self.control.send(ToControl::FaceMoved { id, worker: self.index });
         }
-        let face = self.detach(slot);
-        let Some(shards) = &mut self.shards else { unreachable!("there is another thread") };
+        let face = self.detach(slot.expect("found above"));
+        let shards = self.shards.as_mut().expect("there is another thread");
         shards.owners.insert(id, to);
         for (index, sibling) in shards.siblings.iter().enumerate() {
             let index = index as u16;
@@ -54,34 +56,33 @@ impl Worker {
                 let _ = sibling.send(ToWorker::FaceMoved { id, owner: to });
             }
         }
-        // Its next commands are sent on the same way, and so come later.
         let _ = shards.siblings[usize::from(to)].send(ToWorker::TakeFace(Box::new(face)));
         shards.ports.rouse(to);
     }
 
     /// Has a face that another thread had.
-    pub(super) fn take_face(&mut self, now: Instant, mut face: Face) {
-        let shards = self.shards.as_mut().expect("another thread gave it");
-        if shards.owners.remove(&face.id).is_none() {
-            // It was destroyed on its way.
-            return;
-        }
+    pub(super) fn take_face(&mut self, mut face: Face) {
         let id = face.id;
+        self.control.send(ToControl::FaceMoved { id, worker: self.index });
+        let shards = self.shards.as_mut().expect("another thread gave it");
+        if shards.owners.remove(&id).is_none() {
+            // It was destroyed on its way.
+            return self.count_gone(&face);
+        }
         let Socket::Own(socket) = std::mem::replace(&mut face.socket, Socket::Down) else {
             unreachable!("only faces with sockets of their own are given");
         };
-        self.control.send(ToControl::FaceMoved { id, worker: self.index });
+        // What it did before was another thread's work.
+        let _ = face.work_since_told(1);
         let slot = self.faces.insert(face);
-        // Reads and sends what waits, and has its timers set and its memory counted.
         self.attach(slot, NewSocket::Own(socket));
+        // At the end of the turn it sends what waits, its timers are set and its queue is counted.
         self.mark_dirty(slot);
-        if let Some(face) = self.faces.at(slot) {
-            self.memory.recount_reassembly(face);
-            if let Some(at) = face.link.next_wakeup() {
-                self.timers.schedule(slot, at);
-            }
+        if let Some(face) = self.faces.at(slot)
+            && self.memory.recount_reassembly(face)
+        {
+            self.shed_reassembly();
         }
-        self.flush(now);
     }
 
     pub(super) fn note_moved(&mut self, id: FaceId, owner: u16) {
@@ -93,9 +94,9 @@ impl Worker {
         }
     }
 
-    /// A packet for a face that this thread has no more, or that is gone.
+    /// A packet for a face that this thread no longer has, or that is gone.
     #[cold]
-    pub(super) fn send_after(&mut self, out: OutPacket) {
+    pub(super) fn forward_packet(&mut self, out: OutPacket) {
         match &mut self.shards {
             Some(shards) if let Some(&owner) = shards.owners.get(&out.face) => {
                 shards.ports.push(owner, Crossing::Out(out), &mut self.pool);
@@ -104,13 +105,13 @@ impl Worker {
         }
     }
 
-    /// A command for a face that this thread has no more goes after it.
-    pub(super) fn pass_on(&mut self, id: FaceId, command: ToWorker) {
+    /// A signal likewise.
+    #[cold]
+    pub(super) fn forward_signal(&mut self, face: FaceId, signal: HopSignal) {
         if let Some(shards) = &mut self.shards
-            && let Some(&owner) = shards.owners.get(&id)
+            && let Some(&owner) = shards.owners.get(&face)
         {
-            let _ = shards.siblings[usize::from(owner)].send(command);
-            shards.ports.rouse(owner);
+            shards.ports.push(owner, Crossing::SignalOut { face, signal }, &mut self.pool);
         }
     }
 }

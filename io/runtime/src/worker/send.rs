@@ -94,7 +94,9 @@ impl Worker {
     }
 
     pub(super) fn signal_here(&mut self, face: FaceId, signal: HopSignal) {
-        let Some(slot) = self.faces.slot_of(face) else { return };
+        let Some(slot) = self.faces.slot_of(face) else {
+            return self.forward_signal(face, signal);
+        };
         let Some(face) = self.faces.at(slot) else { return };
         // A refusal is counted by the link; a face that is down has no router at its other end.
         let is_down = matches!(face.socket, Socket::Down);
@@ -107,7 +109,7 @@ impl Worker {
     #[inline]
     pub(super) fn send_here(&mut self, now: Instant, out: OutPacket) {
         let Some(slot) = self.faces.slot_of(out.face) else {
-            return self.send_after(out);
+            return self.forward_packet(out);
         };
         let Some(face) = self.faces.at(slot) else {
             return;
