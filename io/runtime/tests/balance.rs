@@ -196,16 +196,18 @@ fn shared_memory_moves_along() {
     let silent = connect(&router, 1);
     let mut application = Application::connect(&router);
     let mut next = 0;
-    application.exchange(&mut next);
-    application.exchange(&mut next);
     let thread = |router: &TestRouter| {
         let snapshot = router.snapshot();
         let shared = snapshot.faces.iter().find(|face| face.local_uri.starts_with("shm://"));
-        shared.expect("it has gone over").thread
+        shared.map(|face| face.thread)
     };
+    let deadline = Instant::now() + PATIENCE;
+    while thread(&router).is_none() {
+        assert!(Instant::now() < deadline, "it does not go over");
+        application.exchange(&mut next);
+    }
     // On the producer's thread, where a plain consumer makes its work the less.
     let first = thread(&router);
-    let deadline = Instant::now() + PATIENCE;
     let mut plain = router.unix();
     while thread(&router) == first {
         assert!(Instant::now() < deadline);

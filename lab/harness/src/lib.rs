@@ -7,6 +7,7 @@ pub mod emulator;
 pub mod events;
 pub mod figures;
 pub mod folder;
+mod huge_pages;
 pub mod jobs;
 pub mod library;
 pub mod metric;
@@ -21,6 +22,7 @@ pub mod stats;
 use serde::{Deserialize, Serialize};
 
 pub use document::ScenarioError;
+pub use huge_pages::begin_with_huge_pages;
 pub use library::{Paper, paper, papers, scenario as find_scenario};
 pub use scenario::{Experiment, Scenario, Size};
 

@@ -41,6 +41,9 @@ enum Command {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    if matches!(args.command, Command::Run(_) | Command::Reproduce(_)) {
+        weir_harness::begin_with_huge_pages();
+    }
     match args.command {
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),

@@ -83,6 +83,7 @@ impl Process {
             .env_remove("XDG_CONFIG_HOME")
             .env_remove("NDN_CLIENT_TRANSPORT")
             .env_remove("RUST_LOG")
+            .env_remove(crate::huge_pages::TUNABLES)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
