@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 
 use common::{PATIENCE, TestRouter, content_of, data, interest};
 use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
-use weir_runtime::Snapshot;
+use weir_link::LinkDrop;
+use weir_runtime::{Snapshot, UnsolicitedPolicy};
 use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
 
 /// An application whose packets go through shared memory.
@@ -58,6 +59,41 @@ fn interests_go_through_the_ring_and_data_comes_back() {
     drop(consumer);
     router.wait_until("the face is closed", |snapshot| snapshot.faces.len() == 1);
     router.stop();
+}
+
+/// One read brings Interests for more Data than the queue of the face holds, and socket or ring have
+/// room for what is more. All of a read was answered before any of it was sent.
+#[test]
+fn what_the_interests_of_one_read_ask_for_is_sent_meanwhile() {
+    const COUNT: usize = 128;
+    const QUEUED_MAX: usize = 110;
+    let uri = |number: usize| format!("/block/{number}");
+    for is_shared in [false, true] {
+        let router = TestRouter::start_with(|config| {
+            config.unsolicited = UnsolicitedPolicy::AdmitLocal;
+            config.face_defaults.queue_bytes_max = QUEUED_MAX * 8400;
+        });
+        let mut producer = router.unix();
+        (0..COUNT).for_each(|number| producer.send(&data(&uri(number), &[7; 8000])));
+        let is_stored = |snapshot: &Snapshot| snapshot.router.store.entries == COUNT as u64;
+        router.wait_until("all is stored", is_stored);
+        let interests: Vec<u8> = (0..COUNT).flat_map(|number| interest(&uri(number))).collect();
+        let mut consumer = match is_shared {
+            true => shared(&router),
+            false => Stranger::new(UnixStream::connect(&router.path).unwrap()),
+        };
+        if is_shared {
+            consumer.write(&interests);
+            consumer.send(&[0x64, 0]);
+        } else {
+            consumer.send(&interests);
+        }
+        let are_answered = |snapshot: &Snapshot| snapshot.router.store.hits == COUNT as u64;
+        router.wait_until("all are answered", are_answered);
+        let drops = router.snapshot().link_drops;
+        assert!(drops.contains(&(LinkDrop::QueueFull, 0)), "shared {is_shared}: {drops:?}");
+        router.stop();
+    }
 }
 
 #[test]
