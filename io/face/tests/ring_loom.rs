@@ -1,7 +1,7 @@
 //! Two ends that share memory, under loom: every order in which two threads may see each other's
-//! writes. What is tested of the rings is the very file that the sockets use. The connection between
-//! the ends is one, as it is of sockets: it carries what is sent before an end goes over, and then
-//! the bells of both directions.
+//! writes. What is tested of the rings is the very file that the sockets use. There is one
+//! connection between the ends, as between sockets: it carries what is sent before an end goes
+//! over, and then the bells of both directions.
 
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};

@@ -63,8 +63,8 @@ fn interests_go_through_the_ring_and_data_comes_back() {
     router.stop();
 }
 
-/// One read brings Interests for more Data than the queue of the face holds, and socket or ring have
-/// room for what is more. All of a read was answered before any of it was sent.
+/// One read brings Interests for more Data than the queue of the face holds, and socket or ring
+/// have room for what is more. All of a read was answered before any of it was sent.
 #[test]
 fn what_the_interests_of_one_read_ask_for_is_sent_meanwhile() {
     const COUNT: usize = 128;
