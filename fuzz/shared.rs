@@ -235,10 +235,11 @@ impl World {
 
     /// Puts octets into the ring that the end reads.
     fn put(&self, at: u32, octets: &[u8]) {
-        for (at, octet) in (at as usize..).zip(octets) {
-            let at = at % RING_BYTES;
-            self.stranger.poke(4096 + self.reads * RING_BYTES + at, &[*octet]);
-            self.shadow.borrow_mut()[at] = *octet;
+        let at = at as usize % RING_BYTES;
+        let (first, rest) = octets.split_at(octets.len().min(RING_BYTES - at));
+        for (at, part) in [(at, first), (0, rest)] {
+            self.stranger.poke(4096 + self.reads * RING_BYTES + at, part);
+            self.shadow.borrow_mut()[at..][..part.len()].copy_from_slice(part);
         }
     }
 

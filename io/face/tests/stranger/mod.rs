@@ -114,10 +114,8 @@ impl Stranger {
     /// Writes anywhere into the memory.
     pub(crate) fn poke(&self, place: usize, octets: &[u8]) {
         assert!(place + octets.len() <= SHARED_BYTES);
-        for (at, octet) in (place..).zip(octets) {
-            // SAFETY: within the mapping.
-            unsafe { self.memory.add(at).write_volatile(*octet) };
-        }
+        // SAFETY: within the mapping, from memory of our own.
+        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.memory.add(place), octets.len()) };
     }
 
     /// What is anywhere in the memory.
