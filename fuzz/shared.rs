@@ -8,15 +8,13 @@ mod stranger;
 
 use std::cell::RefCell;
 use std::fs::File;
-use std::io::{IoSliceMut, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener as StdListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::cmsg_space;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use stranger::{OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH, Stranger};
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
@@ -167,7 +165,7 @@ impl World {
         }
         socket.recv(&mut pool, &mut frames).expect("a connection");
         socket.send(&mut link).expect("a connection");
-        Self::new(socket, Stranger::with(stream_of(&stream), offered(&stream)), &site.memory, 1)
+        Self::new(socket, Stranger::of_offer(stream), &site.memory, 1)
     }
 
     /// Whether the face goes on.
@@ -352,24 +350,4 @@ fn packet(len: usize) -> Vec<u8> {
     }
     packet.resize(packet.len() + len, 7);
     packet
-}
-
-fn stream_of(stream: &UnixStream) -> UnixStream {
-    stream.try_clone().expect("a file more")
-}
-
-/// The memory that an application offers.
-fn offered(stream: &UnixStream) -> OwnedFd {
-    let mut octets = [0; 64];
-    let mut pieces = [IoSliceMut::new(&mut octets)];
-    let mut control = cmsg_space!(RawFd);
-    let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(stream.as_raw_fd(), &mut pieces, Some(&mut control), flags)
-        .expect("an offer came");
-    let mut controls = message.cmsgs().expect("room for one file");
-    let Some(ControlMessageOwned::ScmRights(files)) = controls.next() else {
-        panic!("no file came with it");
-    };
-    // SAFETY: the system has just given it to us.
-    unsafe { OwnedFd::from_raw_fd(files[0]) }
 }

@@ -2,7 +2,7 @@
 //! docs/shared-memory.md.
 
 use std::fs::File;
-use std::io::{IoSlice, Read, Write};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -10,8 +10,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::libc;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg, setsockopt, sockopt,
+};
+use nix::{cmsg_space, libc};
 
 pub(crate) const OFFER: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 1];
 pub(crate) const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
@@ -65,8 +67,21 @@ impl Stranger {
         Self::with(stream, memory_file(SHARED_BYTES, SIZE_SEALS))
     }
 
-    /// One who has been handed memory, as a router.
-    pub(crate) fn with(stream: UnixStream, file: OwnedFd) -> Self {
+    /// One who is taken for a router, and has just been made an offer.
+    pub(crate) fn of_offer(stream: UnixStream) -> Self {
+        let mut octets = [0; 64];
+        let (mut pieces, mut control) = ([IoSliceMut::new(&mut octets)], cmsg_space!(RawFd));
+        let (fd, flags) = (stream.as_raw_fd(), MsgFlags::MSG_CMSG_CLOEXEC);
+        let message = recvmsg::<()>(fd, &mut pieces, Some(&mut control), flags).unwrap();
+        let Some(ControlMessageOwned::ScmRights(files)) = message.cmsgs().unwrap().next() else {
+            panic!("no file came with it");
+        };
+        // SAFETY: the system has just given it to this process.
+        let file = unsafe { OwnedFd::from_raw_fd(files[0]) };
+        Self::with(stream, file)
+    }
+
+    fn with(stream: UnixStream, file: OwnedFd) -> Self {
         let memory = map(&file);
         assert!(memory != libc::MAP_FAILED.cast());
         Self { stream, file, memory, written: 0, seen: 0 }
