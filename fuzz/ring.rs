@@ -1,14 +1,37 @@
-//! A ring of memory shared with a stranger who writes whatever he likes wherever he can. A property
-//! test of `weir-face` and a fuzz target share it.
+//! A ring of memory shared with a stranger who writes whatever he likes wherever he can, also while
+//! it is read and written. A property test of `weir-face` and a fuzz target share it.
 
+/// Each access to a mark is a moment at which the stranger may write.
 mod atomic {
-    pub(crate) use std::sync::atomic::{AtomicU32, Ordering, fence};
+    use std::sync::atomic;
+    pub(crate) use std::sync::atomic::{Ordering, fence};
+
+    #[derive(Debug, Default)]
+    pub(crate) struct AtomicU32(pub(super) atomic::AtomicU32);
+
+    impl AtomicU32 {
+        pub(crate) fn load(&self, ordering: Ordering) -> u32 {
+            super::meanwhile();
+            self.0.load(ordering)
+        }
+
+        pub(crate) fn store(&self, value: u32, ordering: Ordering) {
+            super::meanwhile();
+            self.0.store(value, ordering);
+        }
+
+        pub(crate) fn swap(&self, value: u32, ordering: Ordering) -> u32 {
+            super::meanwhile();
+            self.0.swap(value, ordering)
+        }
+    }
 }
 #[allow(dead_code, reason = "sockets use more of it")]
 #[path = "../io/face/src/shared/ring.rs"]
 mod ring;
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -16,10 +39,30 @@ use ring::{Broken, Marks, Memory, Reader, Writer};
 use weir_wire::peek_frame;
 
 const LEN: usize = 64;
+/// Of what a step says, that the stranger waits with it until something is called.
+const WITHIN: u8 = 0x80;
+
+type Step = [u8; 6];
+
+thread_local! {
+    /// What the stranger does within calls, a step for each access, and where.
+    static WITHIN_CALLS: RefCell<(Option<Rc<Shared>>, VecDeque<Step>)> = RefCell::default();
+}
 
 struct Shared {
     marks: Marks,
     octets: RefCell<[u8; LEN]>,
+}
+
+/// Somebody looks at the memory, or changes it.
+fn meanwhile() {
+    WITHIN_CALLS.with_borrow_mut(|(shared, steps)| {
+        if let Some(shared) = shared
+            && let Some(step) = steps.pop_front()
+        {
+            shared.harm(&step);
+        }
+    });
 }
 
 impl Memory for Rc<Shared> {
@@ -30,12 +73,35 @@ impl Memory for Rc<Shared> {
     }
 
     fn put(&self, at: u32, octets: &[u8]) {
+        meanwhile();
         self.octets.borrow_mut()[at as usize..][..octets.len()].copy_from_slice(octets);
     }
 
     fn take(&self, at: u32, octets: &mut [u8]) {
+        meanwhile();
         let len = octets.len();
         octets.copy_from_slice(&self.octets.borrow()[at as usize..][..len]);
+    }
+}
+
+impl Shared {
+    /// A step of the stranger.
+    fn harm(&self, step: &Step) {
+        let [what, at, number @ ..] = *step;
+        let number = u32::from_le_bytes(number);
+        let marks = &self.marks;
+        match what % 8 {
+            0 => set(&marks.written, number),
+            1 => set(&marks.read, number),
+            // A little beyond or below what is right.
+            2 => set(&marks.written, get(&marks.read).wrapping_add(u32::from(at))),
+            3 => set(&marks.read, get(&marks.written).wrapping_sub(u32::from(at))),
+            4 => {
+                set(&marks.reader, number);
+                set(&marks.writer, u32::from(at));
+            }
+            _ => self.octets.borrow_mut()[usize::from(at) % LEN] = number as u8,
+        }
     }
 }
 
@@ -43,40 +109,37 @@ impl Memory for Rc<Shared> {
 /// panics, nothing outside the ring is touched, and a mark that makes no sense is told as such.
 pub(crate) fn check(script: &[u8]) {
     let shared = Rc::new(Shared { marks: Marks::default(), octets: RefCell::new([0; LEN]) });
+    WITHIN_CALLS.set((Some(Rc::clone(&shared)), VecDeque::new()));
     let mut reader = Reader::new(Rc::clone(&shared));
     let mut writer = Writer::new(Rc::clone(&shared));
-    for step in script.chunks_exact(6) {
-        let [what, at, number @ ..] = step else { return };
-        let number = u32::from_le_bytes(number.try_into().expect("four octets"));
-        let marks = &shared.marks;
-        let is_whole = match what % 8 {
-            0 => set(&marks.written, number),
-            1 => set(&marks.read, number),
-            // A little beyond or below what is right.
-            2 => set(&marks.written, get(&marks.read).wrapping_add(u32::from(*at))),
-            3 => set(&marks.read, get(&marks.written).wrapping_sub(u32::from(*at))),
-            4 => set(&marks.reader, number) | set(&marks.writer, u32::from(*at)),
-            5 => {
-                shared.octets.borrow_mut()[usize::from(*at) % LEN] = number as u8;
+    for step in script.chunks_exact(size_of::<Step>()) {
+        let step: &Step = step.try_into().expect("six octets");
+        let is_whole = match step[0] % 8 {
+            6 => read(&mut reader).is_ok(),
+            7 => write(&mut writer, usize::from(step[1]) % (2 * LEN)).is_ok(),
+            _ if step[0] & WITHIN != 0 => {
+                WITHIN_CALLS.with_borrow_mut(|(_, steps)| steps.push_back(*step));
                 true
             }
-            6 => read(&mut reader).is_ok(),
-            _ => write(&mut writer, usize::from(*at) % (2 * LEN)).is_ok(),
+            _ => {
+                shared.harm(step);
+                true
+            }
         };
         if !is_whole {
             // The face closes.
-            return;
+            break;
         }
     }
+    WITHIN_CALLS.take();
 }
 
-fn set(line: &ring::Line, number: u32) -> bool {
-    line.0.store(number, Ordering::Relaxed);
-    true
+fn set(line: &ring::Line, number: u32) {
+    line.0.0.store(number, Ordering::Relaxed);
 }
 
 fn get(line: &ring::Line) -> u32 {
-    line.0.load(Ordering::Relaxed)
+    line.0.0.load(Ordering::Relaxed)
 }
 
 /// As a socket reads.

@@ -53,19 +53,31 @@ const BELL_READS_MAX: usize = 8;
 pub struct SharedMemory {
     bytes_max: u64,
     used_bytes: AtomicU64,
+    taken: AtomicU64,
     refused: AtomicU64,
 }
 
 impl SharedMemory {
     /// At most `bytes_max` octets, for all applications together.
     pub fn new(bytes_max: u64) -> Self {
-        Self { bytes_max, used_bytes: AtomicU64::new(0), refused: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Self { bytes_max, used_bytes: zero(), taken: zero(), refused: zero() }
+    }
+
+    /// Offers that were taken.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Offers that were turned down: no room, or memory that is not as it must be. The application
     /// goes on over its Unix connection.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Octets that may be shared at most.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Octets that are shared now.
@@ -213,6 +225,7 @@ impl SharedSocket {
         });
         match taken {
             Some((claimed, rings)) => {
+                memory.taken.fetch_add(1, Ordering::Relaxed);
                 (*claim, self.rings, self.owes_switch) = (Some(claimed), Some(rings), true);
             }
             None => _ = memory.refused.fetch_add(1, Ordering::Relaxed),

@@ -1,5 +1,7 @@
-//! The ring of shared memory under loom: every order in which two threads may see each other's
-//! writes. What is tested is the very file that the sockets use.
+//! Two ends that share memory, under loom: every order in which two threads may see each other's
+//! writes. What is tested of the rings is the very file that the sockets use. There is one
+//! connection between the ends, as between sockets: it carries what is sent before an end goes
+//! over, and then the bells of both directions.
 
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -13,134 +15,258 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use ring::{Marks, Memory, Reader, Writer};
 
-const LEN: usize = 4;
+/// Octets of a packet.
+const PACKET: usize = 2;
 
-/// Loom finds octets that are read while they may be written.
-struct Shared {
+/// One direction. Loom finds octets that are read while they may be written.
+struct Direction<const LEN: usize> {
     marks: Marks,
     octets: [UnsafeCell<u8>; LEN],
-    bells: [Bell; 2],
 }
 
-const READER: usize = 0;
-const WRITER: usize = 1;
+/// What one end has been sent over the connection and has yet to read.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Inbox {
+    packets: u8,
+    /// Behind the packets.
+    has_switch: bool,
+    /// Anywhere. It lies there until it is read, and is left out where one lies already, as by a
+    /// socket that takes no more.
+    has_bell: bool,
+}
 
-/// As a connection that carries bells: they lie there until they are taken.
 #[derive(Default)]
-struct Bell {
-    has_rung: Mutex<bool>,
+struct Line {
+    inbox: Mutex<Inbox>,
     changed: Condvar,
 }
 
-impl Bell {
-    fn ring(&self) {
-        *self.has_rung.lock().unwrap() = true;
+impl Line {
+    fn post(&self, change: impl FnOnce(&mut Inbox)) {
+        change(&mut self.inbox.lock().unwrap());
         self.changed.notify_one();
     }
 
-    fn take(&self) {
-        *self.has_rung.lock().unwrap() = false;
+    fn take(&self) -> Inbox {
+        std::mem::take(&mut self.inbox.lock().unwrap())
     }
 
-    /// Waits for one, and leaves it there, as poll does.
+    /// Waits for anything, and leaves it there, as poll does.
     fn wait(&self) {
-        let mut has_rung = self.has_rung.lock().unwrap();
-        while !*has_rung {
-            has_rung = self.changed.wait(has_rung).unwrap();
+        let mut inbox = self.inbox.lock().unwrap();
+        while *inbox == Inbox::default() {
+            inbox = self.changed.wait(inbox).unwrap();
         }
     }
 }
 
-impl Shared {
-    fn new() -> Arc<Self> {
-        let octets = std::array::from_fn(|_| UnsafeCell::new(0));
-        let bells = std::array::from_fn(|_| Bell::default());
-        Arc::new(Self { marks: Marks::default(), octets, bells })
+/// Directions and lines by who reads them.
+struct Shared<const LEN: usize> {
+    directions: [Direction<LEN>; 2],
+    lines: [Line; 2],
+}
+
+/// One direction, as one end has it.
+struct Half<const LEN: usize>(Arc<Shared<LEN>>, usize);
+
+impl<const LEN: usize> Half<LEN> {
+    fn direction(&self) -> &Direction<LEN> {
+        &self.0.directions[self.1]
     }
 }
 
-impl Memory for Arc<Shared> {
+impl<const LEN: usize> Memory for Half<LEN> {
     const LEN: u32 = LEN as u32;
 
     fn marks(&self) -> &Marks {
-        &self.marks
+        &self.direction().marks
     }
 
     fn put(&self, at: u32, octets: &[u8]) {
-        for (cell, octet) in self.octets[at as usize..].iter().zip(octets) {
+        for (cell, octet) in self.direction().octets[at as usize..].iter().zip(octets) {
             // SAFETY: loom says so if another thread may be there.
             cell.with_mut(|cell| unsafe { *cell = *octet });
         }
     }
 
     fn take(&self, at: u32, octets: &mut [u8]) {
-        for (cell, octet) in self.octets[at as usize..].iter().zip(octets) {
+        for (cell, octet) in self.direction().octets[at as usize..].iter().zip(octets) {
             // SAFETY: as in `put`.
             cell.with(|cell| *octet = unsafe { *cell });
         }
     }
 }
 
-/// Writes pairs of octets, and sleeps while there is no room.
-fn write(shared: &Arc<Shared>, pairs: u8) {
-    let mut writer = Writer::new(Arc::clone(shared));
-    for number in 0..pairs {
-        while !writer.push([&[number], &[!number]]).unwrap() {
-            shared.bells[WRITER].take();
-            if !writer.wait_for_room(2).unwrap() {
-                shared.bells[WRITER].wait();
+/// One end, which does what `SharedSocket` and whoever polls it do.
+struct End<const LEN: usize> {
+    reader: Reader<Half<LEN>>,
+    writer: Writer<Half<LEN>>,
+    near: usize,
+    shared: Arc<Shared<LEN>>,
+    owes_switch: bool,
+    reads_ring: bool,
+    writes_ring: bool,
+    is_blocked: bool,
+    sent: u8,
+    read: u8,
+}
+
+impl<const LEN: usize> End<LEN> {
+    fn new(shared: Arc<Shared<LEN>>, near: usize, start: Start) -> Self {
+        let half = |reader| Half(Arc::clone(&shared), reader);
+        let (reader, writer) = (Reader::new(half(near)), Writer::new(half(1 - near)));
+        let is_over = start == Start::Over;
+        Self {
+            reader,
+            writer,
+            near,
+            shared,
+            // The application's end follows the router's.
+            owes_switch: !is_over && near == ROUTER,
+            reads_ring: is_over,
+            writes_ring: is_over,
+            is_blocked: false,
+            sent: 0,
+            read: 0,
+        }
+    }
+
+    /// Sends and receives so many packets, and sleeps while there is nothing to be done.
+    fn run(mut self, to_send: u8, to_read: u8) {
+        loop {
+            self.send(to_send);
+            let has_more = self.recv();
+            if self.sent == to_send && self.read == to_read && !self.owes_switch {
+                return;
+            }
+            let has_room = self.is_blocked && self.writer.is_told();
+            if !has_more && !has_room && (self.is_blocked || self.sent == to_send) {
+                self.shared.lines[self.near].wait();
             }
         }
-        if writer.publish() {
-            shared.bells[READER].ring();
+    }
+
+    fn send(&mut self, to_send: u8) {
+        if self.owes_switch {
+            self.far().post(|inbox| inbox.has_switch = true);
+            (self.owes_switch, self.writes_ring) = (false, true);
         }
+        if !self.writes_ring {
+            if self.sent < to_send {
+                self.sent += 1;
+                self.far().post(|inbox| inbox.packets += 1);
+            }
+            return;
+        }
+        self.is_blocked = false;
+        while self.sent < to_send {
+            while !self.writer.push([&[self.sent], &[!self.sent]]).unwrap() {
+                self.publish();
+                if !self.writer.wait_for_room(PACKET).unwrap() {
+                    self.is_blocked = true;
+                    return;
+                }
+            }
+            self.sent += 1;
+        }
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        if self.writer.publish() {
+            self.ring_bell();
+        }
+    }
+
+    /// Whether there may be more.
+    fn recv(&mut self) -> bool {
+        let line = &self.shared.lines[self.near];
+        if !self.reads_ring {
+            let inbox = line.take();
+            self.read += inbox.packets;
+            if inbox.has_switch {
+                self.reads_ring = true;
+                self.owes_switch = self.near == APPLICATION;
+            }
+            return inbox != Inbox::default();
+        }
+        if self.reader.available().unwrap() == 0 {
+            let mut inbox = Inbox::default();
+            let is_empty = self.reader.sleep(|| inbox = line.take()).unwrap();
+            assert!(inbox.packets == 0 && !inbox.has_switch, "bells alone");
+            return !is_empty;
+        }
+        let mut packet = [0; PACKET];
+        self.reader.copy(&mut packet);
+        assert_eq!(packet, [self.read, !self.read]);
+        self.read += 1;
+        if self.reader.release(PACKET as u32) {
+            self.ring_bell();
+        }
+        true
+    }
+
+    fn far(&self) -> &Line {
+        &self.shared.lines[1 - self.near]
+    }
+
+    fn ring_bell(&self) {
+        self.far().post(|inbox| inbox.has_bell = true);
     }
 }
 
-/// Reads them, and sleeps while there are none.
-fn read(shared: &Arc<Shared>, pairs: u8) {
-    let mut reader = Reader::new(Arc::clone(shared));
-    let mut number = 0;
-    while number < pairs {
-        let available = reader.available().unwrap();
-        if available == 0 {
-            if reader.sleep(|| shared.bells[READER].take()).unwrap() {
-                shared.bells[READER].wait();
-            }
-            continue;
-        }
-        let mut pair = [0; 2];
-        reader.copy(&mut pair);
-        assert_eq!(pair, [number, !number]);
-        number += 1;
-        if reader.release(2) {
-            shared.bells[WRITER].ring();
-        }
-    }
+const ROUTER: usize = 0;
+const APPLICATION: usize = 1;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// The router has taken an offer, and neither end has gone over.
+    Offered,
+    /// Both have gone over.
+    Over,
 }
 
 /// Nothing is lost, torn or out of order, and neither side sleeps for ever: loom would say so.
-fn check(pairs: u8) {
+fn check<const LEN: usize>(start: Start, to_router: u8, to_application: u8) {
     let mut model = loom::model::Builder::new();
     // More changes of threads than these at places that do not wait take hours.
-    model.preemption_bound = Some(2);
+    model.preemption_bound = Some(3);
     model.check(move || {
-        let shared = Shared::new();
-        let other = Arc::clone(&shared);
-        let writer = thread::spawn(move || write(&other, pairs));
-        read(&shared, pairs);
-        writer.join().unwrap();
+        let direction = || Direction {
+            marks: Marks::default(),
+            octets: std::array::from_fn(|_| UnsafeCell::new(0)),
+        };
+        let directions: [Direction<LEN>; 2] = std::array::from_fn(|_| direction());
+        let shared = Arc::new(Shared { directions, lines: Default::default() });
+        let router = End::new(Arc::clone(&shared), ROUTER, start);
+        let application = End::new(shared, APPLICATION, start);
+        let router = thread::spawn(move || router.run(to_application, to_router));
+        application.run(to_router, to_application);
+        router.join().unwrap();
     });
 }
 
 #[test]
 fn who_sleeps_is_woken() {
-    check(1);
-    check(2);
+    check::<4>(Start::Over, 1, 0);
+    check::<4>(Start::Over, 2, 0);
+    check::<4>(Start::Over, 1, 1);
 }
 
 #[test]
 fn who_waits_for_room_is_woken() {
     // One more than the ring holds.
-    check(3);
+    check::<4>(Start::Over, 3, 0);
+}
+
+#[test]
+fn who_waits_for_room_while_packets_come_is_woken() {
+    check::<2>(Start::Over, 2, 1);
+    check::<2>(Start::Over, 2, 2);
+}
+
+#[test]
+fn who_goes_over_is_woken() {
+    check::<4>(Start::Offered, 1, 1);
+    check::<2>(Start::Offered, 2, 2);
 }

@@ -33,7 +33,7 @@ pub use memory::memory_bytes_least;
 pub use profile::{FunctionSamples, Profiler};
 pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};
 pub use rooms::FaceBounds;
-pub use snapshot::{DiskSnapshot, FaceSnapshot, Snapshot};
+pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{
     BusyPolicy, Bypass, DataSource, Mark, MissWatch, NAME_COMPONENTS_MAX, StoreIo,

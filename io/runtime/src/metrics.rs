@@ -118,6 +118,7 @@ impl Collector for SnapshotCollector {
         self.face_counters(&mut encoder)?;
         self.drops(&mut encoder)?;
         self.tables(&mut encoder)?;
+        self.shared_memory(&mut encoder)?;
         if !self.0.disks.is_empty() {
             disk::encode(&self.0, &mut encoder)?;
         }
@@ -291,6 +292,23 @@ impl SnapshotCollector {
             .encode_gauge(&faces)?;
         table(encoder, &self.0.router)?;
         table(encoder, &self.0.router.store)
+    }
+
+    fn shared_memory(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let Some(memory) = &self.0.shared_memory else { return Ok(()) };
+        let gauges = [
+            ("shared_memory_faces", "Applications whose packets go through memory", memory.faces),
+            ("shared_memory_bytes", "Octets that applications share with it", memory.used_bytes),
+            ("shared_memory_bytes_max", "Octets that they may share at most", memory.bytes_max),
+        ];
+        for (name, help, value) in gauges {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            metric.encode_gauge(&value)?;
+        }
+        let help = "Offers of memory taken; those refused and rings broken are among the drops";
+        encoder
+            .encode_descriptor("shared_memory_taken", help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&memory.taken, None)
     }
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {

@@ -19,8 +19,24 @@ pub struct Snapshot {
     pub link_drops: Vec<(LinkDrop, u64)>,
     /// Drops that belong to neither a link nor a shard: reason and count.
     pub runtime_drops: Vec<(&'static str, u64)>,
+    /// What applications share with it; `None`: it takes no offers.
+    pub shared_memory: Option<SharedMemorySnapshot>,
     /// The disks of the store, in the order of the configuration.
     pub disks: Vec<DiskSnapshot>,
+}
+
+/// Memory that applications share with the router (docs/shared-memory.md). Offers refused and rings
+/// broken are among [`Snapshot::runtime_drops`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedMemorySnapshot {
+    /// Faces that have gone over, both ways.
+    pub faces: u64,
+    /// Octets taken over, of faces that have yet to go over too.
+    pub used_bytes: u64,
+    /// Octets that may be.
+    pub bytes_max: u64,
+    /// Offers taken.
+    pub taken: u64,
 }
 
 /// One disk.

@@ -5,11 +5,14 @@ mod common;
 #[path = "../../face/tests/stranger/mod.rs"]
 mod stranger;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use common::{PATIENCE, TestRouter, content_of, data, interest};
 use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
-use weir_runtime::Snapshot;
+use weir_link::LinkDrop;
+use weir_runtime::{Snapshot, UnsolicitedPolicy};
 use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};
 
 /// An application whose packets go through shared memory.
@@ -60,6 +63,41 @@ fn interests_go_through_the_ring_and_data_comes_back() {
     router.stop();
 }
 
+/// One read brings Interests for more Data than the queue of the face holds, and socket or ring
+/// have room for what is more. All of a read was answered before any of it was sent.
+#[test]
+fn what_the_interests_of_one_read_ask_for_is_sent_meanwhile() {
+    const COUNT: usize = 128;
+    const QUEUED_MAX: usize = 110;
+    let uri = |number: usize| format!("/block/{number}");
+    for is_shared in [false, true] {
+        let router = TestRouter::start_with(|config| {
+            config.unsolicited = UnsolicitedPolicy::AdmitLocal;
+            config.face_defaults.queue_bytes_max = QUEUED_MAX * 8400;
+        });
+        let mut producer = router.unix();
+        (0..COUNT).for_each(|number| producer.send(&data(&uri(number), &[7; 8000])));
+        let is_stored = |snapshot: &Snapshot| snapshot.router.store.entries == COUNT as u64;
+        router.wait_until("all is stored", is_stored);
+        let interests: Vec<u8> = (0..COUNT).flat_map(|number| interest(&uri(number))).collect();
+        let mut consumer = match is_shared {
+            true => shared(&router),
+            false => Stranger::new(UnixStream::connect(&router.path).unwrap()),
+        };
+        if is_shared {
+            consumer.write(&interests);
+            consumer.send(&[0x64, 0]);
+        } else {
+            consumer.send(&interests);
+        }
+        let are_answered = |snapshot: &Snapshot| snapshot.router.store.hits == COUNT as u64;
+        router.wait_until("all are answered", are_answered);
+        let drops = router.snapshot().link_drops;
+        assert!(drops.contains(&(LinkDrop::QueueFull, 0)), "shared {is_shared}: {drops:?}");
+        router.stop();
+    }
+}
+
 #[test]
 fn who_writes_nonsense_is_closed_and_counted() {
     let router = TestRouter::start();
@@ -102,4 +140,58 @@ fn beyond_a_sixteenth_of_the_memory_offers_are_refused_and_counted() {
     strangers.clear();
     router.wait_until("all are gone", |snapshot| snapshot.faces.is_empty());
     shared(&router);
+}
+
+fn metrics(router: &TestRouter) -> String {
+    let mut http = TcpStream::connect(router.handle().metrics_address().unwrap()).unwrap();
+    http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut text = String::new();
+    http.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn metrics_tell_of_faces_memory_and_offers() {
+    let bytes_max = 2 * SHARED_BYTES as u64;
+    let router = TestRouter::start_with(|config| {
+        config.memory_bytes_max = 16 * bytes_max;
+        config.metrics = Some("127.0.0.1:0".parse().unwrap());
+    });
+    let drops = |reason: &str, count: u64| {
+        format!("weir_drops_total{{layer=\"runtime\",reason=\"{reason}\"}} {count}")
+    };
+    let expect = |faces: u64, used: u64, [taken, refused, broken]: [u64; 3]| {
+        let used = used * SHARED_BYTES as u64;
+        let metrics = metrics(&router);
+        for line in [
+            format!("weir_shared_memory_faces {faces}"),
+            format!("weir_shared_memory_bytes {used}"),
+            format!("weir_shared_memory_bytes_max {bytes_max}"),
+            format!("weir_shared_memory_taken_total {taken}"),
+            drops("shared-memory-refused", refused),
+            drops("shared-memory-broken", broken),
+        ] {
+            assert!(metrics.lines().any(|found| found == line), "{line} is not in\n{metrics}");
+        }
+    };
+    expect(0, 0, [0, 0, 0]);
+    let mut first = shared(&router);
+    expect(1, 1, [1, 0, 0]);
+    // One that has not gone over yet.
+    let mut second = Stranger::new(UnixStream::connect(&router.path).unwrap());
+    let mut third = Stranger::new(UnixStream::connect(&router.path).unwrap());
+    for stranger in [&mut second, &mut third] {
+        stranger.offer();
+        stranger.send(&interest("/nobody/serves/this"));
+        stranger.received();
+    }
+    expect(1, 2, [2, 1, 0]);
+    first.set(FromApplication::Written, 1 << 30);
+    first.send(&[0x64, 0]);
+    router.wait_until("its face is closed", |snapshot| snapshot.faces.len() == 2);
+    expect(0, 1, [2, 1, 1]);
+    drop((second, third));
+    router.wait_until("all are gone", |snapshot| snapshot.faces.is_empty());
+    expect(0, 0, [2, 1, 1]);
+    router.stop();
 }

@@ -2,7 +2,7 @@
 //! docs/shared-memory.md.
 
 use std::fs::File;
-use std::io::{IoSlice, Read, Write};
+use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -10,14 +10,16 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nix::libc;
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg, setsockopt, sockopt,
+};
+use nix::{cmsg_space, libc};
 
 pub(crate) const OFFER: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 1];
-const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
-const RING_BYTES: usize = 512 << 10;
+pub(crate) const SWITCH: [u8; 7] = [0x64, 5, 0xFD, 0x03, 0xB0, 1, 0];
+pub(crate) const RING_BYTES: usize = 512 << 10;
 pub(crate) const SHARED_BYTES: usize = 4096 + 2 * RING_BYTES;
-const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+pub(crate) const SIZE_SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 /// Marks of the ring from the application to the router: octets from the beginning.
 #[derive(Clone, Copy)]
@@ -62,7 +64,24 @@ pub(crate) struct Stranger {
 
 impl Stranger {
     pub(crate) fn new(stream: UnixStream) -> Self {
-        let file = memory_file(SHARED_BYTES, SIZE_SEALS);
+        Self::with(stream, memory_file(SHARED_BYTES, SIZE_SEALS))
+    }
+
+    /// One who is taken for a router, and has just been made an offer.
+    pub(crate) fn of_offer(stream: UnixStream) -> Self {
+        let mut octets = [0; 64];
+        let (mut pieces, mut control) = ([IoSliceMut::new(&mut octets)], cmsg_space!(RawFd));
+        let (fd, flags) = (stream.as_raw_fd(), MsgFlags::MSG_CMSG_CLOEXEC);
+        let message = recvmsg::<()>(fd, &mut pieces, Some(&mut control), flags).unwrap();
+        let Some(ControlMessageOwned::ScmRights(files)) = message.cmsgs().unwrap().next() else {
+            panic!("no file came with it");
+        };
+        // SAFETY: the system has just given it to this process.
+        let file = unsafe { OwnedFd::from_raw_fd(files[0]) };
+        Self::with(stream, file)
+    }
+
+    fn with(stream: UnixStream, file: OwnedFd) -> Self {
         let memory = map(&file);
         assert!(memory != libc::MAP_FAILED.cast());
         Self { stream, file, memory, written: 0, seen: 0 }
@@ -83,11 +102,44 @@ impl Stranger {
     }
 
     pub(crate) fn send_with(&mut self, octets: &[u8], files: &[BorrowedFd<'_>]) {
+        self.try_send_with(octets, files).unwrap();
+    }
+
+    /// Sends what the connection takes.
+    pub(crate) fn try_send_with(
+        &mut self,
+        octets: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> nix::Result<usize> {
         let files: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
         let control = [ControlMessage::ScmRights(&files)];
-        let pieces = [IoSlice::new(octets)];
-        let fd = self.stream.as_raw_fd();
-        sendmsg::<()>(fd, &pieces, &control, MsgFlags::empty(), None).unwrap();
+        let control = if files.is_empty() { &[][..] } else { &control };
+        let (pieces, flags) = ([IoSlice::new(octets)], MsgFlags::MSG_NOSIGNAL);
+        sendmsg::<()>(self.stream.as_raw_fd(), &pieces, control, flags, None)
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Writes anywhere into the memory.
+    pub(crate) fn poke(&self, place: usize, octets: &[u8]) {
+        assert!(place + octets.len() <= SHARED_BYTES);
+        // SAFETY: within the mapping, from memory of our own.
+        unsafe { ptr::copy_nonoverlapping(octets.as_ptr(), self.memory.add(place), octets.len()) };
+    }
+
+    /// What is anywhere in the memory.
+    pub(crate) fn peek(&self, place: usize, len: usize) -> Vec<u8> {
+        assert!(place + len <= SHARED_BYTES);
+        let mut octets = vec![0; len];
+        // SAFETY: within the mapping, to memory of our own.
+        unsafe { ptr::copy_nonoverlapping(self.memory.add(place), octets.as_mut_ptr(), len) };
+        octets
     }
 
     pub(crate) fn send(&mut self, octets: &[u8]) {
@@ -169,7 +221,7 @@ impl Drop for Stranger {
 }
 
 /// A file of memory, with all of its pages.
-fn memory_file(len: usize, seals: libc::c_int) -> OwnedFd {
+pub(crate) fn memory_file(len: usize, seals: libc::c_int) -> OwnedFd {
     memory_file_with(len, len, seals)
 }
 

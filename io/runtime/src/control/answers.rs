@@ -12,7 +12,7 @@ use weir_wire::Name;
 
 use super::Control;
 use crate::message::{ToWorker, WorkerSnapshot};
-use crate::snapshot::{FaceSnapshot, Snapshot};
+use crate::snapshot::{FaceSnapshot, SharedMemorySnapshot, Snapshot};
 
 /// Who asked for a snapshot.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(super) struct SnapshotJob {
     asked_by: SnapshotFor,
     waiting: usize,
     sum: Snapshot,
+    /// Faces whose packets go through shared memory.
+    shared_faces: u64,
 }
 
 /// An erasure that goes from shard to shard until its limit is reached.
@@ -47,7 +49,7 @@ impl Control {
         self.next_transaction += 1;
         let sum = Snapshot::default();
         let waiting = self.workers.len();
-        self.snapshots.insert(transaction, SnapshotJob { asked_by, waiting, sum });
+        self.snapshots.insert(transaction, SnapshotJob { asked_by, waiting, sum, shared_faces: 0 });
         self.tell_all(|| ToWorker::Snapshot { transaction });
     }
 
@@ -61,6 +63,7 @@ impl Control {
         job.sum.add_link_drops(part.gone_drops);
         for face in &part.faces {
             job.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
+            job.shared_faces += u64::from(face.is_shared);
             // A face that the control thread has not heard of yet is left for the next time.
             if let Some(record) = self.faces.find(face.id) {
                 let (uri, local) = (record.remote.to_string(), record.local_uri(face.is_shared));
@@ -77,6 +80,13 @@ impl Control {
             job.sum.add_runtime_drop("miss-untold", self.sender.untold());
             let refused = self.shared_memory.as_ref().map_or(0, |memory| memory.refused());
             job.sum.add_runtime_drop("shared-memory-refused", refused);
+            job.sum.shared_memory =
+                self.shared_memory.as_ref().map(|memory| SharedMemorySnapshot {
+                    faces: job.shared_faces,
+                    used_bytes: memory.used_bytes(),
+                    bytes_max: memory.bytes_max(),
+                    taken: memory.taken(),
+                });
             self.answer_snapshot(job);
         }
     }

@@ -47,6 +47,8 @@ pub(crate) use shards::Shards;
 
 /// Packets handed to the shard at once.
 const BATCH_PACKETS: usize = 64;
+/// Octets queued on faces, also within a turn, before they go to the sockets.
+const UNSENT_BYTES_MAX: usize = 256 << 10;
 /// Sources read in one turn before what they brought is sent on.
 const SOURCES_PER_TURN: usize = 64;
 /// Events taken from the kernel at once.
@@ -146,6 +148,8 @@ pub(crate) struct Worker {
     expired: Vec<u32>,
     ready: VecDeque<Source>,
     dirty: Vec<u32>,
+    /// Octets queued on faces since all of these were flushed.
+    unsent_bytes: usize,
     frames: Vec<Packet>,
     datagrams: Vec<Datagram>,
     inputs: Vec<Input>,
@@ -197,6 +201,7 @@ impl Worker {
             expired: Vec::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            unsent_bytes: 0,
             frames: Vec::new(),
             datagrams: Vec::new(),
             inputs: vec![internal],

@@ -338,7 +338,10 @@ impl Worker {
                 Crossing::Shard { from, message } => {
                     self.inputs.push(Input::Shard { from, message });
                 }
-                Crossing::Out(out) => self.send_here(now, out),
+                Crossing::Out(out) => {
+                    self.send_here(now, out);
+                    self.flush_if_much(now);
+                }
                 Crossing::SignalIn { face, signal } => {
                     self.inputs.push(Input::Signal { face, signal });
                 }

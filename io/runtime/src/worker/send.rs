@@ -10,7 +10,7 @@ use weir_forward::{Event, OutPacket};
 use weir_wire::HopSignal;
 
 use super::face::Socket;
-use super::{BATCH_PACKETS, Source, Worker};
+use super::{BATCH_PACKETS, Source, UNSENT_BYTES_MAX, Worker};
 use crate::cross::Crossing;
 use crate::message::{CloseReason, InternalPacket, ToControl};
 use crate::questions::Missed;
@@ -21,24 +21,18 @@ impl Worker {
         if self.inputs.is_empty() {
             return;
         }
-        for batch in self.inputs.chunks_mut(BATCH_PACKETS) {
+        let mut inputs = mem::take(&mut self.inputs);
+        for batch in inputs.chunks_mut(BATCH_PACKETS) {
             match &mut self.blocking {
                 Some(store) => store.handle(&mut self.router, now, batch, &mut self.outbox),
                 None => self.router.handle(now, batch, &mut self.outbox),
             }
+            self.send_packets(now);
         }
-        self.inputs.clear();
-        if let Some(shards) = &mut self.shards {
-            let from = self.index;
-            for (to, message) in self.outbox.shard_messages.drain(..) {
-                shards.ports.push(to, Crossing::Shard { from, message }, &mut self.pool);
-            }
-        }
-        let mut packets = mem::take(&mut self.outbox.packets);
-        for out in packets.drain(..) {
-            self.send_packet(now, out);
-        }
-        self.outbox.packets = packets;
+        inputs.clear();
+        // Of faces that closed as they were sent to.
+        inputs.append(&mut self.inputs);
+        self.inputs = inputs;
         let mut signals = mem::take(&mut self.outbox.signals);
         for (face, signal) in signals.drain(..) {
             self.send_signal(face, signal);
@@ -62,6 +56,22 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Queues what the shard sends.
+    fn send_packets(&mut self, now: Instant) {
+        if let Some(shards) = &mut self.shards {
+            let from = self.index;
+            for (to, message) in self.outbox.shard_messages.drain(..) {
+                shards.ports.push(to, Crossing::Shard { from, message }, &mut self.pool);
+            }
+        }
+        let mut packets = mem::take(&mut self.outbox.packets);
+        for out in packets.drain(..) {
+            self.send_packet(now, out);
+        }
+        self.outbox.packets = packets;
+        self.flush_if_much(now);
     }
 
     #[inline]
@@ -118,6 +128,7 @@ impl Worker {
             face.down_drops += 1;
             return;
         }
+        self.unsent_bytes += out.packet.len();
         // A refusal is counted by the link.
         if face.link.enqueue(now, out.header, out.packet).is_ok() && !face.is_dirty {
             face.is_dirty = true;
@@ -125,8 +136,18 @@ impl Worker {
         }
     }
 
+    /// The Interests of one read may ask for more than the queue of a face takes: it goes to the
+    /// socket meanwhile, so that nothing is dropped for which there is room.
+    #[inline]
+    pub(super) fn flush_if_much(&mut self, now: Instant) {
+        if self.unsent_bytes >= UNSENT_BYTES_MAX {
+            self.flush(now);
+        }
+    }
+
     /// Gives every face's queue to its socket, once a turn or a batch.
     pub(super) fn flush(&mut self, now: Instant) {
+        self.unsent_bytes = 0;
         let mut dirty = mem::take(&mut self.dirty);
         for slot in dirty.drain(..) {
             self.flush_face(now, slot);

@@ -1,0 +1,353 @@
+//! One end of a connection that shares memory with a stranger who sends and hands over whatever he
+//! likes, and writes wherever he likes, between any two calls. A property test of `weir-face` and a
+//! fuzz target share it. What he does within a call is with `ring.rs`.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../io/face/tests/stranger/mod.rs"]
+mod stranger;
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stranger::{OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH, Stranger};
+use tempfile::TempDir;
+use weir_base::{Instant, Packet, Pool};
+use weir_face::{FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixListener};
+use weir_link::{Link, LinkConfig, Received};
+use weir_wire::peek_frame;
+
+const BELL: [u8; 2] = [0x64, 0];
+/// Frames after which an application makes an offer.
+const FRAMES_BEFORE_OFFER: usize = 32;
+/// Octets that a script has for a step.
+const STEP_BYTES: usize = 6;
+/// Between the marks and the rings.
+const UNUSED: std::ops::Range<usize> = 1024..4096;
+const POISON: u8 = 0xA5;
+/// Calls in a row that may say that there is more, when nobody writes: bells of a whole connection,
+/// and a whole ring.
+const READS_MAX: usize = 10_000;
+
+thread_local! {
+    /// Where routers and applications meet, for all scripts.
+    static SITE: Site = Site::new();
+}
+
+struct Site {
+    router: Listener,
+    memory: Arc<SharedMemory>,
+    stranger: StdListener,
+    directory: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut router = UnixListener::bind(&directory.path().join("router")).expect("a socket");
+        let memory = Arc::new(SharedMemory::new(1 << 30));
+        router.share_memory(Arc::clone(&memory));
+        let stranger = StdListener::bind(directory.path().join("stranger")).expect("a socket");
+        Self { router: Listener::Unix(router), memory, stranger, directory }
+    }
+
+    /// A router's end, and an application that is a stranger.
+    fn router(&self) -> (Socket, Stranger) {
+        let stream = UnixStream::connect(self.directory.path().join("router")).expect("listens");
+        let socket = self.router.accept().expect("accepts").expect("a connection waits");
+        (socket, Stranger::new(stream))
+    }
+
+    /// An application's end, and a stranger who listens where a router should.
+    fn application(&self) -> (Socket, UnixStream) {
+        let uri = FaceUri::Unix(self.directory.path().join("stranger"));
+        let socket = Socket::connect(&uri, Duration::from_secs(1)).expect("listens");
+        (socket, self.stranger.accept().expect("a connection waits").0)
+    }
+}
+
+/// Carries out what `script` says for the stranger and for the end that must not mind: nothing
+/// panics or goes on for ever, what comes out of the ring is what is in it, in whole frames, and
+/// nothing else is written than the marks and the end's own ring.
+pub(crate) fn check(script: &[u8]) {
+    let [how, script @ ..] = script else { return };
+    SITE.with(|site| {
+        let mut world = match how % 3 {
+            0 => World::of_router(site),
+            1 => World::of_router_gone_over(site),
+            _ => World::of_application(site),
+        };
+        if how & 0x80 != 0 && world.reads_ring {
+            // Near to the end of the ring.
+            (0..RING_BYTES / 8004).for_each(|_| world.write(&packet(8000)));
+            assert!(world.recv_all());
+        }
+        for step in script.chunks_exact(STEP_BYTES) {
+            if !world.step(step) {
+                break;
+            }
+        }
+        world.end();
+        assert_eq!(site.memory.used_bytes(), 0, "it is given back");
+    });
+}
+
+struct World {
+    socket: Socket,
+    link: Link,
+    pool: Pool,
+    frames: Vec<Packet>,
+    stranger: Stranger,
+    memory: Arc<SharedMemory>,
+    /// The ring that the end reads: 0 for a router.
+    reads: usize,
+    reads_ring: bool,
+    /// Octets that the end has read from the ring, and the stranger has written in good order.
+    read: u32,
+    written: u32,
+    /// What is in that ring.
+    shadow: RefCell<Vec<u8>>,
+    is_over: bool,
+}
+
+impl World {
+    fn new(socket: Socket, stranger: Stranger, memory: &Arc<SharedMemory>, reads: usize) -> Self {
+        stranger.stream().set_nonblocking(true).expect("a socket");
+        stranger.poke(UNUSED.start, &[POISON; UNUSED.end - UNUSED.start]);
+        Self {
+            link: Link::new(LinkConfig { ..socket.link_config() }),
+            socket,
+            pool: Pool::new(1 << 20),
+            frames: Vec::new(),
+            stranger,
+            memory: Arc::clone(memory),
+            reads,
+            reads_ring: false,
+            read: 0,
+            written: 0,
+            shadow: RefCell::new(vec![0; RING_BYTES]),
+            is_over: false,
+        }
+    }
+
+    fn of_router(site: &Site) -> Self {
+        let (socket, stranger) = site.router();
+        Self::new(socket, stranger, &site.memory, 0)
+    }
+
+    fn of_router_gone_over(site: &Site) -> Self {
+        loop {
+            let mut world = Self::of_router(site);
+            world.stranger.offer();
+            assert!(world.recv() && world.send(20));
+            if site.memory.used_bytes() > 0 {
+                world.stranger.switch();
+                assert!(world.recv() && world.socket.is_shared() && world.reads_ring);
+                return world;
+            }
+            // Too many files of other scripts wait to be closed.
+            std::thread::yield_now();
+        }
+    }
+
+    /// An application that has just made an offer.
+    fn of_application(site: &Site) -> Self {
+        let (mut socket, stream) = site.application();
+        let (mut link, mut pool) = (Link::new(socket.link_config()), Pool::new(1 << 20));
+        let mut frames = Vec::new();
+        for _ in 0..FRAMES_BEFORE_OFFER {
+            nix::unistd::write(&stream, &packet(20)).expect("there is room");
+        }
+        socket.recv(&mut pool, &mut frames).expect("a connection");
+        socket.send(&mut link).expect("a connection");
+        Self::new(socket, Stranger::of_offer(stream), &site.memory, 1)
+    }
+
+    /// Whether the face goes on.
+    fn step(&mut self, step: &[u8]) -> bool {
+        let [what, at, rest @ ..] = step else { return false };
+        let (count, number) = (usize::from(*at), number_of(rest));
+        // Most of what ends the face at once is left out, so that scripts come farther.
+        let is_rude = *at >= 200;
+        let len = number as usize % 9000;
+        match what % 16 {
+            0 => self.say(&packet(count), &[]),
+            1 => self.hand_over(*at),
+            2 => self.say(&SWITCH, &[]),
+            3 => (0..=*at).for_each(|_| self.say(&BELL, &[])),
+            4 if is_rude => self.say(&rest[..count % 5], &[]),
+            5 if is_rude => self.mark(count % 8, number),
+            // Near to what is right.
+            5 => self.mark(4 * self.reads, self.written.wrapping_add(number % 4)),
+            6 => {
+                let written = self.marked(4 * (1 - self.reads));
+                self.mark(4 * (1 - self.reads) + 1, written.wrapping_sub(number % 4));
+            }
+            // Whether the ends sleep or wait.
+            7 => self.mark(4 * (count % 2) + 2 + count / 2 % 2, number % 3),
+            4 | 8 => (0..=count % 16).for_each(|_| self.write(&packet(len))),
+            9 if is_rude => self.write(&rest[..count % 5]),
+            // What has been written may have been read.
+            9 | 10 => self.put(self.written.wrapping_sub(number % 10_000), &[*at; 3]),
+            11 => self.listen(),
+            12 => return self.send(count),
+            13 => return (0..*at).all(|_| self.send(len.min(8800))),
+            14 => return self.recv(),
+            _ => return self.recv_all(),
+        }
+        true
+    }
+
+    /// Sends as much as the connection takes.
+    fn say(&mut self, octets: &[u8], files: &[BorrowedFd<'_>]) {
+        let _ = self.stranger.try_send_with(octets, files);
+    }
+
+    fn hand_over(&mut self, what: u8) {
+        let memory = self.stranger.file().try_clone_to_owned().expect("a file more");
+        let octets: &[u8] = if what & 8 == 0 { &OFFER } else { &BELL };
+        let other = |len| stranger::memory_file(len, SIZE_SEALS);
+        match what % 8 {
+            0..=2 => self.say(octets, &[memory.as_fd()]),
+            3 => self.say(octets, &[]),
+            4 => self.say(octets, &[memory.as_fd(), memory.as_fd()]),
+            5 => self.say(octets, &[other(4096).as_fd(), memory.as_fd(), memory.as_fd()]),
+            6 => self.say(octets, &[other(SHARED_BYTES + 4096).as_fd()]),
+            _ => self.say(octets, &[File::open("/dev/null").expect("is there").as_fd()]),
+        }
+    }
+
+    fn mark(&self, number: usize, value: u32) {
+        self.stranger.poke(128 * number, &value.to_ne_bytes());
+    }
+
+    fn marked(&self, number: usize) -> u32 {
+        let octets = self.stranger.peek(128 * number, 4);
+        u32::from_ne_bytes(octets.try_into().expect("four octets"))
+    }
+
+    /// Puts octets into the ring that the end reads.
+    fn put(&self, at: u32, octets: &[u8]) {
+        let at = at as usize % RING_BYTES;
+        let (first, rest) = octets.split_at(octets.len().min(RING_BYTES - at));
+        for (at, part) in [(at, first), (0, rest)] {
+            self.stranger.poke(4096 + self.reads * RING_BYTES + at, part);
+            self.shadow.borrow_mut()[at..][..part.len()].copy_from_slice(part);
+        }
+    }
+
+    /// Writes as whoever means well would, but for what.
+    fn write(&mut self, octets: &[u8]) {
+        self.put(self.written, octets);
+        self.written = self.written.wrapping_add(octets.len() as u32);
+        self.mark(4 * self.reads, self.written);
+    }
+
+    /// Takes everything that the end has sent.
+    fn listen(&mut self) {
+        let mut octets = [0; 65536];
+        while self.stranger.stream().read(&mut octets).is_ok_and(|read| read > 0) {}
+        let ring = 4 * (1 - self.reads);
+        self.mark(ring + 1, self.marked(ring));
+        self.mark(ring + 3, 0);
+    }
+
+    fn send(&mut self, len: usize) -> bool {
+        // The queue may be full.
+        let _ = self.link.enqueue(Instant::ZERO, Default::default(), Packet::from(packet(len)));
+        let status = self.socket.send(&mut self.link);
+        self.link.detach_frames(&mut self.pool);
+        self.is_over |= !matches!(status, Ok(SendStatus::Drained | SendStatus::WouldBlock));
+        !self.is_over
+    }
+
+    /// One call. Whether the face goes on.
+    fn recv(&mut self) -> bool {
+        self.recv_status();
+        !self.is_over
+    }
+
+    fn recv_all(&mut self) -> bool {
+        for _ in 0..READS_MAX {
+            if self.recv_status() != Some(RecvStatus::More) {
+                return !self.is_over;
+            }
+        }
+        panic!("it reads for ever what nobody writes");
+    }
+
+    fn recv_status(&mut self) -> Option<RecvStatus> {
+        // An application has had its memory taken from the beginning.
+        let has_rings = self.reads == 1 || self.memory.used_bytes() > 0;
+        let status = self.socket.recv(&mut self.pool, &mut self.frames);
+        let was_ring = self.reads_ring;
+        for frame in std::mem::take(&mut self.frames) {
+            assert_eq!(peek_frame(&frame), Ok(Some(frame.len())), "one whole frame");
+            if was_ring {
+                self.expect_in_ring(&frame);
+            } else if self.reads_ring {
+                panic!("only bells come behind the switch");
+            } else if has_rings && *frame == SWITCH {
+                self.reads_ring = true;
+            }
+            self.receive(frame);
+        }
+        let status = status.ok();
+        self.is_over |= !matches!(status, Some(RecvStatus::Drained | RecvStatus::More));
+        status
+    }
+
+    /// What has come is what is there.
+    fn expect_in_ring(&mut self, frame: &[u8]) {
+        let shadow = self.shadow.borrow();
+        let at = self.read as usize % RING_BYTES;
+        let (first, rest) = frame.split_at(frame.len().min(RING_BYTES - at));
+        assert!(shadow[at..].starts_with(first) && shadow.starts_with(rest), "it is in the ring");
+        self.read = self.read.wrapping_add(frame.len() as u32);
+    }
+
+    /// As the link of a face does it.
+    fn receive(&mut self, frame: Packet) {
+        let is_packet = |packet: &[u8]| {
+            matches!(packet, [5 | 6, ..]) && peek_frame(packet) == Ok(Some(packet.len()))
+        };
+        match self.link.receive(Instant::ZERO, frame, &mut self.pool) {
+            Received::Packet { packet, .. } => assert!(is_packet(&packet), "{packet:?}"),
+            Received::Run => {
+                while let Some((_, packet)) = self.link.next_in_run(Instant::ZERO, &mut self.pool) {
+                    assert!(is_packet(&packet), "{packet:?}");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(mut self) {
+        if !self.is_over {
+            self.recv_all();
+        }
+        let unused = self.stranger.peek(UNUSED.start, UNUSED.end - UNUSED.start);
+        assert!(unused.iter().all(|&octet| octet == POISON), "written beside the marks");
+        let ring = self.stranger.peek(4096 + self.reads * RING_BYTES, RING_BYTES);
+        assert!(ring == *self.shadow.borrow(), "written into the ring that it reads");
+    }
+}
+
+fn number_of(octets: &[u8]) -> u32 {
+    u32::from_le_bytes(octets.try_into().expect("four octets"))
+}
+
+/// A Data of `len` octets and its header.
+fn packet(len: usize) -> Vec<u8> {
+    let mut packet = vec![6, 253, (len >> 8) as u8, len as u8];
+    if len < 253 {
+        packet = vec![6, len as u8];
+    }
+    packet.resize(packet.len() + len, 7);
+    packet
+}
