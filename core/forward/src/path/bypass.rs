@@ -183,7 +183,7 @@ impl Router {
         let entry = self.pit.get(index).filter(|_| self.config.busy.labels == Labels::Path)?;
         let is_bypass = matches!(entry.awaits, AwaitedSource::Bypass { .. });
         let first = entry.upstreams().next().filter(|_| is_bypass)?;
-        Some((self.faces.find(first.face)?, first.nacked.is_some()))
+        Some((*self.faces.find(first.face)?, first.nacked.is_some()))
     }
 
     /// An entry that has passed by a disk is answered, or to end or to wait elsewhere. `source`:
