@@ -1,6 +1,7 @@
 //! The Interest path (NFD, incoming Interest, content store hit and miss pipelines).
 
 use alloc::vec::Vec;
+use core::mem;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
@@ -49,8 +50,8 @@ impl Router {
         out: &mut Outbox,
     ) {
         let Some(asked) = self.check(received, interest, hashes, out) else { return };
-        let decision = self.ask_store(now, received, interest, &asked, out);
-        if let Some(decision) = self.end_at_store(now, decision, received, interest, &asked, out)
+        let mut decision = self.ask_store(now, received, interest, &asked, out);
+        if !self.ends_at_store(now, &mut decision, received, interest, &asked, out)
             && let Some(index) = self.enter_pit(now, received, interest, &asked, out)
         {
             self.send_on(now, &decision, index, received, interest, &asked.query, out);
@@ -120,8 +121,10 @@ impl Router {
         match step {
             InterestStep::Arrival => Some(InterestStep::Store),
             InterestStep::Store => {
-                let decision = self.ask_store(now, received, interest, &asked, out);
-                let decision = self.end_at_store(now, decision, received, interest, &asked, out)?;
+                let mut decision = self.ask_store(now, received, interest, &asked, out);
+                if self.ends_at_store(now, &mut decision, received, interest, &asked, out) {
+                    return None;
+                }
                 if matches!(decision, StoreDecision::Aggregate | StoreDecision::Suppress) {
                     // It needs neither FIB nor strategy.
                     let index = self.enter_pit(now, received, interest, &asked, out)?;
@@ -313,49 +316,49 @@ impl Router {
         }
     }
 
-    /// Carries out what the store has decided where that is the end of the Interest's way, and
-    /// returns the decision where it is not.
+    /// Carries out what the store has decided where that is the end of the Interest's way. Says
+    /// whether it is.
     #[inline(always)]
-    pub(crate) fn end_at_store(
+    pub(crate) fn ends_at_store(
         &mut self,
         now: Instant,
-        decision: StoreDecision,
+        decision: &mut StoreDecision,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         out: &mut Outbox,
-    ) -> Option<StoreDecision> {
+    ) -> bool {
         let congestion = NackReason::Congestion;
         match decision {
             StoreDecision::Answer(StoredData { packet, is_marked }) => {
-                self.stats.busy.marked += u64::from(is_marked);
+                self.stats.busy.marked += u64::from(*is_marked);
                 let to = (&(received.face, received.header.pit_token), asked.face.is_local());
-                let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
+                let source = (FaceId::CONTENT_STORE, u64::from(*is_marked));
+                let packet = mem::take(packet);
                 self.sender.data(to, source, interest.name, packet, &mut self.stats, out);
-                None
             }
             StoreDecision::ReadDisk(read) => {
                 self.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
-                let Some(begun) = self.begin_read(&read.found) else {
+                if let Some(begun) = self.begin_read(&read.found) {
+                    if let Some(index) = self.enter_pit(now, received, interest, asked, out) {
+                        self.wait_for_disk(now, index, Origin::of(received), (read, begun));
+                    }
+                } else {
                     self.refuse(received, asked.face, congestion, DropReason::DiskBusy, out);
-                    return None;
-                };
-                let index = self.enter_pit(now, received, interest, asked, out)?;
-                self.wait_for_disk(now, index, Origin::of(received), (&read, begun));
-                None
+                }
             }
             StoreDecision::AskShards => {
-                let index = self.enter_pit(now, received, interest, asked, out)?;
-                self.ask_shards(now, index, received, out);
-                None
+                if let Some(index) = self.enter_pit(now, received, interest, asked, out) {
+                    self.ask_shards(now, index, received, out);
+                }
             }
             StoreDecision::Refuse(Refusal(reason)) => {
                 self.store.decline_read();
-                self.refuse(received, asked.face, congestion, reason, out);
-                None
+                self.refuse(received, asked.face, congestion, *reason, out);
             }
-            decision => Some(decision),
+            _ => return false,
         }
+        true
     }
 
     /// Sends an entry where the store has let it go.

@@ -66,9 +66,9 @@ fn answers_from_the_store_keep_to_the_scope() {
         let face = *bed.router.faces.find(to).unwrap();
         let arrived = Asked { query, face, nonce: 1, pending: None };
         let packet = data("/localhost/app", 1000).into();
-        let decision = StoreDecision::Answer(StoredData { packet, is_marked: false });
+        let mut decision = StoreDecision::Answer(StoredData { packet, is_marked: false });
         let Bed { router, now, out, .. } = &mut bed;
-        assert!(router.end_at_store(*now, decision, &received, &asked, &arrived, out).is_none());
+        assert!(router.ends_at_store(*now, &mut decision, &received, &asked, &arrived, out));
         assert_eq!(bed.take().len(), expected);
         assert_eq!(bed.drops(DropReason::Scope), 1 - expected as u64);
     }
