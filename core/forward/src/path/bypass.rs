@@ -50,8 +50,8 @@ impl WantedHops<'_> {
             let Some(egress) = is_eligible(faces, origin.face, name, hop.face) else { continue };
             let has_room = match disk.policy.labels {
                 _ if !has_labels => true,
-                Labels::Neighbour => disk.neighbours.is_available(now, &egress),
-                Labels::Path => disk.neighbours.has_window(&egress),
+                Labels::Neighbour => disk.neighbours.is_available(now, egress),
+                Labels::Path => disk.neighbours.has_window(egress),
             };
             if has_room && (!is_last_hop || egress.is_local()) {
                 available.insert(place);
