@@ -83,7 +83,7 @@ impl Pool {
     }
 
     /// A packet with a copy of `bytes`.
-    #[inline]
+    #[inline(always)]
     pub fn copy(&mut self, bytes: &[u8]) -> Packet {
         if bytes.is_empty() {
             return Packet::empty();
@@ -95,7 +95,7 @@ impl Pool {
 
     /// Drops a packet. When it is the last holder of a block of this pool, the block is at hand
     /// again without the locked instructions of the way over the return stack.
-    #[inline]
+    #[inline(always)]
     pub fn recycle(&mut self, packet: Packet) {
         if let Some(block) = packet.into_block_of(self.shared) {
             // SAFETY: this is the only holder of the block.

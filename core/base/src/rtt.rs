@@ -68,6 +68,7 @@ impl RttEstimator {
     /// is how many samples one round trip is expected to give: the weights of a sample shrink by
     /// it, so that the memory of the estimator stays a number of round trips whatever the window
     /// (as ndn-cxx does).
+    #[inline]
     pub fn sample(&mut self, rtt_ns: u64, samples_per_rtt: u32) {
         let rtt = i64::try_from(rtt_ns).unwrap_or(i64::MAX / 64);
         let share = i64::from(samples_per_rtt.max(1));

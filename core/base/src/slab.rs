@@ -82,7 +82,7 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// When there is none.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub fn discard(&mut self, index: u32) {
         let Some(entry @ Some(_)) = self.entries.get_mut(index as usize) else { vacant(index) };

@@ -155,19 +155,36 @@ impl Table {
         (line + 1) & (self.lines.len() - 1)
     }
 
+    /// A line that [`Table::home`] or [`Table::after`] has given.
+    #[inline(always)]
+    fn line(&self, at: usize) -> &Line {
+        debug_assert!(at < self.lines.len());
+        // SAFETY: there are 2^(32 - shift) lines: what is left of a tag of 32 bits that is shifted
+        // right by `shift` is below, and so is what has been masked with their number less one.
+        unsafe { self.lines.get_unchecked(at) }
+    }
+
+    /// The same, to change it.
+    #[inline(always)]
+    fn line_mut(&mut self, at: usize) -> &mut Line {
+        debug_assert!(at < self.lines.len());
+        // SAFETY: as in [`Table::line`].
+        unsafe { self.lines.get_unchecked_mut(at) }
+    }
+
     /// Asks for the line of `hash`, so that a later [`Table::find`] does not wait for memory.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch_read(&self.lines[self.home(Self::tag(hash))]);
+        prefetch_read(self.line(self.home(Self::tag(hash))));
     }
 
     /// The first index with `hash` (32 bits of it are compared) for which `is_match` says yes.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: u64, mut is_match: impl FnMut(u32) -> bool) -> Option<u32> {
         let tag = Self::tag(hash);
         let mut at = self.home(tag);
         loop {
-            let line = &self.lines[at];
+            let line = self.line(at);
             let mut bits = line.matches(tag);
             while bits != 0 {
                 let index = line.indexes[bits.trailing_zeros() as usize % SLOTS];
@@ -184,7 +201,7 @@ impl Table {
     }
 
     /// Calls `f` with every index that [`Table::find`] would try.
-    #[inline]
+    #[inline(always)]
     pub fn for_each_candidate(&self, hash: u64, mut f: impl FnMut(u32)) {
         self.find(hash, |index| {
             f(index);
@@ -208,10 +225,10 @@ impl Table {
     #[inline]
     fn place(&mut self, tag: u32, index: u32) {
         let mut at = self.home(tag);
-        while self.lines[at].is_full() {
+        while self.line(at).is_full() {
             at = self.after(at);
         }
-        let line = &mut self.lines[at];
+        let line = self.line_mut(at);
         let slot = line.used();
         line.tags[slot] = tag;
         line.indexes[slot] = index;
@@ -230,16 +247,17 @@ impl Table {
     }
 
     /// Removes one entry of `hash` with `index`. Says whether there was one.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, hash: u64, index: u32) -> bool {
         let tag = Self::tag(hash);
         let mut at = self.home(tag);
         loop {
-            let line = &mut self.lines[at];
+            let line = self.line_mut(at);
             let found = line.matches(tag) & equal_words(&line.indexes, index);
             if found != 0 && index != NONE {
+                let was_full = line.vacate(found.trailing_zeros() as usize);
                 self.len -= 1;
-                if line.vacate(found.trailing_zeros() as usize) {
+                if was_full {
                     self.refill(at);
                 }
                 return true;

@@ -82,7 +82,7 @@ impl TimerWheel {
     ///
     /// # Panics
     /// When `key` is `u32::MAX`.
-    #[inline]
+    #[inline(always)]
     pub fn schedule(&mut self, key: u32, at: Instant) {
         assert!(key != NONE, "u32::MAX is no key");
         if key as usize >= self.links.len() {
@@ -93,8 +93,7 @@ impl TimerWheel {
         } else {
             self.unlink(key);
         }
-        self.links[key as usize].at = at;
-        self.link(key);
+        self.link(key, at);
     }
 
     /// Stops the timer of `key`, if it runs.
@@ -180,8 +179,8 @@ impl TimerWheel {
         let mut key = core::mem::replace(&mut self.heads[level][slot], NONE);
         self.occupied[level] &= !(1 << slot);
         while key != NONE {
-            let next = self.links[key as usize].next;
-            self.link(key);
+            let Link { at, next, .. } = self.links[key as usize];
+            self.link(key, at);
             key = next;
         }
     }
@@ -198,17 +197,15 @@ impl TimerWheel {
     }
 
     #[inline]
-    fn link(&mut self, key: u32) {
-        let (level, slot) = self.place(self.links[key as usize].at);
-        let head = core::mem::replace(&mut self.heads[level][slot], key);
+    fn link(&mut self, key: u32, at: Instant) {
+        let (level, slot) = self.place(at);
+        let next = core::mem::replace(&mut self.heads[level][slot], key);
         self.occupied[level] |= 1 << slot;
-        if head != NONE {
-            self.links[head as usize].previous = key;
+        if next != NONE {
+            self.links[next as usize].previous = key;
         }
-        let link = &mut self.links[key as usize];
-        link.next = head;
-        link.previous = NONE;
-        link.slot = (level * SLOTS + slot) as u16;
+        let slot = (level * SLOTS + slot) as u16;
+        self.links[key as usize] = Link { at, next, previous: NONE, slot };
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_store::{NameHashes, Query};
+use weir_store::NameHashes;
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
@@ -12,7 +12,7 @@ use crate::content::busy::StoreIo;
 use crate::content::decision::{DiskBypass, QueueDecision};
 use crate::input::Input;
 use crate::io::Outbox;
-use crate::packet::{Origin, QueueState, ReceivedPacket};
+use crate::packet::{Origin, QueueState, ReceivedPacket, query_of};
 use crate::router::{Arrival, Router};
 use crate::stats::DropReason;
 
@@ -81,7 +81,7 @@ impl BlockingStore {
                 if received.header.nack.is_none() && !router.disk.reads.is_empty() =>
             {
                 router.stats.in_interests += 1;
-                self.wait(router, now, received, interest, arrival.hashes, out);
+                self.wait(router, now, received, interest, &arrival.hashes, out);
             }
             _ => router.process_apart(now, arrival, out),
         }
@@ -96,10 +96,10 @@ impl BlockingStore {
         now: Instant,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) {
-        let Some(face) = router.faces.find(received.face) else {
+        let Some(&face) = router.faces.find(received.face) else {
             return router.stats.drop_packet(DropReason::UnknownFace);
         };
         if is_ruled_out(router, now, interest, hashes) {
@@ -142,7 +142,7 @@ impl BlockingStore {
         {
             router.disk.hold_up(self.queue.len());
             let view = PacketView::decode(&packet).expect("what queues has been decoded");
-            let hashes = router.hash_name(&view);
+            let hashes = &router.hash_name(&view);
             let PacketView::Interest(interest) = &view else { unreachable!("no Data queues") };
             let received =
                 ReceivedPacket { queue_state, ..ReceivedPacket::new(face, &header, &packet) };
@@ -157,17 +157,11 @@ fn is_ruled_out(
     router: &Router,
     now: Instant,
     interest: &InterestView<'_>,
-    hashes: NameHashes,
+    hashes: &NameHashes,
 ) -> bool {
-    let query = Query {
-        name: interest.name,
-        hashes,
-        can_be_prefix: interest.can_be_prefix,
-        must_be_fresh: interest.must_be_fresh,
-    };
     !interest.can_be_prefix
-        && router.store.is_ruled_out(interest.name, &hashes)
-        && !router.store.has_answer(now, &query)
+        && router.store.is_ruled_out(interest.name, hashes)
+        && !router.store.has_answer(now, &query_of(interest, hashes))
 }
 
 /// Sends an Interest on that does not queue.
@@ -176,7 +170,7 @@ fn pass_by(
     now: Instant,
     received: &ReceivedPacket<'_>,
     interest: &InterestView<'_>,
-    hashes: NameHashes,
+    hashes: &NameHashes,
     bypass: &DiskBypass,
     out: &mut Outbox,
 ) {

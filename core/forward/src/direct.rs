@@ -5,6 +5,7 @@ use weir_store::Query;
 use weir_store::disk::DiskTierStats;
 use weir_wire::{DataView, InterestView, PacketView};
 
+use crate::packet::query_of;
 use crate::router::Router;
 
 impl Router {
@@ -67,14 +68,6 @@ impl Router {
     pub fn would_hit(&self, now: Instant, packet: &Packet) -> bool {
         let Ok(interest) = InterestView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Interest(interest));
-        self.store.has_answer(
-            now,
-            &Query {
-                name: interest.name,
-                hashes,
-                can_be_prefix: interest.can_be_prefix,
-                must_be_fresh: interest.must_be_fresh,
-            },
-        )
+        self.store.has_answer(now, &query_of(&interest, &hashes))
     }
 }

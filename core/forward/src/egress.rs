@@ -1,11 +1,12 @@
 //! Packets on their way out: headers, counters, the outbox.
 
 use weir_base::{FaceId, HashKey, Instant, Packet};
-use weir_wire::{InterestView, LpHeader, NackReason, PitToken};
+use weir_wire::{InterestView, LpHeader, NackReason, NameView, PitToken};
 
 use crate::io::{OutPacket, Outbox};
+use crate::scope::is_localhost;
 use crate::shard;
-use crate::stats::RouterStats;
+use crate::stats::{DropReason, RouterStats};
 use crate::table::faces::FaceTable;
 use crate::table::pit::PitEntry;
 
@@ -46,6 +47,7 @@ impl Sender {
     }
 
     /// `is_spoofable`: strangers can send in the name of the face's peer.
+    #[inline(always)]
     pub(crate) fn interest(
         &self,
         (face, is_spoofable): (FaceId, bool),
@@ -65,14 +67,21 @@ impl Sender {
         out.packets.push(OutPacket { face, header, packet });
     }
 
+    /// Sends Data to one who waits for it, whatever has it: what lies in `/localhost` leaves by
+    /// local faces only. `name` is the Data's, or what of it was asked for.
+    #[inline(always)]
     pub(crate) fn data(
         &self,
-        to: (FaceId, PitToken),
+        (to, is_local): (&(FaceId, PitToken), bool),
         from: (FaceId, u64),
+        name: NameView<'_>,
         packet: Packet,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
+        if !is_local && is_localhost(name) {
+            return stats.drop_packet(DropReason::Scope);
+        }
         stats.out_data += 1;
         let header = LpHeader {
             pit_token: to.1,

@@ -1,10 +1,10 @@
 //! A received packet, and what is known of it on its path.
 
 use weir_base::{FaceId, NS_PER_MS, Packet};
+use weir_store::{NameHashes, Query};
 use weir_wire::{InterestView, LpHeader};
 
 use crate::table::faces::Face;
-use crate::table::pit::PitKey;
 
 /// Where a packet came from, and the packet as it came.
 pub(crate) struct ReceivedPacket<'a> {
@@ -37,11 +37,23 @@ pub(crate) enum QueueState {
 
 /// What is known of an Interest once it may pass.
 pub(crate) struct Asked<'a> {
-    pub(crate) key: PitKey<'a>,
+    pub(crate) query: Query<'a>,
     pub(crate) face: Face,
     pub(crate) nonce: u32,
     /// The PIT entry for it, if there is one.
     pub(crate) pending: Option<u32>,
+}
+
+/// What an Interest asks of the store, and the PIT knows it by (NFD: name and selectors, not the
+/// forwarding hint).
+#[inline(always)]
+pub(crate) fn query_of<'a>(interest: &InterestView<'a>, hashes: &NameHashes) -> Query<'a> {
+    Query {
+        name: interest.name,
+        hashes: *hashes,
+        can_be_prefix: interest.can_be_prefix,
+        must_be_fresh: interest.must_be_fresh,
+    }
 }
 
 /// What forwarding needs of the packet that brought an Interest.

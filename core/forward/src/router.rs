@@ -324,10 +324,9 @@ impl Router {
             }
             arrivals.last().inspect(|arrival| self.prefetch_tables(arrival));
         }
-        let candidates = arrivals.iter().map(|arrival| self.prefetch_entries(arrival));
-        for candidates in candidates.collect::<ArrayVec<_, BATCH>>() {
-            self.prefetch_packets(candidates);
-        }
+        let mut candidates = ArrayVec::<Candidates, BATCH>::new();
+        candidates.extend(arrivals.iter().map(|arrival| self.prefetch_entries(arrival)));
+        candidates.iter().for_each(|candidates| self.prefetch_packets(candidates));
         for arrival in &arrivals {
             self.process(now, arrival, out);
         }
@@ -367,8 +366,8 @@ impl Router {
 
     /// Third stage, with the entries here: the names that will be compared.
     #[inline(always)]
-    fn prefetch_packets(&self, candidates: Candidates) {
-        let Candidates { pending, stored, parent } = candidates;
+    fn prefetch_packets(&self, candidates: &Candidates) {
+        let Candidates { pending, stored, parent } = *candidates;
         pending.inspect(|&index| self.pit.prefetch_name(index));
         stored.inspect(|&index| self.store.prefetch_packet(index));
         parent.inspect(|&node| self.store.prefetch_sibling(node));
@@ -430,11 +429,11 @@ impl Router {
             PacketView::Interest(interest) => match received.header.nack {
                 None => {
                     self.stats.in_interests += 1;
-                    self.on_interest(now, received, interest, *hashes, out);
+                    self.on_interest(now, received, interest, hashes, out);
                 }
-                Some(reason) => self.on_nack(now, received, interest, reason, *hashes, out),
+                Some(reason) => self.on_nack(now, received, interest, reason, hashes, out),
             },
-            PacketView::Data(data) => self.on_data(now, received, data, *hashes, out),
+            PacketView::Data(data) => self.on_data(now, received, data, hashes, out),
         }
     }
 }

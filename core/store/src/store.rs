@@ -241,7 +241,7 @@ impl Store {
     /// Data of the very name comes first, then that whose implicit digest the name ends with, then,
     /// with CanBePrefix, Data below the name: the one that came last, among those of one moment the
     /// last in the order of names, at most `PREFIX_VISITS_MAX` steps away.
-    #[inline]
+    #[inline(always)]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = if self.config.serve { self.find_answer(now, query) } else { None };
         match answer {
@@ -265,6 +265,7 @@ impl Store {
     }
 
     /// Looks on the disks.
+    #[cold]
     fn look_further(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let answer = self.lookup_on_disk(now, query);
         match answer {
@@ -283,7 +284,7 @@ impl Store {
             && (self.find_answer(now, query).is_some() || self.has_answer_on_disk(query))
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
         if let Some(ordered) = &self.ordered {
             return self.find_in_order(now, query, ordered);
@@ -291,13 +292,17 @@ impl Store {
         let hash = query.hashes.whole;
         let name = query.name;
         let will_do = |index: &u32| !query.must_be_fresh || self.entries[*index].is_fresh(now);
-        self.find(hash, name.value())
-            .filter(will_do)
-            .or_else(|| self.find_by_digest(name, query.hashes).filter(will_do))
-            .or_else(|| if query.can_be_prefix { self.find_below(now, query, hash) } else { None })
+        let found = match self.find(hash, name.value()).filter(will_do) {
+            None => self.find_by_digest(name, query.hashes).filter(will_do),
+            found => found,
+        };
+        match found {
+            None if query.can_be_prefix => self.find_below(now, query, hash),
+            found => found,
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
         if self.config.compare == Compare::Decode {
             return self.find_decoding(hash, name_value);
@@ -351,7 +356,7 @@ impl Store {
     }
 
     /// Gives a new entry its place in the order of names, if one is kept.
-    #[inline]
+    #[inline(always)]
     fn put_in_order(&mut self, index: u32) {
         if let Some(mut ordered) = self.ordered.take() {
             let entry = &self.entries[index];
@@ -361,7 +366,7 @@ impl Store {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_out_of_order(&mut self, index: u32) {
         if let Some(mut ordered) = self.ordered.take() {
             let entry = &self.entries[index];
@@ -371,7 +376,7 @@ impl Store {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_by_digest(&self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
         let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
         let [typ, len, digest @ ..] = last;
@@ -381,7 +386,12 @@ impl Store {
         if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
             return None;
         }
-        let index = self.find(hashes.parent?, rest)?;
+        self.find_of_digest(hashes.parent?, rest, digest)
+    }
+
+    #[cold]
+    fn find_of_digest(&self, hash: u64, name_value: &[u8], digest: &[u8; 32]) -> Option<u32> {
+        let index = self.find(hash, name_value)?;
         let data = DataView::decode(&self.entries[index].packet).ok()?;
         (data.implicit_digest() == *digest).then_some(index)
     }
@@ -566,6 +576,7 @@ impl Store {
         }
     }
 
+    #[inline(always)]
     fn evict(&mut self, now: Instant, incoming: Incoming<'_>) -> Packet {
         let victim = self.policy.take_victim(&mut self.entries, incoming);
         let victim = victim.or_else(|| self.take_kept());
@@ -581,7 +592,7 @@ impl Store {
 
     /// Asks for what the next eviction will touch. The entries at the heads of the queues were
     /// asked for the time before.
-    #[inline]
+    #[inline(always)]
     fn prefetch_victims(&self) {
         for index in self.policy.candidates() {
             let Some(entry) = self.entries.get(index) else { continue };
@@ -595,7 +606,7 @@ impl Store {
     }
 
     /// Removes an entry that the policy knows no more, and returns its packet.
-    #[inline]
+    #[inline(always)]
     fn discard(&mut self, index: u32) -> Packet {
         self.untrack_entry(index);
         self.tree.detach(&mut self.entries, index);

@@ -52,7 +52,7 @@ impl Tree {
         self.table.len()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64) -> Option<u32> {
         self.table.find(hash, |index| self.nodes[index].hash == hash)
     }
@@ -130,7 +130,7 @@ impl Tree {
     }
 
     /// Puts an entry last below its node.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn attach(&mut self, entries: &mut Slab<Entry>, index: u32, now: Instant) {
         let node = entries[index].node;
         self.nodes[node].entries.push_back(entries, index);
@@ -150,7 +150,7 @@ impl Tree {
     }
 
     /// Takes an entry out, and the nodes that lead nowhere without it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn detach(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let mut at = entries[index].node;
         self.nodes[at].entries.unlink(entries, index);
@@ -173,7 +173,7 @@ impl Tree {
 
     /// Data below `node` came now, or came again: the node and those above it come before their
     /// siblings. Within a batch, which has one time, all but the first stop at once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn touch(&mut self, node: u32, now: Instant) {
         let mut at = node;
         while at != self.root && self.nodes[at].came < now {

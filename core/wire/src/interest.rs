@@ -126,6 +126,60 @@ struct Tail<'a> {
     signature: Option<SignatureView<'a>>,
 }
 
+impl<'a> Tail<'a> {
+    /// The tail at `at` of the Interest `wire`.
+    #[cold]
+    fn read(wire: &'a [u8], at: u32, name: NameView<'a>) -> Result<Self, DecodeError> {
+        let from = &wire[at as usize..];
+        let mut fields = Fields::new(from, &INTEREST, tlv::HOP_LIMIT);
+        // Not even types before HopLimit.
+        fields.to_come = 0;
+        let parameters = fields.take(tlv::APPLICATION_PARAMETERS)?;
+        let digested = &from[from.len() - parameters.map_or(0, |value| fields.since(value))..];
+        let info_value = fields.take(tlv::INTEREST_SIGNATURE_INFO)?;
+        if let Some(value) = info_value {
+            SignatureInfoView::from_value(value, tlv::INTEREST_SIGNATURE_INFO)?;
+        }
+        let value = fields.take(tlv::INTEREST_SIGNATURE_VALUE)?;
+        let unsigned = value.map_or(0, |value| fields.since(value));
+        fields.finish()?;
+        let signature = match (info_value, value) {
+            (None, None) => None,
+            (Some(info_value), Some(value)) => {
+                let signed = digested.get(..digested.len().saturating_sub(unsigned));
+                let signed_portion = [name.parent().value(), signed.unwrap_or_default()];
+                Some(SignatureView { info_value, value, signed_portion })
+            }
+            _ => return Err(DecodeError::SignatureIncomplete),
+        };
+        Ok(Self { parameters, digested, signature })
+    }
+
+    /// Checks that parameters, their digest in the name and the signature belong together.
+    #[cold]
+    fn check(&self, name: NameView<'_>, scan: &NameScan) -> Result<(), DecodeError> {
+        match (self.parameters, scan.parameters_digests) {
+            (None, _) if self.signature.is_some() => {
+                return Err(DecodeError::SignatureWithoutParameters);
+            }
+            (None, 0) => return Ok(()),
+            (None, _) => return Err(DecodeError::DigestWithoutParameters),
+            (Some(_), 0) => return Err(DecodeError::ParametersWithoutDigest),
+            (Some(_), 1) => {}
+            (Some(_), _) => return Err(DecodeError::SeveralParametersDigests),
+        }
+        let from = &name.value()[scan.parameters_digest_at..];
+        let (component, after) = from.split_at(2 + DIGEST_SIZE);
+        if Sha256::digest(self.digested)[..] != component[2..] {
+            return Err(DecodeError::ParametersDigestMismatch);
+        }
+        match self.signature.is_some() && !after.is_empty() {
+            true => Err(DecodeError::ParametersDigestNotLast),
+            false => Ok(()),
+        }
+    }
+}
+
 static INTEREST: Format = Format::new(
     tlv::INTEREST,
     &[
@@ -221,7 +275,10 @@ impl<'a> InterestView<'a> {
             hop_limit = Some(limit);
         }
         let tail_at = position(&fields);
-        let view = Self {
+        if !fields.rest.is_empty() || scan.parameters_digests > 0 {
+            Tail::read(wire, tail_at, name)?.check(name, &scan)?;
+        }
+        Ok(Self {
             wire,
             name,
             can_be_prefix,
@@ -235,11 +292,7 @@ impl<'a> InterestView<'a> {
             forwarding_hint_at,
             body_at: (wire.len() - body.len()) as u32,
             tail_at,
-        };
-        if !fields.rest.is_empty() || scan.parameters_digests > 0 {
-            view.check_tail(&scan)?;
-        }
-        Ok(view)
+        })
     }
 
     /// Offset of the value of Nonce in `wire`.
@@ -265,54 +318,7 @@ impl<'a> InterestView<'a> {
     }
 
     fn tail(&self) -> Result<Tail<'a>, DecodeError> {
-        let from = &self.wire[self.tail_at as usize..];
-        let mut fields = Fields::new(from, &INTEREST, tlv::HOP_LIMIT);
-        // Not even types before HopLimit.
-        fields.to_come = 0;
-        let parameters = fields.take(tlv::APPLICATION_PARAMETERS)?;
-        let digested = &from[from.len() - parameters.map_or(0, |value| fields.since(value))..];
-        let info_value = fields.take(tlv::INTEREST_SIGNATURE_INFO)?;
-        if let Some(value) = info_value {
-            SignatureInfoView::from_value(value, tlv::INTEREST_SIGNATURE_INFO)?;
-        }
-        let value = fields.take(tlv::INTEREST_SIGNATURE_VALUE)?;
-        let unsigned = value.map_or(0, |value| fields.since(value));
-        fields.finish()?;
-        let signature = match (info_value, value) {
-            (None, None) => None,
-            (Some(info_value), Some(value)) => {
-                let signed = digested.get(..digested.len().saturating_sub(unsigned));
-                let signed_portion = [self.name.parent().value(), signed.unwrap_or_default()];
-                Some(SignatureView { info_value, value, signed_portion })
-            }
-            _ => return Err(DecodeError::SignatureIncomplete),
-        };
-        Ok(Tail { parameters, digested, signature })
-    }
-
-    /// Checks that parameters, their digest in the name and the signature belong together.
-    #[cold]
-    fn check_tail(&self, scan: &NameScan) -> Result<(), DecodeError> {
-        let Tail { parameters, digested, signature } = self.tail()?;
-        match (parameters, scan.parameters_digests) {
-            (None, _) if signature.is_some() => {
-                return Err(DecodeError::SignatureWithoutParameters);
-            }
-            (None, 0) => return Ok(()),
-            (None, _) => return Err(DecodeError::DigestWithoutParameters),
-            (Some(_), 0) => return Err(DecodeError::ParametersWithoutDigest),
-            (Some(_), 1) => {}
-            (Some(_), _) => return Err(DecodeError::SeveralParametersDigests),
-        }
-        let from = &self.name.value()[scan.parameters_digest_at..];
-        let (component, after) = from.split_at(2 + DIGEST_SIZE);
-        if Sha256::digest(digested)[..] != component[2..] {
-            return Err(DecodeError::ParametersDigestMismatch);
-        }
-        match signature.is_some() && !after.is_empty() {
-            true => Err(DecodeError::ParametersDigestNotLast),
-            false => Ok(()),
-        }
+        Tail::read(self.wire, self.tail_at, self.name)
     }
 
     /// InterestLifetime, or its default, in milliseconds.

@@ -10,6 +10,7 @@ const NONCE_TLV_SIZE: usize = 6;
 /// stays as it is when `hop_limit` is `None`. With `strip_forwarding_hint` the ForwardingHint is
 /// left out. ApplicationParameters and all that follows them are never touched, so their digest
 /// stays right.
+#[inline(always)]
 pub fn rewrite_interest(
     view: &InterestView<'_>,
     nonce: u32,
@@ -18,40 +19,44 @@ pub fn rewrite_interest(
     out: &mut [u8],
 ) -> Option<usize> {
     let wire = view.wire;
-    let body_at = view.body_at as usize;
-    let (mut hint_start, mut hint_end) = (view.nonce_place as usize, view.nonce_place as usize);
-    if strip_forwarding_hint && view.forwarding_hint_at.1 != 0 {
-        hint_start = view.forwarding_hint_at.0 as usize;
-        hint_end = view.forwarding_hint_at.1 as usize;
-    }
-    let stripped = hint_end - hint_start;
-    let added = if view.nonce.is_none() { NONCE_TLV_SIZE } else { 0 };
-    let body_size = wire.len() - body_at - stripped + added;
-    let new_body_at = 1 + tlv::var_number_size(body_size as u64);
-    let total = new_body_at + body_size;
-    let out = out.get_mut(..total)?;
-
-    // Where ForwardingHint ends, it is the last element before Nonce, so its end is Nonce's place.
-    let nonce_at = new_body_at + hint_start - body_at;
-    if stripped + added == 0 {
-        out.copy_from_slice(wire);
-    } else {
-        out[0] = tlv::INTEREST as u8;
-        tlv::write_var_number(body_size as u64, &mut out[1..]);
-        out[new_body_at..nonce_at].copy_from_slice(&wire[body_at..hint_start]);
-        out[nonce_at + added..].copy_from_slice(&wire[hint_end..]);
-    }
-    // What follows the insertion keeps its distance from the end.
-    let moved = |at: usize| total - (wire.len() - at);
-    match view.nonce_at() {
-        Some(at) => out[moved(at)..moved(at) + 4].copy_from_slice(&nonce.to_be_bytes()),
-        None => {
-            out[nonce_at..nonce_at + 2].copy_from_slice(&[tlv::NONCE as u8, 4]);
-            out[nonce_at + 2..nonce_at + NONCE_TLV_SIZE].copy_from_slice(&nonce.to_be_bytes());
+    let strips = strip_forwarding_hint && view.forwarding_hint_at.1 != 0;
+    let total = match view.nonce {
+        Some(_) if !strips => {
+            out.get_mut(..wire.len())?.copy_from_slice(wire);
+            wire.len()
         }
-    }
+        _ => copy_changed(view, strips, out)?,
+    };
+    // What follows Nonce keeps its distance from the end.
+    let moved = |at: usize| total - (wire.len() - at);
+    let nonce_end = moved(view.nonce_at().map_or(view.nonce_place as usize, |at| at + 4));
+    out[nonce_end - 4..nonce_end].copy_from_slice(&nonce.to_be_bytes());
     if let (Some(at), Some(hop_limit)) = (view.hop_limit_at(), hop_limit) {
         out[moved(at)] = hop_limit;
     }
+    Some(total)
+}
+
+/// Copies an Interest without its ForwardingHint, if it is to be stripped, and with the header and
+/// room of a Nonce, if it has none.
+#[cold]
+fn copy_changed(view: &InterestView<'_>, strips: bool, out: &mut [u8]) -> Option<usize> {
+    let (wire, body_at) = (view.wire, view.body_at as usize);
+    // Where ForwardingHint ends, it is the last element before Nonce, so its end is Nonce's place.
+    let hint_end = view.nonce_place as usize;
+    let hint_start = if strips { view.forwarding_hint_at.0 as usize } else { hint_end };
+    let added = if view.nonce.is_none() { NONCE_TLV_SIZE } else { 0 };
+    let body_size = wire.len() - body_at - (hint_end - hint_start) + added;
+    let new_body_at = 1 + tlv::var_number_size(body_size as u64);
+    let total = new_body_at + body_size;
+    let out = out.get_mut(..total)?;
+    let nonce_at = new_body_at + hint_start - body_at;
+    out[0] = tlv::INTEREST as u8;
+    tlv::write_var_number(body_size as u64, &mut out[1..]);
+    out[new_body_at..nonce_at].copy_from_slice(&wire[body_at..hint_start]);
+    if added > 0 {
+        out[nonce_at..nonce_at + 2].copy_from_slice(&[tlv::NONCE as u8, 4]);
+    }
+    out[nonce_at + added..].copy_from_slice(&wire[hint_end..]);
     Some(total)
 }

@@ -50,8 +50,8 @@ impl WantedHops<'_> {
             let Some(egress) = is_eligible(faces, origin.face, name, hop.face) else { continue };
             let has_room = match disk.policy.labels {
                 _ if !has_labels => true,
-                Labels::Neighbour => disk.neighbours.is_available(now, &egress),
-                Labels::Path => disk.neighbours.has_window(&egress),
+                Labels::Neighbour => disk.neighbours.is_available(now, egress),
+                Labels::Path => disk.neighbours.has_window(egress),
             };
             if has_room && (!is_last_hop || egress.is_local()) {
                 available.insert(place);
@@ -183,7 +183,7 @@ impl Router {
         let entry = self.pit.get(index).filter(|_| self.config.busy.labels == Labels::Path)?;
         let is_bypass = matches!(entry.awaits, AwaitedSource::Bypass { .. });
         let first = entry.upstreams().next().filter(|_| is_bypass)?;
-        Some((self.faces.find(first.face)?, first.nacked.is_some()))
+        Some((*self.faces.find(first.face)?, first.nacked.is_some()))
     }
 
     /// An entry that has passed by a disk is answered, or to end or to wait elsewhere. `source`:

@@ -1,6 +1,7 @@
 //! The Data path (NFD, incoming Data, unsolicited Data and outgoing Data pipelines).
 
 use alloc::vec::Vec;
+use core::iter::repeat_n;
 
 use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_store::NameHashes;
@@ -26,11 +27,11 @@ impl Router {
         now: Instant,
         received: &ReceivedPacket<'_>,
         data: &DataView<'_>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_data += 1;
-        let Some(face) = self.faces.find(received.face) else {
+        let Some(&face) = self.faces.find(received.face) else {
             return self.stats.drop_packet(DropReason::UnknownFace);
         };
         if !face.is_local() && is_localhost(data.name) {
@@ -38,7 +39,7 @@ impl Router {
         }
         let mut matched = core::mem::take(&mut self.matched);
         matched.clear();
-        self.find_pending(data, hashes, &mut matched);
+        self.find_pending(data, hashes.whole, &mut matched);
         let mut homes = 0;
         if self.is_sharded() {
             if !self.watches.is_empty() {
@@ -56,7 +57,7 @@ impl Router {
             self.matched = matched;
             let no_cache = received.header.no_cache;
             return match homes {
-                0 => self.on_unsolicited(now, &face, no_cache, refusal, data, hashes),
+                0 => self.on_unsolicited(now, &face, no_cache, refusal, data, *hashes),
                 homes => self.have_judged(received, homes, out),
             };
         }
@@ -132,21 +133,17 @@ impl Router {
     }
 
     /// Appends the entries that `data` matches by name, whatever they ask of its freshness.
-    pub(crate) fn find_pending(
-        &mut self,
-        data: &DataView<'_>,
-        hashes: NameHashes,
-        matched: &mut Vec<u32>,
-    ) {
-        self.find_by_name(data, hashes, matched);
+    #[inline(always)]
+    pub(crate) fn find_pending(&mut self, data: &DataView<'_>, hash: u64, matched: &mut Vec<u32>) {
+        self.find_by_name(data, hash, matched);
         if self.pit.wants_digest(data.name.component_count()) {
             self.find_by_digest(data, matched);
         }
     }
 
-    #[inline]
-    fn find_by_name(&mut self, data: &DataView<'_>, hashes: NameHashes, matched: &mut Vec<u32>) {
-        self.pit.matches(data.name, hashes.whole, matched);
+    #[inline(always)]
+    fn find_by_name(&mut self, data: &DataView<'_>, hash: u64, matched: &mut Vec<u32>) {
+        self.pit.matches(data.name, hash, matched);
         if self.pit.has_prefixes() {
             self.prefix_hashes.clear();
             let key = &self.config.hash_key;
@@ -155,6 +152,7 @@ impl Router {
         }
     }
 
+    #[inline(never)]
     fn find_by_digest(&mut self, data: &DataView<'_>, matched: &mut Vec<u32>) {
         let digest = data.implicit_digest();
         self.full_name.clear();
@@ -214,13 +212,13 @@ impl Router {
         received: &ReceivedPacket<'_>,
         face: Face,
         data: &DataView<'_>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         (matched, homes): (&[u32], u64),
         out: &mut Outbox,
     ) {
         let stored = match received.header.no_cache {
             true => None,
-            false => self.store(now, data, hashes, received.face),
+            false => self.store(now, data, *hashes, received.face),
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
         let packet = stored.unwrap_or_else(|| received.packet.clone());
@@ -230,12 +228,13 @@ impl Router {
             source.1 = source.1.max(1);
         }
         let sent = self.stats.out_data;
-        self.send_down(now, source, face.is_ad_hoc(), &packet, data, matched, out);
+        let shown = (homes != 0).then(|| packet.clone());
+        self.send_down(now, source, face.is_ad_hoc(), packet, data, matched, out);
         if is_marked {
             self.stats.busy.marked += self.stats.out_data - sent;
         }
-        if homes != 0 {
-            self.show((source, false), &packet, homes, !matched.is_empty(), out);
+        if let Some(packet) = shown {
+            self.show((source, false), packet, homes, !matched.is_empty(), out);
         }
     }
 
@@ -257,7 +256,7 @@ impl Router {
         now: Instant,
         source: (FaceId, u64),
         may_return: bool,
-        packet: &Packet,
+        packet: Packet,
         data: &DataView<'_>,
         matched: &[u32],
         out: &mut Outbox,
@@ -274,7 +273,7 @@ impl Router {
         now: Instant,
         source: (FaceId, u64),
         may_return: bool,
-        packet: &Packet,
+        packet: Packet,
         data: &DataView<'_>,
         matched: &[u32],
         out: &mut Outbox,
@@ -282,8 +281,8 @@ impl Router {
         let served = self.downstreams.len();
         let may_repeat = matched.len() > 1 || served > 0;
         for &index in matched {
-            self.collect_downstreams(now, index, source.0, may_return, may_repeat);
-            self.finish_satisfied(now, index, source, data.freshness_ms);
+            let may = (may_return, may_repeat);
+            self.finish_satisfied(now, index, source, may, data.freshness_ms);
         }
         if may_repeat {
             // The table's order of entries is not the same in every shard layout.
@@ -291,70 +290,45 @@ impl Router {
                 (face, token.as_slice()).cmp(&(other, other_token.as_slice()))
             });
         }
-        for at in served..self.downstreams.len() {
-            let to = self.downstreams[at];
+        let downstreams = &self.downstreams[served..];
+        for (to, packet) in downstreams.iter().zip(repeat_n(packet, downstreams.len())) {
             if let Some(egress) = self.faces.find(to.0) {
-                self.answer((to, egress), source, data.name, packet.clone(), out);
+                let to = (to, egress.is_local());
+                self.sender.data(to, source, data.name, packet, &mut self.stats, out);
             }
         }
     }
 
-    /// Sends Data to one who waits for it, whatever has it: what lies in `/localhost` leaves by
-    /// local faces only. `name` is the Data's, or what of it was asked for.
-    #[inline(always)]
-    pub(crate) fn answer(
-        &mut self,
-        (to, egress): ((FaceId, PitToken), Face),
-        source: (FaceId, u64),
-        name: NameView<'_>,
-        packet: Packet,
-        out: &mut Outbox,
-    ) {
-        if !egress.is_local() && is_localhost(name) {
-            return self.stats.drop_packet(DropReason::Scope);
-        }
-        self.sender.data(to, source, packet, &mut self.stats, out);
-    }
-
-    /// Adds those who wait at `index`, each face once for each PIT token, and notes that they wait
-    /// no longer.
-    fn collect_downstreams(
-        &mut self,
-        now: Instant,
-        index: u32,
-        ingress: FaceId,
-        may_return: bool,
-        may_repeat: bool,
-    ) {
-        self.pit.entry(index).for_each_downstream(|record| {
-            self.faces.end_wait(record.face_slot, record.face);
-            if record.expiry <= now || (record.face == ingress && !may_return) {
-                return;
-            }
-            let downstream = (record.face, record.pit_token);
-            if !may_repeat || !self.downstreams.contains(&downstream) {
-                self.downstreams.push(downstream);
-            }
-        });
-    }
-
+    /// Ends an entry that is answered. Adds those who wait there to `downstreams`, each face once for
+    /// each PIT token.
     #[inline(always)]
     fn finish_satisfied(
         &mut self,
         now: Instant,
         index: u32,
         source: (FaceId, u64),
+        (may_return, may_repeat): (bool, bool),
         freshness_ms: u64,
     ) {
-        let upstream = source.0;
+        let from = source.0;
         let entry = self.pit.entry(index);
-        entry.for_each_upstream(|record| {
-            if record.face == upstream {
+        for record in entry.all_downstreams(&[entry.downstream_here()]) {
+            self.faces.end_wait(record.face_slot, record.face);
+            if record.expiry <= now || (record.face == from && !may_return) {
+                continue;
+            }
+            let downstream = (record.face, record.pit_token);
+            if !may_repeat || !self.downstreams.contains(&downstream) {
+                self.downstreams.push(downstream);
+            }
+        }
+        for record in entry.all_upstreams(&[entry.upstream_here()]) {
+            if record.face == from {
                 self.stats.upstream_latency.record(now.ns_since(record.sent_at));
                 let is_first = record.is_sent_once();
                 self.measurements.answer(now, record.flight, is_first);
             } else {
-                let is_store = upstream == FaceId::CONTENT_STORE;
+                let is_store = from == FaceId::CONTENT_STORE;
                 let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };
                 self.measurements.end(now, record.flight, end);
             }
@@ -363,7 +337,7 @@ impl Router {
             if entry.must_be_fresh && freshness_ns < self.dead_nonces.lifetime_ns() {
                 self.dead_nonces.insert(now, entry.hash, record.nonce);
             }
-        });
+        }
         self.detach_wait_state(now, index, Some(source));
         self.stats.satisfied += 1;
         self.pool.recycle(self.pit.remove(index));

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadOutcome};
-use weir_store::{Lookup, NameHashes, Query};
+use weir_store::{Lookup, Query};
 use weir_wire::{DataView, InterestView, NackReason, PacketView};
 
 use crate::content::busy::{Labels, Mark};
@@ -33,7 +33,7 @@ impl Router {
                 let is_heard = self.config.busy.labels == Labels::Neighbour;
                 if let Some(face) = self.faces.find(face).filter(|_| is_heard) {
                     let stats = &mut self.stats.busy;
-                    self.disk.neighbours.on_signal(now, &face, signal, stats);
+                    self.disk.neighbours.on_signal(now, face, signal, stats);
                 }
             }
             Input::Shard { from, message } => self.on_shard_message(now, from, message, out),
@@ -150,20 +150,13 @@ impl Router {
         &mut self,
         now: Instant,
         index: u32,
-        interest: &InterestView<'_>,
-        hashes: NameHashes,
+        query: &Query<'_>,
         origin: Origin,
     ) -> bool {
         if self.disk.is_held_up() {
             return false;
         }
-        let query = Query {
-            name: interest.name,
-            hashes,
-            can_be_prefix: interest.can_be_prefix,
-            must_be_fresh: interest.must_be_fresh,
-        };
-        let Lookup::OnDisk(found) = self.store.lookup(now, &query) else { return false };
+        let Lookup::OnDisk(found) = self.store.lookup(now, query) else { return false };
         if found.is_stalled {
             self.store.decline_read();
             return false;
@@ -181,18 +174,22 @@ impl Router {
 
     /// An entry that is about to end, or to wait for something else, waits no longer for what it
     /// does. `source`: who has answered it, and the congestion mark.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn detach_wait_state(
         &mut self,
         now: Instant,
         index: u32,
         source: Option<(FaceId, u64)>,
     ) {
-        let awaits = &self.pit.entry(index).awaits;
-        match *awaits {
-            AwaitedSource::Upstream => return,
-            AwaitedSource::Bypass { .. } => self.end_bypass(index, source),
-            AwaitedSource::Disk(_) | AwaitedSource::Shards(_) => {}
+        if self.pit.entry(index).awaits != AwaitedSource::Upstream {
+            self.detach_from(now, index, source);
+        }
+    }
+
+    #[inline(never)]
+    fn detach_from(&mut self, now: Instant, index: u32, source: Option<(FaceId, u64)>) {
+        if matches!(self.pit.entry(index).awaits, AwaitedSource::Bypass { .. }) {
+            self.end_bypass(index, source);
         }
         match core::mem::take(&mut self.pit.entry_mut(index).awaits) {
             AwaitedSource::Upstream => {}
@@ -256,7 +253,7 @@ impl Router {
         let hashes = self.hash_name(&PacketView::Data(data));
         let mut matched = core::mem::take(&mut self.matched);
         matched.clear();
-        self.find_pending(&data, hashes, &mut matched);
+        self.find_pending(&data, hashes.whole, &mut matched);
         let is_asked = waiters.iter().any(|waiter| matched.contains(&waiter.entry));
         if !waiters.is_empty() && !is_asked {
             self.stats.busy.reads_malformed += 1;
@@ -282,7 +279,7 @@ impl Router {
         let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
         if !matched.is_empty() {
             let sent = self.stats.out_data;
-            self.send_down(now, source, false, packet, &data, &matched, out);
+            self.send_down(now, source, false, packet.clone(), &data, &matched, out);
             if is_marked {
                 self.stats.busy.marked += self.stats.out_data - sent;
             }
@@ -291,7 +288,7 @@ impl Router {
         let watching = if self.watches.is_empty() { 0 } else { self.homes_of(&data) };
         let homes = watching | elsewhere.homes;
         if homes != 0 {
-            self.show((source, is_stale), packet, homes, !matched.is_empty(), out);
+            self.show((source, is_stale), packet.clone(), homes, !matched.is_empty(), out);
         }
         self.matched = matched;
     }

@@ -1,6 +1,7 @@
 //! The Interest path (NFD, incoming Interest, content store hit and miss pipelines).
 
 use alloc::vec::Vec;
+use core::mem;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_store::{Lookup, NameHashes, Query};
@@ -9,7 +10,7 @@ use weir_wire::{InterestView, LpHeader, NackReason, NameView, PacketView, rewrit
 use crate::content::decision::{Refusal, StoreDecision, StoredData};
 use crate::input::MissWatch;
 use crate::io::{Event, Outbox};
-use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns};
+use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns, query_of};
 use crate::router::Router;
 use crate::scope::is_localhost;
 use crate::stats::DropReason;
@@ -17,7 +18,7 @@ use crate::strategy::Strategy;
 use crate::strategy::context::Context;
 use crate::table::faces::Face;
 use crate::table::fib::{DELEGATIONS_MAX, FibNextHop, HopSet};
-use crate::table::pit::{AwaitedSource, PitKey, REWRITE_GROWTH};
+use crate::table::pit::{AwaitedSource, REWRITE_GROWTH};
 use crate::table::prefixes::PrefixHashes;
 use crate::table::records::InRecord;
 
@@ -45,15 +46,15 @@ impl Router {
         now: Instant,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) {
         let Some(asked) = self.check(received, interest, hashes, out) else { return };
-        let decision = self.ask_store(now, received, interest, &asked, hashes, out);
-        if let Some(decision) = self.end_at_store(now, decision, received, interest, &asked, out)
+        let mut decision = self.ask_store(now, received, interest, &asked, out);
+        if !self.ends_at_store(now, &mut decision, received, interest, &asked, out)
             && let Some(index) = self.enter_pit(now, received, interest, &asked, out)
         {
-            self.send_on(now, &decision, index, received, interest, hashes, out);
+            self.send_on(now, &decision, index, received, interest, &asked.query, out);
         }
     }
 
@@ -65,7 +66,7 @@ impl Router {
         now: Instant,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) {
         self.on_interest(now, received, interest, hashes, out);
@@ -90,7 +91,7 @@ impl Router {
     ) -> Option<InterestStep> {
         assert!(header.nack.is_none(), "a Nack does not pass the steps of Interests");
         let view = PacketView::decode(packet).expect("who keeps an Interest has decoded it");
-        let hashes = self.hash_name(&view);
+        let hashes = &self.hash_name(&view);
         let PacketView::Interest(interest) = &view else { panic!("Data has no such steps") };
         let received = &ReceivedPacket::new(face, header, packet);
         self.expire(now);
@@ -106,12 +107,13 @@ impl Router {
         step: InterestStep,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) -> Option<InterestStep> {
         if let InterestStep::Fib(decision) = step {
-            let index = self.pit.find(&pit_key(interest, hashes))?;
-            self.send_on(now, &decision, index, received, interest, hashes, out);
+            let query = query_of(interest, hashes);
+            let index = self.pit.find(&query)?;
+            self.send_on(now, &decision, index, received, interest, &query, out);
             return None;
         }
         self.stats.in_interests += u64::from(matches!(step, InterestStep::Arrival));
@@ -119,12 +121,14 @@ impl Router {
         match step {
             InterestStep::Arrival => Some(InterestStep::Store),
             InterestStep::Store => {
-                let decision = self.ask_store(now, received, interest, &asked, hashes, out);
-                let decision = self.end_at_store(now, decision, received, interest, &asked, out)?;
+                let mut decision = self.ask_store(now, received, interest, &asked, out);
+                if self.ends_at_store(now, &mut decision, received, interest, &asked, out) {
+                    return None;
+                }
                 if matches!(decision, StoreDecision::Aggregate | StoreDecision::Suppress) {
                     // It needs neither FIB nor strategy.
                     let index = self.enter_pit(now, received, interest, &asked, out)?;
-                    self.send_on(now, &decision, index, received, interest, hashes, out);
+                    self.send_on(now, &decision, index, received, interest, &asked.query, out);
                     return None;
                 }
                 Some(InterestStep::Pit(decision))
@@ -142,10 +146,10 @@ impl Router {
         &mut self,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'a>,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) -> Option<Asked<'a>> {
-        let Some(face) = self.faces.find(received.face) else {
+        let Some(&face) = self.faces.find(received.face) else {
             self.stats.drop_packet(DropReason::UnknownFace);
             return None;
         };
@@ -157,14 +161,14 @@ impl Router {
             self.stats.drop_packet(DropReason::Scope);
             return None;
         }
-        let key = pit_key(interest, hashes);
+        let query = query_of(interest, hashes);
         let nonce = interest.nonce.unwrap_or_else(|| self.rng.next_u32());
-        let pending = self.pit.find(&key);
-        if self.is_loop(key.hash, nonce, pending, received.face, face) {
+        let pending = self.pit.find(&query);
+        if self.is_loop(hashes.whole, nonce, pending, received.face, face) {
             self.refuse(received, face, NackReason::Duplicate, DropReason::Loop, out);
             return None;
         }
-        Some(Asked { key, face, nonce, pending })
+        Some(Asked { query, face, nonce, pending })
     }
 
     /// Insert or join; past a bound, a Nack.
@@ -181,7 +185,7 @@ impl Router {
             self.refuse(received, asked.face, NackReason::Congestion, DropReason::PitFull, out);
             return None;
         }
-        let Asked { key, face, nonce, pending } = asked;
+        let Asked { query, face, nonce, pending } = asked;
         let record = InRecord {
             face: received.face,
             face_slot: face.slot(),
@@ -191,7 +195,7 @@ impl Router {
         };
         let index = match *pending {
             Some(index) => self.join_pending(index, interest, record),
-            None => self.insert_pending(key, interest, record),
+            None => self.insert_pending(query, interest, record),
         };
         if interest.can_be_prefix && self.is_sharded() {
             self.watch_elsewhere(index, out);
@@ -264,7 +268,6 @@ impl Router {
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
-        hashes: NameHashes,
         out: &mut Outbox,
     ) -> StoreDecision {
         if let Some(index) = asked.pending
@@ -286,17 +289,10 @@ impl Router {
                 AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => StoreDecision::Forward,
             };
         }
-        let key = &asked.key;
-        let query = Query {
-            name: key.name,
-            hashes,
-            can_be_prefix: key.can_be_prefix,
-            must_be_fresh: key.must_be_fresh,
-        };
-        if key.can_be_prefix && self.is_sharded() {
-            return self.look_up_prefix(now, received, asked, &query, out);
+        if interest.can_be_prefix && self.is_sharded() {
+            return self.look_up_prefix(now, received, asked, out);
         }
-        match self.store.lookup(now, &query) {
+        match self.store.lookup(now, &asked.query) {
             Lookup::Hit(hit) => {
                 // Only an Interest that had to wait before the store can have earned a mark.
                 let is_marked = received.queue_state == QueueState::QueuedToBeMarked;
@@ -320,49 +316,49 @@ impl Router {
         }
     }
 
-    /// Carries out what the store has decided where that is the end of the Interest's way, and
-    /// returns the decision where it is not.
+    /// Carries out what the store has decided where that is the end of the Interest's way. Says
+    /// whether it is.
     #[inline(always)]
-    pub(crate) fn end_at_store(
+    pub(crate) fn ends_at_store(
         &mut self,
         now: Instant,
-        decision: StoreDecision,
+        decision: &mut StoreDecision,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         asked: &Asked<'_>,
         out: &mut Outbox,
-    ) -> Option<StoreDecision> {
+    ) -> bool {
         let congestion = NackReason::Congestion;
         match decision {
             StoreDecision::Answer(StoredData { packet, is_marked }) => {
-                self.stats.busy.marked += u64::from(is_marked);
-                let to = (received.face, received.header.pit_token);
-                let source = (FaceId::CONTENT_STORE, u64::from(is_marked));
-                self.answer((to, asked.face), source, interest.name, packet, out);
-                None
+                self.stats.busy.marked += u64::from(*is_marked);
+                let to = (&(received.face, received.header.pit_token), asked.face.is_local());
+                let source = (FaceId::CONTENT_STORE, u64::from(*is_marked));
+                let packet = mem::take(packet);
+                self.sender.data(to, source, interest.name, packet, &mut self.stats, out);
             }
             StoreDecision::ReadDisk(read) => {
                 self.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
-                let Some(begun) = self.begin_read(&read.found) else {
+                if let Some(begun) = self.begin_read(&read.found) {
+                    if let Some(index) = self.enter_pit(now, received, interest, asked, out) {
+                        self.wait_for_disk(now, index, Origin::of(received), (read, begun));
+                    }
+                } else {
                     self.refuse(received, asked.face, congestion, DropReason::DiskBusy, out);
-                    return None;
-                };
-                let index = self.enter_pit(now, received, interest, asked, out)?;
-                self.wait_for_disk(now, index, Origin::of(received), (&read, begun));
-                None
+                }
             }
             StoreDecision::AskShards => {
-                let index = self.enter_pit(now, received, interest, asked, out)?;
-                self.ask_shards(now, index, received, out);
-                None
+                if let Some(index) = self.enter_pit(now, received, interest, asked, out) {
+                    self.ask_shards(now, index, received, out);
+                }
             }
             StoreDecision::Refuse(Refusal(reason)) => {
                 self.store.decline_read();
-                self.refuse(received, asked.face, congestion, reason, out);
-                None
+                self.refuse(received, asked.face, congestion, *reason, out);
             }
-            decision => Some(decision),
+            _ => return false,
         }
+        true
     }
 
     /// Sends an entry where the store has let it go.
@@ -375,7 +371,7 @@ impl Router {
         index: u32,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
-        hashes: NameHashes,
+        query: &Query<'_>,
         out: &mut Outbox,
     ) {
         let origin = Origin::of(received);
@@ -387,7 +383,7 @@ impl Router {
                 return self.pass_by_disk(now, index, origin, bypass, interest, out);
             }
             StoreDecision::RetryDisk => {
-                if self.fall_back_to_disk(now, index, interest, hashes, origin) {
+                if self.fall_back_to_disk(now, index, query, origin) {
                     return;
                 }
             }
@@ -407,7 +403,7 @@ impl Router {
     #[inline(always)]
     fn insert_pending(
         &mut self,
-        key: &PitKey<'_>,
+        query: &Query<'_>,
         interest: &InterestView<'_>,
         record: InRecord,
     ) -> u32 {
@@ -415,7 +411,7 @@ impl Router {
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let packet = self.rewrite(interest, record.nonce, hop_limit);
         let name_at = name_value_at(&packet);
-        self.pit.insert(key, packet, name_at, hop_limit, &record)
+        self.pit.insert(query, packet, name_at, hop_limit, &record)
     }
 
     /// A retransmission goes upstream with its own nonce and HopLimit, if there is room for it: it
@@ -438,6 +434,7 @@ impl Router {
 
     /// The Interest as it leaves: with a nonce, the HopLimit one less, without a forwarding hint
     /// that has led it here.
+    #[inline(always)]
     fn rewrite(
         &mut self,
         interest: &InterestView<'_>,
@@ -620,16 +617,8 @@ impl Router {
     }
 }
 
-fn pit_key<'a>(interest: &InterestView<'a>, hashes: NameHashes) -> PitKey<'a> {
-    PitKey {
-        name: interest.name,
-        hash: hashes.whole,
-        can_be_prefix: interest.can_be_prefix,
-        must_be_fresh: interest.must_be_fresh,
-    }
-}
-
 /// Where the name's TLV-VALUE lies in an encoded Interest.
+#[inline(always)]
 fn name_value_at(interest: &[u8]) -> (u16, u16) {
     let read = |at: usize| tlv::read_var_number(&interest[at..]).expect("we encoded it ourselves");
     let name_at = 1 + read(1).1;

@@ -1,18 +1,18 @@
 //! The Nack path (NFD, incoming Nack pipeline and ProcessNack).
 
 use weir_base::Instant;
-use weir_store::NameHashes;
+use weir_store::{NameHashes, Query};
 use weir_wire::{InterestView, NackReason};
 
 use crate::egress::with_nonce;
 use crate::io::Outbox;
-use crate::packet::{Origin, ReceivedPacket};
+use crate::packet::{Origin, ReceivedPacket, query_of};
 use crate::router::Router;
 use crate::shard::Echo;
 use crate::stats::DropReason;
 use crate::strategy::nacks::{NackVerdict, judge_nacks};
 use crate::table::measurements::{Flight, FlightEnd};
-use crate::table::pit::{AwaitedSource, PitKey};
+use crate::table::pit::AwaitedSource;
 use crate::table::records::{InRecord, OutRecord};
 
 impl Router {
@@ -23,11 +23,13 @@ impl Router {
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
         reason: NackReason,
-        hashes: NameHashes,
+        hashes: &NameHashes,
         out: &mut Outbox,
     ) {
         self.stats.in_nacks += 1;
-        let Some(index) = self.find_nacked(received, interest, hashes) else {
+        let query = query_of(interest, hashes);
+        let sender = self.faces.find(received.face).filter(|face| face.is_point_to_point());
+        let Some(index) = sender.and_then(|_| self.pit.find(&query)) else {
             return self.stats.drop_packet(DropReason::UnexpectedNack);
         };
         if !self.is_nack_believed(received, index, out) {
@@ -52,7 +54,7 @@ impl Router {
         }
         match judge_nacks(now, entry) {
             NackVerdict::Wait => {}
-            NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, interest, hashes) => {}
+            NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, &query) => {}
             NackVerdict::AllRefused(_) if !is_chosen && self.ask_another(now, index, out) => {}
             NackVerdict::AllRefused(reason) => {
                 let entry = self.pit.entry_mut(index);
@@ -87,34 +89,11 @@ impl Router {
     }
 
     /// Whether an entry that has passed the store by is there again.
-    fn is_back_at_store(
-        &mut self,
-        now: Instant,
-        index: u32,
-        interest: &InterestView<'_>,
-        hashes: NameHashes,
-    ) -> bool {
+    fn is_back_at_store(&mut self, now: Instant, index: u32, query: &Query<'_>) -> bool {
         let entry = self.pit.entry(index);
         let Some(first) = entry.downstreams().next() else { return false };
         let origin = Origin { face: first.face, next_hop_face: None, head: 0 };
         matches!(entry.awaits, AwaitedSource::Bypass { .. })
-            && self.fall_back_to_disk(now, index, interest, hashes, origin)
-    }
-
-    fn find_nacked(
-        &self,
-        received: &ReceivedPacket<'_>,
-        interest: &InterestView<'_>,
-        hashes: NameHashes,
-    ) -> Option<u32> {
-        if !self.faces.find(received.face)?.is_point_to_point() {
-            return None;
-        }
-        self.pit.find(&PitKey {
-            name: interest.name,
-            hash: hashes.whole,
-            can_be_prefix: interest.can_be_prefix,
-            must_be_fresh: interest.must_be_fresh,
-        })
+            && self.fall_back_to_disk(now, index, query, origin)
     }
 }

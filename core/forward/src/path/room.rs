@@ -92,7 +92,7 @@ fn heaviest(sample: &[Sampled], asker: Holder) -> Option<Share> {
 impl Router {
     /// Whether the PIT takes what is asked. When it is full, entries of others may end for it: see
     /// [`heaviest`]. Entries of this host's own programs end for one another only.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn make_room(
         &mut self,
         now: Instant,
@@ -126,7 +126,7 @@ impl Router {
         (entries, bytes): (usize, u64),
         out: &mut Outbox,
     ) -> bool {
-        let prefix = self.prefix_of(asked.key.name);
+        let prefix = self.prefix_of(asked.query.name);
         let face = self.faces.get(asked.face.slot(), asked.face.id());
         let Some((_, host)) = face else { return false };
         let asker = Holder { host, prefix };

@@ -7,8 +7,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
+use weir_store::PartAnswer;
 use weir_store::disk::{OnDisk, ReadId, ReadOutcome};
-use weir_store::{NameHashes, PartAnswer, Query};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
@@ -16,7 +16,7 @@ use crate::content::decision::{BypassReason, DiskRead, QueueDecision, StoreDecis
 use crate::content::queries::{PrefixQuery, RemoteRead, RemoteWaiters};
 use crate::content::reads::Waiter;
 use crate::io::Outbox;
-use crate::packet::{Asked, Origin, QueueState, ReceivedPacket};
+use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, query_of};
 use crate::router::Router;
 use crate::shard::{Candidate, Judgement, Message, QueryId, ShardMessage, Shown, shard_of_name};
 use crate::stats::DropReason;
@@ -105,10 +105,9 @@ impl Router {
         now: Instant,
         received: &ReceivedPacket<'_>,
         asked: &Asked<'_>,
-        query: &Query<'_>,
         out: &mut Outbox,
     ) -> StoreDecision {
-        let answer = self.store.look_up_part(now, query);
+        let answer = self.store.look_up_part(now, &asked.query);
         let has_room = self.make_room(now, received, asked, out);
         if let PartAnswer::Memory { packet, is_whole_name, .. } = answer
             && (is_whole_name || !has_room)
@@ -168,7 +167,7 @@ impl Router {
     fn look_up_for_other(&mut self, now: Instant, interest: &Packet) -> Option<PartAnswer> {
         let interest = InterestView::decode(interest).ok()?;
         let hashes = self.hash_name(&PacketView::Interest(interest));
-        Some(self.store.look_up_part(now, &query_of(&interest, hashes)))
+        Some(self.store.look_up_part(now, &query_of(&interest, &hashes)))
     }
 
     fn on_answer(
@@ -260,7 +259,7 @@ impl Router {
         self.store.count_lookup(true);
         let data = DataView::decode(packet).expect("stores hold valid Data");
         let source = (FaceId::CONTENT_STORE, 0);
-        self.send_down(now, source, false, packet, &data, &[index], out);
+        self.send_down(now, source, false, packet.clone(), &data, &[index], out);
     }
 
     /// As [`Router::decide`] does for an Interest that does not wait yet.
@@ -276,7 +275,7 @@ impl Router {
         let Ok(interest) = InterestView::decode(&packet) else { return };
         let origin = Origin { face: ingress, next_hop_face, head: 0 };
         if let Some(face) = self.faces.find(ingress) {
-            self.disk.neighbours.note_asked(now, &face);
+            self.disk.neighbours.note_asked(now, face);
         }
         let (queue, is_stalled) = match &found {
             DiskCandidate::Own(found) => {
@@ -399,13 +398,12 @@ impl Router {
     pub(crate) fn show(
         &mut self,
         (source, is_stale): ((FaceId, u64), bool),
-        packet: &Packet,
+        packet: Packet,
         homes: u64,
         is_served: bool,
         out: &mut Outbox,
     ) {
         let served = if is_served { self.downstreams.clone() } else { Vec::new() };
-        let packet = packet.clone();
         let (token, judgement) = (None, None);
         let shown = Shown { source, token, judgement, is_stale, packet, served, homes };
         self.show_next(shown, out);
@@ -445,7 +443,7 @@ impl Router {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
         let Judgement { no_cache, is_asked, .. } = judgement;
-        match (is_asked, self.faces.find(face)) {
+        match (is_asked, self.faces.find(face).copied()) {
             (true, _) if !no_cache => {
                 self.store(now, &data, hashes, face);
             }
@@ -464,11 +462,11 @@ impl Router {
         let hashes = self.hash_name(&PacketView::Data(data));
         let mut matched = core::mem::take(&mut self.matched);
         matched.clear();
-        self.find_pending(&data, hashes, &mut matched);
+        self.find_pending(&data, hashes.whole, &mut matched);
         if shown.is_stale {
             matched.retain(|&index| !self.pit.entry(index).must_be_fresh);
         }
-        match self.faces.find(shown.source.0) {
+        match self.faces.find(shown.source.0).copied() {
             _ if shown.source.0 == FaceId::CONTENT_STORE => {}
             Some(face) => {
                 self.keep_asked(&face, shown.token.as_ref(), &mut matched, out);
@@ -482,7 +480,15 @@ impl Router {
         if !matched.is_empty() {
             let may_return = self.faces.find(shown.source.0).is_some_and(|face| face.is_ad_hoc());
             self.downstreams.clone_from(&shown.served);
-            self.send_down_more(now, shown.source, may_return, &packet, &data, &matched, out);
+            self.send_down_more(
+                now,
+                shown.source,
+                may_return,
+                packet.clone(),
+                &data,
+                &matched,
+                out,
+            );
             shown.served.clone_from(&self.downstreams);
         }
         self.matched = matched;
@@ -520,7 +526,7 @@ impl Router {
     ) {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
-        self.on_data(now, &ReceivedPacket::new(face, header, packet), &data, hashes, out);
+        self.on_data(now, &ReceivedPacket::new(face, header, packet), &data, &hashes, out);
     }
 }
 
@@ -531,15 +537,6 @@ fn bits(mut set: u64) -> impl Iterator<Item = u16> {
         set &= set - 1;
         Some(shard)
     })
-}
-
-fn query_of<'a>(interest: &InterestView<'a>, hashes: NameHashes) -> Query<'a> {
-    Query {
-        name: interest.name,
-        hashes,
-        can_be_prefix: interest.can_be_prefix,
-        must_be_fresh: interest.must_be_fresh,
-    }
 }
 
 fn candidate(answer: &PartAnswer) -> Candidate {

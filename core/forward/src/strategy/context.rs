@@ -96,6 +96,7 @@ impl Context<'_> {
     }
 
     /// The next hop in this place, if it is eligible.
+    #[inline(always)]
     pub(crate) fn eligible_at(&self, place: usize) -> Option<FibNextHop> {
         let hop = *self.next_hops.get(place)?;
         let is_allowed = self.only.is_none_or(|only| only.contains(place));
@@ -106,6 +107,7 @@ impl Context<'_> {
         self.pit.entry(self.entry)
     }
 
+    #[inline(always)]
     fn is_eligible(&self, hop: &FibNextHop) -> bool {
         is_eligible(self.faces, self.ingress, self.entry().name_value(), hop.face).is_some()
     }
@@ -186,12 +188,12 @@ impl Context<'_> {
 
 /// The face `egress`, when an Interest from `ingress` may go there at all.
 #[inline(always)]
-pub(crate) fn is_eligible(
-    faces: &FaceTable,
+pub(crate) fn is_eligible<'a>(
+    faces: &'a FaceTable,
     ingress: FaceId,
     name_value: &[u8],
     egress: FaceId,
-) -> Option<Face> {
+) -> Option<&'a Face> {
     let found = faces.find(egress)?;
     if egress == ingress && !found.is_ad_hoc() {
         return None;

@@ -87,11 +87,11 @@ impl FaceTable {
     }
 
     #[inline]
-    pub(crate) fn find(&self, id: FaceId) -> Option<Face> {
+    pub(crate) fn find(&self, id: FaceId) -> Option<&Face> {
         let guess = self.guesses[id.0 as usize % GUESSES];
         match self.faces.get(guess) {
-            Some(known) if known.face.id == id => Some(known.face),
-            _ => self.index(id).map(|index| self.faces[index].face),
+            Some(known) if known.face.id == id => Some(&known.face),
+            _ => self.index(id).map(|index| &self.faces[index].face),
         }
     }
 

@@ -143,7 +143,7 @@ impl Fib {
     }
 
     /// The entry of the longest prefix of a name with this head.
-    #[inline]
+    #[inline(always)]
     fn find(&self, name: NameView<'_>, hashes: &PrefixHashes, head: u64) -> Option<&FibEntry> {
         let place = match self.last_of(head) {
             Some(last) => last.place,
@@ -264,7 +264,7 @@ impl Fib {
     /// The next hops of an Interest: the face `chosen` by its sender, else of its name, whose
     /// prefixes hash to `hashes`, or of the first delegation of a forwarding hint that has some.
     /// `is_home`: the hint has led it here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next_hops(
         &self,
         key: &HashKey,

@@ -185,6 +185,7 @@ impl Measurement {
         self.model.as_deref()
     }
 
+    #[inline(always)]
     fn on_data(&mut self, now: Instant, rtt_ns: Option<u64>) {
         self.data += 1;
         self.failures = 0;
@@ -197,6 +198,21 @@ impl Measurement {
         if let Some(rtt_ns) = rtt_ns {
             self.rtt.sample(rtt_ns, self.in_flight);
         }
+    }
+
+    /// A flight there has ended. Says whether it was the last of a next hop that is gone.
+    #[inline]
+    fn land(&mut self, now: Instant, flight: Flight) -> bool {
+        self.in_flight -= 1;
+        self.used_at = now;
+        if let (Some(model), true) = (&mut self.model, flight.is_chosen()) {
+            model.on_landed();
+        }
+        if self.in_flight > 0 {
+            return false;
+        }
+        self.silent_since = None;
+        self.is_retired
     }
 }
 
@@ -220,16 +236,15 @@ impl Measurements {
     pub(crate) fn retire(&mut self, index: u32) {
         if let Some(one) = self.all.get_mut(index) {
             one.is_retired = true;
-            self.forget_retired(index);
+            if one.in_flight == 0 {
+                self.forget(index);
+            }
         }
     }
 
-    fn forget_retired(&mut self, index: u32) {
-        let one = &self.all[index];
-        if one.is_retired && one.in_flight == 0 {
-            self.models -= usize::from(one.model.is_some());
-            self.all.remove(index);
-        }
+    #[cold]
+    fn forget(&mut self, index: u32) {
+        self.models -= usize::from(self.all.remove(index).model.is_some());
     }
 
     pub(crate) fn find(&self, index: u32) -> Option<&Measurement> {
@@ -254,7 +269,7 @@ impl Measurements {
 
     /// Data has come from the next hop. `is_first`: the Interest was sent there once only, so that
     /// the round-trip time is known (RFC 6298, 3).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn answer(&mut self, now: Instant, flight: Flight, is_first: bool) {
         let Some(one) = self.all.get_mut(flight.measurement) else { return };
         let took_ns = now.ns_since(flight.since);
@@ -262,7 +277,9 @@ impl Measurements {
         if let (Some(model), true) = (&mut one.model, is_first) {
             model.on_answer(now, flight.since, flight.ahead(), true);
         }
-        self.land(now, flight);
+        if one.land(now, flight) {
+            self.forget(flight.measurement);
+        }
     }
 
     /// A flight ends without Data from the next hop.
@@ -281,23 +298,8 @@ impl Measurements {
                 model.on_answer(now, flight.since, flight.ahead(), false);
             }
         }
-        self.land(now, flight);
-    }
-
-    #[inline]
-    fn land(&mut self, now: Instant, flight: Flight) {
-        let index = flight.measurement;
-        let one = &mut self.all[index];
-        one.in_flight -= 1;
-        one.used_at = now;
-        if let (Some(model), true) = (&mut one.model, flight.is_chosen()) {
-            model.on_landed();
-        }
-        if one.in_flight == 0 {
-            one.silent_since = None;
-            if one.is_retired {
-                self.forget_retired(index);
-            }
+        if one.land(now, flight) {
+            self.forget(flight.measurement);
         }
     }
 

@@ -6,6 +6,7 @@ use core::mem;
 use core::ops::Deref;
 
 use weir_base::{Instant, Packet, Pool, Rng, Slab, Table, TimerWheel};
+use weir_store::Query;
 use weir_wire::{NameView, PACKET_SIZE_MAX, tlv};
 
 use crate::table::live::LiveSet;
@@ -104,15 +105,6 @@ fn ends_in_digest(name: NameView<'_>) -> bool {
     let last = name.value().split_last_chunk::<34>();
     last.is_some_and(|(_, last)| last.starts_with(&HEADER))
         && name.last().is_some_and(|last| last.is_implicit_digest())
-}
-
-/// What selects a PIT entry (NFD: name and selectors, not the forwarding hint).
-#[derive(Clone, Copy)]
-pub(crate) struct PitKey<'a> {
-    pub(crate) name: NameView<'a>,
-    pub(crate) hash: u64,
-    pub(crate) can_be_prefix: bool,
-    pub(crate) must_be_fresh: bool,
 }
 
 /// Lists of records that entries leave behind for the next ones.
@@ -346,13 +338,16 @@ impl Pit {
         self.entries.iter()
     }
 
-    pub(crate) fn find(&self, key: &PitKey<'_>) -> Option<u32> {
-        self.table.find(key.hash, |index| {
+    /// The entry for an Interest.
+    #[inline(always)]
+    pub(crate) fn find(&self, query: &Query<'_>) -> Option<u32> {
+        let hash = query.hashes.whole;
+        self.table.find(hash, |index| {
             let entry = &self.entries[index];
-            entry.hash == key.hash
-                && entry.can_be_prefix == key.can_be_prefix
-                && entry.must_be_fresh == key.must_be_fresh
-                && entry.name_value() == key.name.value()
+            entry.hash == hash
+                && entry.can_be_prefix == query.can_be_prefix
+                && entry.must_be_fresh == query.must_be_fresh
+                && entry.name_value() == query.name.value()
         })
     }
 
@@ -360,40 +355,41 @@ impl Pit {
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
-        key: &PitKey<'_>,
+        query: &Query<'_>,
         interest: Packet,
         name_at: (u16, u16),
         hop_limit: Option<u8>,
         record: &InRecord,
     ) -> u32 {
-        let mut bytes = Pool::footprint(interest.len()) as u64;
+        let bytes = Pool::footprint(interest.len()) as u64;
         let places = self.entries.places();
-        let has_digest = ends_in_digest(key.name);
+        let hash = query.hashes.whole;
+        let has_digest = ends_in_digest(query.name);
         // Only entries of these kinds are counted by length.
-        let is_counted = key.can_be_prefix || has_digest;
-        let component_count = if is_counted { key.name.component_count() } else { 0 };
-        let records = Records::new(record, || {
-            bytes += LISTS_BYTES;
-            self.spares.pop().unwrap_or_default()
-        });
+        let is_counted = query.can_be_prefix || has_digest;
+        let component_count = if is_counted { query.name.component_count() } else { 0 };
+        let token = record.pit_token.shortened();
         let index = self.entries.insert_with(|| PitEntry {
-            hash: key.hash,
+            hash,
             interest,
             name_at,
             component_count: component_count as u16,
-            can_be_prefix: key.can_be_prefix,
-            must_be_fresh: key.must_be_fresh,
+            can_be_prefix: query.can_be_prefix,
+            must_be_fresh: query.must_be_fresh,
             has_digest,
             awaits: AwaitedSource::Upstream,
             hop_limit,
-            records,
+            records: Records::new(record, token),
             bytes: bytes as u32,
         });
         self.bytes += bytes + u64::from(self.entries.places() - places) * PLACE_BYTES;
         self.live.insert(index);
-        self.table.insert(key.hash, index);
+        self.table.insert(hash, index);
         self.timers.schedule(index, record.expiry);
-        if key.can_be_prefix {
+        if token.is_none() {
+            self.lists_mut(index).downstreams.push(*record);
+        }
+        if query.can_be_prefix {
             self.prefix_lengths.add(component_count);
         }
         if has_digest {
@@ -403,6 +399,7 @@ impl Pit {
     }
 
     /// Ends an entry and returns its Interest, for the pool.
+    #[inline(always)]
     pub(crate) fn remove(&mut self, index: u32) -> Packet {
         self.timers.cancel(index);
         let entry = &mut self.entries[index];
@@ -450,12 +447,14 @@ impl Pit {
     }
 
     /// Appends the entries of that very name, hashed to `hash`.
+    #[inline(always)]
     pub(crate) fn matches(&self, name: NameView<'_>, hash: u64, found: &mut Vec<u32>) {
         self.collect(name.value(), hash, false, found);
     }
 
     /// Appends the entries with CanBePrefix whose name is a proper prefix of `name`; `hashes` are
     /// those of all proper prefixes, shortest first.
+    #[inline(never)]
     pub(crate) fn matches_by_prefix(
         &self,
         name: NameView<'_>,
@@ -471,6 +470,7 @@ impl Pit {
         }
     }
 
+    #[inline(always)]
     fn collect(&self, name: &[u8], hash: u64, prefix_only: bool, found: &mut Vec<u32>) {
         self.table.for_each_candidate(hash, |index| {
             let entry = &self.entries[index];

@@ -188,11 +188,15 @@ pub(crate) struct PrefixHashes {
 impl PrefixHashes {
     /// Hashes the prefixes of `name` whose lengths are set in `lengths`, in one pass. Into its
     /// place: there is room for many, and all of it would be copied.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
-        if lengths == 0 {
-            return;
+        if lengths != 0 {
+            self.add_some(key, name, lengths);
         }
+    }
+
+    #[inline(never)]
+    fn add_some(&mut self, key: &HashKey, name: NameView<'_>, lengths: u64) {
         let longest = u64::BITS - lengths.leading_zeros();
         let mut hasher = key.prefixes(name.value());
         let mut end = 0;

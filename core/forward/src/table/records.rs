@@ -83,11 +83,11 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// One downstream, whose nonce the entry's Interest has. `spare` makes lists, if it takes some.
+    /// One downstream, whose nonce the entry's Interest has. Without a short `token` it is yet to
+    /// be added to lists.
     #[inline(always)]
-    pub(crate) fn new(record: &InRecord, spare: impl FnOnce() -> Box<Lists>) -> Self {
-        let token = record.pit_token.shortened();
-        let mut records = Self {
+    pub(crate) fn new(record: &InRecord, token: Option<ShortToken>) -> Self {
+        Self {
             lists: None,
             downstream: record.face,
             upstream: record.face,
@@ -99,11 +99,7 @@ impl Records {
             token: token.unwrap_or_default(),
             has_downstream: token.is_some(),
             has_upstream: false,
-        };
-        if token.is_none() {
-            records.spread(spare).downstreams.push(*record);
         }
-        records
     }
 
     /// That of the entry's Interest.
@@ -118,8 +114,9 @@ impl Records {
         self.nonce = nonce;
     }
 
+    /// The one that lies here, if it does.
     #[inline(always)]
-    fn downstream_here(&self) -> InRecord {
+    pub(crate) fn downstream_here(&self) -> InRecord {
         InRecord {
             face: self.downstream,
             face_slot: self.face_slot,
@@ -129,8 +126,9 @@ impl Records {
         }
     }
 
+    /// The one that lies here, if it does.
     #[inline(always)]
-    fn upstream_here(&self) -> OutRecord {
+    pub(crate) fn upstream_here(&self) -> OutRecord {
         OutRecord {
             face: self.upstream,
             nonce: self.nonce,
@@ -179,23 +177,21 @@ impl Records {
         here.into_iter().chain(listed)
     }
 
-    /// Calls `f` with each of [`Records::downstreams`]: faster, as there is mostly one.
+    /// The same in one piece, which is faster: `here` is that of [`Records::downstream_here`].
     #[inline(always)]
-    pub(crate) fn for_each_downstream(&self, mut f: impl FnMut(InRecord)) {
+    pub(crate) fn all_downstreams<'a>(&'a self, here: &'a [InRecord; 1]) -> &'a [InRecord] {
         match &self.lists {
-            None if self.has_downstream => f(self.downstream_here()),
-            None => {}
-            Some(lists) => lists.downstreams.iter().copied().for_each(f),
+            None => &here[..usize::from(self.has_downstream)],
+            Some(lists) => &lists.downstreams,
         }
     }
 
     /// The same for [`Records::upstreams`].
     #[inline(always)]
-    pub(crate) fn for_each_upstream(&self, mut f: impl FnMut(OutRecord)) {
+    pub(crate) fn all_upstreams<'a>(&'a self, here: &'a [OutRecord; 1]) -> &'a [OutRecord] {
         match &self.lists {
-            None if self.has_upstream => f(self.upstream_here()),
-            None => {}
-            Some(lists) => lists.upstreams.iter().copied().for_each(f),
+            None => &here[..usize::from(self.has_upstream)],
+            Some(lists) => &lists.upstreams,
         }
     }
 

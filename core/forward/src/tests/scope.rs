@@ -4,8 +4,7 @@ use weir_wire::PacketView;
 
 use super::*;
 use crate::content::decision::{StoreDecision, StoredData};
-use crate::packet::{Asked, ReceivedPacket};
-use crate::table::pit::PitKey;
+use crate::packet::{Asked, ReceivedPacket, query_of};
 
 #[test]
 fn localhost_never_crosses() {
@@ -63,14 +62,13 @@ fn answers_from_the_store_keep_to_the_scope() {
         let (header, interest) = (LpHeader::default(), Ask::new("/localhost/app", 1).wire().into());
         let received = ReceivedPacket::new(to, &header, &interest);
         let asked = InterestView::decode(&interest).unwrap();
-        let hash = bed.router.hash_name(&PacketView::Interest(asked)).whole;
-        let key = PitKey { name: asked.name, hash, can_be_prefix: false, must_be_fresh: false };
-        let face = bed.router.faces.find(to).unwrap();
-        let arrived = Asked { key, face, nonce: 1, pending: None };
+        let query = query_of(&asked, &bed.router.hash_name(&PacketView::Interest(asked)));
+        let face = *bed.router.faces.find(to).unwrap();
+        let arrived = Asked { query, face, nonce: 1, pending: None };
         let packet = data("/localhost/app", 1000).into();
-        let decision = StoreDecision::Answer(StoredData { packet, is_marked: false });
+        let mut decision = StoreDecision::Answer(StoredData { packet, is_marked: false });
         let Bed { router, now, out, .. } = &mut bed;
-        assert!(router.end_at_store(*now, decision, &received, &asked, &arrived, out).is_none());
+        assert!(router.ends_at_store(*now, &mut decision, &received, &asked, &arrived, out));
         assert_eq!(bed.take().len(), expected);
         assert_eq!(bed.drops(DropReason::Scope), 1 - expected as u64);
     }

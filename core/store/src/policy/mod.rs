@@ -68,7 +68,7 @@ impl Policy {
     }
 
     /// A new entry.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         each!(self, policy => policy.on_insert(entries, index));
     }
@@ -86,7 +86,7 @@ impl Policy {
     }
 
     /// The entry that makes room. The policy knows it no more.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,

@@ -228,7 +228,7 @@ impl Parts {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.clock = self.clock.wrapping_add(1);
         let way = core::mem::replace(&mut self.way, Way::Usual);
@@ -327,7 +327,7 @@ impl Parts {
         self.window.unlink(entries, index);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,
@@ -357,6 +357,7 @@ impl Parts {
     /// The victim for a segment of an object that has lagging readers, if it is not for S3-FIFO to
     /// choose: its beginning and the window make room for its end. What had passed and is missed
     /// now passes again: once the end is there nobody misses it.
+    #[inline(never)]
     fn take_for_lagged(
         &mut self,
         entries: &mut Slab<Entry>,
@@ -385,6 +386,7 @@ impl Parts {
     }
 
     /// The victim for a segment of an object that is read in order; none if S3-FIFO is to choose.
+    #[inline(never)]
     fn take_for_ordered(
         &mut self,
         entries: &mut Slab<Entry>,

@@ -43,7 +43,7 @@ impl S3Fifo {
         self.ghost.prefetch(hash);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries += 1;
         match self.ghost.take(entries[index].hash, self.window()) {
@@ -52,7 +52,7 @@ impl S3Fifo {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn put_in_small(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let entry = &mut entries[index];
         entry.mark = 0;
@@ -90,7 +90,7 @@ impl S3Fifo {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries -= 1;
         let entry = &entries[index];

@@ -219,7 +219,7 @@ impl Store {
     }
 
     /// Data has come into memory.
-    #[inline]
+    #[inline(always)]
     pub(super) fn track_entry(&mut self, index: u32) {
         if let Some(tracking) = &mut self.tracking {
             let entry = &self.entries[index];

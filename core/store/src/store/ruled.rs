@@ -84,7 +84,7 @@ impl Store {
     }
 
     /// The rule for Data of a name.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rule_for(&mut self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
         let ruling = self.ruling.as_mut()?;
         match (segment_at_end(name.value()), hashes.parent) {
@@ -108,7 +108,7 @@ impl Store {
     }
 
     /// Takes a new entry in, which is kept or goes by the policy.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take_in(&mut self, index: u32, rule: Option<u32>) {
         match rule {
             Some(rule) if self.may_keep(rule, index) => {

@@ -1,11 +1,12 @@
 use alloc::vec::Vec;
 
 use weir_base::{Instant, Packet, Rng};
+use weir_store::{NameHashes, Query};
 use weir_wire::NameView;
 
 use super::*;
 use crate::table::measurements::Measurements;
-use crate::table::pit::{Pit, PitKey};
+use crate::table::pit::Pit;
 
 type Down = (u64, u32, u32, Instant, Vec<u8>);
 type Up = (u64, u32, Instant, Instant, Option<u64>, (u32, u32), bool, u64);
@@ -36,14 +37,18 @@ struct Bed {
 
 const VALUE: &[u8] = b"\x08\x01a";
 
+fn query() -> Query<'static> {
+    let name = NameView::from_value(VALUE).unwrap();
+    let hashes = NameHashes { whole: 7, parent: None, grandparent: None };
+    Query { name, hashes, can_be_prefix: false, must_be_fresh: false }
+}
+
 impl Bed {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
         let mut pit = Pit::new(Instant::ZERO, 10, 1 << 20, false);
         let first = random_downstream(&mut rng);
-        let name = NameView::from_value(VALUE).unwrap();
-        let key = PitKey { name, hash: 7, can_be_prefix: false, must_be_fresh: false };
-        let entry = pit.insert(&key, Packet::from(VALUE), (0, 3), None, &first);
+        let entry = pit.insert(&query(), Packet::from(VALUE), (0, 3), None, &first);
         let mut measurements = Measurements::default();
         measurements.insert(Instant::ZERO);
         let (downstreams, nonce) = (Vec::from([first]), first.nonce);
@@ -116,8 +121,10 @@ impl Bed {
         assert_eq!(entry.downstreams().map(down).collect::<Vec<_>>(), downs);
         assert_eq!(entry.upstreams().map(up).collect::<Vec<_>>(), ups);
         let (mut seen_down, mut seen_up) = (Vec::new(), Vec::new());
-        entry.for_each_downstream(|record| seen_down.push(down(record)));
-        entry.for_each_upstream(|record| seen_up.push(up(record)));
+        let here = [entry.downstream_here()];
+        seen_down.extend(entry.all_downstreams(&here).iter().copied().map(down));
+        let here = [entry.upstream_here()];
+        seen_up.extend(entry.all_upstreams(&here).iter().copied().map(up));
         assert_eq!((seen_down, seen_up), (downs, ups));
         assert_eq!(entry.is_abandoned(), self.downstreams.is_empty());
         assert_eq!(entry.is_asked(), !self.upstreams.is_empty());
@@ -155,12 +162,7 @@ fn records_are_the_same_wherever_they_lie() {
         bed.pit.remove(bed.entry);
         let left = bed.pit.bytes();
         bed.pit.insert(
-            &PitKey {
-                name: NameView::from_value(VALUE).unwrap(),
-                hash: 7,
-                can_be_prefix: false,
-                must_be_fresh: false,
-            },
+            &query(),
             Packet::from(VALUE),
             (0, 3),
             None,
