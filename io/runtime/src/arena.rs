@@ -143,7 +143,8 @@ impl Arena {
         // Room for a span wherever the mapping begins, and for some more.
         let mapping_bytes = usize::try_from(capacity_bytes / MAPPING_SHARE)
             .map_or(MAPPING_BYTES_MOST, |bytes| bytes.min(MAPPING_BYTES_MOST))
-            .max(4 * span_bytes as usize);
+            .max(4 * span_bytes as usize)
+            .next_multiple_of(span_bytes as usize);
         // A ring is as large as the configuration asks for, so far as a store can use it.
         let ahead = ahead_bytes.min(capacity_bytes).div_ceil(span_bytes);
         let (producer, prepared) = rtrb::RingBuffer::new(ahead as usize);
@@ -321,7 +322,8 @@ fn map(bytes: usize) -> io::Result<Mapping> {
     let start = whole.start.0;
     std::mem::forget(whole);
     // SAFETY: the end of a mapping that nobody knows yet.
-    unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), SPARED_BYTES) };
+    let spared = unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), SPARED_BYTES) };
+    debug_assert_eq!(spared, 0, "mappings are of whole pages");
     Ok(Mapping { start: Span(start), bytes })
 }
 

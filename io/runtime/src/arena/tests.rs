@@ -47,6 +47,17 @@ fn spans_are_apart_aligned_and_clear() {
     assert!(places.contains(&(arena.take(1).unwrap().as_ptr() as usize / bytes)));
 }
 
+/// A limit of memory gives a store an odd size.
+#[test]
+fn mappings_are_of_whole_spans_whatever_the_size_of_the_store() {
+    for bytes in [16 * MIB, 46_918_656, 102_498_817, 1 << 40] {
+        let (arena, _) = Arena::new(bytes, 0, 1).unwrap();
+        assert_eq!(arena.mapping_bytes % arena.span_bytes(), 0);
+        assert!(arena.mapping_bytes <= MAPPING_BYTES_MOST);
+        arena.take(1).unwrap();
+    }
+}
+
 #[test]
 fn small_stores_have_no_spans() {
     assert!(Arena::new(8 * MIB, MIB, 1).is_none());
