@@ -4,7 +4,7 @@
 //! A process that takes more memory than its cgroup has is killed, and one that reaches its own
 //! limits cannot go on. So a router begins with bounds that fit.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
 use nix::libc;
@@ -187,7 +187,9 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
             is_it.then_some(group)
         });
         // A container sees its own group as the root of what is mounted.
-        let below = group.and_then(|group| Path::new(group).strip_prefix(root).ok());
+        let below = group
+            .and_then(|group| Path::new(group).strip_prefix(root).ok())
+            .filter(|below| below.components().all(|part| part != Component::ParentDir));
         let below = below.unwrap_or(Path::new(""));
         for group in below.ancestors() {
             files.extend(names.iter().map(|name| Path::new(mount).join(group).join(name)));
