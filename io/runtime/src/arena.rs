@@ -17,8 +17,8 @@ use nix::libc;
 use weir_base::SpanSource;
 use weir_store::ENTRY_BYTES;
 
-/// Octets that are asked of the system at once, at most: an eighth of the store. Address space only,
-/// until it is touched.
+/// Octets that are asked of the system at once, at most: an eighth of the store. Address space
+/// only, until it is touched.
 const MAPPING_BYTES_MOST: usize = 64 << 20;
 const MAPPING_SHARE: u64 = 8;
 /// So much is left to the rest of the program where the system has no more to give: it takes only
