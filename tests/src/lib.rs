@@ -4,6 +4,7 @@
 mod bucket_server;
 mod c_library;
 mod client;
+mod denied;
 mod disk_store;
 mod port;
 mod process;
@@ -15,6 +16,7 @@ mod site;
 pub use bucket_server::{BucketServer, Fault};
 pub use c_library::{CLibrary, run};
 pub use client::{Client, Library, interop_is_skipped};
+pub use denied::{Denied, without};
 pub use disk_store::DiskStore;
 pub use process::{Finished, PATIENCE, Process};
 pub use python::Python;

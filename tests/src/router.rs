@@ -2,7 +2,8 @@
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,11 +40,28 @@ impl Router {
     /// # Panics
     /// If it ends, or is not ready within [`PATIENCE`].
     pub fn start_with(site: &Site, options: &RouterOptions) -> Self {
+        Self::start_as(site, site.command(weir_binary()), options)
+    }
+
+    /// The same after a line of shell, run in the process that becomes the router: `ulimit -v N`.
+    ///
+    /// # Panics
+    /// As [`Self::start_with`].
+    pub fn start_after(site: &Site, line: &str, options: &RouterOptions) -> Self {
+        let mut command = site.command(Path::new("sh"));
+        command.arg("-c").arg(format!("{line} && exec \"$0\" \"$@\"")).arg(weir_binary());
+        Self::start_as(site, command, options)
+    }
+
+    /// The same by a command of somebody's own, which gets the arguments of a router.
+    ///
+    /// # Panics
+    /// As [`Self::start_with`].
+    pub fn start_as(site: &Site, mut command: Command, options: &RouterOptions) -> Self {
         let name = if options.socket.is_empty() { "router.sock" } else { &options.socket };
         let socket = site.path(name);
         let port = site.free_port();
         let address = format!("127.0.0.1:{port}");
-        let mut command = site.command(weir_binary());
         command.arg("router").arg("--unix").arg(&socket);
         command.args(["--udp", &address, "--tcp", &address]).args(&options.arguments);
         let mut process = Process::start(&format!("weir router {name}"), command);

@@ -356,7 +356,7 @@ pub(crate) unsafe fn release_span(shared: NonNull<Shared>, span: NonNull<Span>) 
     // SAFETY: the span is a holder of `shared`; nobody is left who knows the span.
     unsafe {
         if let Some(source) = &shared.as_ref().source {
-            source.give_back(span.cast());
+            source.give_back(span.cast(), span.as_ref().places);
         }
         Shared::release(shared);
     }

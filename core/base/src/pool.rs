@@ -3,10 +3,8 @@ use crate::class::{self, CLASSES};
 use crate::packet::{Packet, PacketMut};
 use crate::source::SpanSource;
 use crate::span::Spans;
-use alloc::alloc::handle_alloc_error;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::alloc::Layout;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -26,6 +24,8 @@ pub struct Pool {
     /// Where to look first for a block to give up.
     victim_class: usize,
     spans: Option<Spans>,
+    /// No span was to be had, and the source was not asked since whether it has one.
+    is_short: bool,
 }
 
 // SAFETY: the lists belong to the pool alone, and `Shared` is made of atomics, so another thread
@@ -62,6 +62,7 @@ impl Pool {
             cached_bytes_max: half,
             victim_class: 0,
             spans,
+            is_short: false,
         }
     }
 
@@ -111,6 +112,16 @@ impl Pool {
         self.spans.as_ref().is_some_and(Spans::is_scattered)
     }
 
+    /// Whether the source has no more spans. Blocks come from the global allocator then: whoever
+    /// keeps packets should keep no more than it does.
+    #[inline]
+    pub fn is_short(&mut self) -> bool {
+        if self.is_short {
+            self.is_short = self.spans.as_ref().is_some_and(Spans::is_exhausted);
+        }
+        self.is_short
+    }
+
     /// Moves a packet out of a span of this pool that is half empty, so that the span can be used
     /// for something else. Leaves alone what others hold, too, and what lies well.
     pub fn gather(&mut self, packet: &mut Packet) {
@@ -157,7 +168,7 @@ impl Pool {
             Some(spans) if is_cut_off_spans(span_bytes, class::class_bytes(class)) => {
                 match spans.take_of_current(class, self.shared) {
                     Some(block) => block,
-                    None => self.take_of_span(class, span_bytes),
+                    None => self.take_of_span(class),
                 }
             }
             _ => self.take_slow(class),
@@ -165,10 +176,12 @@ impl Pool {
     }
 
     #[cold]
-    fn take_of_span(&mut self, class: usize, span_bytes: usize) -> NonNull<Header> {
+    fn take_of_span(&mut self, class: usize) -> NonNull<Header> {
         self.collect();
         let block = self.spans.as_mut().and_then(|spans| spans.take(class, self.shared));
-        block.unwrap_or_else(|| out_of_memory(span_bytes))
+        self.is_short |= block.is_none();
+        // Of no pool, since sizes tell a pool which of its blocks are of spans.
+        block.unwrap_or_else(|| Header::allocate(class::capacity(class), None))
     }
 
     #[cold]
@@ -283,12 +296,6 @@ impl Drop for Pool {
         // SAFETY: the pool is a holder and does not use `Shared` any more.
         unsafe { Shared::release(self.shared) };
     }
-}
-
-#[cold]
-fn out_of_memory(span_bytes: usize) -> ! {
-    let layout = Layout::from_size_align(span_bytes, span_bytes);
-    handle_alloc_error(layout.unwrap_or(Layout::new::<u8>()))
 }
 
 impl core::fmt::Debug for Pool {

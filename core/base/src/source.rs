@@ -15,12 +15,15 @@ pub unsafe trait SpanSource: Send + Sync + core::fmt::Debug {
     /// Octets of a span, a power of two from 4,096 to 2^31.
     fn span_bytes(&self) -> usize;
 
-    /// A span, or nothing when the system has no memory.
-    fn take(&self) -> Option<NonNull<u8>>;
+    /// A span that will be cut into so many blocks, or nothing when the system has no memory.
+    fn take(&self, blocks: u32) -> Option<NonNull<u8>>;
 
-    /// Takes back a span. May be called on any thread.
+    /// Whether it will give none until others come back, or the system has memory again.
+    fn is_exhausted(&self) -> bool;
+
+    /// Takes back a span of so many blocks. May be called on any thread.
     ///
     /// # Safety
     /// `span` comes from `take` of this source, and nobody uses it any more.
-    unsafe fn give_back(&self, span: NonNull<u8>);
+    unsafe fn give_back(&self, span: NonNull<u8>, blocks: u32);
 }

@@ -134,12 +134,14 @@ impl Spans {
 
     #[cold]
     fn grow(&mut self, class: usize, shared: NonNull<Shared>) -> Option<NonNull<Span>> {
-        let span = self.source.take()?.cast::<Span>();
+        let places = (self.span_bytes - SPAN_HEADER_BYTES) / class::class_bytes(class);
+        let places = places as u32;
+        let span = self.source.take(places)?.cast::<Span>();
         let fields = Span {
             outstanding: AtomicU32::new(0),
             class: class as u32,
             cut: 0,
-            places: ((self.span_bytes - SPAN_HEADER_BYTES) / class::class_bytes(class)) as u32,
+            places,
             index: self.all.len() as u32,
             has_room: true,
             turn: 0,
@@ -178,6 +180,7 @@ impl Spans {
         if !is_empty || class.current == Some(span) {
             return;
         }
+        let places = fields.places;
         class.remove(fields.turn);
         self.all.swap_remove(index);
         if let Some(moved) = self.all.get_mut(index) {
@@ -187,9 +190,13 @@ impl Spans {
         // SAFETY: no block of the span is out, and the pool forgot it; the span was a holder of
         // `shared`, of which the pool is another.
         unsafe {
-            self.source.give_back(span.cast());
+            self.source.give_back(span.cast(), places);
             Shared::release(shared);
         }
+    }
+
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.source.is_exhausted()
     }
 
     /// Whether spans that are not full take more memory than they should. Those that are being

@@ -17,6 +17,7 @@ mod store;
 mod tree;
 
 pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
+pub use entry::ENTRY_BYTES;
 pub use holdings::{
     Holding, HoldingChange, HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsError,
     HoldingsPage, HoldingsStatus, SegmentRange, Tier,

@@ -547,6 +547,11 @@ impl Store {
         pool: &mut Pool,
     ) -> (u32, usize) {
         let bytes = self.bytes_of(data);
+        let bytes_max = match pool.is_short() {
+            // The store has all the memory that it will get.
+            true => self.bytes().min(self.config.capacity_bytes),
+            false => self.config.capacity_bytes,
+        };
         let mut prefixes = Some(prefixes);
         loop {
             let nodes = self.tree.len();
@@ -568,7 +573,7 @@ impl Store {
             let incoming = Incoming { node, hash: hashes.whole, name: data.name.value() };
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {
-                if self.bytes() + needed <= self.config.capacity_bytes {
+                if self.bytes() + needed <= bytes_max || self.entries.is_empty() {
                     return (nearest, missing);
                 }
                 pool.recycle(self.evict(now, incoming));

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileTypeExt;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -50,13 +50,22 @@ struct Share {
 }
 
 impl Share {
-    fn take(ring: &Submitter<'_>, workers: usize) -> io::Result<Self> {
+    fn take(ring: &Submitter<'_>, workers: usize) -> Self {
         let all = OPERATIONS_MAX.get() + workers;
         let bounded = u32::try_from(all).unwrap_or(u32::MAX);
         // 0 leaves those alone that wait for things other than files.
-        ring.register_iowq_max_workers(&mut [bounded, 0])?;
+        if let Err(error) = ring.register_iowq_max_workers(&mut [bounded, 0]) {
+            static TOLD: Once = Once::new();
+            TOLD.call_once(|| {
+                tracing::info!(
+                    %error,
+                    "io_uring has its own bound of operations that wait for disks at a time, four \
+                     for each processor: that it can be set takes Linux 5.15"
+                );
+            });
+        }
         OPERATIONS_MAX.set(all);
-        Ok(Self { workers, thread: thread::current().id() })
+        Self { workers, thread: thread::current().id() }
     }
 }
 
@@ -98,6 +107,7 @@ impl RingBackend {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let submitter = ring.submitter();
+        expect_entry(&submitter)?;
         submitter.register_files(&[file.as_raw_fd()])?;
         submitter.register_eventfd(bell.as_fd().as_raw_fd())?;
         let are_buffers_registered = register(&ring, buffers);
@@ -127,7 +137,7 @@ impl RingBackend {
         let submitter = self.ring.submitter();
         if self.share.is_none() {
             submitter.register_enable_rings()?;
-            self.share = Some(Share::take(&submitter, self.transfers.len())?);
+            self.share = Some(Share::take(&submitter, self.transfers.len()));
         }
         let pushed = self.ring.submission().len();
         let submitter = self.ring.submitter();
@@ -170,6 +180,16 @@ fn make_ring(entries: u32) -> io::Result<IoUring> {
         builder.dontfork().build(entries)
     });
     newer.or_else(|_| IoUring::builder().setup_r_disabled().dontfork().build(entries))
+}
+
+/// Whether operations may be submitted at all: filters of system calls may let rings be made and
+/// not used. The ring has yet to be enabled, and the system says so.
+fn expect_entry(ring: &Submitter<'_>) -> io::Result<()> {
+    // SAFETY: nothing is submitted, and there is no signal mask to point to.
+    match unsafe { ring.enter::<()>(0, 0, 0, None) } {
+        Err(error) if error.raw_os_error() == Some(libc::EBADFD) => Ok(()),
+        entered => entered.map(drop),
+    }
 }
 
 /// Registers the buffers that are kept. Where that fails, as when the user may not lock that much

@@ -102,7 +102,12 @@ fn ways(
             }
             Err(error) => {
                 let disk = path.display();
-                tracing::warn!(%disk, "io_uring cannot be used ({error}); using threads");
+                tracing::warn!(
+                    %disk,
+                    "io_uring cannot be used ({error}); using threads, which takes more processor \
+                     time for each operation; allow it (sysctl kernel.io_uring_disabled, seccomp, \
+                     Linux 5.11 or later)"
+                );
                 THREADS_DEFAULT
             }
         },

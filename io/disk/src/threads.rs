@@ -47,9 +47,22 @@ impl DiskThreads {
         let (jobs, to_do) = unbounded();
         for number in 0..threads {
             let (to_do, io) = (to_do.clone(), Arc::clone(io));
-            std::thread::Builder::new()
+            let thread = std::thread::Builder::new()
                 .name(format!("disk{disk}-{number}"))
-                .spawn(move || work(&to_do, &*io))?;
+                .spawn(move || work(&to_do, &*io));
+            match thread {
+                Ok(_) => {}
+                Err(error) if number == 0 => return Err(error),
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        disk,
+                        "only {number} of {threads} threads for a disk: as many operations at a \
+                         time; raise the limit of threads (ulimit -u, pids.max)"
+                    );
+                    break;
+                }
+            }
         }
         Ok(Self { jobs })
     }

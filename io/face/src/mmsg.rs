@@ -37,6 +37,16 @@ pub(crate) struct Arrival {
     pub(crate) taken_in_unix_ns: Option<u64>,
 }
 
+/// Whether the system takes several messages a call.
+pub(crate) fn is_there(fd: RawFd) -> bool {
+    // SAFETY: no message is received or sent, so that nothing is pointed to.
+    unsafe {
+        let (none, flags) = (std::ptr::null_mut(), libc::MSG_DONTWAIT);
+        libc::recvmmsg(fd, none, 0, flags, std::ptr::null_mut()) == 0
+            && libc::sendmmsg(fd, none, 0, flags) == 0
+    }
+}
+
 /// Receives into `targets`, one message each, and appends what came to `arrivals`.
 ///
 /// # Errors

@@ -135,6 +135,7 @@ pub struct UdpPort {
     padding: Padding,
     backlog: Backlog,
     overflows_seen: u32,
+    lacking: Vec<&'static str>,
     counters: UdpCounters,
 }
 
@@ -168,10 +169,19 @@ impl UdpPort {
             // Where the system has none, `Datagram::taken_in_unix_ns` stays `None`.
             let _ = set_int_option(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1);
         }
-        let is_joined =
-            options.offload && set_int_option(&socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
-        let cuts_runs =
-            options.offload && set_int_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
+        let mut lacking = Vec::new();
+        let mut try_out = |what, is_wanted: bool, is_there: &dyn Fn() -> bool| {
+            let has = is_wanted && is_there();
+            lacking.extend((is_wanted && !has).then_some(what));
+            has
+        };
+        let set = |option, value| set_int_option(&socket, libc::SOL_UDP, option, value).is_ok();
+        let is_joined = try_out("UDP_GRO", options.offload, &|| set(libc::UDP_GRO, 1));
+        let cuts_runs = try_out("UDP_SEGMENT", options.offload, &|| set(libc::UDP_SEGMENT, 0));
+        // Some filters of system calls say EPERM, as firewalls do of single messages: so the system
+        // is asked before there are any.
+        let batches = || mmsg::is_there(socket.as_raw_fd());
+        let is_batched = try_out("sendmmsg and recvmmsg", options.batch, &batches);
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
         Ok(Self {
@@ -181,12 +191,13 @@ impl UdpPort {
             recent: None,
             slots: Vec::new(),
             arrivals: Vec::with_capacity(BATCH_MAX),
-            is_batched: options.batch,
+            is_batched,
             is_joined,
             run_frame_max: if cuts_runs { usize::from(u16::MAX) } else { 0 },
             padding: Padding::default(),
             backlog: Backlog::default(),
             overflows_seen: 0,
+            lacking,
             counters: UdpCounters::default(),
         })
     }
@@ -198,6 +209,12 @@ impl UdpPort {
     /// The address bound to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// What of [`UdpOptions`] the system does not have, by the names that operators know. Without it
+    /// the port takes more processor time for each packet.
+    pub fn lacking(&self) -> &[&'static str] {
+        &self.lacking
     }
 
     /// Receive buffer the system granted, in octets.
@@ -266,10 +283,6 @@ impl UdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(RecvStatus::Drained),
             Some(libc::EINTR) => Ok(RecvStatus::More),
-            Some(libc::ENOSYS) if self.is_batched => {
-                self.is_batched = false;
-                Ok(RecvStatus::More)
-            }
             Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::EINVAL) => Err(error),
             _ => {
                 self.counters.receive_errors += 1;
@@ -449,10 +462,6 @@ impl UdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(AfterError::Wait),
             Some(libc::EINTR) => Ok(AfterError::Again),
-            Some(libc::ENOSYS) if self.is_batched => {
-                self.is_batched = false;
-                Ok(AfterError::Again)
-            }
             // The route's MTU is below the segment size: such frames go one by one, as IP
             // fragments.
             Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {

@@ -15,9 +15,15 @@ use std::time::Duration;
 
 use nix::libc;
 use weir_base::SpanSource;
+use weir_store::ENTRY_BYTES;
 
-/// Octets that are asked of the system at once. Address space only, until it is touched.
-const MAPPING_BYTES: usize = 64 << 20;
+/// Octets that are asked of the system at once, at most: an eighth of the store. Address space
+/// only, until it is touched.
+const MAPPING_BYTES_MOST: usize = 64 << 20;
+const MAPPING_SHARE: u64 = 8;
+/// So much is left to the rest of the program where the system has no more to give: it takes only
+/// what leaves room for this.
+const SPARED_BYTES: usize = 32 << 20;
 /// The smallest page that Linux has.
 const PAGE_BYTES: usize = 4_096;
 /// Spans of a packet thread's share: so many that those of its size classes that are half full are
@@ -27,19 +33,32 @@ const SPAN_BYTES_LEAST: u64 = 256 << 10;
 const SPAN_BYTES_MOST: u64 = 2 << 20;
 /// When a thread that found no address space tries again.
 const RETRY: Duration = Duration::from_secs(10);
+/// Spans beyond the store's bound that stay when it was lowered: those that are being filled.
+const SPANS_KEPT: u64 = 16;
 
 /// The memory of all packet threads' stores.
 #[derive(Debug)]
 pub(crate) struct Arena {
     span_bytes: usize,
+    mapping_bytes: usize,
     /// What packet threads share.
     state: Mutex<State>,
     /// Spans that were touched, and are free or on their way.
     ready: AtomicU64,
     /// Spans that pools have.
     in_use: AtomicU64,
+    /// What the stores take for entries beside the spans that are in use, as many as these have
+    /// blocks.
+    beside_bytes: AtomicU64,
     /// Nothing is made ready beyond so many octets in use: the store will not need them.
     capacity_bytes: AtomicU64,
+    /// What comes back beyond so many octets goes to the system: no bound, until that of the store
+    /// is lowered.
+    kept_bytes: AtomicU64,
+    /// The system had no address space left, and nothing has come back since.
+    is_exhausted: AtomicBool,
+    /// Whether the log has it.
+    was_told: AtomicBool,
     is_stopping: AtomicBool,
     /// The mappings of the thread that makes spans ready. Nobody else locks them before the end.
     prepared: Mutex<Vec<Mapping>>,
@@ -63,10 +82,14 @@ struct Fresh(Vec<Span>);
 
 impl Fresh {
     /// A span that was never touched, of a new mapping if need be.
-    fn cut(&mut self, span_bytes: usize) -> io::Result<(Span, Option<Mapping>)> {
+    fn cut(
+        &mut self,
+        span_bytes: usize,
+        mapping_bytes: usize,
+    ) -> io::Result<(Span, Option<Mapping>)> {
         let mut new = None;
         if self.0.is_empty() {
-            let mapping = map(MAPPING_BYTES)?;
+            let mapping = map(mapping_bytes)?;
             let start = mapping.start.0;
             let skip = start.align_offset(span_bytes);
             let spans = (mapping.bytes - skip) / span_bytes;
@@ -117,6 +140,11 @@ impl Arena {
             return None;
         }
         let span_bytes = span_bytes.next_power_of_two().clamp(SPAN_BYTES_LEAST, SPAN_BYTES_MOST);
+        // Room for a span wherever the mapping begins, and for some more.
+        let mapping_bytes = usize::try_from(capacity_bytes / MAPPING_SHARE)
+            .map_or(MAPPING_BYTES_MOST, |bytes| bytes.min(MAPPING_BYTES_MOST))
+            .max(4 * span_bytes as usize)
+            .next_multiple_of(span_bytes as usize);
         // A ring is as large as the configuration asks for, so far as a store can use it.
         let ahead = ahead_bytes.min(capacity_bytes).div_ceil(span_bytes);
         let (producer, prepared) = rtrb::RingBuffer::new(ahead as usize);
@@ -129,10 +157,15 @@ impl Arena {
         };
         let arena = Self {
             span_bytes: span_bytes as usize,
+            mapping_bytes,
             state: Mutex::new(state),
             ready: AtomicU64::new(0),
             in_use: AtomicU64::new(0),
+            beside_bytes: AtomicU64::new(0),
             capacity_bytes: AtomicU64::new(capacity_bytes),
+            kept_bytes: AtomicU64::new(u64::MAX),
+            is_exhausted: AtomicBool::new(false),
+            was_told: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             prepared: Mutex::new(Vec::new()),
         };
@@ -143,23 +176,18 @@ impl Arena {
     fn prepare(&self, mut ready: rtrb::Producer<Span>) {
         let mut fresh = Fresh::default();
         while !self.is_stopping.load(Ordering::Acquire) {
-            let taken = self.in_use.load(Ordering::Relaxed) + self.ready.load(Ordering::Relaxed);
-            let capacity_bytes = self.capacity_bytes.load(Ordering::Relaxed);
-            if ready.is_full() || taken * self.span_bytes as u64 >= capacity_bytes {
+            if ready.is_full() || self.beyond_bytes() >= 0 {
                 thread::park();
                 continue;
             }
-            let span = match fresh.cut(self.span_bytes) {
+            let span = match fresh.cut(self.span_bytes, self.mapping_bytes) {
                 Ok((span, mapping)) => {
                     lock(&self.prepared).extend(mapping);
+                    self.is_exhausted.store(false, Ordering::Relaxed);
                     span
                 }
                 Err(error) => {
-                    tracing::warn!(
-                        %error,
-                        "no memory for the content store can be made ready; Data waits for it as \
-                         it comes"
-                    );
+                    self.tell_exhausted(&error);
                     thread::park_timeout(RETRY);
                     continue;
                 }
@@ -168,6 +196,55 @@ impl Arena {
             self.ready.fetch_add(1, Ordering::Relaxed);
             ready.push(span).expect("only this thread pushes, and it was not full");
         }
+    }
+
+    /// Octets that are in use, entries included, and ready, less what the stores may have.
+    fn beyond_bytes(&self) -> i64 {
+        let taken_bytes = self.taken_bytes() + self.beside_bytes.load(Ordering::Relaxed);
+        taken_bytes as i64 - self.capacity_bytes.load(Ordering::Relaxed) as i64
+    }
+
+    /// Octets of the spans that were touched.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        let spans = self.in_use.load(Ordering::Relaxed) + self.ready.load(Ordering::Relaxed);
+        spans * self.span_bytes as u64
+    }
+
+    /// Says so the first time.
+    #[cold]
+    fn tell_exhausted(&self, error: &io::Error) {
+        if !self.was_told.swap(true, Ordering::Relaxed) {
+            let mib = self.in_use.load(Ordering::Relaxed) * self.span_bytes as u64 >> 20;
+            tracing::warn!(
+                %error,
+                "the system gives the content store no more memory: it holds what fits into \
+                 {mib} MiB; raise the limits (ulimit -v and -d, vm.overcommit_memory) or lower \
+                 [store] size"
+            );
+        }
+    }
+
+    /// Gives the memory of spans that are free to the system, as far as the store needs them no
+    /// more.
+    fn shrink(&self) {
+        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
+        while self.taken_bytes() > kept_bytes {
+            let free = {
+                let state = &mut *lock(&self.state);
+                state.returned.pop().or_else(|| state.prepared.pop().ok())
+            };
+            let Some(span) = free else { break };
+            self.ready.fetch_sub(1, Ordering::Relaxed);
+            self.discard(span);
+        }
+    }
+
+    /// Has the system take the memory of a span that counts as neither in use nor ready.
+    fn discard(&self, span: Span) {
+        // SAFETY: within a mapping of ours, and nobody else has the span. It reads as zeros from
+        // now on, as one that was never touched. Should the system refuse, it stays as it is.
+        unsafe { libc::madvise(span.0.as_ptr().cast(), self.span_bytes, libc::MADV_DONTNEED) };
+        lock(&self.state).fresh.0.push(span);
     }
 }
 
@@ -179,7 +256,7 @@ unsafe impl SpanSource for Arena {
         self.span_bytes
     }
 
-    fn take(&self) -> Option<NonNull<u8>> {
+    fn take(&self, blocks: u32) -> Option<NonNull<u8>> {
         let mut state = lock(&self.state);
         let ready = state.prepared.pop().ok().or_else(|| state.returned.pop());
         let span = match ready {
@@ -187,27 +264,70 @@ unsafe impl SpanSource for Arena {
                 self.ready.fetch_sub(1, Ordering::Relaxed);
                 span
             }
-            None => {
-                let (span, mapping) = state.fresh.cut(self.span_bytes).ok()?;
-                state.mappings.extend(mapping);
-                span
-            }
+            None if self.is_exhausted() && state.fresh.0.is_empty() => return None,
+            None => match state.fresh.cut(self.span_bytes, self.mapping_bytes) {
+                Ok((span, mapping)) => {
+                    state.mappings.extend(mapping);
+                    span
+                }
+                Err(error) => {
+                    self.is_exhausted.store(true, Ordering::Relaxed);
+                    self.tell_exhausted(&error);
+                    return None;
+                }
+            },
         };
         self.in_use.fetch_add(1, Ordering::Relaxed);
+        self.beside_bytes.fetch_add(beside_bytes(blocks), Ordering::Relaxed);
+        // The smaller the Data, the more of the store is entries. Spans that were made ready before
+        // that was known are not needed then.
+        let is_beyond = self.beyond_bytes() >= self.span_bytes as i64;
+        let unneeded = if is_beyond { state.prepared.pop().ok() } else { None };
         if let Some(preparer) = &state.preparer {
             preparer.unpark();
+        }
+        drop(state);
+        if let Some(unneeded) = unneeded {
+            self.ready.fetch_sub(1, Ordering::Relaxed);
+            self.discard(unneeded);
         }
         Some(span.0)
     }
 
-    unsafe fn give_back(&self, span: NonNull<u8>) {
+    fn is_exhausted(&self) -> bool {
+        self.is_exhausted.load(Ordering::Relaxed)
+    }
+
+    unsafe fn give_back(&self, span: NonNull<u8>, blocks: u32) {
+        self.beside_bytes.fetch_sub(beside_bytes(blocks), Ordering::Relaxed);
+        let is_beyond = self.taken_bytes() > self.kept_bytes.load(Ordering::Relaxed);
         self.in_use.fetch_sub(1, Ordering::Relaxed);
+        if is_beyond {
+            return self.discard(Span(span));
+        }
         self.ready.fetch_add(1, Ordering::Relaxed);
         lock(&self.state).returned.push(Span(span));
+        self.is_exhausted.store(false, Ordering::Relaxed);
     }
 }
 
+/// What a store takes beside a span that is full of Data.
+fn beside_bytes(blocks: u32) -> u64 {
+    u64::from(blocks) * ENTRY_BYTES
+}
+
+/// `bytes` of address space, if there is something left beside them.
 fn map(bytes: usize) -> io::Result<Mapping> {
+    let whole = map_all(bytes + SPARED_BYTES)?;
+    let start = whole.start.0;
+    std::mem::forget(whole);
+    // SAFETY: the end of a mapping that nobody knows yet.
+    let spared = unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), SPARED_BYTES) };
+    debug_assert_eq!(spared, 0, "mappings are of whole pages");
+    Ok(Mapping { start: Span(start), bytes })
+}
+
+fn map_all(bytes: usize) -> io::Result<Mapping> {
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
@@ -232,30 +352,42 @@ fn touch(span: &Span, bytes: usize) {
     }
 }
 
-/// The arena's thread, stopped when this is dropped.
+/// The arena and its thread, which is stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     arena: Arc<Arena>,
+    /// What the thread begins with.
+    ready: Option<rtrb::Producer<Span>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Preparer {
-    /// See [`Arena::new`].
-    pub(crate) fn start(
-        capacity_bytes: u64,
-        ahead_bytes: u64,
-        threads: usize,
-    ) -> io::Result<Option<Self>> {
-        let Some((arena, ready)) = Arena::new(capacity_bytes, ahead_bytes, threads) else {
-            return Ok(None);
-        };
-        let shared = Arc::clone(&arena);
+    /// See [`Arena::new`]. The thread has yet to be started.
+    pub(crate) fn new(capacity_bytes: u64, ahead_bytes: u64, threads: usize) -> Option<Self> {
+        let (arena, ready) = Arena::new(capacity_bytes, ahead_bytes, threads)?;
+        Some(Self { arena, ready: Some(ready), thread: None })
+    }
+
+    /// Starts the thread. It is the one that a router can do without: where threads are limited,
+    /// others come first.
+    pub(crate) fn start(&mut self) {
+        let Some(ready) = self.ready.take() else { return };
+        let shared = Arc::clone(&self.arena);
         let thread = thread::Builder::new().name("weir-memory".to_owned()).spawn(move || {
             only_when_idle();
             shared.prepare(ready);
-        })?;
-        lock(&arena.state).preparer = Some(thread.thread().clone());
-        Ok(Some(Self { arena, thread: Some(thread) }))
+        });
+        match thread {
+            Ok(thread) => {
+                lock(&self.arena.state).preparer = Some(thread.thread().clone());
+                self.thread = Some(thread);
+            }
+            Err(error) => tracing::warn!(
+                %error,
+                "no thread to make memory ready: Data waits for the system while the content \
+                 store grows; raise the limits (ulimit -u and -v, pids.max)"
+            ),
+        }
     }
 
     pub(crate) fn arena(&self) -> &Arc<Arena> {
@@ -263,8 +395,18 @@ impl Preparer {
     }
 
     /// The stores' bound is another one.
+    /// If it is lower, memory that is free, or will be when packet threads have made room, goes to
+    /// the system.
     pub(crate) fn set_capacity(&self, capacity_bytes: u64) {
-        self.arena.capacity_bytes.store(capacity_bytes, Ordering::Relaxed);
+        let arena = &self.arena;
+        let before_bytes = arena.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed);
+        if capacity_bytes < before_bytes {
+            let kept_bytes = capacity_bytes + SPANS_KEPT * arena.span_bytes as u64;
+            arena.kept_bytes.store(kept_bytes, Ordering::Relaxed);
+            arena.shrink();
+        } else if capacity_bytes > before_bytes {
+            arena.kept_bytes.store(u64::MAX, Ordering::Relaxed);
+        }
         self.wake();
     }
 
@@ -292,100 +434,13 @@ fn only_when_idle() {
     // SAFETY: sets the policy of this thread, with a valid parameter.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) } != 0 {
         let error = io::Error::last_os_error();
-        tracing::debug!(%error, "the thread that prepares memory runs like any other");
+        tracing::info!(
+            %error,
+            "the thread that makes memory ready takes processor time from packets, for the system \
+             has no SCHED_IDLE for it; memory_ahead = 0 leaves it out"
+        );
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::HashSet;
-    use std::time::{Duration, Instant};
-    use weir_base::Pool;
-
-    const MIB: u64 = 1 << 20;
-
-    fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-        let until = Instant::now() + Duration::from_secs(60);
-        while !is_so() {
-            assert!(Instant::now() < until, "{what}");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// Pages of a span that are in memory, and all of them.
-    fn pages_in_memory(span: NonNull<u8>, bytes: usize) -> (usize, usize) {
-        let mut pages = vec![0_u8; bytes / PAGE_BYTES];
-        // SAFETY: the span is mapped, and there is an octet for each page.
-        let error = unsafe { libc::mincore(span.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
-        assert_eq!(error, 0);
-        (pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len())
-    }
-
-    #[test]
-    fn spans_are_apart_aligned_and_clear() {
-        let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
-        let bytes = arena.span_bytes();
-        assert_eq!(bytes, 256 << 10);
-        // More than one mapping has.
-        let spans: Vec<_> = (0..MAPPING_BYTES / bytes + 8).map(|_| arena.take().unwrap()).collect();
-        let places: HashSet<_> = spans.iter().map(|span| span.as_ptr() as usize / bytes).collect();
-        assert_eq!(places.len(), spans.len());
-        for span in spans {
-            assert_eq!(span.as_ptr() as usize % bytes, 0);
-            // SAFETY: the span is ours.
-            let octets = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), bytes) };
-            assert!(octets.iter().all(|&octet| octet == 0));
-            octets.fill(1);
-            // SAFETY: taken above and not used again.
-            unsafe { arena.give_back(span) };
-        }
-        assert_eq!(lock(&arena.state).mappings.len(), 2);
-        assert!(places.contains(&(arena.take().unwrap().as_ptr() as usize / bytes)));
-    }
-
-    #[test]
-    fn small_stores_have_no_spans() {
-        assert!(Arena::new(8 * MIB, MIB, 1).is_none());
-        assert!(Arena::new(64 * MIB, MIB, 8).is_none());
-        assert_eq!(Arena::new(1024 * MIB, MIB, 1).unwrap().0.span_bytes(), 2 << 20);
-    }
-
-    #[test]
-    fn memory_is_made_ready_ahead_and_no_more_than_the_store_takes() {
-        let preparer = Preparer::start(16 * MIB, 4 * MIB, 1).unwrap().unwrap();
-        let (arena, bytes) = (preparer.arena(), preparer.arena().span_bytes());
-        let ready = || arena.ready.load(Ordering::Relaxed) as usize * bytes;
-        wait_for("4 MiB ready", || ready() == 4 << 20);
-        let mut taken = Vec::new();
-        for _ in 0..4 {
-            let span = arena.take().unwrap();
-            let (present, all) = pages_in_memory(span, bytes);
-            assert_eq!(present, all);
-            taken.push(span);
-            wait_for("4 MiB ready again", || ready() == 4 << 20);
-        }
-        while (taken.len() + 4) * bytes < 16 << 20 {
-            taken.push(arena.take().unwrap());
-        }
-        // 1 MiB less than the store has is in use now, so that so much is made ready.
-        wait_for("the rest ready", || ready() >= 1 << 20);
-        std::thread::sleep(Duration::from_millis(20));
-        let in_use = taken.len() * bytes;
-        assert!(in_use + ready() <= (16 << 20) + bytes, "{in_use} and {}", ready());
-        preparer.set_capacity(64 * MIB);
-        wait_for("4 MiB ready with more room", || ready() >= 4 << 20);
-    }
-
-    #[test]
-    fn packets_outlive_the_arena_s_thread() {
-        let preparer = Preparer::start(16 * MIB, MIB, 1).unwrap().unwrap();
-        let mut pool = Pool::of_spans(0, Arc::clone(preparer.arena()) as _);
-        let packets: Vec<_> = (0..2_000).map(|at| pool.copy(&[at as u8; 8_000])).collect();
-        drop(preparer);
-        drop(pool);
-        for (at, packet) in packets.iter().enumerate() {
-            assert!(packet.iter().all(|&octet| octet == at as u8));
-        }
-    }
-}
+mod tests;

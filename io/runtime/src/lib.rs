@@ -10,6 +10,7 @@ pub mod cross;
 mod error;
 mod gathered;
 mod handle;
+mod limits;
 mod mailbox;
 mod memory;
 mod message;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::rng::Rng;
-use std::alloc::{alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::thread;
@@ -14,6 +14,7 @@ const SPAN_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 struct Counted {
     span_bytes: usize,
+    spans_max: AtomicUsize,
     taken: AtomicUsize,
     given_back: AtomicUsize,
 }
@@ -30,13 +31,20 @@ unsafe impl SpanSource for Counted {
         self.span_bytes
     }
 
-    fn take(&self) -> Option<NonNull<u8>> {
+    fn take(&self, _: u32) -> Option<NonNull<u8>> {
+        if self.is_exhausted() {
+            return None;
+        }
         self.taken.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the layout has octets.
         NonNull::new(unsafe { alloc_zeroed(self.layout()) })
     }
 
-    unsafe fn give_back(&self, span: NonNull<u8>) {
+    fn is_exhausted(&self) -> bool {
+        self.in_use() >= self.spans_max.load(Ordering::Relaxed)
+    }
+
+    unsafe fn give_back(&self, span: NonNull<u8>, _: u32) {
         self.given_back.fetch_add(1, Ordering::Relaxed);
         // SAFETY: of `take`, by the caller.
         unsafe { dealloc(span.as_ptr(), self.layout()) };
@@ -45,7 +53,12 @@ unsafe impl SpanSource for Counted {
 
 impl Counted {
     fn of(span_bytes: usize) -> Self {
-        Self { span_bytes, taken: AtomicUsize::new(0), given_back: AtomicUsize::new(0) }
+        Self {
+            span_bytes,
+            spans_max: AtomicUsize::new(usize::MAX),
+            taken: AtomicUsize::new(0),
+            given_back: AtomicUsize::new(0),
+        }
     }
 
     fn layout(&self) -> Layout {
@@ -79,6 +92,33 @@ fn blocks_fill_spans_side_by_side() {
     for (at, packet) in packets[..fit].iter().enumerate() {
         assert!(packet.iter().all(|&octet| octet == at as u8));
     }
+}
+
+#[test]
+fn without_a_span_blocks_come_from_the_allocator_and_the_pool_says_so() {
+    let source = Arc::new(Counted::default());
+    source.spans_max.store(1, Ordering::Relaxed);
+    let mut pool = Pool::of_spans(0, source.clone());
+    let fit = (SPAN_BYTES - 64) / Pool::footprint(1_000);
+    let mut packets: Vec<_> = (0..fit).map(|at| filled(&mut pool, 1_000, at as u8)).collect();
+    assert!(!pool.is_short(), "a full span alone is no want");
+    packets.push(filled(&mut pool, 1_000, fit as u8));
+    assert!(pool.is_short());
+    for (at, packet) in packets.iter().enumerate() {
+        assert!(packet.iter().all(|&octet| octet == at as u8));
+    }
+    // A block that came back is used, whether or not there is another span.
+    pool.recycle(packets.remove(0));
+    packets.push(filled(&mut pool, 1_000, 0));
+    assert!(pool.is_short());
+    assert_eq!(source.in_use(), 1);
+    source.spans_max.store(2, Ordering::Relaxed);
+    assert!(!pool.is_short());
+    packets.push(filled(&mut pool, 1_000, 0));
+    assert_eq!(source.in_use(), 2);
+    drop(packets);
+    drop(pool);
+    assert_eq!(source.in_use(), 0);
 }
 
 #[test]

@@ -74,24 +74,32 @@ impl OpenDisks {
             .map(|disk| self.set.geometry(disk, shard as u32))
             .collect::<Vec<_>>();
         let tier = &self.config.tier;
-        let capacity_bytes: u64 =
-            geometries.iter().map(|part| u64::from(part.regions) * part.region_bytes).sum();
-        let index_bytes_max = match self.config.index_bytes_max {
-            Some(bytes) => bytes / self.shards as u64,
-            None => {
-                let records = capacity_bytes / u64::from(tier.record_bytes_typical.max(1));
-                (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN)
-            }
-        };
         DiskTierConfig {
             disks: geometries,
             store_id: self.set.store_id(),
             hash_key: self.set.hash_key(),
             // A clock that was never set begins in 1970.
             unix_ms_at_zero: unix_time_ms().saturating_sub(clock.now().as_ns() / NS_PER_MS),
-            index_bytes_max,
+            index_bytes_max: self.index_bytes_max(shard),
             ..tier.clone().for_shard(self.shards as u32)
         }
+    }
+
+    /// Octets of RAM that one shard's index takes at most.
+    fn index_bytes_max(&self, shard: usize) -> u64 {
+        if let Some(bytes) = self.config.index_bytes_max {
+            return bytes / self.shards as u64;
+        }
+        let parts = (0..self.set.disks()).map(|disk| self.set.geometry(disk, shard as u32));
+        let capacity_bytes: u64 =
+            parts.map(|part| u64::from(part.regions) * part.region_bytes).sum();
+        let records = capacity_bytes / u64::from(self.config.tier.record_bytes_typical.max(1));
+        (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN)
+    }
+
+    /// Octets of RAM that the index takes at most.
+    pub(super) fn index_bytes(&self) -> u64 {
+        (0..self.shards).map(|shard| self.index_bytes_max(shard)).sum()
     }
 
     /// Octets for records.

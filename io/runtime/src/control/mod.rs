@@ -139,6 +139,9 @@ impl Control {
         self.perform_manager(self.clock.now());
         self.start_statics();
         self.start_contents();
+        if let Some(memory) = &mut self.memory {
+            memory.start();
+        }
         while !self.is_stopping {
             let timeout = self.poll_timeout();
             if let Err(error) = self.poll.poll(&mut events, timeout) {

@@ -32,6 +32,7 @@ use crate::cross::CrossPorts;
 use crate::error::StartError;
 use crate::gathered::Gathered;
 use crate::handle::Handle;
+use crate::limits;
 use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::memory::{MemoryShares, memory_bytes_least, shared_bytes};
 use crate::message::ToWorker;
@@ -100,6 +101,8 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
     };
+    limits::fit(&mut config, disks.as_ref().map_or(0, OpenDisks::index_bytes));
+    limits::tell_processors(config.threads);
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
     let (sender, receiver) = ControlSender::new(Arc::new(waker));
@@ -182,6 +185,7 @@ fn open_sockets(listeners: &[Listener], threads: usize) -> Result<Sockets, Start
             }
         }
     }
+    sockets.tell_lacking();
     Ok(sockets)
 }
 
@@ -204,6 +208,19 @@ impl Sockets {
             );
         }
         self.ports.push(ports);
+    }
+
+    /// What one port lacks, all of them do.
+    fn tell_lacking(&self) {
+        let ports = self.ports.iter().flatten();
+        let lacking = ports.map(UdpPort::lacking).max_by_key(|lacking| lacking.len());
+        if let Some(lacking @ [_, ..]) = lacking {
+            tracing::warn!(
+                lacking = lacking.join(", "),
+                "UDP takes more processor time for each packet than it needs to: allow what the \
+                 system lacks (Linux 5.0 or later, seccomp)"
+            );
+        }
     }
 }
 
@@ -260,8 +277,7 @@ fn build(
     };
     let rooms = Arc::new(Rooms::new(config.faces));
     let (store_bytes, ahead_bytes) = (config.store.capacity_bytes, config.memory_ahead_bytes);
-    let memory = Preparer::start(store_bytes, ahead_bytes, config.threads)
-        .map_err(|source| StartError::System { what: "a thread that prepares memory", source })?;
+    let memory = Preparer::new(store_bytes, ahead_bytes, config.threads);
     let arena = memory.as_ref().map(Preparer::arena);
     let (workers, disks) =
         start_workers(&config, clock, arena, (shard_key, disks), &rooms, &sender)?;

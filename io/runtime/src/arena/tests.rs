@@ -1,0 +1,231 @@
+use super::*;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+use weir_base::{HashKey, Pool};
+use weir_store::{NameHashes, Store, StoreConfig};
+use weir_wire::{Data, DataView, Name};
+
+const MIB: u64 = 1 << 20;
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Pages of a span that are in memory, and all of them.
+fn pages_in_memory(span: NonNull<u8>, bytes: usize) -> (usize, usize) {
+    let mut pages = vec![0_u8; bytes / PAGE_BYTES];
+    // SAFETY: the span is mapped, and there is an octet for each page.
+    let error = unsafe { libc::mincore(span.as_ptr().cast(), bytes, pages.as_mut_ptr()) };
+    assert_eq!(error, 0);
+    (pages.iter().filter(|&&page| page & 1 == 1).count(), pages.len())
+}
+
+#[test]
+fn spans_are_apart_aligned_and_clear() {
+    let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
+    let bytes = arena.span_bytes();
+    assert_eq!(bytes, 256 << 10);
+    // More than one mapping has.
+    let count = arena.mapping_bytes / bytes + 2;
+    let spans: Vec<_> = (0..count).map(|_| arena.take(1).unwrap()).collect();
+    let places: HashSet<_> = spans.iter().map(|span| span.as_ptr() as usize / bytes).collect();
+    assert_eq!(places.len(), spans.len());
+    for span in spans {
+        assert_eq!(span.as_ptr() as usize % bytes, 0);
+        // SAFETY: the span is ours.
+        let octets = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), bytes) };
+        assert!(octets.iter().all(|&octet| octet == 0));
+        octets.fill(1);
+        // SAFETY: taken above and not used again.
+        unsafe { arena.give_back(span, 1) };
+    }
+    assert_eq!(lock(&arena.state).mappings.len(), 2);
+    assert!(places.contains(&(arena.take(1).unwrap().as_ptr() as usize / bytes)));
+}
+
+/// A limit of memory gives a store an odd size.
+#[test]
+fn mappings_are_of_whole_spans_whatever_the_size_of_the_store() {
+    for bytes in [16 * MIB, 46_918_656, 102_498_817, 1 << 40] {
+        let (arena, _) = Arena::new(bytes, 0, 1).unwrap();
+        assert_eq!(arena.mapping_bytes % arena.span_bytes(), 0);
+        assert!(arena.mapping_bytes <= MAPPING_BYTES_MOST);
+        arena.take(1).unwrap();
+    }
+}
+
+#[test]
+fn small_stores_have_no_spans() {
+    assert!(Arena::new(8 * MIB, MIB, 1).is_none());
+    assert!(Arena::new(64 * MIB, MIB, 8).is_none());
+    assert_eq!(Arena::new(1024 * MIB, MIB, 1).unwrap().0.span_bytes(), 2 << 20);
+}
+
+#[test]
+fn memory_is_made_ready_ahead_and_no_more_than_the_store_takes() {
+    let mut preparer = Preparer::new(16 * MIB, 4 * MIB, 1).unwrap();
+    preparer.start();
+    let (arena, bytes) = (preparer.arena(), preparer.arena().span_bytes());
+    let ready = || arena.ready.load(Ordering::Relaxed) as usize * bytes;
+    wait_for("4 MiB ready", || ready() == 4 << 20);
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        let span = arena.take(1).unwrap();
+        let (present, all) = pages_in_memory(span, bytes);
+        assert_eq!(present, all);
+        taken.push(span);
+        wait_for("4 MiB ready again", || ready() == 4 << 20);
+    }
+    while (taken.len() + 4) * bytes < 16 << 20 {
+        taken.push(arena.take(1).unwrap());
+    }
+    // 1 MiB less than the store has is in use now, so that so much is made ready.
+    wait_for("the rest ready", || ready() >= 1 << 20);
+    std::thread::sleep(Duration::from_millis(20));
+    let in_use = taken.len() * bytes;
+    assert!(in_use + ready() <= (16 << 20) + bytes, "{in_use} and {}", ready());
+    preparer.set_capacity(64 * MIB);
+    wait_for("4 MiB ready with more room", || ready() >= 4 << 20);
+}
+
+/// Spans of the arena that have memory, all of which were looked at once.
+fn spans_in_memory(spans: &[NonNull<u8>], bytes: usize) -> usize {
+    spans.iter().filter(|&&span| pages_in_memory(span, bytes).0 > 0).count()
+}
+
+#[test]
+fn what_a_lower_bound_leaves_over_goes_to_the_system() {
+    let mut preparer = Preparer::new(16 * MIB, 4 * MIB, 1).unwrap();
+    preparer.start();
+    let arena = Arc::clone(preparer.arena());
+    let bytes = arena.span_bytes();
+    let taken: Vec<_> = (0..48).map(|_| arena.take(1).unwrap()).collect();
+    for &span in &taken {
+        touch(&Span(span), bytes);
+    }
+    wait_for("the rest ready", || arena.taken_bytes() >= 16 * MIB);
+    // 48 spans in use, 16 ready: those go at once, the others when they come back.
+    preparer.set_capacity(MIB);
+    assert_eq!(arena.taken_bytes(), 48 * bytes as u64);
+    for &span in &taken {
+        // SAFETY: taken above and not used again, but for a look at its pages.
+        unsafe { arena.give_back(span, 1) };
+    }
+    let kept = (MIB / bytes as u64 + SPANS_KEPT) as usize;
+    assert_eq!(arena.taken_bytes() as usize, kept * bytes);
+    assert_eq!(spans_in_memory(&taken, bytes), kept);
+    // They are given out again, each once.
+    preparer.set_capacity(16 * MIB);
+    let again: HashSet<_> = (0..64).map(|_| arena.take(1).unwrap()).collect();
+    assert_eq!(again.len(), 64);
+    for span in again {
+        // SAFETY: the span is ours.
+        unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), bytes) }.fill(1);
+    }
+}
+
+#[test]
+fn what_entries_of_small_data_take_is_not_made_ready() {
+    let mut preparer = Preparer::new(16 * MIB, 16 * MIB, 1).unwrap();
+    preparer.start();
+    let arena = preparer.arena();
+    let (spans, blocks) = (64, 1_000);
+    wait_for("all ready", || arena.ready.load(Ordering::Relaxed) == spans);
+    // As many as there is room for with their entries.
+    let span_bytes = arena.span_bytes() as u64;
+    let fit = 16 * MIB / (span_bytes + u64::from(blocks) * ENTRY_BYTES);
+    for _ in 0..fit {
+        arena.take(blocks).unwrap();
+    }
+    let entries_bytes = fit * u64::from(blocks) * ENTRY_BYTES;
+    let most_bytes = 16 * MIB - entries_bytes + span_bytes;
+    assert!(arena.taken_bytes() <= most_bytes, "{} of {most_bytes}", arena.taken_bytes());
+    assert!(fit > spans / 2 && arena.taken_bytes() >= fit * span_bytes);
+}
+
+#[test]
+fn nothing_goes_to_the_system_while_the_bound_stays() {
+    let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
+    let taken: Vec<_> = (0..80).map(|_| arena.take(1).unwrap()).collect();
+    for &span in &taken {
+        touch(&Span(span), arena.span_bytes());
+        // SAFETY: taken above and not used again, but for a look at its pages.
+        unsafe { arena.give_back(span, 1) };
+    }
+    assert_eq!(spans_in_memory(&taken, arena.span_bytes()), taken.len());
+}
+
+#[test]
+fn without_its_thread_the_arena_has_memory_as_it_is_asked() {
+    let preparer = Preparer::new(16 * MIB, 4 * MIB, 1).unwrap();
+    let span = preparer.arena().take(1).unwrap();
+    assert_eq!(pages_in_memory(span, preparer.arena().span_bytes()).0, 0);
+}
+
+/// A store on an arena of which the system gives no more than one mapping.
+#[test]
+fn a_store_without_more_memory_goes_on_with_what_it_has() {
+    let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
+    let spans = arena.mapping_bytes / arena.span_bytes();
+    // The rest of the first mapping, given back later.
+    let all: Vec<_> = std::iter::from_fn(|| {
+        let is_first = lock(&arena.state).mappings.len() <= 1;
+        is_first.then(|| arena.take(1).unwrap())
+    })
+    .collect();
+    arena.is_exhausted.store(true, Ordering::Relaxed);
+    lock(&arena.state).fresh.0.clear();
+    assert!(arena.take(1).is_none() && all.len() >= spans - 1);
+    let config = StoreConfig { capacity_bytes: 16 * MIB, ..StoreConfig::default() };
+    let mut store = Store::new(config);
+    let mut pool = Pool::of_spans(0, Arc::clone(&arena) as _);
+    let key = HashKey::new([1, 2]);
+    let mut bytes_most = 0;
+    let mut put = |number: u64, store: &mut Store| {
+        let name: Name = format!("/file/{number}").parse().unwrap();
+        let data = Data::new(name.clone()).content(&[7; 8_000]).encode_with_digest();
+        let parent = Some(key.hash(name.as_view().parent().value()));
+        let whole = key.hash(name.as_view().value());
+        let hashes = NameHashes { whole, parent, grandparent: None };
+        let view = DataView::decode(&data).unwrap();
+        let now = weir_base::Instant::from_ns(1);
+        let prefixes = |path: &mut Vec<u64>| path.extend(parent);
+        store.insert(now, &view, hashes, 0, prefixes, &mut pool).unwrap();
+        store.stats().bytes
+    };
+    for number in 0..1_000 {
+        bytes_most = bytes_most.max(put(number, &mut store));
+    }
+    assert!(bytes_most < 20_000, "{bytes_most}");
+    // Spans that come back are used, and no more than they are.
+    for &span in &all {
+        // SAFETY: taken above and not used again.
+        unsafe { arena.give_back(span, 1) };
+    }
+    for number in 1_000..3_000 {
+        let bytes = put(number, &mut store);
+        bytes_most = bytes_most.max(bytes);
+        // What the system has meanwhile is not asked for.
+        let is_empty = lock(&arena.state).returned.is_empty();
+        arena.is_exhausted.store(is_empty, Ordering::Relaxed);
+    }
+    let given = (all.len() * arena.span_bytes()) as u64;
+    assert!(bytes_most > given / 2 && bytes_most < given + 65_536, "{bytes_most}, {given}");
+}
+
+#[test]
+fn packets_outlive_the_arena_s_thread() {
+    let mut preparer = Preparer::new(16 * MIB, MIB, 1).unwrap();
+    preparer.start();
+    let mut pool = Pool::of_spans(0, Arc::clone(preparer.arena()) as _);
+    let packets: Vec<_> = (0..2_000).map(|at| pool.copy(&[at as u8; 8_000])).collect();
+    drop(preparer);
+    drop(pool);
+    for (at, packet) in packets.iter().enumerate() {
+        assert!(packet.iter().all(|&octet| octet == at as u8));
+    }
+}

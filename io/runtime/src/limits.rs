@@ -1,0 +1,265 @@
+//! What the system lets this process have: memory by its cgroup and by its own limits, and
+//! processors.
+//!
+//! A process that takes more memory than its cgroup has is killed, and one that reaches its own
+//! limits cannot go on. So a router begins with bounds that fit.
+
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
+
+use nix::libc;
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::config::RuntimeConfig;
+use crate::memory::memory_bytes_least;
+
+/// Of what is left beside all else, the store gets so many quarters: pages of the system, buffers
+/// of sockets and address space that is cut into spans count as well.
+const STORE_QUARTERS: u64 = 3;
+
+/// A limit of memory.
+#[derive(Debug, PartialEq, Eq)]
+struct Limit {
+    /// As an operator knows it.
+    name: String,
+    bytes: u64,
+    /// What is left of it. Of a cgroup, as if this process were alone in it.
+    left_bytes: u64,
+}
+
+/// Lowers the bounds of memory to what the system lets the process have, and says so.
+/// `index_bytes` are for the index of disks, which stays as it is.
+pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes: u64) {
+    let Some(limit) = tightest() else { return };
+    let before = (config.store.capacity_bytes, config.memory_bytes_max);
+    let left_bytes = limit.left_bytes.saturating_sub(index_bytes);
+    let (store_bytes, memory_bytes) = share(left_bytes, before, memory_bytes_least(config.threads));
+    if (store_bytes, memory_bytes) == before {
+        return;
+    }
+    config.store.capacity_bytes = store_bytes;
+    config.memory_bytes_max = memory_bytes;
+    let mib = |bytes: u64| bytes >> 20;
+    tracing::warn!(
+        limit = limit.name,
+        limit_mib = mib(limit.bytes),
+        store_mib = mib(store_bytes),
+        memory_max_mib = mib(memory_bytes),
+        index_mib = mib(index_bytes),
+        "the system gives this process less memory than is configured ([store] size is {} MiB, \
+         [router] memory_max {} MiB): the content store is smaller, and fewer Interests may wait; \
+         raise the limit, or configure less",
+        mib(before.0),
+        mib(before.1),
+    );
+}
+
+/// Octets for the store and for all else of `left_bytes`, at most those `wanted`. What is not for
+/// the store gets a half where there is not enough, and never less than `least_bytes`.
+fn share(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
+    let (store_bytes, memory_bytes) = wanted;
+    let store_of = |memory_bytes| left_bytes.saturating_sub(memory_bytes) / 4 * STORE_QUARTERS;
+    if memory_bytes <= left_bytes && store_bytes <= store_of(memory_bytes) {
+        return wanted;
+    }
+    let memory_bytes = memory_bytes.min((left_bytes / 2).max(least_bytes));
+    (store_bytes.min(store_of(memory_bytes)), memory_bytes)
+}
+
+/// The store's bound that somebody asks for while the router runs, or less where the system gives
+/// this process less. `held_bytes` of memory are the store's already. It may have all that it had
+/// before.
+pub(crate) fn fit_store(
+    wanted_bytes: u64,
+    before_bytes: u64,
+    held_bytes: u64,
+    memory_bytes_max: u64,
+) -> u64 {
+    let Some(limit) = tightest().filter(|_| wanted_bytes > before_bytes) else {
+        return wanted_bytes;
+    };
+    let left_bytes = limit.left_bytes.saturating_add(held_bytes);
+    let wanted = (wanted_bytes, memory_bytes_max);
+    let (fits_bytes, _) = share(left_bytes, wanted, memory_bytes_max);
+    let fits_bytes = fits_bytes.max(before_bytes);
+    if wanted_bytes > fits_bytes {
+        tracing::warn!(
+            limit = limit.name,
+            limit_mib = limit.bytes >> 20,
+            store_mib = fits_bytes >> 20,
+            "the system gives this process no memory for a content store of {} MiB: it gets less",
+            wanted_bytes >> 20
+        );
+    }
+    fits_bytes
+}
+
+/// Says how many processors this process may use, if that is not all of them.
+pub(crate) fn tell_processors(threads: usize) {
+    // SAFETY: no memory is involved.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    if usable < usize::try_from(online).unwrap_or(0) {
+        tracing::info!(
+            usable,
+            online,
+            threads,
+            "fewer processors than the machine has may be used (affinity, or cgroup cpu.max)"
+        );
+    }
+}
+
+fn tightest() -> Option<Limit> {
+    let used = Used::now().ok()?;
+    let own = [
+        ("RLIMIT_AS (ulimit -v)", Resource::RLIMIT_AS, used.mapped_bytes),
+        ("RLIMIT_DATA (ulimit -d)", Resource::RLIMIT_DATA, used.data_bytes),
+    ];
+    let own = own.into_iter().filter_map(|(name, resource, used_bytes)| {
+        let (bytes, _) = getrlimit(resource).ok()?;
+        let left_bytes = bytes.saturating_sub(used_bytes);
+        (bytes != libc::RLIM_INFINITY).then(|| Limit { name: name.into(), bytes, left_bytes })
+    });
+    let groups = cgroup_files().into_iter().filter_map(|path| {
+        let bytes = fs::read_to_string(&path).ok()?.trim().parse().ok()?;
+        let left_bytes = u64::saturating_sub(bytes, used.resident_bytes);
+        Some(Limit { name: path.display().to_string(), bytes, left_bytes })
+    });
+    own.chain(groups).min_by_key(|limit| limit.left_bytes)
+}
+
+/// Octets of this process now (`/proc/self/statm`, proc(5)).
+#[derive(Debug)]
+struct Used {
+    mapped_bytes: u64,
+    resident_bytes: u64,
+    data_bytes: u64,
+}
+
+impl Used {
+    fn now() -> io::Result<Self> {
+        let text = fs::read_to_string("/proc/self/statm")?;
+        // SAFETY: no memory is involved.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        let page_bytes = u64::try_from(page_bytes).unwrap_or(4096);
+        let field = |number: usize| {
+            let pages = text.split_ascii_whitespace().nth(number)?.parse::<u64>().ok()?;
+            Some(pages * page_bytes)
+        };
+        let (mapped, resident, data) = (field(0), field(1), field(5));
+        let all = mapped.zip(resident).zip(data);
+        let ((mapped_bytes, resident_bytes), data_bytes) = all.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { mapped_bytes, resident_bytes, data_bytes })
+    }
+}
+
+/// Where the limits of this process's control groups stand, if they have any.
+fn cgroup_files() -> Vec<PathBuf> {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    limit_files(&groups, &mounts)
+}
+
+/// The files of the group and of all groups above it, for both versions of control groups
+/// (cgroups(7), proc(5)).
+fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in mounts.lines() {
+        let Some((place, kind)) = line.split_once(" - ") else { continue };
+        let mut place = place.split(' ').skip(3);
+        let (Some(root), Some(mount)) = (place.next(), place.next()) else { continue };
+        let mut kind = kind.split(' ');
+        let (version, controllers) = (kind.next(), kind.nth(1).unwrap_or_default());
+        let names: &[&str] = match version {
+            Some("cgroup2") => &["memory.max", "memory.high"],
+            Some("cgroup") if controllers.split(',').any(|one| one == "memory") => {
+                &["memory.limit_in_bytes"]
+            }
+            _ => continue,
+        };
+        let group = groups.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (controllers, group) = (parts.next()?, parts.next()?);
+            let is_it = match version {
+                Some("cgroup2") => controllers.is_empty(),
+                _ => controllers.split(',').any(|one| one == "memory"),
+            };
+            is_it.then_some(group)
+        });
+        // A container sees its own group as the root of what is mounted.
+        let below = group
+            .and_then(|group| Path::new(group).strip_prefix(root).ok())
+            .filter(|below| below.components().all(|part| part != Component::ParentDir));
+        let below = below.unwrap_or(Path::new(""));
+        for group in below.ancestors() {
+            files.extend(names.iter().map(|name| Path::new(mount).join(group).join(name)));
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_fits_stays_and_the_rest_is_shared() {
+        let least = 16 * MIB;
+        let wanted = (256 * MIB, 256 * MIB);
+        assert_eq!(share(1024 * MIB, wanted, least), wanted);
+        // 256 MiB, and 3/4 of what is left.
+        assert_eq!(share(512 * MIB, wanted, least), (192 * MIB, 256 * MIB));
+        assert_eq!(share(128 * MIB, wanted, least), (48 * MIB, 64 * MIB));
+        assert_eq!(share(24 * MIB, wanted, least), (6 * MIB, 16 * MIB));
+        assert_eq!(share(MIB, wanted, least), (0, 16 * MIB));
+        // A small store leaves more to the rest, and is not made larger.
+        assert_eq!(share(256 * MIB, (8 * MIB, 256 * MIB), least), (8 * MIB, 128 * MIB));
+        assert_eq!(share(MIB, (0, 256 * MIB), least), (0, 16 * MIB));
+        assert_eq!(share(256 * MIB, (0, 256 * MIB), least), (0, 256 * MIB));
+    }
+
+    #[test]
+    fn limits_of_all_groups_above_count() {
+        let v2 = "35 28 0:30 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+        let files = limit_files("0::/system.slice/weir.service\n", v2);
+        let files: Vec<_> = files.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(
+            files,
+            [
+                "/sys/fs/cgroup/system.slice/weir.service/memory.max",
+                "/sys/fs/cgroup/system.slice/weir.service/memory.high",
+                "/sys/fs/cgroup/system.slice/memory.max",
+                "/sys/fs/cgroup/system.slice/memory.high",
+                "/sys/fs/cgroup/memory.max",
+                "/sys/fs/cgroup/memory.high",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_container_of_either_version_has_its_limit_at_the_root() {
+        let groups = "5:memory:/docker/f00\n4:cpu,cpuacct:/docker/f00\n0::/\n";
+        let mounts = "8 3 0:2 /docker/f00 /cg/memory ro master:1 - cgroup cgroup rw,memory\n\
+                      9 3 0:3 /docker/f00 /cg/cpu ro - cgroup cgroup rw,cpu,cpuacct\n\
+                      7 3 0:9 / /proc rw - proc proc rw\n";
+        let expected = [PathBuf::from("/cg/memory/memory.limit_in_bytes")];
+        assert_eq!(limit_files(groups, mounts), expected);
+        let mounts = "8 3 0:2 / /cg rw - cgroup2 cgroup rw\n";
+        let expected = ["/cg/memory.max", "/cg/memory.high"].map(PathBuf::from);
+        assert_eq!(limit_files("0::/\n", mounts), expected);
+        // A group outside of what is mounted.
+        assert_eq!(limit_files("0::/../other\n", mounts), expected);
+        for nothing in ["", "0::/\n", ":::\n\n - - \n"] {
+            assert!(limit_files(nothing, nothing).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_this_process_uses_is_known() {
+        let used = Used::now().unwrap();
+        assert!(used.resident_bytes > 0 && used.mapped_bytes > used.resident_bytes);
+        assert!(used.data_bytes > 0);
+    }
+}

@@ -1,0 +1,324 @@
+//! A router whose system lacks something, or gives it little: it goes on, slower or with less, and
+//! its log says what is missing.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::{Pid, Uid};
+use weir_tests::{
+    Denied, DiskStore, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
+    weir_binary, without,
+};
+
+/// Much more than any of these routers is given for its store.
+const FILE_BYTES: usize = 96 << 20;
+const SMALL_BYTES: usize = 4 << 20;
+
+/// A file that somebody serves at a router.
+struct Served {
+    _producer: Process,
+    name: String,
+    digest: String,
+}
+
+fn serve(site: &Site, router: &Router, bytes: usize) -> Served {
+    let digest = random_file(&site.path("source"), bytes, 16);
+    let producer = site.weir(&router.unix(), &["put", "source", "/file", "--json"]);
+    let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
+    Served { _producer: producer, name, digest }
+}
+
+/// The file as it comes from the router, twice: from the producer and from the store.
+fn expect_file(site: &Site, transport: &str, served: &Served) {
+    expect_copies(site, transport, &served.name, &served.digest);
+}
+
+fn expect_copies(site: &Site, transport: &str, name: &str, digest: &str) {
+    for copy in ["first", "second"] {
+        let words = ["get", name, "-o", copy];
+        let _ = site.weir(transport, &words).finish().success();
+        assert_eq!(sha256_hex(&site.path(copy)), digest);
+    }
+}
+
+/// A router takes connections a little before it has opened its disks.
+fn wait_until_told(router: &Router, text: &str) {
+    let end = Instant::now() + PATIENCE;
+    while told(router, text) == 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// How often the log has `text`.
+fn told(router: &Router, text: &str) -> usize {
+    router.process.log().matches(text).count()
+}
+
+fn expect_told_once(router: &Router, text: &str) {
+    wait_until_told(router, text);
+    assert_eq!(told(router, text), 1, "{text:?} in:\n{}", router.process.log());
+}
+
+fn store(size: &str) -> RouterOptions {
+    let arguments = vec!["--store".into(), size.into(), "--threads".into(), "1".into()];
+    RouterOptions { arguments, ..RouterOptions::default() }
+}
+
+/// A store of 256 MiB, whose file is more than it gets: octets that it says it may hold.
+fn expect_less(site: &Site, router: &Router, limit: &str) {
+    expect_told_once(router, "the system gives this process less memory than is configured");
+    assert!(told(router, limit) > 0, "{limit:?} in:\n{}", router.process.log());
+    let served = serve(site, router, FILE_BYTES);
+    expect_file(site, &router.unix(), &served);
+    let store = router.weir_json(site, &["cs", "info"]);
+    let capacity = store["capacityBytes"].as_u64().expect("a number");
+    let used = store["bytes"].as_u64().expect("a number");
+    assert!(capacity < 100 << 20 && used <= capacity, "{store}");
+    assert!(used > capacity / 2, "the store is used: {store}");
+}
+
+#[test]
+fn disks_without_io_uring_are_used_by_threads() {
+    let (setup, enter) = (libc::SYS_io_uring_setup, libc::SYS_io_uring_enter);
+    // Of an old system, of a container, and of a filter that has no rule for its use.
+    let all = [(setup, libc::ENOSYS), (setup, libc::EPERM), (enter, libc::EPERM)];
+    for (call, errno) in all {
+        let site = Site::new();
+        let router = without(&[Denied::call(call, errno)], || DiskStore::new("one").start(&site));
+        expect_told_once(&router, "io_uring cannot be used");
+        expect_told_once(&router, "engine=\"threads\"");
+        let served = serve(&site, &router, SMALL_BYTES);
+        expect_file(&site, &router.unix(), &served);
+        assert_eq!(told(&router, "ERROR"), 0, "{}", router.process.log());
+    }
+}
+
+/// The kernel of Linux 5.11 to 5.14 has io_uring, but not all that a router asks of it.
+#[test]
+fn disks_with_an_older_io_uring_are_used_with_it() {
+    /// `IORING_REGISTER_IOWQ_MAX_WORKERS`, from Linux 5.15 on.
+    const IOWQ_MAX_WORKERS: u32 = 19;
+    let call = libc::SYS_io_uring_register;
+    let argument = Some((1, IOWQ_MAX_WORKERS));
+    let denied = Denied { call, argument, errno: libc::EINVAL };
+    let site = Site::new();
+    let router = without(&[denied], || DiskStore::new("one").start(&site));
+    wait_until_told(&router, "disk of the content store");
+    if told(&router, "engine=\"io_uring\"") == 0 {
+        return eprintln!("no io_uring here, so that this is NOT tested");
+    }
+    let served = serve(&site, &router, SMALL_BYTES);
+    expect_file(&site, &router.unix(), &served);
+    expect_told_once(&router, "io_uring has its own bound of operations");
+    assert_eq!(told(&router, "ERROR"), 0, "{}", router.process.log());
+}
+
+#[test]
+fn nothing_newer_than_linux_5_10_is_needed() {
+    /// `epoll_pwait2`, the first call of Linux 5.11: new ones have one number on all machines.
+    const FIRST: libc::c_long = 441;
+    /// Beyond the last one that there is.
+    const LAST: libc::c_long = 512;
+    let denied: Vec<_> = (FIRST..LAST).map(|call| Denied::call(call, libc::ENOSYS)).collect();
+    without(&denied, || {
+        let site = Site::new();
+        let router = DiskStore::new("one").start(&site);
+        let served = serve(&site, &router, SMALL_BYTES);
+        expect_file(&site, &router.unix(), &served);
+        expect_file(&site, &router.udp(), &served);
+    });
+}
+
+#[test]
+fn udp_goes_packet_by_packet_where_the_system_takes_no_batches_and_no_runs() {
+    let setsockopt = |option: libc::c_int, errno| {
+        let argument = Some((2, option as u32));
+        Denied { call: libc::SYS_setsockopt, argument, errno }
+    };
+    // Some filters answer EPERM to what they do not know, which a firewall does to packets, too.
+    let denied = [
+        setsockopt(libc::UDP_SEGMENT, libc::ENOPROTOOPT),
+        setsockopt(libc::UDP_GRO, libc::EPERM),
+        Denied::call(libc::SYS_sendmmsg, libc::EPERM),
+        Denied::call(libc::SYS_recvmmsg, libc::EPERM),
+    ];
+    let site = Site::new();
+    let router = without(&denied, || Router::start(&site));
+    expect_told_once(&router, "UDP_GRO, UDP_SEGMENT, sendmmsg and recvmmsg");
+    let served = serve(&site, &router, SMALL_BYTES);
+    expect_file(&site, &router.udp(), &served);
+}
+
+#[test]
+fn applications_without_shared_memory_stay_with_the_socket() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let served = serve(&site, &router, SMALL_BYTES);
+    let denied = [Denied::call(libc::SYS_memfd_create, libc::ENOSYS)];
+    let unix = router.unix();
+    // Not the whole of `served`: a process is of one thread.
+    let (name, digest) = (served.name.clone(), served.digest.clone());
+    without(&denied, || expect_copies(&site, &unix, &name, &digest));
+}
+
+#[test]
+fn the_thread_that_makes_memory_ready_may_be_as_urgent_as_others() {
+    let site = Site::new();
+    let denied = [Denied::call(libc::SYS_sched_setscheduler, libc::EPERM)];
+    let router = without(&denied, || Router::start(&site));
+    let served = serve(&site, &router, SMALL_BYTES);
+    expect_file(&site, &router.unix(), &served);
+    expect_told_once(&router, "the system has no SCHED_IDLE");
+}
+
+/// Of the threads of a router it is the one that is not needed.
+#[test]
+fn a_router_without_the_thread_that_makes_memory_ready_goes_on() {
+    if !Uid::current().is_root() {
+        return eprintln!("only the superuser has others' threads limited: NOT tested");
+    }
+    let site = Site::new();
+    let program = site.path("weir");
+    fs::copy(weir_binary(), &program).expect("copy of weir");
+    let folder = site.path("router.sock").parent().expect("the site").to_path_buf();
+    for (path, mode) in [(&program, 0o755), (&folder, 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
+    }
+    let mut command = site.command(Path::new("setpriv"));
+    // Somebody with no other process: the limit is one for all of a user's.
+    let user = format!("--reuid={}", 1_000_000 + std::process::id());
+    command.args([&user, "--clear-groups", "prlimit", "--nproc=3"]).arg(&program);
+    let router = Router::start_as(&site, command, &store("64MiB"));
+    let served = serve(&site, &router, SMALL_BYTES);
+    expect_file(&site, &router.unix(), &served);
+    expect_told_once(&router, "no thread to make memory ready");
+}
+
+#[test]
+fn a_store_that_gets_no_memory_for_more_goes_on_with_what_it_has() {
+    /// What the system is asked for at a time with a store of 256 MiB: an eighth, and what is left
+    /// to the rest of the program.
+    const ASKED_BYTES: u32 = (32 + 32) << 20;
+    let argument = Some((1, ASKED_BYTES));
+    let denied = [Denied { call: libc::SYS_mmap, argument, errno: libc::ENOMEM }];
+    let site = Site::new();
+    let router = without(&denied, || Router::start_with(&site, &store("256MiB")));
+    let served = serve(&site, &router, SMALL_BYTES);
+    expect_file(&site, &router.unix(), &served);
+    expect_told_once(&router, "the system gives the content store no more memory");
+}
+
+#[test]
+fn a_router_with_a_limit_of_data_has_a_smaller_store() {
+    let site = Site::new();
+    let router = Router::start_after(&site, "ulimit -d 131072", &store("256MiB"));
+    expect_less(&site, &router, "RLIMIT_DATA");
+}
+
+#[test]
+fn a_router_with_a_limit_of_address_space_has_a_smaller_store() {
+    let site = Site::new();
+    // The system's library takes 64 MiB for each thread.
+    let router = Router::start_after(&site, "ulimit -v 307200", &store("256MiB"));
+    expect_less(&site, &router, "RLIMIT_AS");
+}
+
+#[test]
+fn a_store_made_larger_later_gets_what_the_limits_allow() {
+    let site = Site::new();
+    let router = Router::start_after(&site, "ulimit -d 196608", &store("16MiB"));
+    let served = serve(&site, &router, FILE_BYTES);
+    let _ = router.weir(&site, &["cs", "config", "--capacity", "1GiB"]).success();
+    expect_file(&site, &router.unix(), &served);
+    expect_told_once(&router, "no memory for a content store of 1024 MiB");
+}
+
+/// A control group of this test's own, removed when dropped.
+struct Group {
+    folder: PathBuf,
+}
+
+impl Group {
+    /// Nothing where this process may make none.
+    fn new(memory_bytes: u64) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let mount = |version: &str, controller: &str| {
+            mounts.lines().find_map(|line| {
+                let (place, kind) = line.split_once(" - ")?;
+                let is_it = kind.split(' ').next() == Some(version)
+                    && kind.rsplit(',').any(|one| controller.is_empty() || one == controller);
+                is_it.then(|| PathBuf::from(place.split(' ').nth(4).unwrap_or_default()))
+            })
+        };
+        let name = format!("weir-test-{}", std::process::id());
+        let v1 = mount("cgroup", "memory").map(|at| (at.join(&name), "memory.limit_in_bytes"));
+        let v2 = mount("cgroup2", "").map(|at| {
+            // Where it is refused, the group will have no memory to limit.
+            let _ = fs::write(at.join("cgroup.subtree_control"), "+memory");
+            (at.join(&name), "memory.max")
+        });
+        v1.into_iter().chain(v2).find_map(|(folder, file)| {
+            fs::create_dir(&folder).ok()?;
+            let group = Self { folder };
+            let limit = group.folder.join(file);
+            limit.exists().then(|| fs::write(limit, memory_bytes.to_string()).ok())??;
+            Some(group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The processes in it have ended; the system may need a moment to notice.
+        for _ in 0..1000 {
+            if fs::remove_dir(&self.folder).is_ok() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_router_in_a_small_control_group_has_a_smaller_store_and_is_not_killed() {
+    let Some(group) = Group::new(96 << 20) else {
+        return eprintln!("no control group can be made here, so that its limit is NOT tested");
+    };
+    let site = Site::new();
+    let line = format!("echo $$ > {}/cgroup.procs", group.folder.display());
+    let router = Router::start_after(&site, &line, &store("256MiB"));
+    expect_less(&site, &router, "weir-test-");
+    drop(router);
+}
+
+#[test]
+fn a_router_that_may_use_one_processor_says_so_and_has_one_thread() {
+    let this = Pid::from_raw(0);
+    let all = sched_getaffinity(this).expect("processors");
+    let usable: Vec<_> =
+        (0..CpuSet::count()).filter(|&at| all.is_set(at).unwrap_or(false)).collect();
+    let router_on_one = |site: &Site| {
+        let mut one = CpuSet::new();
+        one.set(usable[0]).expect("a processor");
+        // Of a thread that ends, so that other tests keep theirs.
+        without(&[], || {
+            sched_setaffinity(this, &one).expect("one processor");
+            Router::start(site)
+        })
+    };
+    let site = Site::new();
+    let router = router_on_one(&site);
+    let served = serve(&site, &router, SMALL_BYTES);
+    expect_file(&site, &router.unix(), &served);
+    if usable.len() > 1 {
+        let text = "fewer processors than the machine has may be used";
+        wait_until_told(&router, text);
+        let log = router.process.log();
+        let line = log.lines().find(|line| line.contains(text)).expect("a line of the log");
+        assert!(line.contains("usable=1") && line.contains("threads=1"), "{line}");
+    }
+}
