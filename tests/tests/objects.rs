@@ -158,8 +158,8 @@ fn ndnts_reads_padded_frames_over_udp() {
     assert!(padded > 0, "of {object}");
 }
 
-/// Passes datagrams of one peer both ways, and counts those of the far side that are padded. Those of
-/// the peer are held back for a moment, so that several leave together and are answered together.
+/// Passes datagrams of one peer both ways, and counts those of the far side that are padded. Those
+/// of the peer are held back for a moment, so that several leave and are answered together.
 struct UdpRelay {
     port: u16,
     padded: Arc<AtomicU64>,

@@ -5,9 +5,9 @@ use weir_wire::NameView;
 /// The index that names nothing.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Octets that an entry costs beside its packet: itself, its place on the slab's list of vacant ones,
-/// where it came from, and its share of the table and of the memory of evicted names at their
-/// emptiest (20 and 16 octets).
+/// Octets that an entry costs beside its packet: itself, its place on the slab's list of vacant
+/// ones, where it came from, and its share of the table and of the memory of evicted names at
+/// their emptiest (20 and 16 octets).
 pub const ENTRY_BYTES: u64 = size_of::<Option<Entry>>() as u64 + 4 + 4 + 20 + 16;
 
 /// A stored Data: one cache line, without the packet.

@@ -211,8 +211,8 @@ impl UdpPort {
         self.local
     }
 
-    /// What of [`UdpOptions`] the system does not have, by the names that operators know. Without it
-    /// the port takes more processor time for each packet.
+    /// What of [`UdpOptions`] the system does not have, by the names that operators know. Without
+    /// it the port takes more processor time for each packet.
     pub fn lacking(&self) -> &[&'static str] {
         &self.lacking
     }

@@ -214,7 +214,7 @@ impl Arena {
     #[cold]
     fn tell_exhausted(&self, error: &io::Error) {
         if !self.was_told.swap(true, Ordering::Relaxed) {
-            let mib = self.in_use.load(Ordering::Relaxed) * self.span_bytes as u64 >> 20;
+            let mib = (self.in_use.load(Ordering::Relaxed) * self.span_bytes as u64) >> 20;
             tracing::warn!(
                 %error,
                 "the system gives the content store no more memory: it holds what fits into \

@@ -152,7 +152,7 @@ impl CrossPorts {
     }
 
     /// Thread `to` is roused with the next call of [`Self::wake_pending`].
-    pub fn rouse(&mut self, to: u16) {
+    pub(crate) fn rouse(&mut self, to: u16) {
         if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
             outgoing.must_wake = true;
         }

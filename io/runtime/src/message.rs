@@ -84,7 +84,8 @@ pub(crate) enum ToWorker {
     TakeFace(Box<Face>),
     /// Thread `owner` has this face now.
     FaceMoved { id: FaceId, owner: u16 },
-    /// Own this socket of a shared UDP port. Peers that are not configured get faces with these links.
+    /// Own this socket of a shared UDP port. Peers that are not configured get faces with these
+    /// links.
     AddPort { id: PortId, socket: Box<UdpPort>, links: Box<PeerLinks> },
     /// A command for the shard.
     Router(weir_forward::Command),

@@ -1,6 +1,7 @@
 //! The simulator's tables are more than a processor has addresses of at hand when pages have 4 KiB:
-//! with huge pages it does up to a third more (docs/measurements.md). The system's allocator (glibc 2.35
-//! and later) asks for them where a variable of the environment says so before a program begins.
+//! with huge pages it does up to a third more (docs/measurements.md). The system's allocator (glibc
+//! 2.35 and later) asks for them where a variable of the environment says so before a program
+//! begins.
 
 use std::env;
 use std::os::unix::process::CommandExt;

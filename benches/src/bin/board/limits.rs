@@ -205,8 +205,8 @@ fn none_if_blocked(result: std::io::Result<usize>) -> std::io::Result<usize> {
     }
 }
 
-/// Processor time to copy 8000 octets, which no near cache holds, into a ring that another processor
-/// reads.
+/// Processor time to copy 8000 octets, which no near cache holds, into a ring that another
+/// processor reads.
 fn ring() -> f64 {
     let (mut writer, mut reader) = rtrb::RingBuffer::<u8>::new(RING_BYTES);
     let reading = std::thread::spawn(move || {

@@ -299,8 +299,8 @@ impl Router {
         }
     }
 
-    /// Ends an entry that is answered. Adds those who wait there to `downstreams`, each face once for
-    /// each PIT token.
+    /// Ends an entry that is answered. Adds those who wait there to `downstreams`, each face once
+    /// for each PIT token.
     #[inline(always)]
     fn finish_satisfied(
         &mut self,

@@ -187,7 +187,7 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
     let mut bytes_most = 0;
     let mut put = |number: u64, store: &mut Store| {
         let name: Name = format!("/file/{number}").parse().unwrap();
-        let data = Data::new(name.clone()).content(&[7; 8_000]).encode_with_digest();
+        let data = Data::new(name.clone()).content([7; 8_000]).encode_with_digest();
         let parent = Some(key.hash(name.as_view().parent().value()));
         let whole = key.hash(name.as_view().value());
         let hashes = NameHashes { whole, parent, grandparent: None };
