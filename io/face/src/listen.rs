@@ -1,7 +1,6 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -14,12 +14,10 @@ mod ring;
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mio::event::Source;
-use mio::{Interest, Registry, Token};
 use weir_base::{Packet, Pool};
 use weir_link::Link;
 use weir_wire::tlv;
@@ -27,6 +25,7 @@ use weir_wire::tlv;
 use self::memory::{Rings, SHARED_BYTES};
 use self::ring::Broken;
 use crate::descriptor;
+use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus};
 use crate::stream::{READ_BYTES_MAX, StreamSocket, cut_frames};
 use crate::uri::FaceUri;
@@ -490,32 +489,4 @@ impl fmt::Debug for SharedSocket {
     }
 }
 
-impl AsFd for SharedSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
-
-impl Source for SharedSocket {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        self.stream.register(registry, token, interests)
-    }
-
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        self.stream.reregister(registry, token, interests)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.stream.deregister(registry)
-    }
-}
+socket_source!(SharedSocket, stream);

@@ -86,18 +86,21 @@ impl Backlog {
     }
 }
 
-/// Lets mio watch a type by the descriptor of its field `socket`.
+/// Lets mio watch a type by the descriptor of its field `socket`, or of another.
 macro_rules! socket_source {
     ($watched:ty) => {
+        $crate::socket::socket_source!($watched, socket);
+    };
+    ($watched:ty, $field:ident) => {
         impl std::os::fd::AsRawFd for $watched {
             fn as_raw_fd(&self) -> std::os::fd::RawFd {
-                self.socket.as_raw_fd()
+                std::os::fd::AsRawFd::as_raw_fd(&self.$field)
             }
         }
 
         impl std::os::fd::AsFd for $watched {
             fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-                self.socket.as_fd()
+                std::os::fd::AsFd::as_fd(&self.$field)
             }
         }
 
@@ -108,7 +111,8 @@ macro_rules! socket_source {
                 token: mio::Token,
                 interests: mio::Interest,
             ) -> std::io::Result<()> {
-                mio::unix::SourceFd(&self.socket.as_raw_fd()).register(registry, token, interests)
+                mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(self))
+                    .register(registry, token, interests)
             }
 
             fn reregister(
@@ -117,11 +121,12 @@ macro_rules! socket_source {
                 token: mio::Token,
                 interests: mio::Interest,
             ) -> std::io::Result<()> {
-                mio::unix::SourceFd(&self.socket.as_raw_fd()).reregister(registry, token, interests)
+                mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(self))
+                    .reregister(registry, token, interests)
             }
 
             fn deregister(&mut self, registry: &mio::Registry) -> std::io::Result<()> {
-                mio::unix::SourceFd(&self.socket.as_raw_fd()).deregister(registry)
+                mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(self)).deregister(registry)
             }
         }
     };

@@ -1,12 +1,10 @@
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 
-use mio::event::Source;
-use mio::{Interest, Registry, Token};
 use weir_base::{Packet, Pool};
 use weir_link::{Link, LinkConfig};
 
+use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus};
 use crate::udp::{Datagram, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default};
 use crate::uri::FaceUri;
@@ -85,32 +83,4 @@ impl UdpPeer {
     }
 }
 
-impl AsFd for UdpPeer {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.port.as_fd()
-    }
-}
-
-impl Source for UdpPeer {
-    fn register(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        self.port.register(registry, token, interests)
-    }
-
-    fn reregister(
-        &mut self,
-        registry: &Registry,
-        token: Token,
-        interests: Interest,
-    ) -> io::Result<()> {
-        self.port.reregister(registry, token, interests)
-    }
-
-    fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.port.deregister(registry)
-    }
-}
+socket_source!(UdpPeer, port);
