@@ -112,14 +112,16 @@ impl Pool {
         self.spans.as_ref().is_some_and(Spans::is_scattered)
     }
 
-    /// Whether the source has no more spans. Blocks come from the global allocator then: whoever
-    /// keeps packets should keep no more than it does.
+    /// While the source has no more spans: octets of those that the pool has. What does not fit
+    /// into them comes from the global allocator: whoever keeps packets should keep no more.
     #[inline]
-    pub fn is_short(&mut self) -> bool {
-        if self.is_short {
-            self.is_short = self.spans.as_ref().is_some_and(Spans::is_exhausted);
+    pub fn bytes_when_short(&mut self) -> Option<u64> {
+        if !self.is_short {
+            return None;
         }
-        self.is_short
+        let spans = self.spans.as_ref().filter(|spans| spans.is_exhausted());
+        self.is_short = spans.is_some();
+        spans.map(Spans::bytes)
     }
 
     /// Moves a packet out of a span of this pool that is half empty, so that the span can be used

@@ -195,6 +195,11 @@ impl Spans {
         }
     }
 
+    /// Octets of all spans.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.all.len() as u64 * self.span_bytes as u64
+    }
+
     pub(crate) fn is_exhausted(&self) -> bool {
         self.source.is_exhausted()
     }

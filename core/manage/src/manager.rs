@@ -45,6 +45,8 @@ pub struct ManagerConfig {
     pub default_strategies: Vec<(Name, Name)>,
     /// The content store at the start.
     pub store: StoreSettings,
+    /// The largest content store that a command makes, in octets.
+    pub store_bytes_max: u64,
     /// Most routes.
     pub routes_max: usize,
     /// Most FIB prefixes.
@@ -85,6 +87,7 @@ impl Default for ManagerConfig {
             strategies: RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect(),
             default_strategies,
             store: StoreSettings { capacity_bytes: 512 << 20, admit: true, serve: true },
+            store_bytes_max: u64::MAX,
             routes_max: 1 << 20,
             fib_entries_max: 1 << 20,
             strategy_choices_max: 1 << 16,

@@ -1,6 +1,6 @@
 use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
 use crate::disk::OnDisk;
-use crate::entry::{Entry, Links, List, NONE, Queue, USED, entry_bytes};
+use crate::entry::{ENTRY_BYTES, Entry, Links, List, NONE, Queue, USED, entry_bytes};
 use crate::ordered::{ORDERED_BYTES, Ordered, Path};
 use crate::policy::{Incoming, Policy};
 use crate::rules::Ruling;
@@ -547,10 +547,13 @@ impl Store {
         pool: &mut Pool,
     ) -> (u32, usize) {
         let bytes = self.bytes_of(data);
-        let bytes_max = match pool.is_short() {
-            // The store has all the memory that it will get.
-            true => self.bytes().min(self.config.capacity_bytes),
-            false => self.config.capacity_bytes,
+        let bytes_max = match pool.bytes_when_short() {
+            // It has all the memory for packets that it will get.
+            Some(bytes) => {
+                let entries_bytes = self.entries.len() as u64 * ENTRY_BYTES;
+                self.config.capacity_bytes.min(bytes + entries_bytes)
+            }
+            None => self.config.capacity_bytes,
         };
         let mut prefixes = Some(prefixes);
         loop {

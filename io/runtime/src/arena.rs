@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::libc;
 use weir_base::SpanSource;
@@ -55,8 +55,10 @@ pub(crate) struct Arena {
     /// What comes back beyond so many octets goes to the system: no bound, until that of the store
     /// is lowered.
     kept_bytes: AtomicU64,
-    /// The system had no address space left, and nothing has come back since.
-    is_exhausted: AtomicBool,
+    begun: Instant,
+    /// When the system had no address space left, in ms since `begun` and one more; 0 when it has
+    /// some again, or something has come back.
+    exhausted_ms: AtomicU64,
     /// Whether the log has it.
     was_told: AtomicBool,
     is_stopping: AtomicBool,
@@ -164,7 +166,8 @@ impl Arena {
             beside_bytes: AtomicU64::new(0),
             capacity_bytes: AtomicU64::new(capacity_bytes),
             kept_bytes: AtomicU64::new(u64::MAX),
-            is_exhausted: AtomicBool::new(false),
+            begun: Instant::now(),
+            exhausted_ms: AtomicU64::new(0),
             was_told: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             prepared: Mutex::new(Vec::new()),
@@ -176,14 +179,14 @@ impl Arena {
     fn prepare(&self, mut ready: rtrb::Producer<Span>) {
         let mut fresh = Fresh::default();
         while !self.is_stopping.load(Ordering::Acquire) {
-            if ready.is_full() || self.beyond_bytes() >= 0 {
+            if ready.is_full() || self.is_beyond(0) {
                 thread::park();
                 continue;
             }
             let span = match fresh.cut(self.span_bytes, self.mapping_bytes) {
                 Ok((span, mapping)) => {
                     lock(&self.prepared).extend(mapping);
-                    self.is_exhausted.store(false, Ordering::Relaxed);
+                    self.exhausted_ms.store(0, Ordering::Relaxed);
                     span
                 }
                 Err(error) => {
@@ -198,10 +201,12 @@ impl Arena {
         }
     }
 
-    /// Octets that are in use, entries included, and ready, less what the stores may have.
-    fn beyond_bytes(&self) -> i64 {
+    /// Whether what is in use, entries included, and ready is as much as the stores may have, and
+    /// `bytes` more.
+    fn is_beyond(&self, bytes: usize) -> bool {
         let taken_bytes = self.taken_bytes() + self.beside_bytes.load(Ordering::Relaxed);
-        taken_bytes as i64 - self.capacity_bytes.load(Ordering::Relaxed) as i64
+        let capacity_bytes = self.capacity_bytes.load(Ordering::Relaxed);
+        taken_bytes >= capacity_bytes.saturating_add(bytes as u64)
     }
 
     /// Octets of the spans that were touched.
@@ -245,6 +250,12 @@ impl Arena {
         // now on, as one that was never touched. Should the system refuse, it stays as it is.
         unsafe { libc::madvise(span.0.as_ptr().cast(), self.span_bytes, libc::MADV_DONTNEED) };
         lock(&self.state).fresh.0.push(span);
+        self.exhausted_ms.store(0, Ordering::Relaxed);
+    }
+
+    fn note_exhausted(&self) {
+        let since_ms = self.begun.elapsed().as_millis() as u64;
+        self.exhausted_ms.store(1 + since_ms, Ordering::Relaxed);
     }
 }
 
@@ -271,7 +282,7 @@ unsafe impl SpanSource for Arena {
                     span
                 }
                 Err(error) => {
-                    self.is_exhausted.store(true, Ordering::Relaxed);
+                    self.note_exhausted();
                     self.tell_exhausted(&error);
                     return None;
                 }
@@ -281,8 +292,8 @@ unsafe impl SpanSource for Arena {
         self.beside_bytes.fetch_add(beside_bytes(blocks), Ordering::Relaxed);
         // The smaller the Data, the more of the store is entries. Spans that were made ready before
         // that was known are not needed then.
-        let is_beyond = self.beyond_bytes() >= self.span_bytes as i64;
-        let unneeded = if is_beyond { state.prepared.pop().ok() } else { None };
+        let unneeded =
+            if self.is_beyond(self.span_bytes) { state.prepared.pop().ok() } else { None };
         if let Some(preparer) = &state.preparer {
             preparer.unpark();
         }
@@ -295,7 +306,11 @@ unsafe impl SpanSource for Arena {
     }
 
     fn is_exhausted(&self) -> bool {
-        self.is_exhausted.load(Ordering::Relaxed)
+        match self.exhausted_ms.load(Ordering::Relaxed) {
+            0 => false,
+            // It is asked again then.
+            at_ms => self.begun.elapsed() < Duration::from_millis(at_ms - 1) + RETRY,
+        }
     }
 
     unsafe fn give_back(&self, span: NonNull<u8>, blocks: u32) {
@@ -307,7 +322,7 @@ unsafe impl SpanSource for Arena {
         }
         self.ready.fetch_add(1, Ordering::Relaxed);
         lock(&self.state).returned.push(Span(span));
-        self.is_exhausted.store(false, Ordering::Relaxed);
+        self.exhausted_ms.store(0, Ordering::Relaxed);
     }
 }
 
@@ -371,7 +386,10 @@ impl Preparer {
     /// Starts the thread. It is the one that a router can do without: where threads are limited,
     /// others come first.
     pub(crate) fn start(&mut self) {
-        let Some(ready) = self.ready.take() else { return };
+        // Without room to make anything ready there is nothing to do.
+        let Some(ready) = self.ready.take().filter(|ready| ready.buffer().capacity() > 0) else {
+            return;
+        };
         let shared = Arc::clone(&self.arena);
         let thread = thread::Builder::new().name("weir-memory".to_owned()).spawn(move || {
             only_when_idle();
@@ -401,7 +419,8 @@ impl Preparer {
         let arena = &self.arena;
         let before_bytes = arena.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed);
         if capacity_bytes < before_bytes {
-            let kept_bytes = capacity_bytes + SPANS_KEPT * arena.span_bytes as u64;
+            let spans_bytes = SPANS_KEPT * arena.span_bytes as u64;
+            let kept_bytes = capacity_bytes.saturating_add(spans_bytes);
             arena.kept_bytes.store(kept_bytes, Ordering::Relaxed);
             arena.shrink();
         } else if capacity_bytes > before_bytes {
@@ -437,7 +456,7 @@ fn only_when_idle() {
         tracing::info!(
             %error,
             "the thread that makes memory ready takes processor time from packets, for the system \
-             has no SCHED_IDLE for it; memory_ahead = 0 leaves it out"
+             gives it no SCHED_IDLE; memory_ahead = \"0B\" leaves it out"
         );
     }
 }

@@ -28,14 +28,16 @@ struct Limit {
 }
 
 /// Lowers the bounds of memory to what the system lets the process have, and says so.
-/// `index_bytes` are for the index of disks, which stays as it is.
-pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes: u64) {
-    let Some(limit) = tightest() else { return };
+/// `index_bytes_max` is the bound of the disks' index. Returns the most that the store may have
+/// while the router runs.
+pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
+    let Some(limit) = tightest() else { return u64::MAX };
     let before = (config.store.capacity_bytes, config.memory_bytes_max);
-    let left_bytes = limit.left_bytes.saturating_sub(index_bytes);
+    let left_bytes = left_beside_index(limit.left_bytes, index_bytes_max);
     let (store_bytes, memory_bytes) = share(left_bytes, before, memory_bytes_least(config.threads));
+    let (store_bytes_max, _) = share(left_bytes, (u64::MAX, memory_bytes), memory_bytes);
     if (store_bytes, memory_bytes) == before {
-        return;
+        return store_bytes_max;
     }
     config.store.capacity_bytes = store_bytes;
     config.memory_bytes_max = memory_bytes;
@@ -45,13 +47,20 @@ pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes: u64) {
         limit_mib = mib(limit.bytes),
         store_mib = mib(store_bytes),
         memory_max_mib = mib(memory_bytes),
-        index_mib = mib(index_bytes),
+        index_mib = mib(index_bytes_max),
         "the system gives this process less memory than is configured ([store] size is {} MiB, \
          [router] memory_max {} MiB): the content store is smaller, and fewer Interests may wait; \
          raise the limit, or configure less",
         mib(before.0),
         mib(before.1),
     );
+    store_bytes_max
+}
+
+/// What is left when the disks' index has what it needs, which is half of its bound, but never so
+/// much that less than a half is left.
+fn left_beside_index(left_bytes: u64, index_bytes_max: u64) -> u64 {
+    left_bytes - (index_bytes_max / 2).min(left_bytes / 2)
 }
 
 /// Octets for the store and for all else of `left_bytes`, at most those `wanted`. What is not for
@@ -64,34 +73,6 @@ fn share(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
     }
     let memory_bytes = memory_bytes.min((left_bytes / 2).max(least_bytes));
     (store_bytes.min(store_of(memory_bytes)), memory_bytes)
-}
-
-/// The store's bound that somebody asks for while the router runs, or less where the system gives
-/// this process less. `held_bytes` of memory are the store's already. It may have all that it had
-/// before.
-pub(crate) fn fit_store(
-    wanted_bytes: u64,
-    before_bytes: u64,
-    held_bytes: u64,
-    memory_bytes_max: u64,
-) -> u64 {
-    let Some(limit) = tightest().filter(|_| wanted_bytes > before_bytes) else {
-        return wanted_bytes;
-    };
-    let left_bytes = limit.left_bytes.saturating_add(held_bytes);
-    let wanted = (wanted_bytes, memory_bytes_max);
-    let (fits_bytes, _) = share(left_bytes, wanted, memory_bytes_max);
-    let fits_bytes = fits_bytes.max(before_bytes);
-    if wanted_bytes > fits_bytes {
-        tracing::warn!(
-            limit = limit.name,
-            limit_mib = limit.bytes >> 20,
-            store_mib = fits_bytes >> 20,
-            "the system gives this process no memory for a content store of {} MiB: it gets less",
-            wanted_bytes >> 20
-        );
-    }
-    fits_bytes
 }
 
 /// Says how many processors this process may use, if that is not all of them.
@@ -218,6 +199,13 @@ mod tests {
         assert_eq!(share(256 * MIB, (8 * MIB, 256 * MIB), least), (8 * MIB, 128 * MIB));
         assert_eq!(share(MIB, (0, 256 * MIB), least), (0, 16 * MIB));
         assert_eq!(share(256 * MIB, (0, 256 * MIB), least), (0, 256 * MIB));
+    }
+
+    #[test]
+    fn an_index_of_disks_leaves_a_store() {
+        assert_eq!(left_beside_index(4096 * MIB, 4500 * MIB), 2048 * MIB);
+        assert_eq!(left_beside_index(4096 * MIB, 1000 * MIB), 3596 * MIB);
+        assert_eq!(left_beside_index(0, MIB), 0);
     }
 
     #[test]

@@ -101,19 +101,19 @@ fn without_a_span_blocks_come_from_the_allocator_and_the_pool_says_so() {
     let mut pool = Pool::of_spans(0, source.clone());
     let fit = (SPAN_BYTES - 64) / Pool::footprint(1_000);
     let mut packets: Vec<_> = (0..fit).map(|at| filled(&mut pool, 1_000, at as u8)).collect();
-    assert!(!pool.is_short(), "a full span alone is no want");
+    assert!(pool.bytes_when_short().is_none(), "a full span alone is no want");
     packets.push(filled(&mut pool, 1_000, fit as u8));
-    assert!(pool.is_short());
+    assert_eq!(pool.bytes_when_short(), Some(SPAN_BYTES as u64));
     for (at, packet) in packets.iter().enumerate() {
         assert!(packet.iter().all(|&octet| octet == at as u8));
     }
     // A block that came back is used, whether or not there is another span.
     pool.recycle(packets.remove(0));
     packets.push(filled(&mut pool, 1_000, 0));
-    assert!(pool.is_short());
+    assert_eq!(pool.bytes_when_short(), Some(SPAN_BYTES as u64));
     assert_eq!(source.in_use(), 1);
     source.spans_max.store(2, Ordering::Relaxed);
-    assert!(!pool.is_short());
+    assert_eq!(pool.bytes_when_short(), None);
     packets.push(filled(&mut pool, 1_000, 0));
     assert_eq!(source.in_use(), 2);
     drop(packets);

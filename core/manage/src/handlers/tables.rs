@@ -232,7 +232,8 @@ impl Manager {
     ) {
         let before = self.store;
         if let Some(packets) = parameters.capacity {
-            self.store.capacity_bytes = packets.saturating_mul(STORE_PACKET_BYTES);
+            let bytes = packets.saturating_mul(STORE_PACKET_BYTES);
+            self.store.capacity_bytes = bytes.min(self.config.store_bytes_max);
         }
         if let Some(admit) = parameters.flag(store_flags::ADMIT) {
             self.store.admit = admit;

@@ -177,7 +177,7 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
         is_first.then(|| arena.take(1).unwrap())
     })
     .collect();
-    arena.is_exhausted.store(true, Ordering::Relaxed);
+    arena.note_exhausted();
     lock(&arena.state).fresh.0.clear();
     assert!(arena.take(1).is_none() && all.len() >= spans - 1);
     let config = StoreConfig { capacity_bytes: 16 * MIB, ..StoreConfig::default() };
@@ -185,9 +185,9 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
     let mut pool = Pool::of_spans(0, Arc::clone(&arena) as _);
     let key = HashKey::new([1, 2]);
     let mut bytes_most = 0;
-    let mut put = |number: u64, store: &mut Store| {
+    let mut put = |number: u64, content: &[u8], store: &mut Store| {
         let name: Name = format!("/file/{number}").parse().unwrap();
-        let data = Data::new(name.clone()).content([7; 8_000]).encode_with_digest();
+        let data = Data::new(name.clone()).content(content).encode_with_digest();
         let parent = Some(key.hash(name.as_view().parent().value()));
         let whole = key.hash(name.as_view().value());
         let hashes = NameHashes { whole, parent, grandparent: None };
@@ -198,7 +198,7 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
         store.stats().bytes
     };
     for number in 0..1_000 {
-        bytes_most = bytes_most.max(put(number, &mut store));
+        bytes_most = bytes_most.max(put(number, &[7; 8_000], &mut store));
     }
     assert!(bytes_most < 20_000, "{bytes_most}");
     // Spans that come back are used, and no more than they are.
@@ -206,15 +206,24 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
         // SAFETY: taken above and not used again.
         unsafe { arena.give_back(span, 1) };
     }
-    for number in 1_000..3_000 {
-        let bytes = put(number, &mut store);
-        bytes_most = bytes_most.max(bytes);
-        // What the system has meanwhile is not asked for.
-        let is_empty = lock(&arena.state).returned.is_empty();
-        arena.is_exhausted.store(is_empty, Ordering::Relaxed);
-    }
     let given = (all.len() * arena.span_bytes()) as u64;
-    assert!(bytes_most > given / 2 && bytes_most < given + 65_536, "{bytes_most}, {given}");
+    // Large Data, small Data in their place, and large ones again.
+    for (round, len) in [8_000, 700, 8_000].into_iter().enumerate() {
+        let mut bytes_most = 0;
+        for number in 0..20_000 {
+            let number = 20_000 * (1 + round as u64) + number;
+            bytes_most = bytes_most.max(put(number, &vec![7; len], &mut store));
+            // What the system has meanwhile is not asked for.
+            match lock(&arena.state).returned.is_empty() {
+                true => arena.note_exhausted(),
+                false => arena.exhausted_ms.store(0, Ordering::Relaxed),
+            }
+        }
+        // A span that has just come back is filled before the store hears that it was the last.
+        let entries = given / len as u64 * ENTRY_BYTES;
+        let most = given + entries + 2 * arena.span_bytes() as u64;
+        assert!(bytes_most > given / 2 && bytes_most < most, "{len}: {bytes_most}, {given}");
+    }
 }
 
 #[test]

@@ -12,7 +12,6 @@ use weir_store::StoreConfig;
 use weir_wire::{DataView, LpHeader, Name};
 
 use super::{Control, answers};
-use crate::limits;
 use crate::message::{InternalPacket, ToWorker};
 
 /// A thread that takes longer is not waited for: management must not stall with it.
@@ -125,12 +124,7 @@ impl Control {
     }
 
     fn configure_store(&mut self, settings: StoreSettings) {
-        let held_bytes = self.memory.as_ref().map_or(0, |memory| memory.arena().taken_bytes());
-        let (before_bytes, others_bytes) =
-            (self.config.store.capacity_bytes, self.config.memory_bytes_max);
-        let wanted_bytes = settings.capacity_bytes;
-        let capacity_bytes =
-            limits::fit_store(wanted_bytes, before_bytes, held_bytes, others_bytes);
+        let capacity_bytes = settings.capacity_bytes;
         self.config.store.capacity_bytes = capacity_bytes;
         if let Some(memory) = &self.memory {
             memory.set_capacity(capacity_bytes);

@@ -101,7 +101,8 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
     };
-    limits::fit(&mut config, disks.as_ref().map_or(0, OpenDisks::index_bytes));
+    let index_bytes_max = disks.as_ref().map_or(0, OpenDisks::index_bytes);
+    let store_bytes_max = limits::fit(&mut config, index_bytes_max);
     limits::tell_processors(config.threads);
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
@@ -112,7 +113,8 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
     };
     let contents = (receiver.missed.clone(), config.threads);
     let listening = sockets.listening.clone();
-    let control = build(config, (sockets, disks), poll, (sender.clone(), receiver), signals)?;
+    let open = (sockets, disks, signals);
+    let control = build(config, store_bytes_max, open, poll, (sender.clone(), receiver))?;
     let thread = std::thread::Builder::new()
         .name("weir-control".into())
         .spawn(move || control.run())
@@ -265,10 +267,10 @@ fn random_u64() -> u64 {
 
 fn build(
     config: RuntimeConfig,
-    (mut sockets, disks): (Sockets, Option<OpenDisks>),
+    store_bytes_max: u64,
+    (mut sockets, disks, signals): (Sockets, Option<OpenDisks>, Option<Signals>),
     poll: Poll,
     (sender, receiver): (ControlSender, ControlReceiver),
-    signals: Option<Signals>,
 ) -> Result<Control, StartError> {
     let clock = Clock::start();
     let shard_key = match &disks {
@@ -282,7 +284,7 @@ fn build(
     let (workers, disks) =
         start_workers(&config, clock, arena, (shard_key, disks), &rooms, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
-    let manager = Manager::new(manager_config(&config), &mut manager_outbox);
+    let manager = Manager::new(manager_config(&config, store_bytes_max), &mut manager_outbox);
     let mut manager_inputs = VecDeque::new();
     manager_inputs.push_back(ManagerInput::Channels(sockets.listening));
     for (prefix, strategy) in config.strategies.clone() {
@@ -365,7 +367,7 @@ impl Control {
     }
 }
 
-fn manager_config(config: &RuntimeConfig) -> ManagerConfig {
+fn manager_config(config: &RuntimeConfig, store_bytes_max: u64) -> ManagerConfig {
     let anchors = config.management.trust_anchors.clone();
     ManagerConfig {
         anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
@@ -376,6 +378,7 @@ fn manager_config(config: &RuntimeConfig) -> ManagerConfig {
             admit: config.store.admit,
             serve: config.store.serve,
         },
+        store_bytes_max,
         routes_max: config.fib_entries_max,
         fib_entries_max: config.fib_entries_max,
         ..ManagerConfig::default()

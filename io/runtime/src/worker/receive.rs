@@ -105,7 +105,10 @@ impl Worker {
         };
         // What came before the end is forwarded as coming from a face that still exists.
         self.process(now);
-        self.close_socket(slot, reason);
+        // Its socket may have failed as it was sent to.
+        if self.faces.at(slot).is_some_and(|face| matches!(face.socket, Socket::Own(_))) {
+            self.close_socket(slot, reason);
+        }
         false
     }
 
