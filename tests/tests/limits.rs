@@ -226,7 +226,6 @@ fn a_router_with_a_limit_of_data_has_a_smaller_store() {
 #[test]
 fn a_router_with_a_limit_of_address_space_has_a_smaller_store() {
     let site = Site::new();
-    // The system's library takes 64 MiB for each thread.
     let router = Router::start_after(&site, "ulimit -v 307200", &store("256MiB"));
     expect_less(&site, &router, "RLIMIT_AS");
 }

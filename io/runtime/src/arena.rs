@@ -31,8 +31,8 @@ const PAGE_BYTES: usize = 4_096;
 const SPANS_PER_THREAD: u64 = 256;
 const SPAN_BYTES_LEAST: u64 = 256 << 10;
 const SPAN_BYTES_MOST: u64 = 2 << 20;
-/// When a thread that found no address space tries again.
-const RETRY: Duration = Duration::from_secs(10);
+/// When the system is asked again that gave no address space.
+const RETRY: Duration = Duration::from_secs(2);
 /// Spans beyond the store's bound that stay when it was lowered: those that are being filled.
 const SPANS_KEPT: u64 = 16;
 

@@ -13,6 +13,9 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::config::RuntimeConfig;
 use crate::memory::memory_bytes_least;
 
+/// The limit of address space.
+const ADDRESS_SPACE: &str = "RLIMIT_AS (ulimit -v)";
+
 /// Of what is left beside all else, the store gets so many quarters: pages of the system, buffers
 /// of sockets and address space that is cut into spans count as well.
 const STORE_QUARTERS: u64 = 3;
@@ -32,6 +35,9 @@ struct Limit {
 /// while the router runs.
 pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
     let Some(limit) = tightest() else { return u64::MAX };
+    if limit.name == ADDRESS_SPACE {
+        share_one_heap();
+    }
     let before = (config.store.capacity_bytes, config.memory_bytes_max);
     let left_bytes = left_beside_index(limit.left_bytes, index_bytes_max);
     let (store_bytes, memory_bytes) = share(left_bytes, before, memory_bytes_least(config.threads));
@@ -55,6 +61,16 @@ pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
         mib(before.1),
     );
     store_bytes_max
+}
+
+/// Has all threads allocate from one heap: glibc would reserve 64 MiB of address space for each of
+/// them, which a limit of that counts.
+fn share_one_heap() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no memory is involved.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
 }
 
 /// What is left when the disks' index has what it needs, which is half of its bound, but never so
@@ -93,7 +109,7 @@ pub(crate) fn tell_processors(threads: usize) {
 fn tightest() -> Option<Limit> {
     let used = Used::now().ok()?;
     let own = [
-        ("RLIMIT_AS (ulimit -v)", Resource::RLIMIT_AS, used.mapped_bytes),
+        (ADDRESS_SPACE, Resource::RLIMIT_AS, used.mapped_bytes),
         ("RLIMIT_DATA (ulimit -d)", Resource::RLIMIT_DATA, used.data_bytes),
     ];
     let own = own.into_iter().filter_map(|(name, resource, used_bytes)| {
