@@ -16,7 +16,7 @@ mod site;
 pub use bucket_server::{BucketServer, Fault};
 pub use c_library::{CLibrary, run};
 pub use client::{Client, Library, interop_is_skipped};
-pub use denied::{Denied, without};
+pub use denied::{Denied, denial_is_skipped, without};
 pub use disk_store::DiskStore;
 pub use process::{Finished, PATIENCE, Process};
 pub use python::Python;
