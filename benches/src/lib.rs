@@ -1,5 +1,17 @@
-//! What measurements have in common: medians, and packets with names of eight components, encoded
-//! by hand so that setting up a million of them is quick.
+//! What measurements have in common: medians, applications that register prefixes, and packets with
+//! names of eight components, encoded by hand so that setting up a million of them is quick.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, bail, ensure};
+use weir_manage::commands::{Command, Scope, build_command};
+use weir_manage::{ControlParameters, ControlResponse, Element as _};
+use weir_security::DigestSigner;
+use weir_wire::{DataView, LpView, peek_frame};
 
 /// Components of every name made here.
 pub const NAME_COMPONENTS: usize = 8;
@@ -70,4 +82,47 @@ pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// Has a router give an application a prefix, over `stream` or else a new connection, which is
+/// returned and has nothing else to read.
+///
+/// # Errors
+/// The router closes, says nothing for `limit`, or refuses.
+pub fn register(
+    stream: Option<UnixStream>,
+    socket: &Path,
+    prefix: &str,
+    limit: Duration,
+) -> anyhow::Result<UnixStream> {
+    static TIME: AtomicU64 = AtomicU64::new(0);
+    let unix_ms = SystemTime::UNIX_EPOCH.elapsed()?.as_millis() as u64;
+    let time = TIME.fetch_add(1, Ordering::Relaxed) + unix_ms;
+    let parameters = ControlParameters { name: Some(prefix.parse()?), ..Default::default() };
+    let scope = Scope::Localhost;
+    let nonce = time.to_be_bytes();
+    let command =
+        build_command(scope, Command::RibRegister, &parameters, &DigestSigner, nonce, time)?;
+    let mut stream = match stream {
+        Some(stream) => stream,
+        None => UnixStream::connect(socket)?,
+    };
+    stream.set_read_timeout(Some(limit))?;
+    stream.write_all(&command)?;
+    let mut octets = Vec::new();
+    loop {
+        if let Ok(Some(len)) = peek_frame(&octets)
+            && len <= octets.len()
+        {
+            let packet = LpView::decode(&octets[..len])?.fragment.context("no packet")?;
+            let content = DataView::decode(packet)?.content;
+            ensure!(ControlResponse::decode(content)?.code == 200, "refused");
+            return Ok(stream);
+        }
+        let mut chunk = [0; 4096];
+        match stream.read(&mut chunk)? {
+            0 => bail!("the router closes"),
+            read => octets.extend_from_slice(&chunk[..read]),
+        }
+    }
 }

@@ -12,21 +12,18 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command as Program;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use clap::Parser;
 use serde_json::{Value, json};
-use weir_benches::tlv;
-use weir_manage::commands::{Command, Scope, build_command};
-use weir_manage::{ControlParameters, ControlResponse, Element as _};
-use weir_security::DigestSigner;
+use weir_benches::{register, tlv};
 use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
-use weir_wire::{DataView, LpFraming, LpHeader, LpView, Name, peek_frame};
+use weir_wire::{LpFraming, LpHeader, LpView, Name, peek_frame};
 
 #[derive(Parser)]
 struct Args {
@@ -335,37 +332,6 @@ fn peak_rss_mib(id: u32, stop: &AtomicBool) -> anyhow::Result<f64> {
     }
 }
 
-/// A new local connection that registers `prefix` for itself.
-fn register(socket: &Path, prefix: &str, limit: Duration) -> anyhow::Result<UnixStream> {
-    static TIME: AtomicU64 = AtomicU64::new(0);
-    let unix_ms = SystemTime::UNIX_EPOCH.elapsed()?.as_millis() as u64;
-    let time = TIME.fetch_add(1, Ordering::Relaxed) + unix_ms;
-    let parameters = ControlParameters { name: Some(prefix.parse()?), ..Default::default() };
-    let scope = Scope::Localhost;
-    let nonce = time.to_be_bytes();
-    let command =
-        build_command(scope, Command::RibRegister, &parameters, &DigestSigner, nonce, time)?;
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(limit))?;
-    stream.write_all(&command)?;
-    let mut octets = Vec::new();
-    loop {
-        if let Ok(Some(len)) = peek_frame(&octets)
-            && len <= octets.len()
-        {
-            let packet = LpView::decode(&octets[..len])?.fragment.context("no packet")?;
-            let content = DataView::decode(packet)?.content;
-            ensure!(ControlResponse::decode(content)?.code == 200, "refused");
-            return Ok(stream);
-        }
-        let mut chunk = [0; 4096];
-        match stream.read(&mut chunk)? {
-            0 => bail!("the router closes"),
-            read => octets.extend_from_slice(&chunk[..read]),
-        }
-    }
-}
-
 impl Target {
     fn address(&self) -> SocketAddr {
         let [a, b] = self.network;
@@ -376,7 +342,7 @@ impl Target {
         let mut times = Vec::new();
         while !stop.load(Ordering::Relaxed) || times.is_empty() {
             let begun = Instant::now();
-            let is_done = register(&self.socket, "/probe", COMMAND_LIMIT).is_ok();
+            let is_done = register(None, &self.socket, "/probe", COMMAND_LIMIT).is_ok();
             times.push(if is_done { begun.elapsed() } else { COMMAND_LIMIT });
             thread::sleep(COMMAND_PAUSE);
         }
@@ -401,7 +367,7 @@ impl Target {
                 })
             }
             Sends::Interests { lifetime_ms, bytes } => {
-                let silent = register(&self.socket, "/silent", PATIENCE)?;
+                let silent = register(None, &self.socket, "/silent", PATIENCE)?;
                 let ports = self.ports(attack, sources)?;
                 thread::scope(|scope| {
                     scope.spawn(|| swallow(&silent, stop));
@@ -460,7 +426,7 @@ impl Target {
     }
 
     fn ask_and_never_read(&self, attack: &Attack, stop: &AtomicBool) -> anyhow::Result<()> {
-        let producer = register(&self.socket, "/large", PATIENCE)?;
+        let producer = register(None, &self.socket, "/large", PATIENCE)?;
         let mut peers: Vec<TcpStream> =
             (0..attack.sources).filter_map(|index| self.connect(attack, index.into())).collect();
         thread::scope(|scope| {
@@ -476,7 +442,7 @@ impl Target {
 
     fn send_long_names(&self, attack: &Attack, stop: &AtomicBool) -> anyhow::Result<()> {
         const COMPONENTS: usize = 4000;
-        let silent = register(&self.socket, "/x", PATIENCE)?;
+        let silent = register(None, &self.socket, "/x", PATIENCE)?;
         let ports = self.ports(attack, attack.sources)?;
         let prefix = [8, 1, b'x'];
         let empty = [8, 0];
