@@ -11,12 +11,14 @@
 //! Reported are medians over rounds, in which all conditions take turns: Data a second and how many
 //! times that of the first number of threads, the router's processor time for each Data, how busy
 //! its busiest and its idlest packet thread were, and the consumers on the mean. Where packet
-//! threads are not busy, something else is the limit. `kernel` is a limit measured in the same run:
-//! as many pairs of threads as there are packet threads move as many octets through Unix sockets,
-//! and do nothing else.
+//! threads are not busy, something else is the limit. Two limits are measured in the same run:
+//! `--apart` has as many routers of one packet thread as there are packet threads otherwise, each
+//! with its part of the consumers and producers, which is what linear is on the machine; in
+//! `kernel`, as many pairs of threads move as many octets through Unix sockets, and do nothing else.
 //!
 //! It needs about as many idle processors more as there are packet threads.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -71,6 +73,9 @@ struct Args {
     /// Rounds; medians are reported.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
+    /// Measures routers of one packet thread side by side, too.
+    #[arg(long)]
+    apart: bool,
     /// Where the disks' files are made; by default where temporary files are.
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -108,6 +113,15 @@ struct Condition {
     mode: Mode,
     faces: Faces,
     payload: usize,
+    /// Routers of one thread each.
+    is_apart: bool,
+}
+
+impl Condition {
+    fn title(&self) -> String {
+        let apart = if self.is_apart { " apart" } else { "" };
+        format!("{}{apart}", label(self.mode))
+    }
 }
 
 /// What was measured once.
@@ -137,6 +151,8 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const OBJECTS_PER_CONSUMER: u64 = 1 << 20;
 /// Data of an object that a consumer asks for before it turns to another's.
 const PART: u64 = 32;
+/// Octets that a producer has in the queue of its link at most: more would be dropped.
+const QUEUE_BYTES_MAX: u64 = 1 << 20;
 /// How many first components names have, the parts of producers.
 const SITES: u64 = 16;
 
@@ -148,7 +164,13 @@ fn main() -> anyhow::Result<()> {
         for &mode in &args.modes {
             // Without a router there are no kinds of faces.
             let of_mode = if mode == Mode::Kernel { &[Faces::Unix] } else { &args.faces[..] };
-            conditions.extend(of_mode.iter().map(|&faces| Condition { mode, faces, payload }));
+            for &faces in of_mode {
+                let together = Condition { mode, faces, payload, is_apart: false };
+                conditions.push(together);
+                if args.apart && mode != Mode::Kernel {
+                    conditions.push(Condition { is_apart: true, ..together });
+                }
+            }
         }
     }
     let runs = conditions.iter().flat_map(|&condition| {
@@ -174,8 +196,7 @@ fn report(args: &Args, runs: &[(Condition, usize, Vec<Measured>)]) {
         median(measured.iter().map(figure).collect())
     };
     for (condition, threads, measured) in runs {
-        let (mode, faces, payload) =
-            (label(condition.mode), label(condition.faces), condition.payload);
+        let (mode, faces, payload) = (condition.title(), label(condition.faces), condition.payload);
         let rate = middle(measured, |it| it.data_per_s);
         // Of the same round: the machine's mood is the same for both.
         let rounds = measured.iter().zip(&runs[0].2);
@@ -197,7 +218,7 @@ fn report(args: &Args, runs: &[(Condition, usize, Vec<Measured>)]) {
             continue;
         }
         print!(
-            "{mode:9} {faces:4} {payload:5} octets, {threads:2} threads {:6.3} M/s {times:5.2} \
+            "{mode:15} {faces:4} {payload:5} octets, {threads:2} threads {:6.3} M/s {times:5.2} \
              times",
             rate * 1e-6
         );
@@ -342,8 +363,7 @@ impl End {
             match self.link.receive(START, frame, &mut self.pool) {
                 Received::Packet { header, packet } => take(&mut self.link, header, packet),
                 Received::Run => {
-                    while let Some((header, packet)) =
-                        self.link.next_in_run(START, &mut self.pool)
+                    while let Some((header, packet)) = self.link.next_in_run(START, &mut self.pool)
                     {
                         take(&mut self.link, header, packet);
                     }
@@ -415,44 +435,60 @@ fn produce(end: &mut End, payload: usize, stop: &AtomicBool) -> anyhow::Result<(
     let template = data(0, payload);
     let name_len = weir_benches::name_value(0).len() + 2;
     let name_at = if template.len() < 255 { 2 } else { 4 };
+    let mut asked = VecDeque::new();
     while !stop.load(Ordering::Relaxed) {
-        end.receive(|link, header, packet| {
+        if asked.is_empty() {
+            end.receive(|_, header, packet| asked.push_back((header.pit_token, packet)))?;
+        } else {
+            // The queue of the link is full.
+            end.poll.poll(&mut end.events, Some(Duration::from_millis(20)))?;
+        }
+        while end.link.queue_bytes() < QUEUE_BYTES_MAX
+            && let Some((pit_token, packet)) = asked.pop_front()
+        {
             // An Interest made here: two octets of type and length, then the name.
-            let Some(name) = packet.get(2..2 + name_len) else { return };
+            let name = packet.get(2..2 + name_len).context("a foreign Interest")?;
             let mut answer = template.clone();
             answer[name_at..name_at + name_len].copy_from_slice(name);
-            let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
-            let _ = link.enqueue(START, header, answer.into());
-        })?;
+            let header = LpHeader { pit_token, ..LpHeader::default() };
+            if let Err(reason) = end.link.enqueue(START, header, answer.into()) {
+                bail!("a producer's link drops: {reason:?}");
+            }
+        }
         end.send()?;
     }
     Ok(())
 }
 
-/// One number of threads under one condition: a router of its own.
+/// One number of threads under one condition: routers of its own.
 fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<Measured> {
-    let site = Site::new();
     let most = args.threads.iter().copied().max().unwrap_or(1).max(2);
     let (consumers, producers) = (args.consumers.unwrap_or(most), args.producers.unwrap_or(most));
-    let objects = ((args.mebibytes << 20) / condition.payload) as u64 / NAMES_PER_PARENT;
-    ensure!(objects >= args.interleave, "--mebibytes: more for as many objects");
-    let (mut router, disk) = start(args, condition, threads, &site)?;
+    let count = if condition.is_apart { threads } else { 1 };
+    let mut hosts = Vec::new();
+    for number in 0..count {
+        let folder = args.folder.as_ref().map(|folder| folder.join(format!("weir-cores{number}")));
+        let part = Part {
+            threads: threads / count,
+            consumers: (consumers / count).max(1),
+            producers: (producers / count).max(1),
+            mebibytes: args.mebibytes / count,
+            folder,
+        };
+        hosts.push(Host::start(args, condition, part)?);
+    }
     let (shared, stop_producing) = (Shared::default(), AtomicBool::new(false));
     let measured = std::thread::scope(|scope| -> anyhow::Result<Measured> {
         let mut workers = Vec::new();
-        for producer in 0..producers {
-            let mut stream = None;
-            for part in (producer as u64..SITES).step_by(producers) {
-                let prefix = format!("/weir/site{part:02}");
-                stream = Some(register(stream, router.socket(), &prefix, REPLY_WITHIN)?);
+        for host in &hosts {
+            for producer in 0..host.part.producers {
+                let stream = host.register(producer)?;
+                let mut end = End::new(Socket::of_pair(stream)?)?;
+                let (payload, stop) = (condition.payload, &stop_producing);
+                workers.push(scope.spawn(move || produce(&mut end, payload, stop)));
             }
-            let Some(stream) = stream else { bail!("--producers: {SITES} at most") };
-            stream.set_read_timeout(None)?;
-            let mut end = End::new(Socket::of_pair(stream)?)?;
-            let (payload, stop) = (condition.payload, &stop_producing);
-            workers.push(scope.spawn(move || produce(&mut end, payload, stop)));
         }
-        let ran = run(args, condition, &router, consumers, objects, &shared);
+        let ran = run(args, condition, &hosts, &shared);
         shared.stop.store(true, Ordering::Relaxed);
         stop_producing.store(true, Ordering::Relaxed);
         for worker in workers {
@@ -463,104 +499,193 @@ fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<
         }
         ran
     });
-    router.process.signal(Signal::SIGTERM);
-    let _ = router.process.finish().success();
-    if let Some(disk) = disk {
-        for number in 0..disk.disks {
-            let _ = std::fs::remove_file(disk.file(&site, number));
-        }
+    for host in hosts {
+        host.stop();
     }
     measured
 }
 
-/// The router, and its disks if it has such.
-fn start(
-    args: &Args,
-    condition: Condition,
+/// What one router has of a run.
+struct Part {
     threads: usize,
-    site: &Site,
-) -> anyhow::Result<(Router, Option<DiskStore>)> {
-    let settings = format!(
-        "[router]\nthreads = {threads}\n[faces]\nshared_memory = {}\n",
-        condition.faces == Faces::Shm
-    );
-    if condition.mode == Mode::Disk {
-        let disk = DiskStore {
-            disks: 2,
-            size: format!("{}MiB", args.mebibytes + 64),
-            memory: format!("{}MiB", 8 * threads),
-            settings: format!("offer = \"arrival\"\nbypass = \"off\"\nmark = \"off\"\n{settings}"),
-            folder: args.folder.clone(),
-            arguments: args.router.split_whitespace().map(str::to_owned).collect(),
-            ..DiskStore::new("router")
-        };
-        return Ok((disk.start(site), Some(disk)));
-    }
-    // Names and signatures take room too.
-    let size = args.mebibytes * (condition.payload + 400) / condition.payload * 5 / 4;
-    let text = format!("{settings}[store]\nsize = \"{size}MiB\"\n");
-    let config = site.write("router.toml", text.as_bytes());
-    let mut arguments = vec!["-c".into(), config.to_str().context("UTF-8")?.into()];
-    arguments.extend(args.router.split_whitespace().map(str::to_owned));
-    let options = RouterOptions { arguments, ..RouterOptions::default() };
-    Ok((Router::start_with(site, &options), None))
+    consumers: usize,
+    producers: usize,
+    mebibytes: usize,
+    /// Of its disks.
+    folder: Option<PathBuf>,
 }
 
-/// Has consumers ask, and looks at the router meanwhile.
+impl Part {
+    /// Objects of `warm` and `disk`.
+    fn objects(&self, condition: Condition) -> u64 {
+        ((self.mebibytes << 20) / condition.payload) as u64 / NAMES_PER_PARENT
+    }
+}
+
+/// A router, and its disks if it has such.
+struct Host {
+    site: Site,
+    router: Router,
+    disks: Option<DiskStore>,
+    part: Part,
+}
+
+impl Host {
+    fn start(args: &Args, condition: Condition, part: Part) -> anyhow::Result<Self> {
+        ensure!(
+            part.objects(condition) >= args.interleave,
+            "--mebibytes: more for so many objects"
+        );
+        let site = Site::new();
+        let (threads, mebibytes) = (part.threads, part.mebibytes);
+        let settings = format!(
+            "[router]\nthreads = {threads}\n[faces]\nshared_memory = {}\n",
+            condition.faces == Faces::Shm
+        );
+        let mut arguments: Vec<String> =
+            args.router.split_whitespace().map(str::to_owned).collect();
+        if condition.mode == Mode::Disk {
+            if let Some(folder) = &part.folder {
+                std::fs::create_dir_all(folder)?;
+            }
+            let disks = DiskStore {
+                disks: 2,
+                size: format!("{}MiB", mebibytes + 64),
+                memory: format!("{}MiB", 8 * threads),
+                settings: format!(
+                    "offer = \"arrival\"\nbypass = \"off\"\nmark = \"off\"\n{settings}"
+                ),
+                folder: part.folder.clone(),
+                arguments,
+                ..DiskStore::new("router")
+            };
+            let router = disks.start(&site);
+            return Ok(Self { site, router, disks: Some(disks), part });
+        }
+        // Names and signatures take room too.
+        let size = mebibytes * (condition.payload + 400) / condition.payload * 5 / 4;
+        let text = format!("{settings}[store]\nsize = \"{size}MiB\"\n");
+        let config = site.write("router.toml", text.as_bytes());
+        arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
+        let options = RouterOptions { arguments, ..RouterOptions::default() };
+        let router = Router::start_with(&site, &options);
+        Ok(Self { site, router, disks: None, part })
+    }
+
+    /// A connection of one of the producers, which has its part of the names.
+    fn register(&self, producer: usize) -> anyhow::Result<UnixStream> {
+        let mut stream = None;
+        for part in (producer as u64..SITES).step_by(self.part.producers) {
+            let prefix = format!("/weir/site{part:02}");
+            stream = Some(register(stream, self.router.socket(), &prefix, REPLY_WITHIN)?);
+        }
+        let Some(stream) = stream else { bail!("--producers: {SITES} at most") };
+        stream.set_read_timeout(None)?;
+        Ok(stream)
+    }
+
+    /// Has the router get all Data of `warm` and `disk` once.
+    fn fill(&self, args: &Args, condition: Condition) -> anyhow::Result<()> {
+        let (consumers, objects) = (self.part.consumers as u64, self.part.objects(condition));
+        let shared = Shared::default();
+        std::thread::scope(|scope| {
+            let mut asking = Vec::new();
+            for consumer in 0..consumers {
+                let [first, end] = [consumer, consumer + 1].map(|at| at * objects / consumers);
+                let names = Names::InOrder { first, count: objects };
+                // One object after the other: what is left of a part is no whole turn of several.
+                let mut interests = Interests::new(names, 1);
+                let count = (end - first) * NAMES_PER_PARENT;
+                let mut end = End::connect(&self.router.unix(), Faces::Unix)?;
+                let shared = &shared;
+                asking.push(
+                    scope.spawn(move || {
+                        consume(&mut end, &mut interests, args.window, count, shared)
+                    }),
+                );
+            }
+            asking.into_iter().try_for_each(|consumer| {
+                consumer.join().expect("no thread panics").context("a consumer")
+            })
+        })?;
+        let (asked, came) = (objects * NAMES_PER_PARENT, shared.data.load(Ordering::Relaxed));
+        ensure!(came * 100 >= asked * 99, "{came} of {asked} Data came when the store was filled");
+        Ok(())
+    }
+
+    fn uri(&self, faces: Faces) -> String {
+        match faces {
+            Faces::Unix | Faces::Shm => self.router.unix(),
+            Faces::Udp => self.router.udp(),
+            Faces::Tcp => self.router.tcp(),
+        }
+    }
+
+    /// Ends the router as an operator does, so that it writes what it was asked to write.
+    fn stop(mut self) {
+        self.router.process.signal(Signal::SIGTERM);
+        let _ = self.router.process.finish().success();
+        if let Some(disks) = &self.disks {
+            for disk in 0..disks.disks {
+                // One that is not there takes no room.
+                let _ = std::fs::remove_file(disks.file(&self.site, disk));
+            }
+        }
+        if let Some(folder) = &self.part.folder {
+            let _ = std::fs::remove_dir(folder);
+        }
+    }
+}
+
+/// Has consumers ask, and looks at the routers meanwhile.
 fn run(
     args: &Args,
     condition: Condition,
-    router: &Router,
-    consumers: usize,
-    objects: u64,
+    hosts: &[Host],
     shared: &Shared,
 ) -> anyhow::Result<Measured> {
-    let uri = match condition.faces {
-        Faces::Unix | Faces::Shm => router.unix(),
-        Faces::Udp => router.udp(),
-        Faces::Tcp => router.tcp(),
-    };
     if condition.mode != Mode::Forwarded {
-        // Each asks for a part of it once, over what loses nothing.
-        fill(args, router, consumers, objects)?;
+        hosts.iter().try_for_each(|host| host.fill(args, condition))?;
     }
     std::thread::scope(|scope| {
         let mut asking = Vec::new();
-        for consumer in 0..consumers as u64 {
-            let names = match condition.mode {
-                Mode::Forwarded => Names::InOrder {
-                    first: consumer * OBJECTS_PER_CONSUMER,
-                    count: consumers as u64 * OBJECTS_PER_CONSUMER,
-                },
-                Mode::Disk => Names::AtRandom {
-                    count: objects * NAMES_PER_PARENT,
-                    rng: Rng::from_seed(consumer),
-                },
-                _ => {
-                    Names::InOrder { first: consumer * objects / consumers as u64, count: objects }
-                }
-            };
-            let mut interests = Interests::new(names, args.interleave);
-            let mut end = End::connect(&uri, condition.faces)?;
-            asking.push(scope.spawn(move || {
-                consume(&mut end, &mut interests, args.window, u64::MAX, shared)
-            }));
+        for host in hosts {
+            let (count, objects) = (host.part.consumers as u64, host.part.objects(condition));
+            for consumer in 0..count {
+                let names = match condition.mode {
+                    Mode::Forwarded => Names::InOrder {
+                        first: consumer * OBJECTS_PER_CONSUMER,
+                        count: count * OBJECTS_PER_CONSUMER,
+                    },
+                    Mode::Disk => Names::AtRandom {
+                        count: objects * NAMES_PER_PARENT,
+                        rng: Rng::from_seed(consumer),
+                    },
+                    _ => Names::InOrder { first: consumer * objects / count, count: objects },
+                };
+                let mut interests = Interests::new(names, args.interleave);
+                let mut end = End::connect(&host.uri(condition.faces), condition.faces)?;
+                asking.push(scope.spawn(move || {
+                    consume(&mut end, &mut interests, args.window, u64::MAX, shared)
+                }));
+            }
         }
         std::thread::sleep(WARM_UP);
         let at = |shared: &Shared| {
             [&shared.data, &shared.lost, &shared.processor_ns]
                 .map(|counter| counter.load(Ordering::Relaxed))
         };
-        let (began, before, threads_before) = (Clock::now(), at(shared), threads_ns(router)?);
+        let (began, before, threads_before) = (Clock::now(), at(shared), threads_ns(hosts)?);
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
-        let (after, threads) = (at(shared), threads_ns(router)?);
+        let (after, threads) = (at(shared), threads_ns(hosts)?);
         let took_ns = began.elapsed().as_nanos() as f64;
         shared.stop.store(true, Ordering::Relaxed);
+        let consumers = asking.len() as f64;
         for consumer in asking {
             consumer.join().expect("no thread panics").context("a consumer")?;
         }
         let [data, lost, processor_ns] = std::array::from_fn(|at| (after[at] - before[at]) as f64);
-        ensure!(data > 0.0, "no Data came:\n{}", router.process.log());
+        ensure!(data > 0.0, "no Data came");
         let mut packet_threads = Vec::new();
         let mut router_ns = 0.0;
         for (name, ran_ns) in threads {
@@ -576,51 +701,25 @@ fn run(
             router_us: router_ns / data * 1e-3,
             busiest: packet_threads.iter().copied().fold(0.0, f64::max),
             idlest: packet_threads.iter().copied().fold(f64::MAX, f64::min),
-            consumers: processor_ns / took_ns / consumers as f64,
+            consumers: processor_ns / took_ns / consumers,
             lost,
         })
     })
 }
 
-/// Has the router get all Data of `warm` and `disk` once.
-fn fill(args: &Args, router: &Router, consumers: usize, objects: u64) -> anyhow::Result<()> {
-    let shared = Shared::default();
-    std::thread::scope(|scope| -> anyhow::Result<()> {
-        let mut asking = Vec::new();
-        for consumer in 0..consumers as u64 {
-            let [first, end] =
-                [consumer, consumer + 1].map(|part| part * objects / consumers as u64);
-            let names = Names::InOrder { first, count: objects };
-            // One object after the other: what is left of a part is no whole turn of several.
-            let mut interests = Interests::new(names, 1);
-            let count = (end - first) * NAMES_PER_PARENT;
-            let mut end = End::connect(&router.unix(), Faces::Unix)?;
-            let shared = &shared;
-            asking.push(scope.spawn(move || {
-                consume(&mut end, &mut interests, args.window, count, shared)
-            }));
-        }
-        for consumer in asking {
-            consumer.join().expect("no thread panics").context("a consumer")?;
-        }
-        Ok(())
-    })?;
-    let (asked, came) = (objects * NAMES_PER_PARENT, shared.data.load(Ordering::Relaxed));
-    ensure!(came * 100 >= asked * 99, "{came} of {asked} Data came when the store was filled");
-    Ok(())
-}
-
-/// Processor time of each thread of the router, ns, by its name and number.
-fn threads_ns(router: &Router) -> anyhow::Result<Vec<(String, u64)>> {
-    let folder = format!("/proc/{}/task", router.process.id());
+/// Processor time of each thread of the routers, ns, by its name and number.
+fn threads_ns(hosts: &[Host]) -> anyhow::Result<Vec<(String, u64)>> {
     let mut threads = Vec::new();
-    for task in std::fs::read_dir(folder).context("the router has ended")? {
-        let path = task?.path();
-        // A thread may end between one look and the next.
-        let read = |file: &str| std::fs::read_to_string(path.join(file));
-        let (Ok(name), Ok(schedstat)) = (read("comm"), read("schedstat")) else { continue };
-        let ran = schedstat.split_whitespace().next().context("three numbers")?;
-        threads.push((format!("{} {}", name.trim(), path.display()), ran.parse()?));
+    for host in hosts {
+        let folder = format!("/proc/{}/task", host.router.process.id());
+        for task in std::fs::read_dir(folder).context("a router has ended")? {
+            let path = task?.path();
+            // A thread may end between one look and the next.
+            let read = |file: &str| std::fs::read_to_string(path.join(file));
+            let (Ok(name), Ok(schedstat)) = (read("comm"), read("schedstat")) else { continue };
+            let ran = schedstat.split_whitespace().next().context("three numbers")?;
+            threads.push((format!("{} {}", name.trim(), path.display()), ran.parse()?));
+        }
     }
     Ok(threads)
 }

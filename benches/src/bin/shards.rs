@@ -45,12 +45,15 @@ struct Args {
     /// Rounds; the median is reported.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Each thread has a router of its own, and nothing crosses: what linear is on this machine.
+    #[arg(long)]
+    apart: bool,
 }
 
 const CONSUMER: FaceId = FaceId(256);
 const PRODUCER: FaceId = FaceId(257);
 const KEY: HashKey = HashKey::new([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
-/// Octets of the store, all shards together.
+/// Octets of the stores, all shards together.
 const STORE_BYTES: u64 = 64 << 20;
 
 /// What a thread reads, encoded before the clock runs: Interests, and their Data.
@@ -85,17 +88,14 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(args: &Args, index: u16, count: u16, ports: CrossPorts) -> Self {
+    fn new(args: &Args, index: u16, count: u16, store_bytes: u64, ports: CrossPorts) -> Self {
         let router = Router::new(
             Instant::ZERO,
             RouterConfig {
                 shard: index,
                 shard_count: count,
                 hash_key: KEY,
-                store: StoreConfig {
-                    capacity_bytes: STORE_BYTES / u64::from(count),
-                    ..StoreConfig::default()
-                },
+                store: StoreConfig { capacity_bytes: store_bytes, ..StoreConfig::default() },
                 ..RouterConfig::default()
             },
         );
@@ -188,7 +188,7 @@ impl Worker {
         done.fetch_add(1, Ordering::SeqCst);
         let mut rest = Duration::ZERO;
         loop {
-            let is_last_look = done.load(Ordering::SeqCst) == usize::from(self.count);
+            let is_last_look = done.load(Ordering::SeqCst) >= usize::from(self.count);
             let start = ThreadTime::now();
             if self.take_crossings() {
                 self.handle();
@@ -220,11 +220,15 @@ fn measure(args: &Args, traffic: &[Arc<Traffic>]) -> (f64, f64) {
     let count = traffic.len() as u16;
     let polls: Vec<Poll> = (0..count).map(|_| Poll::new().expect("a poll")).collect();
     let waker = |poll: &Poll| Arc::new(Waker::new(poll.registry(), Token(0)).expect("a waker"));
-    let ports = CrossPorts::connect_all(&polls.iter().map(waker).collect::<Vec<_>>());
-    let workers: Vec<Worker> = (0..count)
-        .zip(ports)
-        .map(|(index, ports)| Worker::new(args, index, count, ports))
-        .collect();
+    let wakers: Vec<_> = polls.iter().map(waker).collect();
+    let store_bytes = STORE_BYTES / u64::from(count);
+    let workers: Vec<Worker> = if args.apart {
+        let alone = wakers.chunks(1).flat_map(CrossPorts::connect_all);
+        alone.map(|ports| Worker::new(args, 0, 1, store_bytes, ports)).collect()
+    } else {
+        let ports = (0..count).zip(CrossPorts::connect_all(&wakers));
+        ports.map(|(index, ports)| Worker::new(args, index, count, store_bytes, ports)).collect()
+    };
     let done = Arc::new(AtomicUsize::new(0));
     let barrier = Arc::new(Barrier::new(workers.len() + 1));
     let threads: Vec<_> = workers

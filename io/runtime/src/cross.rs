@@ -1,5 +1,5 @@
-//! Rings between packet threads: for each ordered pair of threads one ring of octets, and a waker
-//! that rouses the other side once a loop, not once a packet. A router of one thread has none of
+//! Rings between packet threads: for each ordered pair of threads one ring of octets. The other side
+//! is woken if it sleeps, and once a loop, not once a packet. A router of one thread has none of
 //! this.
 //!
 //! A small packet crosses as a copy. By reference it would cost both threads more: its block, the
@@ -8,6 +8,11 @@
 //! and what is no packet, cross by reference in a second ring; a mark in the first keeps the order
 //! of both.
 
+mod atomic {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}
+mod doorbell;
+
 use std::sync::Arc;
 
 use mio::Waker;
@@ -15,6 +20,8 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use weir_base::{FaceId, Packet, Pool};
 use weir_forward::{OutPacket, ShardMessage};
 use weir_wire::{HopSignal, LpHeader, PitToken};
+
+use self::doorbell::{Doorbell, published};
 
 /// Octets of one ring. A full ring drops, and counts, as a full queue does.
 const RING_BYTES: usize = 256 << 10;
@@ -64,6 +71,10 @@ pub enum Crossing {
 pub struct CrossPorts {
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Incoming>,
+    /// The ring whose noted crossings are being taken; those before it have none left.
+    taking_from: usize,
+    /// Whether this thread sleeps.
+    bell: Arc<Doorbell>,
     /// Crossings lost to full rings.
     pub overflows: u64,
 }
@@ -71,8 +82,10 @@ pub struct CrossPorts {
 struct Outgoing {
     octets: Producer<u8>,
     references: Producer<Crossing>,
+    bell: Arc<Doorbell>,
     waker: Arc<Waker>,
-    must_wake: bool,
+    /// Something was handed over since it was last looked whether the other side sleeps.
+    is_unseen: bool,
 }
 
 struct Incoming {
@@ -86,7 +99,13 @@ impl CrossPorts {
     /// Connects all pairs of threads; `wakers[i]` rouses thread `i`.
     pub fn connect_all(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let count = wakers.len();
-        let unconnected = || Self { outgoing: Vec::new(), incoming: Vec::new(), overflows: 0 };
+        let unconnected = || Self {
+            outgoing: Vec::new(),
+            incoming: Vec::new(),
+            taking_from: 0,
+            bell: Arc::new(Doorbell::new()),
+            overflows: 0,
+        };
         let mut all: Vec<Self> = (0..count).map(|_| unconnected()).collect();
         for from in 0..count {
             for to in 0..count {
@@ -94,7 +113,8 @@ impl CrossPorts {
                     all[from].outgoing.push(None);
                     continue;
                 }
-                let (outgoing, incoming) = ring(Arc::clone(&wakers[to]));
+                let bell = Arc::clone(&all[to].bell);
+                let (outgoing, incoming) = ring(bell, Arc::clone(&wakers[to]));
                 all[from].outgoing.push(Some(outgoing));
                 all[to].incoming.push(incoming);
             }
@@ -121,7 +141,7 @@ impl CrossPorts {
         pool: &mut Pool,
     ) -> Result<(), Crossing> {
         let outgoing = self.outgoing[usize::from(to)].as_mut().expect("no ring leads to oneself");
-        outgoing.must_wake = true;
+        outgoing.is_unseen = true;
         let (kind, face, header, packet) = match &crossing {
             Crossing::In { face, header, packet } => (Record::IN, *face, header, packet),
             Crossing::Out(out) => (Record::OUT, out.face, &out.header, &out.packet),
@@ -141,6 +161,7 @@ impl CrossPorts {
 
     /// Notes what waits in each ring now.
     pub fn note_waiting(&mut self) {
+        self.taking_from = 0;
         for incoming in &mut self.incoming {
             incoming.waiting = incoming.octets.slots();
         }
@@ -148,32 +169,55 @@ impl CrossPorts {
 
     /// The next of the crossings that waited when [`Self::note_waiting`] was called.
     pub fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
-        self.incoming.iter_mut().find_map(|incoming| incoming.next_noted(pool))
+        while let Some(incoming) = self.incoming.get_mut(self.taking_from) {
+            if let Some(crossing) = incoming.next_noted(pool) {
+                return Some(crossing);
+            }
+            self.taking_from += 1;
+        }
+        None
     }
 
-    /// Thread `to` is roused with the next call of [`Self::wake_pending`].
+    /// Thread `to` was handed something by another way than the rings, and is woken if it sleeps with
+    /// the next call of [`Self::wake_pending`].
     pub(crate) fn rouse(&mut self, to: u16) {
         if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
-            outgoing.must_wake = true;
+            outgoing.is_unseen = true;
         }
     }
 
-    /// Rouses the threads that were handed something since the last call.
+    /// Wakes those that were handed something since the last call and sleep.
     pub fn wake_pending(&mut self) {
+        if !self.outgoing.iter().flatten().any(|outgoing| outgoing.is_unseen) {
+            return;
+        }
+        published();
         for outgoing in self.outgoing.iter_mut().flatten() {
-            if std::mem::take(&mut outgoing.must_wake) {
+            if std::mem::take(&mut outgoing.is_unseen) && outgoing.bell.must_ring() {
                 // A waker fails only when its poll is gone, that is, at the end.
                 let _ = outgoing.waker.wake();
             }
         }
     }
+
+    /// Says that this thread is about to sleep, for others to wake it. False when something waits
+    /// in a ring already: then it should not. [`Self::wake_up`] comes afterwards in either case.
+    pub(crate) fn fall_asleep(&self) -> bool {
+        self.bell.fall_asleep();
+        self.incoming.iter().all(|incoming| incoming.octets.is_empty())
+    }
+
+    /// Says that this thread will look at its rings.
+    pub(crate) fn wake_up(&self) {
+        self.bell.wake_up();
+    }
 }
 
-fn ring(waker: Arc<Waker>) -> (Outgoing, Incoming) {
+fn ring(bell: Arc<Doorbell>, waker: Arc<Waker>) -> (Outgoing, Incoming) {
     let (octets_in, octets_out) = RingBuffer::new(RING_BYTES);
     let (references_in, references_out) = RingBuffer::new(RING_SLOTS);
     (
-        Outgoing { octets: octets_in, references: references_in, waker, must_wake: false },
+        Outgoing { octets: octets_in, references: references_in, bell, waker, is_unseen: false },
         Incoming { octets: octets_out, references: references_out, waiting: 0 },
     )
 }

@@ -218,8 +218,12 @@ impl Worker {
         let _ended = EndNotice { control: self.control.clone(), worker: self.index };
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.is_stopping {
-            let timeout = self.poll_timeout();
-            if let Err(error) = self.poll.poll(&mut events, timeout) {
+            let timeout = self.fall_asleep(self.poll_timeout());
+            let polled = self.poll.poll(&mut events, timeout);
+            if let Some(shards) = &self.shards {
+                shards.ports.wake_up();
+            }
+            if let Err(error) = polled {
                 assert!(error.kind() == io::ErrorKind::Interrupted, "epoll failed: {error}");
                 continue;
             }
@@ -247,6 +251,18 @@ impl Worker {
         let deadlines = [router, timers, disks];
         let deadline = deadlines.into_iter().flatten().fold(self.sweep_at, Instant::min);
         sleep_until(self.clock.now(), deadline)
+    }
+
+    /// How long to sleep, given how long there is nothing to do here. From here on other packet
+    /// threads wake this one; what they handed over just before is looked for once more.
+    fn fall_asleep(&self, timeout: Option<Duration>) -> Option<Duration> {
+        let Some(shards) = self.shards.as_ref().filter(|_| timeout != Some(Duration::ZERO)) else {
+            return timeout;
+        };
+        match shards.ports.fall_asleep() && self.commands.is_empty() {
+            true => timeout,
+            false => Some(Duration::ZERO),
+        }
     }
 
     fn take_events(&mut self, events: &Events) {

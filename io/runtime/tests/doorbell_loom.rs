@@ -1,0 +1,91 @@
+//! A packet thread that may sleep and others that hand it something, under loom: every order in
+//! which they may see each other's writes. It is the very file that the router uses.
+
+mod atomic {
+    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+}
+#[path = "../src/cross/doorbell.rs"]
+mod doorbell;
+
+use doorbell::{Doorbell, published};
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+/// What a poll waits for: a ring of the bell stays until it is taken.
+#[derive(Default)]
+struct Waker {
+    has_rung: Mutex<bool>,
+    rang: Condvar,
+}
+
+impl Waker {
+    fn wake(&self) {
+        *self.has_rung.lock().unwrap() = true;
+        self.rang.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut has_rung = self.has_rung.lock().unwrap();
+        while !std::mem::take(&mut *has_rung) {
+            has_rung = self.rang.wait(has_rung).unwrap();
+        }
+    }
+}
+
+struct Shared {
+    bell: Doorbell,
+    waker: Waker,
+    /// How much each other thread has handed over.
+    rings: [AtomicUsize; 2],
+}
+
+/// Hands `count` over to a thread, which must come to see all of it, however it sleeps meanwhile. Loom
+/// finds a thread that is never woken.
+fn hand_over(threads: usize, count: usize) {
+    loom::model(move || {
+        let shared = Arc::new(Shared {
+            bell: Doorbell::new(),
+            waker: Waker::default(),
+            rings: [AtomicUsize::new(0), AtomicUsize::new(0)],
+        });
+        let others: Vec<_> = (0..threads)
+            .map(|index| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    for handed in 1..=count {
+                        shared.rings[index].store(handed, Ordering::Release);
+                        published();
+                        if shared.bell.must_ring() {
+                            shared.waker.wake();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let handed =
+            || -> usize { shared.rings.iter().map(|ring| ring.load(Ordering::Acquire)).sum() };
+        let mut taken = handed();
+        while taken < threads * count {
+            shared.bell.fall_asleep();
+            if handed() == taken {
+                shared.waker.wait();
+            }
+            shared.bell.wake_up();
+            taken = handed();
+        }
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn nothing_is_handed_to_a_thread_that_sleeps_on() {
+    hand_over(1, 3);
+}
+
+#[test]
+fn one_of_two_that_hand_over_at_once_wakes_it() {
+    hand_over(2, 1);
+}
