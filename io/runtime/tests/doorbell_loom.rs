@@ -43,7 +43,10 @@ struct Shared {
 /// Hands `count` over to a thread, which must come to see all of it, however it sleeps meanwhile. Loom
 /// finds a thread that is never woken.
 fn hand_over(threads: usize, count: usize) {
-    loom::model(move || {
+    let mut model = loom::model::Builder::new();
+    // More would take minutes.
+    model.preemption_bound = Some(3);
+    model.check(move || {
         let shared = Arc::new(Shared {
             bell: Doorbell::new(),
             waker: Waker::default(),

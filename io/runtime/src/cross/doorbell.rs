@@ -22,13 +22,16 @@ impl Doorbell {
     /// Says that this thread sleeps. It must look once more at what others may have handed over
     /// before it does, and call [`Self::wake_up`] afterwards.
     pub(crate) fn fall_asleep(&self) {
-        self.is_asleep.store(true, Ordering::Relaxed);
+        self.is_asleep.swap(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that this thread will look at what there is.
+    /// Says that this thread will look at what there is. Nothing is written by a thread that has not
+    /// said that it sleeps: the others keep the line in their caches.
     pub(crate) fn wake_up(&self) {
-        self.is_asleep.store(false, Ordering::Relaxed);
+        if self.is_asleep.load(Ordering::Relaxed) {
+            self.is_asleep.swap(false, Ordering::Relaxed);
+        }
     }
 
     /// Whether whoever has handed something over, and has called [`published`] then, must wake this
