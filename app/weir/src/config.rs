@@ -280,7 +280,7 @@ pub(crate) enum Threads {
 }
 
 impl Threads {
-    const AUTO_MAX: usize = 4;
+    const AUTO_MAX: usize = 8;
 
     /// The number. A store on disks keeps the number of threads that it was made with, so there it
     /// is one unless a number is given, whatever machine the disks are moved to.

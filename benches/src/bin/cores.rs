@@ -1,8 +1,8 @@
 //! How a real router scales over processors: Data a second by number of packet threads.
 //!
-//! `cargo run --release -p weir-benches --bin cores -- --threads 1,2,4,8` builds the program, starts
-//! a router for each number of threads and has consumers ask it over real sockets, each with a
-//! socket, a thread and a window of Interests of its own, all names under one prefix:
+//! `cargo run --release -p weir-benches --bin cores -- --threads 1,2,4,8` builds the program,
+//! starts a router for each number of threads and has consumers ask it over real sockets, each with
+//! a socket, a thread and a window of Interests of its own, all names under one prefix:
 //!
 //! - `warm`: for Data in the router's memory;
 //! - `forwarded`: for Data that nobody has asked for, which producers on Unix sockets answer;
@@ -14,7 +14,7 @@
 //! threads are not busy, something else is the limit. Two limits are measured in the same run:
 //! `--apart` has as many routers of one packet thread as there are packet threads otherwise, each
 //! with its part of the consumers and producers, which is what linear is on the machine; in
-//! `kernel`, as many pairs of threads move as many octets through Unix sockets, and do nothing else.
+//! `kernel`, as many pairs of threads move such octets through Unix sockets, and do nothing else.
 //!
 //! It needs about as many idle processors more as there are packet threads.
 

@@ -1,6 +1,6 @@
-//! Rings between packet threads: for each ordered pair of threads one ring of octets. The other side
-//! is woken if it sleeps, and once a loop, not once a packet. A router of one thread has none of
-//! this.
+//! Rings between packet threads: for each ordered pair of threads one ring of octets. The other
+//! side is woken if it sleeps, and once a loop, not once a packet. A router of one thread has none
+//! of this.
 //!
 //! A small packet crosses as a copy. By reference it would cost both threads more: its block, the
 //! count of its holders and the return stack of its pool are cache lines that one core must fetch
@@ -178,8 +178,8 @@ impl CrossPorts {
         None
     }
 
-    /// Thread `to` was handed something by another way than the rings, and is woken if it sleeps with
-    /// the next call of [`Self::wake_pending`].
+    /// Thread `to` was handed something by another way than the rings, and is woken with the next
+    /// call of [`Self::wake_pending`] if it sleeps.
     pub(crate) fn rouse(&mut self, to: u16) {
         if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
             outgoing.is_unseen = true;

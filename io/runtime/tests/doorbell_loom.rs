@@ -40,8 +40,8 @@ struct Shared {
     rings: [AtomicUsize; 2],
 }
 
-/// Hands `count` over to a thread, which must come to see all of it, however it sleeps meanwhile. Loom
-/// finds a thread that is never woken.
+/// Hands `count` over to a thread, which must come to see all of it, however it sleeps meanwhile.
+/// Loom finds a thread that is never woken.
 fn hand_over(threads: usize, count: usize) {
     let mut model = loom::model::Builder::new();
     // More would take minutes.

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<Size>,
-    /// Packet threads, or "auto": one for every two processors, at most 4; with disks 1 [default:
+    /// Packet threads, or "auto": one for every two processors, at most 8; with disks 1 [default:
     /// auto]
     #[arg(long, value_name = "N")]
     threads: Option<Threads>,

@@ -1,9 +1,10 @@
 //! Whether a packet thread sleeps, so that others wake it only then: to wake one takes a system
 //! call, and one that is busy looks at its rings by itself.
 //!
-//! A thread that has nothing to do says that it sleeps and looks once more at what may have come; one
-//! that hands something over makes it known and then looks whether the other sleeps. Between the two
-//! steps of either lies a fence, so that one of them sees what the other did.
+//! A thread that has nothing to do says that it sleeps and looks once more at what may have come;
+//! one that hands something over makes it known and then looks whether the other sleeps. Between
+//! the two steps of either lies a fence, so that one of them sees what the other did. Sleeping is
+//! said by an exchange: loom finds an order in which a plain store is overlooked.
 
 use super::atomic::{AtomicBool, Ordering, fence};
 
@@ -26,8 +27,8 @@ impl Doorbell {
         fence(Ordering::SeqCst);
     }
 
-    /// Says that this thread will look at what there is. Nothing is written by a thread that has not
-    /// said that it sleeps: the others keep the line in their caches.
+    /// Says that this thread will look at what there is. Nothing is written by a thread that has
+    /// not said that it sleeps: the others keep the line in their caches.
     pub(crate) fn wake_up(&self) {
         if self.is_asleep.load(Ordering::Relaxed) {
             self.is_asleep.swap(false, Ordering::Relaxed);
