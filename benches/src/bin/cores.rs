@@ -31,8 +31,9 @@ use cpu_time::ThreadTime;
 use mio::{Events, Interest, Poll, Token};
 use nix::sys::signal::Signal;
 use serde_json::json;
+use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool, Rng};
-use weir_benches::{NAMES_PER_PARENT, data, interest, median, register};
+use weir_benches::{NAMES_PER_PARENT, data, interest, median, register, threads_ns};
 use weir_face::{FaceUri, RecvStatus, SendStatus, Socket};
 use weir_link::{Link, Received};
 use weir_tests::{DiskStore, Router, RouterOptions, Site};
@@ -55,7 +56,7 @@ struct Args {
     /// Consumers; as many as the most packet threads, and two at least, unless given.
     #[arg(long)]
     consumers: Option<usize>,
-    /// Producers of `forwarded`, likewise.
+    /// Producers, likewise, 16 at most. But for `forwarded` they only fill the routers.
     #[arg(long)]
     producers: Option<usize>,
     /// Interests of a consumer that are unanswered at any time.
@@ -85,6 +86,35 @@ struct Args {
     /// Prints a JSON object for each line.
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    fn most_threads(&self) -> usize {
+        self.threads.iter().copied().max().unwrap_or(1).max(2)
+    }
+
+    fn consumers(&self) -> usize {
+        self.consumers.unwrap_or_else(|| self.most_threads())
+    }
+
+    fn producers(&self) -> usize {
+        self.producers.unwrap_or_else(|| self.most_threads().min(SITES as usize))
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.rounds > 0 && self.interleave > 0, "--rounds, --interleave: one at least");
+        ensure!(!self.threads.contains(&0), "--threads: one at least");
+        ensure!((1..=SITES as usize).contains(&self.producers()), "--producers: 1 to {SITES}");
+        ensure!(self.consumers() > 0, "--consumers: one at least");
+        if self.apart {
+            let divides = |count: usize| self.threads.iter().all(|threads| count % threads == 0);
+            ensure!(
+                divides(self.consumers()) && divides(self.producers()),
+                "--apart: give --consumers and --producers that each of --threads divides"
+            );
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -151,6 +181,8 @@ const WARM_UP: Duration = Duration::from_millis(300);
 const OBJECTS_PER_CONSUMER: u64 = 1 << 20;
 /// Data of an object that a consumer asks for before it turns to another's.
 const PART: u64 = 32;
+/// Interests of a consumer under way while it fills a store: no more than its disks keep up with.
+const FILL_WINDOW: usize = 32;
 /// Octets that a producer has in the queue of its link at most: more would be dropped.
 const QUEUE_BYTES_MAX: u64 = 1 << 20;
 /// How many first components names have, the parts of producers.
@@ -158,6 +190,7 @@ const SITES: u64 = 16;
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    args.check()?;
     weir_face::raise_file_limit()?;
     let mut conditions = Vec::new();
     for &payload in &args.payload {
@@ -242,6 +275,7 @@ fn measure_kernel(args: &Args, pairs: usize, payload: usize) -> anyhow::Result<M
     let (moved, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let size = data(0, payload).len();
     std::thread::scope(|scope| {
+        let stopping = StopWhenDropped(&stop);
         let mut threads = Vec::new();
         for _ in 0..pairs {
             let (mut near, mut far) = UnixStream::pair()?;
@@ -262,7 +296,7 @@ fn measure_kernel(args: &Args, pairs: usize, payload: usize) -> anyhow::Result<M
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
         let octets = moved.load(Ordering::Relaxed) - before;
         let data_per_s = octets as f64 / size as f64 / began.elapsed().as_secs_f64();
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         for thread in threads {
             thread.join().expect("no thread panics");
         }
@@ -412,7 +446,9 @@ fn consume(
         given_up += nacked;
         under_way = under_way.saturating_sub(came + nacked);
         shared.data.fetch_add(came, Ordering::Relaxed);
-        shared.lost.fetch_add(nacked, Ordering::Relaxed);
+        if nacked > 0 {
+            shared.lost.fetch_add(nacked, Ordering::Relaxed);
+        }
         if came > 0 {
             last = Clock::now();
             let now = ThreadTime::now();
@@ -439,8 +475,7 @@ fn produce(end: &mut End, payload: usize, stop: &AtomicBool) -> anyhow::Result<(
     while !stop.load(Ordering::Relaxed) {
         if asked.is_empty() {
             end.receive(|_, header, packet| asked.push_back((header.pit_token, packet)))?;
-        } else {
-            // The queue of the link is full.
+        } else if end.link.queue_bytes() > 0 {
             end.poll.poll(&mut end.events, Some(Duration::from_millis(20)))?;
         }
         while end.link.queue_bytes() < QUEUE_BYTES_MAX
@@ -462,57 +497,72 @@ fn produce(end: &mut End, payload: usize, stop: &AtomicBool) -> anyhow::Result<(
 
 /// One number of threads under one condition: routers of its own.
 fn measure(args: &Args, condition: Condition, threads: usize) -> anyhow::Result<Measured> {
-    let most = args.threads.iter().copied().max().unwrap_or(1).max(2);
-    let (consumers, producers) = (args.consumers.unwrap_or(most), args.producers.unwrap_or(most));
     let count = if condition.is_apart { threads } else { 1 };
-    let mut hosts = Vec::new();
-    for number in 0..count {
-        let folder = args.folder.as_ref().map(|folder| folder.join(format!("weir-cores{number}")));
-        let part = Part {
-            threads: threads / count,
-            consumers: (consumers / count).max(1),
-            producers: (producers / count).max(1),
-            mebibytes: args.mebibytes / count,
-            folder,
-        };
-        hosts.push(Host::start(args, condition, part)?);
+    let part = Part {
+        threads: threads / count,
+        consumers: args.consumers() / count,
+        producers: args.producers() / count,
+        mebibytes: args.mebibytes / count,
+    };
+    let hosts: Vec<Host> =
+        (0..count).map(|_| Host::start(args, condition, part)).collect::<anyhow::Result<_>>()?;
+    let measured = if condition.mode == Mode::Forwarded {
+        beside_producers(&hosts, condition.payload, || run(args, condition, &hosts))?
+    } else {
+        let fill = || hosts.iter().try_for_each(|host| host.fill(condition));
+        beside_producers(&hosts, condition.payload, fill)?;
+        // The producers are gone: what the router does not have is not answered.
+        let measured = run(args, condition, &hosts)?;
+        let asked = measured.data_per_s * args.seconds + measured.lost;
+        ensure!(measured.lost <= asked * 0.01, "{} Data were not there", measured.lost);
+        measured
+    };
+    hosts.into_iter().for_each(Host::stop);
+    Ok(measured)
+}
+
+/// Sets a flag when it is dropped, whatever ends a run: threads wait for it.
+struct StopWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for StopWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
-    let (shared, stop_producing) = (Shared::default(), AtomicBool::new(false));
-    let measured = std::thread::scope(|scope| -> anyhow::Result<Measured> {
-        let mut workers = Vec::new();
-        for host in &hosts {
+}
+
+/// Does something while the producers of all routers answer.
+fn beside_producers<T>(
+    hosts: &[Host],
+    payload: usize,
+    what: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop = StopWhenDropped(&is_over);
+        let mut producing = Vec::new();
+        for host in hosts {
             for producer in 0..host.part.producers {
-                let stream = host.register(producer)?;
-                let mut end = End::new(Socket::of_pair(stream)?)?;
-                let (payload, stop) = (condition.payload, &stop_producing);
-                workers.push(scope.spawn(move || produce(&mut end, payload, stop)));
+                let mut end = End::new(Socket::of_pair(host.register(producer)?)?)?;
+                let is_over = &is_over;
+                producing.push(scope.spawn(move || produce(&mut end, payload, is_over)));
             }
         }
-        let ran = run(args, condition, &hosts, &shared);
-        shared.stop.store(true, Ordering::Relaxed);
-        stop_producing.store(true, Ordering::Relaxed);
-        for worker in workers {
-            let produced = worker.join().expect("no thread panics");
-            if ran.is_ok() {
-                produced.context("a producer")?;
-            }
+        let done = what()?;
+        drop(stop);
+        for producer in producing {
+            producer.join().expect("no thread panics").context("a producer")?;
         }
-        ran
-    });
-    for host in hosts {
-        host.stop();
-    }
-    measured
+        Ok(done)
+    })
 }
 
 /// What one router has of a run.
+#[derive(Clone, Copy)]
 struct Part {
     threads: usize,
     consumers: usize,
     producers: usize,
     mebibytes: usize,
-    /// Of its disks.
-    folder: Option<PathBuf>,
 }
 
 impl Part {
@@ -522,11 +572,11 @@ impl Part {
     }
 }
 
-/// A router, and its disks if it has such.
 struct Host {
     site: Site,
     router: Router,
-    disks: Option<DiskStore>,
+    /// Of its disks; it goes with this.
+    _folder: Option<TempDir>,
     part: Part,
 }
 
@@ -545,31 +595,30 @@ impl Host {
         let mut arguments: Vec<String> =
             args.router.split_whitespace().map(str::to_owned).collect();
         if condition.mode == Mode::Disk {
-            if let Some(folder) = &part.folder {
-                std::fs::create_dir_all(folder)?;
-            }
+            let folder = args.folder.as_ref().map(TempDir::new_in).transpose()?;
             let disks = DiskStore {
                 disks: 2,
                 size: format!("{}MiB", mebibytes + 64),
-                memory: format!("{}MiB", 8 * threads),
+                // An eighth of the Data, whatever the number of threads.
+                memory: format!("{}MiB", (mebibytes / 8).max(1)),
                 settings: format!(
                     "offer = \"arrival\"\nbypass = \"off\"\nmark = \"off\"\n{settings}"
                 ),
-                folder: part.folder.clone(),
+                folder: folder.as_ref().map(|folder| folder.path().to_owned()),
                 arguments,
                 ..DiskStore::new("router")
             };
             let router = disks.start(&site);
-            return Ok(Self { site, router, disks: Some(disks), part });
+            return Ok(Self { site, router, _folder: folder, part });
         }
-        // Names and signatures take room too.
-        let size = mebibytes * (condition.payload + 400) / condition.payload * 5 / 4;
+        // Names and signatures take room too, and no shard may get more than it has room for.
+        let size = mebibytes * (condition.payload + 400) / condition.payload * 2;
         let text = format!("{settings}[store]\nsize = \"{size}MiB\"\n");
         let config = site.write("router.toml", text.as_bytes());
         arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
         let options = RouterOptions { arguments, ..RouterOptions::default() };
         let router = Router::start_with(&site, &options);
-        Ok(Self { site, router, disks: None, part })
+        Ok(Self { site, router, _folder: None, part })
     }
 
     /// A connection of one of the producers, which has its part of the names.
@@ -579,16 +628,17 @@ impl Host {
             let prefix = format!("/weir/site{part:02}");
             stream = Some(register(stream, self.router.socket(), &prefix, REPLY_WITHIN)?);
         }
-        let Some(stream) = stream else { bail!("--producers: {SITES} at most") };
+        let stream = stream.context("a producer without names")?;
         stream.set_read_timeout(None)?;
         Ok(stream)
     }
 
     /// Has the router get all Data of `warm` and `disk` once.
-    fn fill(&self, args: &Args, condition: Condition) -> anyhow::Result<()> {
+    fn fill(&self, condition: Condition) -> anyhow::Result<()> {
         let (consumers, objects) = (self.part.consumers as u64, self.part.objects(condition));
         let shared = Shared::default();
         std::thread::scope(|scope| {
+            let _stop = StopWhenDropped(&shared.stop);
             let mut asking = Vec::new();
             for consumer in 0..consumers {
                 let [first, end] = [consumer, consumer + 1].map(|at| at * objects / consumers);
@@ -600,7 +650,7 @@ impl Host {
                 let shared = &shared;
                 asking.push(
                     scope.spawn(move || {
-                        consume(&mut end, &mut interests, args.window, count, shared)
+                        consume(&mut end, &mut interests, FILL_WINDOW, count, shared)
                     }),
                 );
             }
@@ -610,6 +660,9 @@ impl Host {
         })?;
         let (asked, came) = (objects * NAMES_PER_PARENT, shared.data.load(Ordering::Relaxed));
         ensure!(came * 100 >= asked * 99, "{came} of {asked} Data came when the store was filled");
+        if condition.mode == Mode::Disk {
+            self.router.disks_settle(&self.site);
+        }
         Ok(())
     }
 
@@ -625,29 +678,14 @@ impl Host {
     fn stop(mut self) {
         self.router.process.signal(Signal::SIGTERM);
         let _ = self.router.process.finish().success();
-        if let Some(disks) = &self.disks {
-            for disk in 0..disks.disks {
-                // One that is not there takes no room.
-                let _ = std::fs::remove_file(disks.file(&self.site, disk));
-            }
-        }
-        if let Some(folder) = &self.part.folder {
-            let _ = std::fs::remove_dir(folder);
-        }
     }
 }
 
 /// Has consumers ask, and looks at the routers meanwhile.
-fn run(
-    args: &Args,
-    condition: Condition,
-    hosts: &[Host],
-    shared: &Shared,
-) -> anyhow::Result<Measured> {
-    if condition.mode != Mode::Forwarded {
-        hosts.iter().try_for_each(|host| host.fill(args, condition))?;
-    }
+fn run(args: &Args, condition: Condition, hosts: &[Host]) -> anyhow::Result<Measured> {
+    let shared = Shared::default();
     std::thread::scope(|scope| {
+        let stop = StopWhenDropped(&shared.stop);
         let mut asking = Vec::new();
         for host in hosts {
             let (count, objects) = (host.part.consumers as u64, host.part.objects(condition));
@@ -665,31 +703,55 @@ fn run(
                 };
                 let mut interests = Interests::new(names, args.interleave);
                 let mut end = End::connect(&host.uri(condition.faces), condition.faces)?;
+                let shared = &shared;
                 asking.push(scope.spawn(move || {
                     consume(&mut end, &mut interests, args.window, u64::MAX, shared)
                 }));
             }
         }
         std::thread::sleep(WARM_UP);
-        let at = |shared: &Shared| {
-            [&shared.data, &shared.lost, &shared.processor_ns]
-                .map(|counter| counter.load(Ordering::Relaxed))
-        };
-        let (began, before, threads_before) = (Clock::now(), at(shared), threads_ns(hosts)?);
+        let before = Look::now(&shared, hosts)?;
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
-        let (after, threads) = (at(shared), threads_ns(hosts)?);
-        let took_ns = began.elapsed().as_nanos() as f64;
-        shared.stop.store(true, Ordering::Relaxed);
+        let after = Look::now(&shared, hosts)?;
+        drop(stop);
         let consumers = asking.len() as f64;
         for consumer in asking {
             consumer.join().expect("no thread panics").context("a consumer")?;
         }
-        let [data, lost, processor_ns] = std::array::from_fn(|at| (after[at] - before[at]) as f64);
+        after.since(&before, consumers)
+    })
+}
+
+/// How far consumers and routers were at one time.
+struct Look {
+    at: Clock,
+    data: u64,
+    lost: u64,
+    consumers_ns: u64,
+    /// Of the routers' threads.
+    threads: Vec<(String, u64)>,
+}
+
+impl Look {
+    fn now(shared: &Shared, hosts: &[Host]) -> anyhow::Result<Self> {
+        let [data, lost, consumers_ns] = [&shared.data, &shared.lost, &shared.processor_ns]
+            .map(|counter| counter.load(Ordering::Relaxed));
+        let at = Clock::now();
+        let mut threads = Vec::new();
+        for host in hosts {
+            threads.extend(threads_ns(host.router.process.id())?);
+        }
+        Ok(Self { at, data, lost, consumers_ns, threads })
+    }
+
+    fn since(&self, before: &Self, consumers: f64) -> anyhow::Result<Measured> {
+        let took_ns = self.at.duration_since(before.at).as_nanos() as f64;
+        let data = (self.data - before.data) as f64;
         ensure!(data > 0.0, "no Data came");
         let mut packet_threads = Vec::new();
         let mut router_ns = 0.0;
-        for (name, ran_ns) in threads {
-            let of_it = threads_before.iter().find(|(before, _)| *before == name);
+        for (name, ran_ns) in &self.threads {
+            let of_it = before.threads.iter().find(|(before, _)| before == name);
             let ran_ns = (ran_ns - of_it.map_or(0, |(_, before)| *before)) as f64;
             router_ns += ran_ns;
             if name.starts_with("weir-packet") {
@@ -701,25 +763,8 @@ fn run(
             router_us: router_ns / data * 1e-3,
             busiest: packet_threads.iter().copied().fold(0.0, f64::max),
             idlest: packet_threads.iter().copied().fold(f64::MAX, f64::min),
-            consumers: processor_ns / took_ns / consumers,
-            lost,
+            consumers: (self.consumers_ns - before.consumers_ns) as f64 / took_ns / consumers,
+            lost: (self.lost - before.lost) as f64,
         })
-    })
-}
-
-/// Processor time of each thread of the routers, ns, by its name and number.
-fn threads_ns(hosts: &[Host]) -> anyhow::Result<Vec<(String, u64)>> {
-    let mut threads = Vec::new();
-    for host in hosts {
-        let folder = format!("/proc/{}/task", host.router.process.id());
-        for task in std::fs::read_dir(folder).context("a router has ended")? {
-            let path = task?.path();
-            // A thread may end between one look and the next.
-            let read = |file: &str| std::fs::read_to_string(path.join(file));
-            let (Ok(name), Ok(schedstat)) = (read("comm"), read("schedstat")) else { continue };
-            let ran = schedstat.split_whitespace().next().context("three numbers")?;
-            threads.push((format!("{} {}", name.trim(), path.display()), ran.parse()?));
-        }
     }
-    Ok(threads)
 }

@@ -6,6 +6,7 @@
 //! Data, hands each packet to the shard that `shard_of_packet` says, over the router's own rings
 //! when that is another thread's, and has its own shard handle what has come in batches. Time is
 //! that of the wall, and processor time of the busiest thread, which other programs disturb less.
+//! No thread sleeps, so that none is woken, either.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -266,8 +267,9 @@ fn main() {
         let exchanges = args.exchanges as f64;
         let (first_wall, first_busiest) = *first.get_or_insert((wall, busiest));
         println!(
-            "{count:2} threads {:6.3} M/s, {:5.2} times; by processor time of the busiest thread \
+            "{count:2} threads{} {:6.3} M/s, {:5.2} times; by processor time of the busiest thread \
              {:6.3} M/s, {:5.2} times",
+            if args.apart { " apart" } else { "" },
             exchanges / wall * 1e-6,
             first_wall / wall,
             exchanges / busiest * 1e-6,

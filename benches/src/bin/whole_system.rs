@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use serde_json::{Map, Value, json};
-use weir_benches::median;
+use weir_benches::{median, threads_ns};
 use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
 
 #[derive(Parser)]
@@ -212,15 +212,9 @@ fn fetch(
     ])
 }
 
-/// User and system time of a process and its threads so far, from `/proc/<id>/schedstat` of each
-/// thread: nanoseconds, where `stat` counts in hundredths of a second.
+/// User and system time of a process and its threads so far.
 fn processor_seconds(id: u32) -> anyhow::Result<f64> {
-    let mut total_ns = 0_u64;
-    for task in std::fs::read_dir(format!("/proc/{id}/task")).context("the router has ended")? {
-        let schedstat = std::fs::read_to_string(task?.path().join("schedstat"))?;
-        let running = schedstat.split_whitespace().next().context("three numbers")?;
-        total_ns += running.parse::<u64>()?;
-    }
+    let total_ns: u64 = threads_ns(id)?.iter().map(|(_, ran_ns)| ran_ns).sum();
     Ok(total_ns as f64 * 1e-9)
 }
 

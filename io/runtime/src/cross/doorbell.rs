@@ -36,7 +36,7 @@ impl Doorbell {
     }
 
     /// Whether whoever has handed something over, and has called [`published`] then, must wake this
-    /// thread. Said to one of those who ask.
+    /// thread. Said to one of those who ask: what the others have handed over waits for that one.
     pub(crate) fn must_ring(&self) -> bool {
         self.is_asleep.load(Ordering::Relaxed) && self.is_asleep.swap(false, Ordering::Relaxed)
     }

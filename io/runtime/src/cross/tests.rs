@@ -1,13 +1,20 @@
 use super::*;
 use weir_wire::NackReason;
 
-/// The ends of two threads, and what keeps their wakers alive.
+/// The ends of two threads, and what the second waits with.
 fn two_threads() -> (CrossPorts, CrossPorts, mio::Poll) {
     let poll = mio::Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).expect("a waker"));
     let mut ports = CrossPorts::connect_all(&[Arc::clone(&waker), waker]);
     let second = ports.pop().expect("two threads");
     (ports.pop().expect("two threads"), second, poll)
+}
+
+/// Whether the waker has been used since this was asked last.
+fn has_rung(poll: &mut mio::Poll) -> bool {
+    let mut events = mio::Events::with_capacity(4);
+    poll.poll(&mut events, Some(std::time::Duration::ZERO)).expect("a poll");
+    !events.is_empty()
 }
 
 fn octets(number: usize) -> Vec<u8> {
@@ -133,4 +140,38 @@ fn only_what_was_noted_is_taken() {
     assert!(there.next_noted(&mut pool).is_none());
     there.note_waiting();
     assert!(there.next_noted(&mut pool).is_some());
+}
+
+#[test]
+fn a_thread_is_woken_if_it_sleeps_and_not_else() {
+    let (mut here, mut there, mut poll) = two_threads();
+    let mut pool = Pool::new(1 << 20);
+    // Busy: it will look.
+    here.push(1, crossing(1), &mut pool);
+    here.wake_pending();
+    assert!(!has_rung(&mut poll));
+    // It may not sleep over what has come, and after that it may.
+    assert!(!there.fall_asleep());
+    there.wake_up();
+    there.note_waiting();
+    assert!(there.next_noted(&mut pool).is_some());
+    assert!(there.fall_asleep());
+    here.wake_pending();
+    assert!(!has_rung(&mut poll), "nothing was handed over since");
+    here.push(1, crossing(2), &mut pool);
+    here.push(1, crossing(3), &mut pool);
+    here.wake_pending();
+    assert!(has_rung(&mut poll));
+    // It is about to look.
+    here.push(1, crossing(4), &mut pool);
+    here.wake_pending();
+    assert!(!has_rung(&mut poll));
+    there.wake_up();
+    there.note_waiting();
+    while there.next_noted(&mut pool).is_some() {}
+    // By another way than the rings.
+    assert!(there.fall_asleep());
+    here.rouse(1);
+    here.wake_pending();
+    assert!(has_rung(&mut poll));
 }
