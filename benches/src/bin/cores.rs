@@ -107,7 +107,8 @@ impl Args {
         ensure!((1..=SITES as usize).contains(&self.producers()), "--producers: 1 to {SITES}");
         ensure!(self.consumers() > 0, "--consumers: one at least");
         if self.apart {
-            let divides = |count: usize| self.threads.iter().all(|threads| count % threads == 0);
+            let divides =
+                |count: usize| self.threads.iter().all(|&threads| count.is_multiple_of(threads));
             ensure!(
                 divides(self.consumers()) && divides(self.producers()),
                 "--apart: give --consumers and --producers that each of --threads divides"
