@@ -75,6 +75,43 @@ pub(crate) struct Cubic {
     epoch: Option<Epoch>,
     /// The window before the last decrease (RFC 9438, W_max).
     last_max: f64,
+    pace: Pace,
+}
+
+/// What of the smallest window is used, where even that is more than the path bears: a router on
+/// this machine answers so soon that two Interests a round trip are more than a disk can write.
+#[derive(Clone, Debug)]
+struct Pace {
+    /// 1: all of it.
+    share: f64,
+    smoothed_rtt_ns: u64,
+    /// Bits of the Data that one Interest asks for.
+    data_bits: f64,
+}
+
+/// What a decrease leaves of the share at least.
+const SHARE_MIN: f64 = 1.0 / 64.0;
+/// What one answer without a mark adds to the share, as a part of it.
+const SHARE_GROWTH: f64 = 0.05;
+
+impl Pace {
+    fn on_data(&mut self, sample: &Sample) {
+        self.smoothed_rtt_ns = sample.smoothed_rtt_ns;
+        self.data_bits = 8.0 * sample.bytes as f64;
+    }
+
+    fn is_slowed(&self) -> bool {
+        self.share < 1.0
+    }
+
+    fn allowance(&self, window: f64) -> Allowance {
+        if !self.is_slowed() || self.smoothed_rtt_ns == 0 {
+            return Allowance::window(window);
+        }
+        let bits = self.share * window * self.data_bits;
+        let pacing_bps = bits * NS_PER_S as f64 / self.smoothed_rtt_ns as f64;
+        Allowance { window, pacing_bps: Some((pacing_bps as u64).max(1)) }
+    }
 }
 
 /// One growth period, from a decrease to the next.
@@ -100,6 +137,7 @@ impl Cubic {
             slow_start: SlowStart::default(),
             epoch: None,
             last_max: 0.0,
+            pace: Pace { share: 1.0, smoothed_rtt_ns: 0, data_bits: 0.0 },
         }
     }
 
@@ -159,11 +197,16 @@ impl Make for Cubic {
 
 impl CongestionControl for Cubic {
     fn on_data(&mut self, sample: &Sample) {
+        self.pace.on_data(sample);
         if sample.mark.is_set() {
             return;
         }
         let growth = self.slow_start.on_data(sample);
         if !sample.window_limited {
+            return;
+        }
+        if self.pace.is_slowed() {
+            self.pace.share = (self.pace.share * (1.0 + SHARE_GROWTH)).min(1.0);
             return;
         }
         if self.window >= self.threshold {
@@ -177,7 +220,11 @@ impl CongestionControl for Cubic {
         self.window = self.window.min(self.config.window_max);
     }
 
-    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
+    fn on_congestion(&mut self, _now: Instant, cause: Congestion) {
+        if cause == Congestion::Mark && self.window <= THRESHOLD_MIN {
+            self.pace.share = (self.pace.share * self.config.beta).max(SHARE_MIN);
+            return;
+        }
         self.decrease(self.config.beta);
         self.window = self.threshold;
     }
@@ -189,7 +236,7 @@ impl CongestionControl for Cubic {
     }
 
     fn allowance(&self) -> Allowance {
-        Allowance::window(self.window)
+        self.pace.allowance(self.window)
     }
 }
 

@@ -214,3 +214,40 @@ fn controllers_are_found_by_name() {
     }
     assert!("reno".parse::<Controller>().is_err());
 }
+
+#[test]
+fn cubic_sends_less_than_its_smallest_window_while_all_is_marked() {
+    let mut cubic = Cubic::new(CubicConfig { initial_window: 2.0, ..CubicConfig::default() });
+    let mut order = 0;
+    let mut answer = |cubic: &mut Cubic, is_marked: bool| {
+        order += 1;
+        cubic.on_data(&Sample {
+            now: Instant::ZERO,
+            rtt_ns: Some(NS_PER_MS),
+            smoothed_rtt_ns: NS_PER_MS,
+            min_rtt_ns: NS_PER_MS,
+            sent_order: order,
+            next_order: order + 2,
+            window_limited: true,
+            lost: 0,
+            mark: CongestionMark::from_value(u64::from(is_marked)),
+            packets: 1,
+            marked_packets: u32::from(is_marked),
+            bytes: 8_000,
+            round: Round::default(),
+        });
+        if is_marked {
+            cubic.on_congestion(Instant::ZERO, Congestion::Mark);
+        }
+        cubic.allowance()
+    };
+    let first = answer(&mut cubic, true).pacing_bps.expect("slower than the window");
+    let mut slowest = first;
+    for _ in 0..100 {
+        slowest = answer(&mut cubic, true).pacing_bps.unwrap();
+    }
+    assert!((40..64).contains(&(first / slowest)), "{first} {slowest}");
+    let until_window = (0..1_000).position(|_| answer(&mut cubic, false).pacing_bps.is_none());
+    assert!((60..120).contains(&until_window.unwrap()), "{until_window:?}");
+    assert!(cubic.allowance().window <= 2.0);
+}
