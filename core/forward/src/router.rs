@@ -246,13 +246,17 @@ impl Router {
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let pit = self.pit.timers.next_wakeup();
-        let [store, neighbours] = match self.store.has_disk() {
-            true => [self.store.next_wakeup(), self.disk.neighbours.next_wakeup()],
-            false => [None; 2],
+        let [store, neighbours, refill] = match self.store.has_disk() {
+            true => [
+                self.store.next_wakeup(),
+                self.disk.neighbours.next_wakeup(),
+                self.disk.refill.next_wakeup(),
+            ],
+            false => [None; 3],
         };
         let queries = self.queries.next_wakeup();
         let others = [self.orphans.next_wakeup(), self.building_since];
-        [pit, store, neighbours, queries].into_iter().chain(others).flatten().min()
+        [pit, store, neighbours, refill, queries].into_iter().chain(others).flatten().min()
     }
 
     /// Counters and table sizes as they are now.

@@ -185,6 +185,8 @@ counters! {
         reads_malformed: Total, "disk_reads_malformed";
         /// Data that left with a congestion mark because of the store.
         marked: Total, "disk_marked", status 60;
+        /// Interests of the router itself for segments that its store lost.
+        refill_interests: Total, "disk_refill_interests";
         /// Interests that queue before a store that blocks.
         interests_waiting: Now, "disk_interests_waiting";
         /// Interests that found a store that blocks busy, and queued.

@@ -2,7 +2,6 @@
 
 use alloc::format;
 use alloc::string::ToString;
-use core::fmt;
 use core::str::FromStr;
 
 use serde::de::Error;
@@ -12,6 +11,9 @@ use weir_base::units::{Size, Time, UnitError};
 
 /// What index and filter of a packet thread need at least to hold anything worth while, octets.
 pub const INDEX_BYTES_MIN: u64 = 1 << 20;
+
+/// What waits to be written may take at least: the largest Data.
+const BACKLOG_BYTES_MIN: u64 = 64 << 10;
 
 /// A whole number from `MIN` to `MAX`.
 pub(crate) fn count<'de, D, const MIN: u32, const MAX: u32>(from: D) -> Result<u32, D::Error>
@@ -80,50 +82,60 @@ pub(crate) mod admission {
     }
 }
 
-/// Octets for an index, or `"auto"`.
-pub(crate) mod memory {
-    use super::*;
-    use serde::Serializer;
+/// A size that the router chooses by itself where it is `"auto"`.
+macro_rules! size_or_auto {
+    ($(#[doc = $doc:literal])* $name:ident, $least:expr, $expected:literal) => {
+        $(#[doc = $doc])*
+        pub(crate) mod $name {
+            use super::*;
+            use serde::Serializer;
 
-    struct Memory(Option<Size>);
+            struct Chosen(Option<Size>);
 
-    impl FromStr for Memory {
-        type Err = UnitError;
+            impl FromStr for Chosen {
+                type Err = UnitError;
 
-        fn from_str(text: &str) -> Result<Self, UnitError> {
-            let refused = || UnitError::Refused {
-                text: text.to_string(),
-                expected: "room for an index; give at least \"1MiB\" for each packet thread, or \
-                           \"auto\"",
-            };
-            match text {
-                "auto" => Ok(Self(None)),
-                text => match text.parse::<Size>() {
-                    Ok(size) if size.bytes >= INDEX_BYTES_MIN => Ok(Self(Some(size))),
-                    _ => Err(refused()),
-                },
+                fn from_str(text: &str) -> Result<Self, UnitError> {
+                    if text == "auto" {
+                        return Ok(Self(None));
+                    }
+                    match text.parse::<Size>() {
+                        Ok(size) if size.bytes >= $least => Ok(Self(Some(size))),
+                        _ => Err(UnitError::Refused { text: text.to_string(), expected: $expected }),
+                    }
+                }
+            }
+
+            pub(crate) fn serialize<S>(size: &Option<Size>, to: S) -> Result<S::Ok, S::Error>
+            where
+                S: Serializer,
+            {
+                match size {
+                    Some(size) => to.collect_str(size),
+                    None => to.serialize_str("auto"),
+                }
+            }
+
+            pub(crate) fn deserialize<'de, D>(from: D) -> Result<Option<Size>, D::Error>
+            where
+                D: Deserializer<'de>,
+            {
+                let chosen: Chosen = text_or_number(from, "a size such as \"1GiB\", or \"auto\"")?;
+                Ok(chosen.0)
             }
         }
-    }
-
-    impl fmt::Display for Memory {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            match self.0 {
-                Some(size) => size.fmt(f),
-                None => f.write_str("auto"),
-            }
-        }
-    }
-
-    pub(crate) fn serialize<S: Serializer>(size: &Option<Size>, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(&Memory(*size))
-    }
-
-    pub(crate) fn deserialize<'de, D>(from: D) -> Result<Option<Size>, D::Error>
-    where
-        D: Deserializer<'de>,
-    {
-        let memory: Memory = text_or_number(from, "a size such as \"1GiB\", or \"auto\"")?;
-        Ok(memory.0)
-    }
+    };
 }
+
+size_or_auto!(
+    /// Octets for an index, or `"auto"`.
+    memory,
+    INDEX_BYTES_MIN,
+    "room for an index; give at least \"1MiB\" for each packet thread, or \"auto\""
+);
+size_or_auto!(
+    /// Octets for Data that waits to be written, or `"auto"`.
+    backlog,
+    BACKLOG_BYTES_MIN,
+    "room for what waits to be written; give at least \"64KiB\", or \"auto\""
+);

@@ -17,9 +17,9 @@ options! {
         /// size ("4KiB").
         #[serde(with = "bounds::admission")]
         admission: Admission = tier().admission;
-        /// When: at its "eviction" from memory (and at a stop), or at its "arrival", so that kill
-        /// -9 loses only what came within the last `write_delay_max` and what was waiting for a
-        /// disk.
+        /// When: "early", as soon as memory is a quarter full, oldest Data first; at its "eviction"
+        /// from memory; or at its "arrival", so that kill -9 loses only what came within the last
+        /// `write_delay_max` and what was waiting for a disk. A stop writes the rest.
         offer: OfferAt = tier().offer_at;
         /// What stands before the index: a "bloom" filter, or nothing but the "index" itself.
         filter: FilterKind = tier().filter;
@@ -41,17 +41,23 @@ options! {
         /// for congestion.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         interests_waiting_max: u32 = BusyPolicy::default().interests_waiting_max as u32;
-        /// When Interests go to the next hop although a disk has their Data: when as many reads as
-        /// `threshold` wait ("threshold"), when the answer is likely to come sooner from there
-        /// ("adaptive"), or never ("off"). A stalled disk is always passed by.
+        /// When Interests go to the next hop although a disk has their Data: when a read would take
+        /// longer than `late_after` ("late"), when as many reads as `threshold` wait ("threshold"),
+        /// when the answer is likely to come sooner from there ("adaptive"), or never ("off"). A
+        /// stalled disk is always bypassed.
         bypass: Bypass = BusyPolicy::default().bypass;
-        /// Reads before a disk from which on it is busy, for `bypass` and `mark`.
+        /// With bypass "late": how long a read may take. From a sixteenth of it on some of the Data
+        /// read is marked, and more the longer reads take, so that consumers slow down first.
+        #[serde(deserialize_with = "bounds::positive_time")]
+        late_after: Time = Time { ns: BusyPolicy::default().late_after_ns };
+        /// Reads before a disk from which on it is busy, for `mark` and for bypass "threshold".
         #[serde(deserialize_with = "bounds::count::<_, 0, { u32::MAX }>")]
         threshold: u32 = tier().threshold;
         /// Congestion marks because of disks: on Data for which the queue was over the threshold
         /// and no next hop was left ("nb-cc"; neighbours tell each other whether they are
         /// available), on that of every Interest that found it so, passed by or not ("ecn"), or on
-        /// none ("off").
+        /// none ("off"). Unless it is "off", Data that comes faster than disks write it is marked
+        /// as well.
         mark: Mark = BusyPolicy::default().mark;
         /// With "nb-cc": Interests pass by to a next hop unless its own disks are over their
         /// threshold, as it tells ("neighbour"), or as many at once as come back without marks and
@@ -71,10 +77,11 @@ options! {
         /// congestion.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         reads_max: u32 = tier().reads_max;
-        /// Records that wait to be written to a disk at most; beyond them Data passes by without
-        /// being stored.
-        #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
-        writes_max: u32 = tier().writes_max;
+        /// Memory for Data that waits to be written, a part of `size` in [store]; beyond it Data
+        /// is not stored. From a quarter of it on some Data is marked. "auto" is half of `size`,
+        /// but at least "16MiB".
+        #[serde(with = "bounds::backlog")]
+        write_backlog_max: Option<Size> = None;
         /// Octets written at once at most.
         #[serde(deserialize_with = "bounds::size::<_, 4_096, 4_194_304>")]
         write_size_max: Size = Size { bytes: tier().write_bytes_max.into() };
@@ -110,7 +117,10 @@ impl DisksOptions {
             contention: self.contention,
             depth: self.depth,
             reads_max: self.reads_max,
-            writes_max: self.writes_max,
+            write_backlog_bytes_max: match self.write_backlog_max {
+                Some(size) => size.bytes,
+                None => tier.write_backlog_bytes_max,
+            },
             threshold: self.threshold,
             write_bytes_max: self.write_size_max.bytes as u32,
             write_delay_max_ns: self.write_delay_max.ns,
@@ -125,6 +135,7 @@ impl DisksOptions {
         BusyPolicy {
             io: self.io,
             bypass: self.bypass,
+            late_after_ns: self.late_after.ns,
             mark: self.mark,
             labels: self.labels,
             announce_period_ns: self.announce_period.ns,

@@ -37,6 +37,9 @@ pub(crate) struct Entry {
 pub(crate) const USED: u8 = 1;
 /// In an entry's flags: a rule keeps it, whose number is in the mark.
 pub(crate) const KEPT: u8 = 2;
+/// In an entry's flags: a record of its name on disk may be other Data, and nothing is kept to
+/// compare the two by.
+pub(crate) const UNVERIFIED: u8 = 4;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 

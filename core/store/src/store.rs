@@ -1,6 +1,6 @@
 use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
 use crate::disk::OnDisk;
-use crate::entry::{ENTRY_BYTES, Entry, Links, List, NONE, Queue, USED, entry_bytes};
+use crate::entry::{ENTRY_BYTES, Entry, Links, List, NONE, Queue, UNVERIFIED, USED, entry_bytes};
 use crate::ordered::{ORDERED_BYTES, Ordered, Path};
 use crate::policy::{Incoming, Policy};
 use crate::rules::Ruling;
@@ -18,8 +18,10 @@ mod holdings;
 mod part;
 mod ruled;
 mod tiered;
+mod write_queue;
 
 pub use part::PartAnswer;
+pub use tiered::{LostSegment, WriteBacklog};
 
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub const COMPONENTS_MAX: usize = 128;
@@ -422,6 +424,7 @@ impl Store {
             return None;
         }
         self.note_insertion();
+        let mut is_unverified = false;
         let rule = self.rule_for(data.name, hashes);
         let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
         match self.find(hashes.whole, data.name.value()) {
@@ -434,14 +437,17 @@ impl Store {
                 self.replace_on_disk(data, hashes);
             }
             None => {
-                self.note_new(data, hashes);
+                is_unverified = self.note_new(data, hashes);
                 if self.is_refused(rule) {
+                    if is_unverified {
+                        self.drop_unverified(data, hashes);
+                    }
                     return None;
                 }
             }
         }
         if !self.is_storable(data) {
-            let stored = self.offer_past_memory(now, data, hashes, prefixes, pool);
+            let stored = self.offer_past_memory(now, data, hashes, is_unverified, prefixes, pool);
             self.stats.rejections += u64::from(stored.is_none());
             return stored;
         }
@@ -450,7 +456,8 @@ impl Store {
         let stored = (stored, source);
         let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
         self.take_in(index, rule);
-        self.offer_on_arrival(now, index);
+        self.entries[index].flags |= if is_unverified { UNVERIFIED } else { 0 };
+        self.queue_for_disk(index);
         self.stats.insertions += 1;
         if pool.is_scattered() {
             self.gather(pool);
@@ -576,7 +583,8 @@ impl Store {
             let incoming = Incoming { node, hash: hashes.whole, name: data.name.value() };
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {
-                if self.bytes() + needed <= bytes_max || self.entries.is_empty() {
+                let used_bytes = self.bytes() + self.evicted_unwritten_bytes();
+                if used_bytes + needed <= bytes_max || self.entries.is_empty() {
                     return (nearest, missing);
                 }
                 pool.recycle(self.evict(now, incoming));
@@ -590,7 +598,7 @@ impl Store {
         let victim = victim.or_else(|| self.take_kept());
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
         if self.disk.is_some() {
-            self.offer_entry(now, index, false);
+            self.offer_evicted(now, index);
         }
         let packet = self.discard(index);
         self.stats.evictions += 1;
@@ -617,6 +625,7 @@ impl Store {
     #[inline(always)]
     fn discard(&mut self, index: u32) -> Packet {
         self.untrack_entry(index);
+        self.unqueue_for_disk(index);
         self.tree.detach(&mut self.entries, index);
         self.take_out_of_order(index);
         let entry = self.entries.remove(index);

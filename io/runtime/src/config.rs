@@ -86,6 +86,9 @@ pub struct DisksConfig {
     /// Octets of RAM for index and filter, all shards together. None: what twice as many typical
     /// records take as the disks have room for.
     pub index_bytes_max: Option<u64>,
+    /// Octets of memory for Data that waits to be written, all shards together. None: half of what
+    /// the store may take.
+    pub write_backlog_bytes_max: Option<u64>,
     /// What the router does when they are busy.
     pub busy: BusyPolicy,
     /// How long a router that is told to stop may write what is in memory to its disks.

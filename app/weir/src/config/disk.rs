@@ -184,6 +184,7 @@ pub(super) fn to_runtime(
         stalled_while: disks.iter().map(|disk| disk.stalled_while.clone()).collect(),
         tier: options.tier(tier),
         index_bytes_max: options.index_memory_max.map(|size| size.bytes),
+        write_backlog_bytes_max: options.write_backlog_max.map(|size| size.bytes),
         busy: options.busy(),
         stop_timeout: Duration::from_nanos(options.stop_timeout.ns),
     }))

@@ -228,6 +228,12 @@ impl Adaptive {
         Choice::Disk
     }
 
+    /// What a read is expected to take that finds this queue, ns; none while too little is known.
+    pub(crate) fn expected_read_ns(&self, home: DiskQueue) -> Option<f64> {
+        let disk = self.disks.get(usize::from(home.disk) % DISKS_MAX)?;
+        disk.station.is_known().then(|| disk.station.expected_ns(home.queue))
+    }
+
     /// An Interest that had passed by `disk` waits for it after all.
     pub(crate) fn on_return(&mut self, disk: u8) {
         self.disk(disk).returned += 1;

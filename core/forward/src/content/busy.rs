@@ -20,8 +20,12 @@ pub enum Bypass {
     Off,
     /// When as many reads as the threshold says wait for the disk and there is another hop (paper
     /// nb-cache, III-C).
-    #[default]
     Threshold,
+    /// When the read would take longer than [`BusyPolicy::late_after_ns`], as reads from that disk
+    /// have taken lately. A reader fills a queue of any length and is still served at the speed of
+    /// the disk; until then marks slow it down.
+    #[default]
+    Late,
     /// When it is likely to be answered sooner there: the expected wait here against the time that
     /// answers have taken from there. With [`StoreIo::Blocking`] this is [`Bypass::Threshold`].
     Adaptive,
@@ -54,7 +58,7 @@ pub enum Labels {
 }
 
 words!(StoreIo { Blocking = "blocking", Async = "async" });
-words!(Bypass { Off = "off", Threshold = "threshold", Adaptive = "adaptive" });
+words!(Bypass { Off = "off", Threshold = "threshold", Late = "late", Adaptive = "adaptive" });
 words!(Labels { Neighbour = "neighbour", Path = "path" });
 words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 
@@ -66,6 +70,8 @@ pub struct BusyPolicy {
     pub io: StoreIo,
     /// When Interests pass the store by.
     pub bypass: Bypass,
+    /// With [`Bypass::Late`]: how long a read may take before Interests go elsewhere, ns.
+    pub late_after_ns: u64,
     /// Which Data is marked.
     pub mark: Mark,
     /// What next hops have room.
@@ -83,6 +89,7 @@ impl Default for BusyPolicy {
         Self {
             io: StoreIo::default(),
             bypass: Bypass::default(),
+            late_after_ns: 250 * NS_PER_MS,
             mark: Mark::default(),
             labels: Labels::default(),
             announce_period_ns: 10 * NS_PER_MS,

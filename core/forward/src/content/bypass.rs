@@ -6,14 +6,19 @@ use crate::content::adaptive::{Choice, DiskQueue};
 use crate::content::busy::{Bypass, Mark};
 use crate::content::decision::{BypassReason, DiskBypass, QueueDecision};
 use crate::content::disk::DiskState;
+use crate::content::marks::ALL;
 use crate::table::fib::{FibNextHop, HopSet};
 use crate::table::measurements::Measurements;
+
+/// With [`Bypass::Late`]: reads before a disk of which nothing is known yet, beyond which it counts
+/// as late.
+const UNKNOWN_DISK_QUEUE_MAX: u32 = 1024;
 
 impl DiskState {
     fn bypass(&self) -> Bypass {
         match self.policy.bypass {
             // What a queue before a store that blocks takes is not measured.
-            Bypass::Adaptive if self.is_held_up() => Bypass::Threshold,
+            Bypass::Adaptive | Bypass::Late if self.is_held_up() => Bypass::Threshold,
             bypass => bypass,
         }
     }
@@ -22,18 +27,41 @@ impl DiskState {
         self.bypass() == Bypass::Adaptive
     }
 
+    /// Whether it matters how long reads take.
+    pub(crate) fn times_reads(&self) -> bool {
+        matches!(self.bypass(), Bypass::Adaptive | Bypass::Late)
+    }
+
+    /// With [`Bypass::Late`]: how long a read that finds this queue takes too long by, as a share of
+    /// [`marks::ALL`](ALL). From none at a sixteenth of what is too long, where the disk is surely
+    /// busy, it grows to all.
+    fn lateness(&self, queue: DiskQueue) -> u32 {
+        let late_ns = self.policy.late_after_ns as f64;
+        let Some(expected_ns) = self.adaptive.expected_read_ns(queue) else {
+            return if queue.queue >= UNKNOWN_DISK_QUEUE_MAX { ALL } else { 0 };
+        };
+        let least_ns = late_ns / 16.0;
+        ((expected_ns - least_ns) / (late_ns - least_ns) * f64::from(ALL)) as u32
+    }
+
     /// Whether an Interest may pass by this queue, if it has a next hop.
     pub(crate) fn may_bypass(&self, queue: DiskQueue) -> bool {
         match self.bypass() {
             Bypass::Off => false,
             Bypass::Threshold => queue.queue >= self.threshold,
+            Bypass::Late => self.lateness(queue) >= ALL,
             Bypass::Adaptive => true,
         }
     }
 
     /// An Interest is to wait. `is_without_hop`: it could not go anywhere else.
-    pub(crate) fn wait(&self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
+    pub(crate) fn wait(&mut self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
         let is_over_threshold = queue.queue >= self.threshold;
+        if self.bypass() == Bypass::Late {
+            let share = if self.policy.mark == Mark::Off { 0 } else { self.lateness(queue) };
+            let is_marked = self.read_marker.is_next_marked(share);
+            return QueueDecision::Wait { is_over_threshold, is_marked };
+        }
         let is_last_resort = is_over_threshold && is_without_hop;
         let is_marked = is_last_resort && self.policy.mark == Mark::NbCc
             || self.is_marked_by_queue(queue.queue);

@@ -6,8 +6,11 @@ use weir_store::disk::DiskTierConfig;
 
 use crate::content::adaptive::Adaptive;
 use crate::content::busy::BusyPolicy;
+use crate::content::marks::Marker;
 use crate::content::neighbours::Neighbours;
 use crate::content::reads::{Reads, Waiter};
+use crate::content::refill::Refill;
+use crate::content::write_marks::WriteMarks;
 
 /// What a router knows of its store's disks and of the Interests that wait for them. A router
 /// without disks has an empty one.
@@ -16,6 +19,12 @@ pub(crate) struct DiskState {
     pub(crate) reads: Reads,
     pub(crate) neighbours: Neighbours,
     pub(crate) adaptive: Adaptive,
+    /// With [`Bypass::Late`](crate::content::busy::Bypass::Late): of Data that waits for a disk.
+    pub(crate) read_marker: Marker,
+    /// Of Data that disks have yet to write.
+    pub(crate) write_marks: WriteMarks,
+    /// Segments that the store lost.
+    pub(crate) refill: Refill,
     /// Reads before a disk from which on Interests go elsewhere if they can.
     pub(crate) threshold: u32,
     /// Interests that a driver holds up before the store, whose number stands for the queue of
@@ -34,6 +43,9 @@ impl DiskState {
             reads: Reads::new(),
             neighbours: Neighbours::new(busy.announce_period_ns),
             adaptive: Adaptive::default(),
+            read_marker: Marker::default(),
+            write_marks: WriteMarks::default(),
+            refill: Refill::default(),
             threshold: disk.map_or(0, |disk| disk.threshold),
             held_up: None,
             flushes: Vec::new(),

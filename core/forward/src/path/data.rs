@@ -221,9 +221,11 @@ impl Router {
             false => self.store(now, data, *hashes, received.face),
         };
         // The stored copy is sent on: a slice of what was received would pin a whole receive block.
+        let outruns_disk = stored.is_some() && self.store.has_disk() && self.outruns_disk(now);
         let packet = stored.unwrap_or_else(|| received.packet.clone());
         let mut source = (received.face, received.header.congestion_mark);
-        let is_marked = self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
+        let is_marked = outruns_disk
+            || self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
         if is_marked {
             source.1 = source.1.max(1);
         }
@@ -236,6 +238,17 @@ impl Router {
         if let Some(packet) = shown {
             self.show((source, false), packet, homes, !matched.is_empty(), out);
         }
+    }
+
+    /// Whether Data is marked because it comes faster than disks write it: so consumers slow down
+    /// before memory for what waits to be written runs out.
+    #[inline(never)]
+    fn outruns_disk(&mut self, now: Instant) -> bool {
+        if self.config.busy.mark == Mark::Off {
+            return false;
+        }
+        let backlog = self.store.write_backlog(now);
+        backlog.is_some_and(|backlog| self.disk.write_marks.is_next_marked(now, backlog))
     }
 
     /// Whether one of these entries has passed by a disk whose queue earns its Data a mark.

@@ -72,6 +72,10 @@ impl Router {
             let done = self.disk.flushes.drain(..);
             out.events.extend(done.map(|transaction| Event::StoreFlushed { transaction }));
         }
+        if !self.disk.refill.is_empty() || self.store.has_lost() {
+            self.refill_holes(now, out);
+        }
+        self.drop_own_packets(out);
         self.store.take_disk_ops(now, &mut out.disk_ops);
     }
 
@@ -217,7 +221,7 @@ impl Router {
             }
             let is_stalled = matches!(outcome, ReadOutcome::Stalled);
             let elsewhere = self.end_remote_reads(now, read, &outcome, out);
-            if let Some(first) = waiters.first().filter(|_| self.disk.is_adaptive()) {
+            if let Some(first) = waiters.first().filter(|_| self.disk.times_reads()) {
                 let left = self.disk.reads.queue_of(first.disk);
                 let took_ns = now.ns_since(first.since);
                 self.disk.adaptive.on_read(now, first.disk, (first.ahead, left), took_ns);

@@ -6,6 +6,7 @@ mod data;
 mod disk;
 mod interest;
 mod nack;
+mod refill;
 mod room;
 mod shards;
 

@@ -20,8 +20,33 @@ pub(crate) struct Offer<'a> {
     pub(crate) fresh_until: Option<Instant>,
     /// Whether it was used since it came.
     pub(crate) was_used: bool,
-    /// Whether the bounds of the queues do not hold.
-    pub(crate) is_forced: bool,
+    /// Whether it may differ from the record on disk, with no fingerprint to compare the two by.
+    pub(crate) is_unverified: bool,
+    pub(crate) urgency: Urgency,
+}
+
+/// Why Data is offered now.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Urgency {
+    /// The disk has time. What is refused is not counted: it will be offered again.
+    Early,
+    /// RAM evicts it.
+    Due,
+    /// The router stops: the bounds of the queues do not hold.
+    Forced,
+}
+
+/// What became of Data that was offered.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Offered {
+    /// It is on disk, or Data is that will be compared with it.
+    OnDisk,
+    /// It waits to be written, as this pending record.
+    Waiting(u32),
+    /// It is not stored: admission or the size of disks and index say so.
+    Refused,
+    /// It is not stored: disks are too slow, or do not answer.
+    Lost,
 }
 
 /// What is on disk under the key of Data that is offered.
@@ -29,6 +54,8 @@ pub(crate) struct Offer<'a> {
 enum Before {
     /// Nothing that matters.
     Nothing,
+    /// The same waits to be written, as this pending record.
+    Waiting(u32),
     /// The same, or it will be compared when it is read: it need not be written.
     Same,
     /// The same, but it will soon make room: it is to be written anew, and to the same disk, where
@@ -40,6 +67,32 @@ enum Before {
     Perhaps(Place),
 }
 
+/// Whether Data that has come can be compared with the record on disk under its name later.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Comparison {
+    /// There is no record that may differ.
+    Needless,
+    /// A fingerprint of the Data is kept.
+    Possible,
+    /// As many fingerprints as may be are kept: the Data must be written in place of the record.
+    Impossible,
+}
+
+/// Fingerprints that are looked at, each time there is no room for another one, for one whose
+/// record is gone.
+const STALE_FINGERPRINTS_STEPS: usize = 4;
+
+/// Why no disk takes Data.
+#[derive(Copy, Clone, PartialEq, Eq, Debug)]
+enum Refusal {
+    /// The admission policy does not want it.
+    NotAdmitted,
+    /// No disk could take it, or the index may not grow.
+    NoRoom,
+    /// A disk could later: as much as may be waits to be written, or it does not answer now.
+    Busy,
+}
+
 /// The name of the object that a Data is a segment of.
 fn object_name(packet: &[u8]) -> Vec<u8> {
     DataView::decode(packet).map_or_else(|_| Vec::new(), |data| data.name.parent().value().to_vec())
@@ -48,16 +101,18 @@ fn object_name(packet: &[u8]) -> Vec<u8> {
 impl DiskTier {
     /// Stores Data if admission, room and the queues allow it, and it is not there yet. `path`
     /// appends the hashes of all proper prefixes of the object's name but the empty one, shortest
-    /// first. Says whether it will be found.
+    /// first.
     pub(crate) fn offer(
         &mut self,
         now: Instant,
         offer: Offer<'_>,
         path: impl FnOnce(&mut Vec<u64>),
-    ) -> bool {
+    ) -> Offered {
         let before = self.before(&offer);
-        if matches!(before, Before::Same) {
-            return true;
+        match before {
+            Before::Same => return Offered::OnDisk,
+            Before::Waiting(at) => return Offered::Waiting(at),
+            Before::Nothing | Before::Due(_) | Before::Other(_) | Before::Perhaps(_) => {}
         }
         // On one disk what is newer counts, so that nothing is lost if it dies between a note of
         // what was erased and what was written instead.
@@ -65,42 +120,68 @@ impl DiskTier {
             Before::Due(place) | Before::Perhaps(place) | Before::Other(place) => {
                 Some(usize::from(place.disk()))
             }
-            Before::Nothing | Before::Same => None,
+            Before::Nothing | Before::Same | Before::Waiting(_) => None,
         };
-        let Some(disk) = self.admit(now, &offer, only) else {
-            if let Before::Other(_) = before {
-                self.erase_key(offer.key);
+        let disk = match self.admit(now, &offer, only) {
+            Ok(disk) => disk,
+            Err(refusal) => {
+                let refused = match refusal {
+                    Refusal::Busy => Offered::Lost,
+                    Refusal::NotAdmitted | Refusal::NoRoom => Offered::Refused,
+                };
+                return match before {
+                    Before::Perhaps(_) | Before::Due(_) => Offered::OnDisk,
+                    // Memory still has it.
+                    Before::Other(_) if offer.urgency == Urgency::Early => refused,
+                    Before::Other(_) => {
+                        self.erase_key(offer.key);
+                        refused
+                    }
+                    Before::Nothing | Before::Same | Before::Waiting(_) => refused,
+                };
             }
-            return matches!(before, Before::Perhaps(_) | Before::Due(_));
         };
         if matches!(before, Before::Perhaps(_) | Before::Other(_)) {
             self.outdate_reads(offer.key);
         }
-        self.append(now, disk, offer, path);
-        true
+        Offered::Waiting(self.append(now, disk, offer, path))
     }
 
     /// The disk that has room for Data that may be stored.
-    fn admit(&mut self, now: Instant, offer: &Offer<'_>, only: Option<usize>) -> Option<usize> {
+    fn admit(
+        &mut self,
+        now: Instant,
+        offer: &Offer<'_>,
+        only: Option<usize>,
+    ) -> Result<usize, Refusal> {
         let is_admitted = match self.config.admission {
             Admission::All => true,
             Admission::SecondHit => offer.was_used,
             Admission::Size { bytes_min } => offer.packet.len() as u64 >= u64::from(bytes_min),
         };
-        if !is_admitted {
-            self.stats.not_admitted += 1;
-            return None;
+        let refusal = if !is_admitted {
+            Refusal::NotAdmitted
+        } else if !self.index.has_room_for(offer.key, COMPONENTS_MAX) {
+            Refusal::NoRoom
+        } else {
+            match self.choose_disk(now, offer, only) {
+                Ok(disk) if self.make_room(now, disk, offer.packet.len()) => return Ok(disk),
+                Ok(_) => Refusal::Busy,
+                Err(refusal) => refusal,
+            }
+        };
+        if offer.urgency != Urgency::Early {
+            self.count_refusal(refusal);
         }
-        if !self.index.has_room_for(offer.key, COMPONENTS_MAX) {
-            self.stats.no_room += 1;
-            return None;
+        Err(refusal)
+    }
+
+    fn count_refusal(&mut self, refusal: Refusal) {
+        match refusal {
+            Refusal::NotAdmitted => self.stats.not_admitted += 1,
+            Refusal::NoRoom => self.stats.no_room += 1,
+            Refusal::Busy => self.stats.passed_by += 1,
         }
-        let disk = self.choose_disk(now, offer, only)?;
-        if !self.make_room(now, disk, offer.packet.len()) {
-            self.stats.passed_by += 1;
-            return None;
-        }
-        Some(disk)
     }
 
     /// What is on disk under the key of Data that is offered.
@@ -108,24 +189,46 @@ impl DiskTier {
         let Some(place) = self.find(offer.key) else { return Before::Nothing };
         if let Some(at) = self.find_pending(place) {
             let is_same = *self.pending[at].packet == **offer.packet;
-            return if is_same { Before::Same } else { Before::Other(place) };
+            return if is_same { Before::Waiting(at) } else { Before::Other(place) };
+        }
+        if offer.is_unverified {
+            return Before::Other(place);
         }
         let device = &self.devices[usize::from(place.disk())];
         let is_due_again = offer.was_used && device.will_go_soon(place);
         match (self.fingerprints.find(offer.key).is_some(), is_due_again) {
             // Before a stop there is no later chance to compare it.
-            (true, false) if offer.is_forced => Before::Perhaps(place),
+            (true, false) if offer.urgency == Urgency::Forced => Before::Perhaps(place),
             (true, true) => Before::Perhaps(place),
             (_, false) => Before::Same,
             (false, true) => Before::Due(place),
         }
     }
 
-    /// From now on only this Data is served under this key.
-    fn note(&mut self, key: Key, wire: &[u8]) {
+    /// From now on only this Data is served under this key, if there is room to note so.
+    fn note(&mut self, key: Key, wire: &[u8]) -> Comparison {
         let fingerprint = self.config.hash_key.hash(wire);
-        if let Some(unknown) = self.fingerprints.insert(key, fingerprint) {
-            self.erase_key(unknown);
+        if self.fingerprints.insert(key, fingerprint) {
+            return Comparison::Possible;
+        }
+        self.forget_stale_fingerprints();
+        match self.fingerprints.insert(key, fingerprint) {
+            true => Comparison::Possible,
+            false => Comparison::Impossible,
+        }
+    }
+
+    /// Removes some fingerprints whose records are gone.
+    fn forget_stale_fingerprints(&mut self) {
+        for _ in 0..STALE_FINGERPRINTS_STEPS {
+            let Some(key) = self.fingerprints.first_from(self.next_fingerprint) else {
+                self.next_fingerprint = Key { object: 0, segment: 0 };
+                return;
+            };
+            self.next_fingerprint = key.next();
+            if !self.is_recovering() && self.find(key).is_none() {
+                self.fingerprints.remove(key);
+            }
         }
     }
 
@@ -135,9 +238,9 @@ impl DiskTier {
         now: Instant,
         offer: &Offer<'_>,
         only: Option<usize>,
-    ) -> Option<usize> {
+    ) -> Result<usize, Refusal> {
         let len = offer.packet.len();
-        let writes_max = self.config.writes_max;
+        let backlog_max = self.device_backlog_max();
         let count = self.devices.len();
         let mut chosen: Option<(u32, usize)> = None;
         let (mut is_full, mut is_held_up) = (false, false);
@@ -155,7 +258,7 @@ impl DiskTier {
                 is_held_up = true;
                 continue;
             }
-            if device.records_waiting >= writes_max && !offer.is_forced {
+            if device.bytes_waiting >= backlog_max && offer.urgency != Urgency::Forced {
                 is_full = true;
                 continue;
             }
@@ -166,16 +269,18 @@ impl DiskTier {
         match chosen {
             Some((_, disk)) => {
                 self.next_disk = disk + 1;
-                Some(disk)
+                Ok(disk)
             }
-            None => {
-                match is_full || is_held_up {
-                    true => self.stats.passed_by += 1,
-                    false => self.stats.no_room += 1,
-                }
-                None
-            }
+            None if is_full || is_held_up => Err(Refusal::Busy),
+            None => Err(Refusal::NoRoom),
         }
+    }
+
+    /// Octets of records that may wait for one disk: its share, so that a disk that does not answer
+    /// leaves the others theirs.
+    #[inline]
+    pub(crate) fn device_backlog_max(&self) -> u64 {
+        self.config.write_backlog_bytes_max / self.devices.len().max(1) as u64
     }
 
     /// Makes room for a packet of `len` octets in the region that a disk fills, after all erasures
@@ -231,16 +336,16 @@ impl DiskTier {
         true
     }
 
-    /// Puts Data into the region that is being filled, which has room.
+    /// Puts Data into the region that is being filled, which has room. Returns the pending record.
     fn append(
         &mut self,
         now: Instant,
         disk: usize,
         offer: Offer<'_>,
         path: impl FnOnce(&mut Vec<u64>),
-    ) {
+    ) -> u32 {
         let fresh_until_unix_ms = offer.fresh_until.map_or(0, |until| self.unix_ms(until));
-        let Offer { key, packet, .. } = offer;
+        let Offer { key, packet, is_unverified, .. } = offer;
         let device = &mut self.devices[disk];
         let size = device.record_bytes(packet.len());
         let Some(log) = &mut device.open else { unreachable!("room was made") };
@@ -276,11 +381,13 @@ impl DiskTier {
                 }
             }
         }
-        if self.fingerprints.remove(key) && self.is_recovering() {
+        if (self.fingerprints.remove(key) || is_unverified) && self.is_recovering() {
             self.supersede(disk, key);
         }
         let packet = packet.share();
-        let pending = Pending { key, place, packet: packet.clone(), fresh_until_unix_ms };
+        let is_evicted = false;
+        let pending =
+            Pending { is_evicted, key, place, packet: packet.clone(), fresh_until_unix_ms };
         let pending = self.insert_pending(pending);
         let write_bytes_max = u64::from(self.config.write_bytes_max);
         let last_ticket = &mut self.last_ticket;
@@ -299,8 +406,8 @@ impl DiskTier {
         if let Some(log) = &mut device.open {
             log.at += size;
         }
-        device.records_waiting += 1;
         self.sweep(disk, size);
+        pending
     }
 
     /// What has yet to be read in under this key is older than what was just appended to a disk.
@@ -337,11 +444,13 @@ impl DiskTier {
         });
     }
 
-    /// New Data has come that RAM did not have: what is on disk under its name may be other Data.
-    pub(crate) fn on_new(&mut self, key: Key, wire: &[u8]) {
+    /// New Data has come that RAM did not have: the record on disk under its name may be other
+    /// Data.
+    pub(crate) fn on_new(&mut self, key: Key, wire: &[u8]) -> Comparison {
         let may_have = |filter: &CountingBloom| filter.contains(key.filter_hash());
         if self.filter.as_ref().is_some_and(|filter| !may_have(filter)) && !self.is_recovering() {
-            return self.outdate_reads(key);
+            self.outdate_reads(key);
+            return Comparison::Needless;
         }
         let place = self.find(key);
         match place.and_then(|place| self.find_pending(place)) {
@@ -349,10 +458,17 @@ impl DiskTier {
             Some(_) => {
                 self.erase_key(key);
             }
-            None if place.is_some() || self.is_recovering() => self.note(key, wire),
-            // What made room since a read of it was begun.
+            None if place.is_some() || self.is_recovering() => return self.note(key, wire),
+            // The region of the record may have been reused since a read of it was begun.
             None => self.outdate_reads(key),
         }
+        Comparison::Needless
+    }
+
+    /// Data of this name that is not stored has come, and the record cannot be compared with it.
+    pub(crate) fn erase_unverified(&mut self, key: Key) {
+        let was_there = self.erase_key(key);
+        self.stats.superseded += u64::from(was_there);
     }
 
     /// What was stored under this key is not to be served again, now or after a restart. Says
@@ -391,13 +507,6 @@ impl DiskTier {
         let end = (at / UNIT_BYTES) as u32 + u32::from(place.units());
         let before = (device.regions[region].sequence, end);
         device.erase_before(Erasure::Key(key), Some(before));
-    }
-
-    /// What a stop would forget to compare is given up before.
-    pub(crate) fn erase_noted(&mut self) {
-        while let Some(key) = self.fingerprints.first() {
-            self.erase_key(key);
-        }
     }
 
     /// Erases one Data by command.

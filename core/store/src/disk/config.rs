@@ -54,8 +54,11 @@ pub enum Admission {
 /// When Data is offered to the disk.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum OfferAt {
-    /// When RAM has no room for it any more.
+    /// As soon as RAM is a quarter full, oldest Data first, so that disks have time until RAM has no
+    /// room for it.
     #[default]
+    Early,
+    /// When RAM has no room for it any more.
     Eviction,
     /// When it comes.
     Arrival,
@@ -74,7 +77,7 @@ pub enum Contention {
 }
 
 words!(FilterKind { Bloom = "bloom", Index = "index" });
-words!(OfferAt { Eviction = "eviction", Arrival = "arrival" });
+words!(OfferAt { Early = "early", Eviction = "eviction", Arrival = "arrival" });
 words!(Contention { Fifo = "fifo", DataFirst = "data-first", InterestFirst = "interest-first" });
 
 impl fmt::Display for Admission {
@@ -140,9 +143,9 @@ pub struct DiskTierConfig {
     pub depth: u32,
     /// Reads that wait for a disk, or are under way, at most: the hard bound.
     pub reads_max: u32,
-    /// Records that wait to be written to a disk, or are under way, at most: beyond it Data passes
-    /// by without being stored (paper nb-cache, V-C.1).
-    pub writes_max: u32,
+    /// Octets of records that wait to be written, or are under way, at most, of all disks
+    /// together: beyond it Data passes by without being stored (paper nb-cache, V-C.1).
+    pub write_backlog_bytes_max: u64,
     /// Reads before a disk from which on Interests go elsewhere if they can (paper nb-cache,
     /// III-C).
     pub threshold: u32,
@@ -169,7 +172,7 @@ impl DiskTierConfig {
         Self {
             depth: (self.depth / shards).max(1),
             reads_max: (self.reads_max / shards).max(1),
-            writes_max: (self.writes_max / shards).max(1),
+            write_backlog_bytes_max: self.write_backlog_bytes_max / u64::from(shards),
             threshold: self.threshold.div_ceil(shards),
             ..self
         }
@@ -198,7 +201,7 @@ impl DiskTierConfig {
             contention: Contention::default(),
             depth: 64,
             reads_max: 4096,
-            writes_max: 4096,
+            write_backlog_bytes_max: 128 << 20,
             threshold: 64,
             write_bytes_max: 256 << 10,
             write_delay_max_ns: 5 * NS_PER_MS,

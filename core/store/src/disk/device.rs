@@ -3,7 +3,7 @@
 use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, encode_erased};
 use super::config::{Checksum, DiskGeometry};
 use super::op::{DiskOpId, WritePart};
-use super::place::{Place, UNIT_BYTES, WHOLE};
+use super::place::{Key, Place, UNIT_BYTES, WHOLE};
 use super::record::{self, HEADER_BYTES, Kind};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -106,8 +106,13 @@ pub(super) struct Device {
     pub(super) begun: VecDeque<(Instant, DiskOpId)>,
     /// Reads that wait or are under way.
     pub(super) reads_waiting: u32,
-    /// Records that wait or are being written.
+    /// Records that wait or are being written, and bytes of the disk that they take.
     pub(super) records_waiting: u32,
+    pub(super) bytes_waiting: u64,
+    /// Keys whose records are yet to be compared with Data that came since, and how many are
+    /// being compared.
+    pub(super) comparisons: Vec<Key>,
+    pub(super) comparing: u32,
     /// What was erased and is not noted on the disk yet, and before which position: that at which
     /// it will be noted, unless this has failed at another one.
     pub(super) erasures: BTreeMap<Erasure, Option<Position>>,
@@ -144,6 +149,9 @@ impl Device {
             begun: VecDeque::new(),
             reads_waiting: 0,
             records_waiting: 0,
+            bytes_waiting: 0,
+            comparisons: Vec::new(),
+            comparing: 0,
             erasures: BTreeMap::new(),
             is_stalled: false,
             patient_since: Instant::ZERO,
@@ -160,6 +168,12 @@ impl Device {
     #[inline]
     pub(super) fn is_of_use(&self) -> bool {
         self.geometry.is_writable && self.geometry.regions >= 2
+    }
+
+    /// Whether it takes records now.
+    #[inline]
+    pub(super) fn takes_writes(&self, now: Instant) -> bool {
+        self.is_of_use() && self.is_ready && !self.is_stalled && now >= self.paused_until
     }
 
     /// Whether it should do some of its work before it is offered more.

@@ -1,10 +1,11 @@
 //! What is asked of the disks, and what they answer.
 
 use super::checkpoint::{Erased, Erasure};
+use super::config::Contention;
 use super::device::{Batch, Content, Region};
 use super::lookup::{FinishedRead, ReadOutcome};
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
-use super::place::UNIT_BYTES;
+use super::place::{Place, UNIT_BYTES};
 use super::queue::{Turn, turn};
 use super::tier::{DiskTier, Purpose, Read, Running};
 use alloc::vec::Vec;
@@ -61,13 +62,25 @@ impl DiskTier {
         let read = device.reads.front().map(|&at| self.reads[at].ticket);
         let write = device.writes.front();
         let write = write.filter(|batch| !device.must_wait(batch)).map(|batch| batch.ticket);
-        match turn(self.config.contention, read, write)? {
-            Turn::Read => self.begin_next_read(now, disk),
-            Turn::Write => self.begin_next_write(now, disk),
+        // Reads must not hold up writes until memory for these runs out.
+        let contention = match device.bytes_waiting > self.device_backlog_max() / 4 {
+            true => Contention::Fifo,
+            false => self.config.contention,
+        };
+        match turn(contention, read, write) {
+            Some(Turn::Read) => self.begin_next_read(now, disk),
+            Some(Turn::Write) => self.begin_next_write(now, disk),
+            None => self.begin_next_comparison(now, disk),
         }
     }
 
-    fn begin(&mut self, now: Instant, disk: usize, purpose: Purpose, kind: DiskOpKind) -> DiskOp {
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        disk: usize,
+        purpose: Purpose,
+        kind: DiskOpKind,
+    ) -> DiskOp {
         let id = DiskOpId(0);
         let slot = self.running.insert(Running { id, disk: disk as u8, purpose });
         // Never the same again, and it says where to look.
@@ -86,16 +99,20 @@ impl DiskTier {
 
     fn begin_next_read(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
         let at = self.devices[disk].reads.pop_front()?;
-        let place = self.reads[at].place;
+        let kind = self.read_record(disk, self.reads[at].place);
+        Some(self.begin(now, disk, Purpose::Read(at), kind))
+    }
+
+    /// The operation that reads the record in a place.
+    pub(super) fn read_record(&self, disk: usize, place: Place) -> DiskOpKind {
         let device = &self.devices[disk];
         let (region, within) = device.locate(place);
-        let kind = DiskOpKind::ReadRecord {
+        DiskOpKind::ReadRecord {
             offset: device.offset(region as u32, within),
             len: (u64::from(place.units()) * UNIT_BYTES) as u32,
             // Of its use at present: if that is another, the record will not be found.
             sequence: device.regions[region].sequence,
-        };
-        Some(self.begin(now, disk, Purpose::Read(at), kind))
+        }
     }
 
     fn begin_next_write(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
@@ -126,6 +143,7 @@ impl DiskTier {
             Purpose::Read(at) => self.on_read(disk, at, outcome),
             Purpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
             Purpose::Recovery(tag) => self.on_recovery_read(tag, outcome),
+            Purpose::Comparison(key, place) => self.on_comparison(key, place, &outcome),
         }
     }
 
@@ -218,7 +236,6 @@ impl DiskTier {
             }
             device.write_failures = 0;
             device.paused_until = Instant::ZERO;
-            device.records_waiting -= batch.records.len() as u32;
             self.stats.writes += batch.records.len() as u64;
             self.stats.written_bytes += batch.len;
             for &record in &batch.records {
@@ -230,10 +247,13 @@ impl DiskTier {
 
     /// Records that may not be on the disk are not served, and not after a restart either.
     fn drop_parts(&mut self, disk: usize, batch: &Batch) {
-        self.devices[disk].records_waiting -= batch.records.len() as u32;
         let end = (batch.sequence, ((batch.at + batch.len) / UNIT_BYTES) as u32);
         for &record in &batch.records {
             let pending = self.remove_pending(record);
+            if pending.is_evicted {
+                self.stats.lost += 1;
+                self.note_lost(&pending.packet);
+            }
             self.remove_from_index(pending.key, pending.place);
             self.devices[disk].erase_before(Erasure::Key(pending.key), Some(end));
         }
@@ -355,7 +375,8 @@ impl DiskTier {
         self.devices.iter().any(|device| {
             let is_held_up = device.is_stalled || now < device.paused_until;
             let is_written = device.is_ready && !device.has_writes() && device.erasures.is_empty();
-            device.is_of_use() && !is_held_up && !is_written
+            let is_compared = device.comparisons.is_empty() && device.comparing == 0;
+            device.is_of_use() && !is_held_up && !(is_written && is_compared)
         })
     }
 

@@ -6,6 +6,7 @@
 
 mod append;
 mod checkpoint;
+mod compare;
 mod config;
 mod device;
 mod fingerprints;
@@ -30,7 +31,7 @@ pub use lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart};
 pub use stats::DiskTierStats;
 
-pub(crate) use append::Offer;
+pub(crate) use append::{Comparison, Offer, Offered, Urgency};
 pub(crate) use place::{key_of, segment_at_end};
 pub(crate) use tier::DiskTier;
 

@@ -109,6 +109,14 @@ pub struct Key {
 }
 
 impl Key {
+    /// The least key that is greater.
+    pub(super) fn next(self) -> Self {
+        match self.segment.checked_add(1) {
+            Some(segment) => Self { segment, ..self },
+            None => Self { object: self.object.wrapping_add(1), segment: 0 },
+        }
+    }
+
     /// The hash that stands for this Data in the filter.
     #[inline]
     pub fn filter_hash(self) -> u64 {

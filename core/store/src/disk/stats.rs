@@ -20,6 +20,8 @@ weir_base::counters! {
         reads_waiting: Now, "disk_reads_waiting", status 16;
         /// Records that wait to be written or are being written.
         writes_waiting: Now, "disk_writes_waiting", status 18;
+        /// Octets of the disks that those records will take.
+        write_backlog_bytes: Now, "disk_write_backlog_bytes";
         /// Lookups that the filter ended.
         filter_negatives: Total, "disk_filter_negatives";
         /// Lookups that passed the filter and were not in the index.
@@ -43,8 +45,12 @@ weir_base::counters! {
         writes: Total, "disk_writes", status 30;
         /// Octets written, padding and checkpoints included.
         written_bytes: Total, "disk_written_bytes", status 32;
-        /// Writes that the system failed; what they held is not stored.
+        /// Writes that the system failed. What memory still holds of it is written again.
         write_errors: Total, "disk_write_errors", status 34;
+        /// Data lost because the write of it failed when memory did not hold it any more.
+        lost: Total, "disk_lost";
+        /// Records erased because other Data of their name has come.
+        superseded: Total, "disk_superseded";
         /// Data that the admission policy did not let on the disk.
         not_admitted: Total, "disk_not_admitted", status 36;
         /// Data that passed by because as many records as may be were waiting to be written.

@@ -10,16 +10,18 @@ use super::place::{Key, Place, UNIT_BYTES, WHOLE, key_of};
 use super::recovery::Recovery;
 use super::stats::DiskTierStats;
 use crate::holdings::{Holdings, HoldingsConfig};
-use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
+use crate::store::{Hit, Lookup, LostSegment, NameHashes, PREFIX_VISITS_MAX, Query};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use weir_base::{CountingBloom, Instant, NS_PER_MS, Packet, Slab, Table, mix};
+use weir_base::{CountingBloom, Instant, NS_PER_MS, Packet, Pool, Slab, Table, mix};
 use weir_wire::name::DIGEST_SIZE;
 use weir_wire::{DataView, NameView, tlv};
 
 /// A record that is not known to be on disk yet.
 pub(super) struct Pending {
+    /// Whether memory for it is counted in `evicted_unwritten_bytes`: the store has evicted it.
+    pub(super) is_evicted: bool,
     pub(super) key: Key,
     pub(super) place: Place,
     pub(super) packet: Packet,
@@ -43,6 +45,8 @@ pub(super) enum Purpose {
     Read(u32),
     Write(Batch),
     Recovery(u32),
+    /// Whether a record is the Data that has come since, whose fingerprint is known.
+    Comparison(Key, Place),
 }
 
 /// An operation that is under way.
@@ -65,6 +69,8 @@ pub(crate) struct DiskTier {
     pub(super) running: Slab<Running>,
     pub(super) finished: VecDeque<FinishedRead>,
     pub(super) fingerprints: PendingFingerprints,
+    /// Where to look next for one whose record is gone.
+    pub(super) next_fingerprint: Key,
     pub(super) recovery: Recovery,
     /// Operations so far.
     pub(super) serial: u64,
@@ -74,6 +80,10 @@ pub(crate) struct DiskTier {
     pub(super) last_sequence: u32,
     /// Where to look first for a disk to append to.
     pub(super) next_disk: usize,
+    /// Bytes of memory of packets that wait to be written and that the store has evicted.
+    pub(super) evicted_unwritten_bytes: u64,
+    /// What was lost lately.
+    pub(crate) lost: Vec<LostSegment>,
     /// Octets of all disks that are of use.
     pub(super) log_bytes: u64,
     /// The latest time that anyone told.
@@ -86,6 +96,8 @@ pub(crate) struct DiskTier {
     pub(super) building: Cursor,
 }
 
+/// Lost segments that are listed until they are taken.
+const LOST_MAX: usize = 1 << 14;
 /// Pending fingerprints may take one octet in this number of the memory for the index.
 const FINGERPRINTS_SHARE: u64 = 16;
 
@@ -99,7 +111,6 @@ impl DiskTier {
         let config = DiskTierConfig {
             // Numbers of operations under way have 16 bits, disks 4.
             depth: config.depth.clamp(1, 4095),
-            writes_max: config.writes_max.max(1),
             ..config
         };
         let device = |geometry| Device::new(geometry, config.store_id, config.checksum);
@@ -124,11 +135,14 @@ impl DiskTier {
             running: Slab::new(),
             finished: VecDeque::new(),
             fingerprints,
+            next_fingerprint: Key { object: 0, segment: 0 },
             serial: 0,
             last_read: 0,
             last_ticket: 0,
             last_sequence: 0,
             next_disk: 0,
+            evicted_unwritten_bytes: 0,
+            lost: Vec::new(),
             log_bytes,
             stats: DiskTierStats::default(),
             path: Vec::new(),
@@ -177,6 +191,7 @@ impl DiskTier {
             recovering: self.is_recovering().into(),
             reads_waiting: sum(|device| device.reads_waiting),
             writes_waiting: sum(|device| device.records_waiting),
+            write_backlog_bytes: self.devices.iter().map(|device| device.bytes_waiting).sum(),
             filter_saturated: self.filter.as_ref().map_or(0, CountingBloom::saturated),
             stalled_set: (0..)
                 .zip(&self.devices)
@@ -190,6 +205,55 @@ impl DiskTier {
         let answers = |device: &&Device| device.is_of_use() && !device.is_stalled;
         let mut answering = self.devices.iter().filter(answers).peekable();
         answering.peek().is_some() && answering.all(|device| device.is_behind(records))
+    }
+
+    /// Bytes that wait to be written to the disk with the fewest of them, of those that take any
+    /// now; none where no disk does.
+    #[inline]
+    pub(crate) fn shortest_backlog_bytes(&self, now: Instant) -> Option<u64> {
+        let takes = |device: &&Device| device.takes_writes(now);
+        self.devices.iter().filter(takes).map(|device| device.bytes_waiting).min()
+    }
+
+    /// Bytes that wait to be written to all disks that take any now; none where no disk does.
+    #[inline]
+    pub(crate) fn backlog_bytes(&self, now: Instant) -> Option<u64> {
+        let takes = |device: &&Device| device.takes_writes(now);
+        let backlogs = self.devices.iter().filter(takes).map(|device| device.bytes_waiting);
+        backlogs.reduce(|sum, bytes| sum + bytes)
+    }
+
+    /// Lists a segment that neither memory nor a disk has any more.
+    pub(crate) fn note_lost(&mut self, packet: &[u8]) {
+        if self.lost.len() >= LOST_MAX {
+            return;
+        }
+        let Ok(data) = DataView::decode(packet) else { return };
+        let Some(segment) = data.name.last().and_then(|last| last.as_segment()) else { return };
+        let last_segment = data.final_block_id().and_then(|last| last.as_segment());
+        let object = data.name.parent().to_name();
+        self.lost.push(LostSegment { object, segment, last_segment });
+    }
+
+    /// Octets written so far.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.stats.written_bytes
+    }
+
+    /// The store has evicted Data whose record waits to be written: from now on its packet takes
+    /// memory for the disk alone.
+    #[inline]
+    pub(crate) fn on_evicted(&mut self, at: u32) {
+        let pending = &mut self.pending[at];
+        if !core::mem::replace(&mut pending.is_evicted, true) {
+            self.evicted_unwritten_bytes += Pool::footprint(pending.packet.len()) as u64;
+        }
+    }
+
+    /// Bytes of memory of packets that wait to be written and that the store has evicted.
+    #[inline]
+    pub(crate) fn evicted_unwritten_bytes(&self) -> u64 {
+        self.evicted_unwritten_bytes
     }
 
     pub(crate) fn is_recovering(&self) -> bool {
@@ -214,6 +278,9 @@ impl DiskTier {
 
     pub(super) fn insert_pending(&mut self, pending: Pending) -> u32 {
         let hash = place_hash(pending.place);
+        let device = &mut self.devices[usize::from(pending.place.disk())];
+        device.records_waiting += 1;
+        device.bytes_waiting += u64::from(pending.place.units()) * UNIT_BYTES;
         let at = self.pending.insert(pending);
         self.pending_places.insert(hash, at);
         at
@@ -221,6 +288,12 @@ impl DiskTier {
 
     pub(super) fn remove_pending(&mut self, at: u32) -> Pending {
         let pending = self.pending.remove(at);
+        if pending.is_evicted {
+            self.evicted_unwritten_bytes -= Pool::footprint(pending.packet.len()) as u64;
+        }
+        let device = &mut self.devices[usize::from(pending.place.disk())];
+        device.records_waiting -= 1;
+        device.bytes_waiting -= u64::from(pending.place.units()) * UNIT_BYTES;
         self.pending_places.remove(place_hash(pending.place), at);
         pending
     }

@@ -1,29 +1,62 @@
 //! The store with its disk tier.
 
+use super::write_queue::WriteQueue;
 use super::{Lookup, NameHashes, Query, Store};
 use crate::config::StoreConfig;
 use crate::disk::{
-    DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, Offer, OfferAt, OnDisk,
-    ReadId, ReadRefused, key_of,
+    Comparison, DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, Offer,
+    OfferAt, Offered, OnDisk, ReadId, ReadRefused, Urgency, key_of,
 };
-use crate::entry::USED;
+use crate::entry::{UNVERIFIED, USED};
 use crate::holdings::{Holdings, HoldingsConfig};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
-use weir_wire::{DataView, NameView};
+use weir_wire::{DataView, Name, NameView};
 
 /// A store's disks, and what the store itself has to remember for them.
 pub(super) struct Tiered {
     tier: DiskTier,
+    /// What has yet to be offered to the disks.
+    queue: WriteQueue,
     /// Whether all that is in RAM was offered by [`Store::flush`].
     is_flushed: bool,
 }
 
+/// A segment of which neither memory nor a disk has a copy any more, through no decision of a
+/// policy.
+#[derive(Clone, Debug)]
+pub struct LostSegment {
+    /// The name of its object.
+    pub object: Name,
+    /// Its number.
+    pub segment: u64,
+    /// That of the last segment of the object, if the Data says.
+    pub last_segment: Option<u64>,
+}
+
+/// What waits to be written to a disk.
+#[derive(Copy, Clone, Debug)]
+pub struct WriteBacklog {
+    /// Octets of Data that is on no disk yet.
+    pub bytes: u64,
+    /// The bound of `bytes`: near it Data is lost.
+    pub bytes_max: u64,
+    /// Octets of records that disks were offered, a part of `bytes`.
+    pub offered_bytes: u64,
+    /// Octets that were written so far, to all disks.
+    pub written_bytes: u64,
+}
+
+/// Bytes that wait for a disk while Data is written early: enough to keep it busy, few enough that
+/// what has to be evicted does not wait long.
+const EARLY_BACKLOG_BYTES: u64 = 4 << 20;
+
 impl Store {
     /// An empty store with a disk tier, which begins to read in what is on its disks.
     pub fn with_disk(config: StoreConfig, disk: DiskTierConfig) -> Self {
-        let tiered = Tiered { tier: DiskTier::new(disk), is_flushed: false };
+        let (tier, queue) = (DiskTier::new(disk), WriteQueue::new());
+        let tiered = Tiered { tier, queue, is_flushed: false };
         Self { disk: Some(Box::new(tiered)), ..Self::new(config) }
     }
 
@@ -118,6 +151,7 @@ impl Store {
     /// Appends what is to be done on disks. Call after every batch.
     #[inline]
     pub fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {
+        self.write_early(now);
         if let Some(disk) = &mut self.disk {
             disk.tier.take_ops(now, ops);
         }
@@ -146,10 +180,10 @@ impl Store {
             disk.is_flushed = true;
             let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
             for index in indices {
-                self.offer_entry(now, index, true);
+                self.offer_entry(now, index, Urgency::Forced);
             }
             if let Some(disk) = &mut self.disk {
-                disk.tier.erase_noted();
+                disk.tier.begin_comparisons();
             }
         }
         self.disk.as_mut().is_some_and(|disk| disk.tier.flush(now))
@@ -194,11 +228,20 @@ impl Store {
         }
     }
 
-    /// Data has come that RAM does not have.
+    /// Data has come that RAM does not have. Returns whether it must be written in place of the
+    /// record on disk, since the two cannot be compared later.
     #[inline]
-    pub(super) fn note_new(&mut self, data: &DataView<'_>, hashes: NameHashes) {
+    pub(super) fn note_new(&mut self, data: &DataView<'_>, hashes: NameHashes) -> bool {
+        let Some(disk) = &mut self.disk else { return false };
+        let key = key_of(data.name, hashes.whole, hashes.parent);
+        disk.tier.on_new(key, data.wire) == Comparison::Impossible
+    }
+
+    /// Such Data is not stored.
+    #[cold]
+    pub(super) fn drop_unverified(&mut self, data: &DataView<'_>, hashes: NameHashes) {
         if let Some(disk) = &mut self.disk {
-            disk.tier.on_new(key_of(data.name, hashes.whole, hashes.parent), data.wire);
+            disk.tier.erase_unverified(key_of(data.name, hashes.whole, hashes.parent));
         }
     }
 
@@ -217,6 +260,7 @@ impl Store {
         now: Instant,
         data: &DataView<'_>,
         hashes: NameHashes,
+        is_unverified: bool,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
@@ -234,41 +278,130 @@ impl Store {
             packet: &mut packet,
             fresh_until: (data.freshness_ms > 0).then_some(fresh_until),
             was_used: false,
-            is_forced: false,
+            is_unverified,
+            urgency: Urgency::Due,
         };
-        let is_kept = disk.tier.offer(now, offer, |path| {
+        let offered = disk.tier.offer(now, offer, |path| {
             prefixes(path);
             if key.object != hashes.whole {
                 path.pop(); // The last prefix is the object itself.
             }
         });
-        is_kept.then_some(packet)
+        if let Offered::Waiting(at) = offered {
+            disk.tier.on_evicted(at);
+        }
+        (!matches!(offered, Offered::Refused | Offered::Lost)).then_some(packet)
     }
 
-    /// Offers new Data to the disks, if they are to have it when it comes.
+    /// New Data in RAM has yet to be offered to the disks.
     #[inline]
-    pub(super) fn offer_on_arrival(&mut self, now: Instant, index: u32) {
-        let is_due = |disk: &Tiered| disk.tier.config().offer_at == OfferAt::Arrival;
-        if self.disk.as_deref().is_some_and(is_due) {
-            self.offer_entry(now, index, false);
+    pub(super) fn queue_for_disk(&mut self, index: u32) {
+        if let Some(disk) = &mut self.disk {
+            disk.queue.push_back(index, self.entries[index].bytes());
         }
     }
 
+    /// Data leaves RAM.
+    #[inline]
+    pub(super) fn unqueue_for_disk(&mut self, index: u32) {
+        if let Some(disk) = &mut self.disk {
+            disk.queue.remove(index, self.entries[index].bytes());
+        }
+    }
+
+    /// Data leaves RAM to make room: offers it to the disks.
+    #[inline]
+    pub(super) fn offer_evicted(&mut self, now: Instant, index: u32) {
+        let offered = self.offer_entry(now, index, Urgency::Due);
+        let Self { disk: Some(disk), entries, .. } = self else { return };
+        match offered {
+            Offered::Waiting(at) => disk.tier.on_evicted(at),
+            Offered::OnDisk | Offered::Refused => {}
+            Offered::Lost => disk.tier.note_lost(&entries[index].packet),
+        }
+    }
+
+    /// Bytes of memory of Data that RAM has evicted and that waits to be written.
+    #[inline]
+    pub(super) fn evicted_unwritten_bytes(&self) -> u64 {
+        self.disk.as_ref().map_or(0, |disk| disk.tier.evicted_unwritten_bytes())
+    }
+
+    /// Whether [`Store::take_lost`] has something.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| !disk.tier.lost.is_empty())
+    }
+
+    /// The segments that were lost since the last call, as far as they were few enough to be
+    /// listed: memory was full of what waits for the disks, or a write failed.
+    pub fn take_lost(&mut self) -> Vec<LostSegment> {
+        self.disk.as_mut().map_or_else(Vec::new, |disk| core::mem::take(&mut disk.tier.lost))
+    }
+
+    /// Offers Data to the disks before RAM has to evict it, that which came first first, as far as
+    /// [`OfferAt`] says and they have time.
+    fn write_early(&mut self, now: Instant) {
+        loop {
+            let Some(disk) = &self.disk else { return };
+            let Some(index) = disk.queue.first() else { return };
+            let backlog_max = disk.tier.device_backlog_max();
+            let backlog_max = match disk.tier.config().offer_at {
+                OfferAt::Eviction => return,
+                OfferAt::Arrival => backlog_max,
+                OfferAt::Early => {
+                    if self.bytes() + self.evicted_unwritten_bytes()
+                        < self.config.capacity_bytes / 4
+                    {
+                        return;
+                    }
+                    EARLY_BACKLOG_BYTES.min(backlog_max / 32)
+                }
+            };
+            let backlog_bytes = disk.tier.shortest_backlog_bytes(now);
+            if backlog_bytes.is_none_or(|bytes| bytes >= backlog_max) {
+                return;
+            }
+            self.unqueue_for_disk(index);
+            self.offer_entry(now, index, Urgency::Early);
+        }
+    }
+
+    /// What waits for disks that take anything now; none where no disk does.
+    #[must_use]
+    pub fn write_backlog(&self, now: Instant) -> Option<WriteBacklog> {
+        let Tiered { tier, queue, .. } = &**self.disk.as_ref()?;
+        let offered_bytes = tier.backlog_bytes(now)?;
+        let offered_max = tier.config().write_backlog_bytes_max;
+        let (bytes, bytes_max) = match tier.config().offer_at {
+            OfferAt::Eviction => (offered_bytes, offered_max),
+            OfferAt::Early | OfferAt::Arrival => {
+                (offered_bytes + queue.bytes(), self.config.capacity_bytes.max(offered_max))
+            }
+        };
+        Some(WriteBacklog { bytes, bytes_max, offered_bytes, written_bytes: tier.written_bytes() })
+    }
+
     /// Offers Data that is in RAM to the disks.
-    pub(super) fn offer_entry(&mut self, now: Instant, index: u32, is_forced: bool) {
-        let Self { disk: Some(disk), entries, tree, .. } = self else { return };
+    pub(super) fn offer_entry(&mut self, now: Instant, index: u32, urgency: Urgency) -> Offered {
+        let Self { disk: Some(disk), entries, tree, .. } = self else { return Offered::Refused };
         let entry = &mut entries[index];
-        let Ok(name) = NameView::from_value(entry.name_value()) else { return };
+        let Ok(name) = NameView::from_value(entry.name_value()) else { return Offered::Refused };
         let key = key_of(name, entry.hash, tree.hash(entry.node));
         let (node, is_whole) = (entry.node, key.object == entry.hash);
         let offer = Offer {
             key,
             fresh_until: (entry.freshness_ms > 0).then_some(entry.fresh_until),
             was_used: entry.flags & USED != 0,
-            is_forced,
+            is_unverified: entry.flags & UNVERIFIED != 0,
+            urgency,
             packet: &mut entry.packet,
         };
-        disk.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
+        let offered = disk.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
+        if let Offered::Waiting(_) = offered {
+            entry.flags &= !UNVERIFIED;
+        }
+        offered
     }
 
     /// Data goes from RAM by command.

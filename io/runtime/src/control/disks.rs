@@ -24,6 +24,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 const INDEX_BYTES_PER_RECORD: u64 = 32;
 /// What they may take however small the disks are.
 const INDEX_BYTES_MIN: u64 = 16 << 20;
+/// What may wait to be written at least, however small the store is.
+const WRITE_BACKLOG_BYTES_MIN: u64 = 16 << 20;
 /// How often the same kind of trouble is logged, at most.
 const LOG_INTERVAL_NS: u64 = 10 * NS_PER_S;
 /// How often the progress of the last writes is logged.
@@ -69,7 +71,12 @@ impl OpenDisks {
     }
 
     /// One shard's part of the disk tier.
-    pub(super) fn shard_tier(&self, clock: Clock, shard: usize) -> DiskTierConfig {
+    pub(super) fn shard_tier(
+        &self,
+        clock: Clock,
+        shard: usize,
+        store_bytes: u64,
+    ) -> DiskTierConfig {
         let geometries = (0..self.set.disks())
             .map(|disk| self.set.geometry(disk, shard as u32))
             .collect::<Vec<_>>();
@@ -81,8 +88,15 @@ impl OpenDisks {
             // A clock that was never set begins in 1970.
             unix_ms_at_zero: unix_time_ms().saturating_sub(clock.now().as_ns() / NS_PER_MS),
             index_bytes_max: self.index_bytes_max(shard),
+            write_backlog_bytes_max: self.write_backlog_bytes_max(store_bytes) / self.shards as u64,
             ..tier.clone().for_shard(self.shards as u32)
         }
+    }
+
+    /// Octets of memory, of all shards, for Data that waits to be written.
+    fn write_backlog_bytes_max(&self, store_bytes: u64) -> u64 {
+        let chosen = self.config.write_backlog_bytes_max;
+        chosen.unwrap_or((store_bytes / 2).max(WRITE_BACKLOG_BYTES_MIN))
     }
 
     /// Octets of RAM that one shard's index takes at most.

@@ -392,9 +392,11 @@ fn start_disks(
     disks: Option<OpenDisks>,
     clock: Clock,
     shards: usize,
+    store_bytes: u64,
 ) -> Result<(Option<Disks>, Vec<ShardDisks>), StartError> {
     let Some(disks) = disks else { return Ok((None, Vec::new())) };
-    let tiers: Vec<_> = (0..shards).map(|shard| disks.shard_tier(clock, shard)).collect();
+    let tiers: Vec<_> =
+        (0..shards).map(|shard| disks.shard_tier(clock, shard, store_bytes)).collect();
     let (disks, ports) = disks.start(clock.now())?;
     Ok((Some(disks), tiers.into_iter().zip(ports).collect()))
 }
@@ -442,7 +444,7 @@ fn start_workers(
     let count = config.threads;
     let (mut polls, mut wakers) = (Vec::new(), Vec::new());
     let busy = disks.as_ref().map_or_else(BusyPolicy::default, OpenDisks::busy);
-    let (disks, disk_parts) = start_disks(disks, clock, count)?;
+    let (disks, disk_parts) = start_disks(disks, clock, count, config.store.capacity_bytes)?;
     for worker in 0..count {
         let ports = disk_parts.get(worker).map(|(_, ports)| ports);
         let (poll, waker) = event_queue(ports).map_err(system("an event queue"))?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_base::{Instant, NS_PER_S};
 use weir_disk::{DiskFileConfig, DiskPorts};
-use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierConfig};
+use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierConfig, OfferAt};
 use weir_transport::ProducerInput;
 
 use super::SocketError;
@@ -16,7 +16,7 @@ use crate::connection::{monotonic_now, random_u64};
 const DEPTH: u32 = 32;
 /// Records that wait to be written at most. A producer that waits while its disk is behind has
 /// fewer.
-const WRITES_MAX: u32 = 1 << 16;
+const WRITE_BACKLOG_BYTES_MAX: u64 = 512 << 20;
 /// Octets of a record beside its content: name, signature, headers.
 const RECORD_OVERHEAD_BYTES: u64 = 512;
 /// Octets of memory that index and filter may take for a typical record, twice what they need.
@@ -69,7 +69,8 @@ impl OutputDisk {
             record_bytes_typical: typical as u32,
             index_bytes_max: (records * INDEX_BYTES_PER_RECORD).max(INDEX_BYTES_MIN),
             depth: DEPTH,
-            writes_max: WRITES_MAX,
+            offer_at: OfferAt::Eviction,
+            write_backlog_bytes_max: WRITE_BACKLOG_BYTES_MAX,
             stalled_after_ns,
             ..DiskTierConfig::new(disks, set.store_id(), set.hash_key(), weir_disk::checksum)
         };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::Value;
+use weir_base::units::Size;
 use weir_netem::{DiskConfig, ServiceTime};
 use weir_options::DisksOptions;
 use weir_plan::DiskPlan;
@@ -13,7 +14,7 @@ use weir_store::disk::{Admission, OfferAt};
 use super::RealError;
 
 /// Records that may wait to be written while a disk is filled.
-const FILL_WRITES_MAX: u32 = 1_000_000;
+const FILL_BACKLOG: Size = Size { bytes: 8 << 30 };
 
 /// Where the disks of one router are, and how they are drawn.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
     let options = match is_filled {
         true => DisksOptions {
             offer: OfferAt::Arrival,
-            writes_max: FILL_WRITES_MAX,
+            write_backlog_max: Some(FILL_BACKLOG),
             admission: Admission::All,
             ..plan.options.clone()
         },

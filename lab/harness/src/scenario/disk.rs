@@ -66,7 +66,16 @@ pub(super) fn read(
 ) -> Result<Option<DiskPlan>, ScenarioError> {
     let (own, options) = node.renamed(DISK_NAMES).split::<DiskTable>();
     let table: DiskTable = tree.read_at(path, &own)?;
-    let options: DisksOptions = tree.read_at(path, &options)?;
+    let names = |key: &str| options.at(key).is_some();
+    let (has_offer, has_bypass) = (names("offer"), names("bypass"));
+    let mut options: DisksOptions = tree.read_at(path, &options)?;
+    let recorded = DiskPlan::recorded_options();
+    if !has_offer {
+        options.offer = recorded.offer;
+    }
+    if !has_bypass {
+        options.bypass = recorded.bypass;
+    }
     if table.none {
         return Ok(None);
     }
@@ -210,7 +219,8 @@ admission = "4KiB"
 offer = "arrival"
 depth = 3
 reads_max = 4
-writes_max = 5
+late_after = "7ms"
+write_backlog_max = "1MiB"
 write_max = "8KiB"
 write_delay = "1ms"
 stalled_after = "2s"
@@ -250,7 +260,8 @@ record = "4500B"
                 offer: OfferAt::Arrival,
                 depth: 3,
                 reads_max: 4,
-                writes_max: 5,
+                late_after: Time { ns: 7_000_000 },
+                write_backlog_max: Some(Size { bytes: 1 << 20 }),
                 write_size_max: Size { bytes: 8192 },
                 write_delay_max: Time { ns: 1_000_000 },
                 stalled_after: Time { ns: 2_000_000_000 },

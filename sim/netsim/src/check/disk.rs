@@ -24,6 +24,9 @@ pub(crate) fn aligned(kind: &DiskOpKind, block_bytes: u32) -> Result<(), String>
     Err(format!("a disk is asked for {len} octets at {offset}; its blocks have {block_bytes}"))
 }
 
+/// Octets of a disk that one record takes at most.
+const RECORD_BYTES_MAX: u64 = 72 << 10;
+
 /// The queues of a shard before its disks.
 pub(crate) fn queues(
     stats: &RouterStats,
@@ -39,7 +42,8 @@ pub(crate) fn queues(
     let disk = &stats.store.disk;
     let disks = tier.disks.len() as u64;
     bound("reads wait for disks", disk.reads_waiting, disks * u64::from(tier.reads_max))?;
-    bound("records wait to be written", disk.writes_waiting, disks * u64::from(tier.writes_max))?;
+    let backlog_max = tier.write_backlog_bytes_max + disks * RECORD_BYTES_MAX;
+    bound("octets wait to be written", disk.write_backlog_bytes, backlog_max)?;
     bound("Interests wait before the store", stats.busy.interests_waiting, interests_max)
 }
 
@@ -135,7 +139,7 @@ mod tests {
         };
         let tier = DiskTierConfig {
             reads_max: 5,
-            writes_max: 7,
+            write_backlog_bytes_max: 14 << 10,
             ..DiskTierConfig::new(vec![geometry; 2], 1, HashKey::new([0, 0]), |_| 0)
         };
         let mut stats = RouterStats::default();

@@ -638,7 +638,7 @@ fn filler(config: RouterConfig) -> Router {
     let disk = config.disk.map(|disk| DiskTierConfig {
         admission: Admission::All,
         offer_at: OfferAt::Arrival,
-        writes_max: u32::MAX,
+        write_backlog_bytes_max: u64::MAX,
         write_delay_max_ns: 0,
         ..disk
     });

@@ -1,8 +1,10 @@
 //! A router's disks and what it does with them.
 
 use serde::{Deserialize, Serialize};
+use weir_forward::Bypass;
 use weir_netem::DiskConfig;
 use weir_options::DisksOptions;
+use weir_store::disk::OfferAt;
 
 /// Disks that a router may have.
 pub const DISKS_MAX: u8 = 16;
@@ -50,12 +52,20 @@ impl Default for DiskPlan {
             filled_objects: 0,
             filled_ranges: Vec::new(),
             filled: 0.0,
-            options: DisksOptions::default(),
+            options: Self::recorded_options(),
         }
     }
 }
 
 impl DiskPlan {
+    /// The options of a plan that names none: those that results were recorded with, where a router
+    /// writes earlier and bypasses later by default.
+    #[must_use]
+    pub fn recorded_options() -> DisksOptions {
+        let (offer, bypass) = (OfferAt::Eviction, Bypass::Threshold);
+        DisksOptions { offer, bypass, ..DisksOptions::default() }
+    }
+
     /// Whole regions of one disk.
     #[must_use]
     pub fn regions(&self) -> u32 {

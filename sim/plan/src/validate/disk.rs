@@ -50,7 +50,6 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
     let positive = [
         ("disk.depth", u64::from(options.depth)),
         ("disk.reads_max", options.reads_max.into()),
-        ("disk.writes_max", options.writes_max.into()),
         ("disk.write_size_max", options.write_size_max.bytes),
         ("disk.stalled_after", options.stalled_after.ns),
         ("disk.announce_period", options.announce_period.ns),

@@ -4,6 +4,7 @@ use super::super::DiskTier;
 use super::super::place::{Key, UNIT_BYTES, WHOLE};
 use crate::holdings::{Holdings, HoldingsConfig};
 use std::collections::{BTreeMap, BTreeSet};
+use weir_base::Pool;
 
 impl DiskTier {
     /// Where the record of a key is: the disk, and octets from its start.
@@ -95,6 +96,19 @@ impl DiskTier {
         }
         let waiting: u32 = self.devices.iter().map(|device| device.records_waiting).sum();
         assert_eq!(waiting as usize, self.pending.len());
+        let mut bytes_waiting = BTreeMap::<u8, u64>::new();
+        let mut evicted_bytes = 0;
+        for (_, pending) in self.pending.iter() {
+            let bytes = u64::from(pending.place.units()) * UNIT_BYTES;
+            *bytes_waiting.entry(pending.place.disk()).or_default() += bytes;
+            let memory_bytes = Pool::footprint(pending.packet.len()) as u64;
+            evicted_bytes += if pending.is_evicted { memory_bytes } else { 0 };
+        }
+        for (disk, device) in (0..).zip(&self.devices) {
+            let counted = bytes_waiting.get(&disk).copied().unwrap_or(0);
+            assert_eq!(device.bytes_waiting, counted, "waits for disk {disk}");
+        }
+        assert_eq!(self.evicted_unwritten_bytes, evicted_bytes);
         let reads: u32 = self.devices.iter().map(|device| device.reads_waiting).sum();
         assert_eq!(reads as usize, self.reads.len());
     }

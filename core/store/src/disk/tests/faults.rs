@@ -396,7 +396,7 @@ fn memory_and_writes_waiting_are_bounded() {
     let bytes_max = 400_000;
     let config = DiskTierConfig {
         index_bytes_max: bytes_max,
-        writes_max: 3,
+        write_backlog_bytes_max: 3 * 512,
         ..tier_config(vec![geometry(8, 1 << 20, 512)])
     };
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };

@@ -4,3 +4,4 @@ mod check;
 mod faults;
 mod model;
 mod returns;
+mod workloads;

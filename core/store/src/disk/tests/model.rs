@@ -45,9 +45,6 @@ struct Known {
     written: Option<Written>,
     /// Whether it may have been among those that an erasure took, since it came last.
     may_be_erased: bool,
-    /// Whether it came again since it was written last: a stop may give up what it would otherwise
-    /// have to compare with it.
-    came_again: bool,
 }
 
 impl std::fmt::Display for Known {
@@ -91,12 +88,12 @@ impl Model {
         let disks: Vec<_> = (0..disks).map(&mut disk).collect();
         let config = DiskTierConfig {
             filter: if rng.below(4) == 0 { FilterKind::Index } else { FilterKind::Bloom },
-            offer_at: if rng.below(3) == 0 { OfferAt::Arrival } else { OfferAt::Eviction },
+            offer_at: [OfferAt::Early, OfferAt::Eviction, OfferAt::Arrival][rng.below(3) as usize],
             contention: [Contention::Fifo, Contention::DataFirst, Contention::InterestFirst]
                 [rng.below(3) as usize],
             depth: 1 + rng.below(8),
             reads_max: 1 + rng.below(20),
-            writes_max: 1 + rng.below(60),
+            write_backlog_bytes_max: 4096 * u64::from(1 + rng.below(60)),
             write_bytes_max: 512 << rng.below(7),
             write_delay_max_ns: u64::from(rng.below(3)) * NS_PER_MS,
             stalled_after_ns: 100 * NS_PER_MS,
@@ -144,8 +141,7 @@ impl Model {
             wire(&name(&uri), 0, &content)
         });
         self.all.insert(wire.clone(), uri);
-        known.came_again = known.current.as_ref() == Some(&wire);
-        if !known.came_again {
+        if known.current.as_ref() != Some(&wire) {
             known.written = None;
         }
         known.after_crash.insert(wire.clone());
@@ -347,7 +343,6 @@ impl Model {
                 let place = self.bed.store.offset_of(data.name, hashes(data.name));
                 let is_latest = place == Some((op.disk, begin));
                 if is_latest && known.current.as_deref() == Some(&packet[..]) {
-                    known.came_again = false;
                     known.written = (!fails && !known.may_be_erased).then(|| Written {
                         wire: packet.to_vec(),
                         disk: op.disk,
@@ -514,12 +509,7 @@ impl Model {
             }
             91..93 => self.crash(),
             93..95 => self.settle(),
-            95 => {
-                self.bed.store.flush(self.bed.now);
-                for known in self.names.values_mut().filter(|known| known.came_again) {
-                    known.written = None;
-                }
-            }
+            95 => drop(self.bed.store.flush(self.bed.now)),
             96 if self.weather == Weather::Flipping => self.flip(),
             97 if self.weather == Weather::Lying && self.snapshots.len() < 4 => {
                 self.snapshots.push(self.bed.disks.clone());

@@ -201,7 +201,7 @@ fn a_small_region_takes_as_many_erasures_as_fit() {
     let config = tier_config(vec![geometry(20, 64 << 10, 512)]);
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
     let mut bed = Bed::with(config, memory);
-    bed.config.writes_max = 10_000;
+    bed.config.write_backlog_bytes_max = 64 << 20;
     bed.restart();
     bed.settle();
     let names: Vec<_> = (0..1_500).map(|number| segment("/object/v=1", number)).collect();
@@ -285,7 +285,7 @@ fn settle_one(bed: &mut Bed, disk: u8) {
 fn a_disk_that_does_not_answer_at_a_start_takes_no_memory_without_bound() {
     let mut bed = bed(&[400, 8], 0);
     bed.config.stalled_after_ns = u64::MAX / 2;
-    bed.config.writes_max = 100_000;
+    bed.config.write_backlog_bytes_max = 1 << 30;
     bed.restart();
     bed.settle();
     let old: Vec<_> = (0..40).map(|number| segment("/old/v=1", number)).collect();

@@ -1,0 +1,39 @@
+//! Congestion marks on a share of the Data that pass by.
+
+/// The share that stands for all Data.
+pub(crate) const ALL: u32 = 1 << 16;
+
+/// Marks a share of the Data, evenly spaced: as many as a random choice would, without its bursts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marker {
+    /// The shares since the last mark, added up.
+    sum: u32,
+}
+
+impl Marker {
+    /// Whether the next Data is marked. `share` is of [`ALL`].
+    #[inline]
+    pub(crate) fn is_next_marked(&mut self, share: u32) -> bool {
+        self.sum += share.min(ALL);
+        if self.sum < ALL {
+            return false;
+        }
+        self.sum -= ALL;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_the_share_it_is_given() {
+        let mut marker = Marker::default();
+        let mut marks = |share, count| (0..count).filter(|_| marker.is_next_marked(share)).count();
+        assert_eq!(marks(0, 1_000), 0);
+        assert_eq!(marks(ALL, 1_000), 1_000);
+        assert_eq!(marks(2 * ALL, 10), 10);
+        assert_eq!(marks(ALL / 100, 100_000), 999);
+    }
+}

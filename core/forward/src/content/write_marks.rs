@@ -1,0 +1,95 @@
+//! Congestion marks on Data that comes faster than disks write it.
+
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
+use weir_store::WriteBacklog;
+
+use crate::content::marks::{ALL, Marker};
+
+/// How often the share of marked Data is adjusted, ns (RFC 8033, 4.2, T_UPDATE).
+const UPDATE_NS: u64 = 15 * NS_PER_MS;
+/// By how much for each second of backlog above the target, and for each second that the backlog
+/// has grown by since (RFC 8033, 4.2, alpha and beta).
+const ALPHA: f64 = 0.125;
+const BETA: f64 = 1.25;
+/// Backlog that is aimed at, and from which on all Data is marked, in eighths of what may wait. A
+/// store that writes early lets a quarter wait while nothing is wrong.
+const TARGET_EIGHTHS: u64 = 3;
+const FULL_EIGHTHS: u64 = 5;
+/// What disks are taken to write until that is measured, bytes per second.
+const RATE_UNKNOWN: f64 = 100e6;
+/// The weight of the latest rate.
+const RATE_WEIGHT: f64 = 0.2;
+
+/// Marks the share of stored Data that keeps the backlog of writes near its target: PIE (RFC 8033),
+/// with marks in place of drops. The backlog is no queue that Data waits in: it may be long, it
+/// must only not outgrow its memory.
+#[derive(Debug)]
+pub(crate) struct WriteMarks {
+    marker: Marker,
+    /// 0 to 1.
+    share: f64,
+    updated_at: Instant,
+    /// At the last update: how long the backlog took to write, and what was written so far.
+    delay_s: f64,
+    written_bytes: u64,
+    rate: f64,
+}
+
+impl Default for WriteMarks {
+    fn default() -> Self {
+        Self {
+            marker: Marker::default(),
+            share: 0.0,
+            updated_at: Instant::ZERO,
+            delay_s: 0.0,
+            written_bytes: 0,
+            rate: RATE_UNKNOWN,
+        }
+    }
+}
+
+impl WriteMarks {
+    /// Whether the next Data that is stored is marked.
+    pub(crate) fn is_next_marked(&mut self, now: Instant, backlog: WriteBacklog) -> bool {
+        if now >= self.updated_at.plus_ns(UPDATE_NS) {
+            self.update(now, backlog);
+        }
+        let is_full = backlog.bytes >= backlog.bytes_max / 8 * FULL_EIGHTHS;
+        let share = if is_full { ALL } else { (self.share * f64::from(ALL)) as u32 };
+        self.marker.is_next_marked(share)
+    }
+
+    fn update(&mut self, now: Instant, backlog: WriteBacklog) {
+        let elapsed_s = now.ns_since(self.updated_at) as f64 / NS_PER_S as f64;
+        let written = backlog.written_bytes.saturating_sub(self.written_bytes) as f64;
+        let was_busy = self.delay_s > 0.0 && backlog.bytes > 0;
+        if was_busy && written > 0.0 {
+            self.rate += (written / elapsed_s - self.rate) * RATE_WEIGHT;
+        }
+        let delay_s = backlog.bytes as f64 / self.rate;
+        let target_s = (backlog.bytes_max / 8 * TARGET_EIGHTHS) as f64 / self.rate;
+        let growth_s = delay_s - self.delay_s;
+        let mut change = BETA * growth_s;
+        // A backlog that already shrinks needs no further decrease of what comes.
+        let is_draining = growth_s < -elapsed_s / 4.0;
+        if delay_s < target_s || !is_draining {
+            change += ALPHA * (delay_s - target_s);
+        }
+        self.share = (self.share + change * scale(self.share)).clamp(0.0, 1.0);
+        (self.updated_at, self.delay_s) = (now, delay_s);
+        self.written_bytes = backlog.written_bytes;
+    }
+}
+
+/// Smaller shares change in smaller steps (RFC 8033, 4.2, which has further steps below these: a
+/// backlog that begins to grow must be noticed at once).
+fn scale(share: f64) -> f64 {
+    match share {
+        ..0.01 => 1.0 / 8.0,
+        0.01..0.1 => 1.0 / 2.0,
+        _ => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Records that are compared, before a stop, with Data that has come since they were written.
+
+use super::op::{DiskOp, DiskOutcome};
+use super::place::{Key, Place};
+use super::tier::{DiskTier, Purpose};
+use weir_base::Instant;
+
+impl DiskTier {
+    /// Begins to compare all records with the fingerprints of the Data that came since. A start
+    /// knows no fingerprints: what differs must be erased before a stop.
+    pub(crate) fn begin_comparisons(&mut self) {
+        let mut next = Key { object: 0, segment: 0 };
+        while let Some(key) = self.fingerprints.first_from(next) {
+            next = key.next();
+            match self.find(key) {
+                Some(place) => self.devices[usize::from(place.disk())].comparisons.push(key),
+                None => drop(self.fingerprints.remove(key)),
+            }
+        }
+    }
+
+    /// The next record of a disk to be compared.
+    pub(super) fn begin_next_comparison(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
+        while let Some(key) = self.devices[disk].comparisons.pop() {
+            let Some(place) = self.find(key).filter(|place| usize::from(place.disk()) == disk)
+            else {
+                continue;
+            };
+            if self.fingerprints.find(key).is_none() || self.find_pending(place).is_some() {
+                continue;
+            }
+            self.devices[disk].comparing += 1;
+            let kind = self.read_record(disk, place);
+            return Some(self.begin(now, disk, Purpose::Comparison(key, place), kind));
+        }
+        None
+    }
+
+    pub(super) fn on_comparison(&mut self, key: Key, place: Place, outcome: &DiskOutcome) {
+        self.devices[usize::from(place.disk())].comparing -= 1;
+        if self.find(key) != Some(place) {
+            return;
+        }
+        let Some(fingerprint) = self.fingerprints.find(key) else { return };
+        match outcome {
+            DiskOutcome::Record { packet, .. } => {
+                if self.config.hash_key.hash(packet) == fingerprint {
+                    self.fingerprints.remove(key);
+                } else {
+                    self.erase_unverified(key);
+                }
+            }
+            DiskOutcome::Failed(_) => self.stats.read_errors += 1,
+            DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
+                self.stats.damaged += 1;
+                self.give_up(key, place);
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Data in memory that has yet to be offered to the disks.
+
+use crate::entry::{Links, NONE};
+use alloc::vec::Vec;
+
+/// In the links of an entry that is not in the queue.
+const ABSENT: u32 = NONE - 1;
+
+/// Entries in the order in which their Data came, linked next to the slab: the entries themselves
+/// fill a cache line, and stores without disks need no such queue.
+pub(super) struct WriteQueue {
+    links: Vec<Links>,
+    head: u32,
+    tail: u32,
+    /// Octets of memory of all entries.
+    bytes: u64,
+}
+
+impl WriteQueue {
+    pub(super) const fn new() -> Self {
+        Self { links: Vec::new(), head: NONE, tail: NONE, bytes: 0 }
+    }
+
+    /// The entry whose Data came first.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// Octets of memory of all entries.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds an entry of so many octets that is not in the queue.
+    #[inline]
+    pub(super) fn push_back(&mut self, index: u32, bytes: u64) {
+        self.bytes += bytes;
+        let at = index as usize;
+        if self.links.len() <= at {
+            self.links.resize(at + 1, Links { next: ABSENT, previous: ABSENT });
+        }
+        debug_assert_eq!(self.links[at].next, ABSENT);
+        self.links[at] = Links { next: NONE, previous: self.tail };
+        match self.tail {
+            NONE => self.head = index,
+            tail => self.links[tail as usize].next = index,
+        }
+        self.tail = index;
+    }
+
+    /// Removes an entry of so many octets, if it is in the queue.
+    #[inline]
+    pub(super) fn remove(&mut self, index: u32, bytes: u64) {
+        let Some(links) = self.links.get_mut(index as usize) else { return };
+        if links.next == ABSENT {
+            return;
+        }
+        self.bytes -= bytes;
+        let absent = Links { next: ABSENT, previous: ABSENT };
+        let Links { next, previous } = core::mem::replace(links, absent);
+        match previous {
+            NONE => self.head = next,
+            previous => self.links[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.tail = previous,
+            next => self.links[next as usize].previous = previous,
+        }
+    }
+}
