@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -106,10 +107,20 @@ impl Writing {
     }
 }
 
+/// Device, inode and time of making of a directory.
+type RootId = (u64, u64, Option<SystemTime>);
+
+fn root_id(path: &Path) -> Option<RootId> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.created().ok()))
+}
+
 /// A directory that is watched.
 pub(super) struct Watched {
     path: PathBuf,
-    _watcher: RecommendedWatcher,
+    watcher: RecommendedWatcher,
+    /// Which directory is watched, unless it is missing.
+    root: Option<RootId>,
     events: Receiver<notify::Result<Event>>,
     pub(super) writing: Writing,
     pub(super) seen: Seen,
@@ -124,7 +135,7 @@ impl Watched {
     pub(super) fn new(path: &Path, follow_links: bool) -> anyhow::Result<Self> {
         // As events have it.
         let path = std::path::absolute(path)?;
-        let (send, events) = channel();
+        let (root, (send, events)) = (root_id(&path), channel());
         let config = Config::default().with_follow_symlinks(follow_links);
         let watch = || {
             let mut watcher = RecommendedWatcher::new(send, config)?;
@@ -139,7 +150,23 @@ impl Watched {
             )
         })?;
         let (writing, seen, left_out) = (Writing::default(), Seen::default(), HashSet::new());
-        Ok(Self { path, _watcher: watcher, events, writing, seen, again: None, left_out })
+        Ok(Self { path, watcher, root, events, writing, seen, again: None, left_out })
+    }
+
+    /// Whether the path leads to another directory than before: a file system was mounted there or
+    /// unmounted, or a link turned. The system watches directories, not paths, so that this one is
+    /// watched from now on.
+    fn is_another(&mut self) -> bool {
+        let root = root_id(&self.path);
+        if root == std::mem::replace(&mut self.root, root) || root.is_none() {
+            return false;
+        }
+        // The directory before may be gone, and its watch with it.
+        let _ = self.watcher.unwatch(&self.path);
+        if let Err(error) = self.watcher.watch(&self.path, RecursiveMode::Recursive) {
+            errln!("weir: watching {}: {error}", printable(self.path.display()));
+        }
+        true
     }
 
     /// Notes when to look again after a look that found this.
@@ -204,8 +231,12 @@ impl Publishing<'_> {
         let mut due = self.watched.again.map(|again| Instant::now() + again);
         let (mut earliest, mut last_error) = (Instant::now(), String::new());
         while !self.stop.is_set() && !self.is_over.load(Ordering::Relaxed) {
-            if self.watched.take_events() {
-                due = due.or(Some(earliest.max(Instant::now() + GATHER)));
+            let has_events = self.watched.take_events();
+            let is_another = self.watched.is_another();
+            if has_events || is_another {
+                let soon = earliest.max(Instant::now() + GATHER);
+                // What failed before may not fail in another directory.
+                due = Some(due.filter(|_| !is_another).unwrap_or(soon));
             }
             if let Some(registering) = &mut self.registering
                 && let Err(error) = registering.turn()
