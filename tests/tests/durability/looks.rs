@@ -112,8 +112,12 @@ fn an_empty_mount_point_withdraws_nothing() {
     fs::remove_file(fixture.source("sub/c")).expect("removed");
     fs::remove_file(fixture.source("a")).expect("removed");
     withdrawn(&process, "/folder/a");
-    stop(process);
     assert_eq!(fixture.stored_files(), ["b", "d"]);
+    // The directory that came back is watched.
+    fs::write(fixture.source("e"), b"e").expect("written");
+    published(&process, "/folder/e");
+    stop(process);
+    assert_eq!(fixture.stored_files(), ["b", "d", "e"]);
 }
 
 /// What a link leads to is on another disk, which is away for a while.
