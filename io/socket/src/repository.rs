@@ -553,6 +553,8 @@ impl Repository {
 
     /// Takes in an object in the place of another of its name.
     fn take_place(&mut self, kept: &Kept) -> Result<(), RepositoryError> {
+        // A version with a chosen number may come back under a name whose removal has failed.
+        self.superseded.retain(|place| !place.is_same(&kept.place));
         let name = kept.object().to_vec();
         let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
         if old.place.is_same(&kept.place) {

@@ -1,5 +1,5 @@
 //! What a repository promises (`docs/durability/repository.md`): what was acknowledged is there
-//! after kills, full disks, disks that turn read-only, clocks that jump and files that are replaced.
+//! after kills, full and read-only disks, clocks that jump and files that are replaced.
 
 mod disks;
 mod kills;

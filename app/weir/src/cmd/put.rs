@@ -43,7 +43,8 @@ const LEFT_OUT_TOLD: usize = 20;
 ///
 /// Every segment is signed once, before anything is served; the content is read from the file when
 /// it is asked for. Files of a directory that cannot be read, or that change while they are signed,
-/// are named and skipped; with --repo or --watch the version published before stays. With --repo the signed packets are kept, and served again without path and name.
+/// are named and skipped; with --repo or --watch the version published before stays.
+/// With --repo the signed packets are kept, and served again without path and name.
 /// Runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
 #[command(
@@ -471,6 +472,7 @@ impl Server<'_> {
     fn ready(&self) -> Value {
         let Served { root, left_out, signer, names, was_there, .. } = &self.served;
         let objects: Vec<&Published> = self.served.store.objects().collect();
+        let skipped = left_out.iter().filter(|one| one.standing == Standing::Nothing);
         let mut ready = json!({
             "name": root.as_ref().map(|root| root.versioned.to_string()),
             "object": self.args.name.as_ref().map(ToString::to_string),
@@ -479,7 +481,7 @@ impl Server<'_> {
             "bytes": objects.iter().map(|object| object.size_bytes()).sum::<u64>(),
             "segments": objects.iter().map(|object| object.segments()).sum::<u64>(),
             "signer": signer.as_ref().map(ToString::to_string),
-            "skipped": left_out.iter().filter(|left_out| left_out.standing == Standing::Nothing).count(),
+            "skipped": skipped.count(),
         });
         if self.args.repo.is_some() {
             ready["names"] = names.iter().map(ToString::to_string).collect();

@@ -80,7 +80,7 @@ pub(super) fn refuse_within(repository: Option<&Repository>, source: &Path) -> a
     Ok(())
 }
 
-/// Has it keep the signer's certificate.
+/// Keeps the signer's certificate in the repository.
 pub(super) fn put_certificate(
     repository: &mut Repository,
     signing: &Signing,

@@ -73,11 +73,11 @@ pub(super) struct Publisher<'a> {
     before: Before<'a>,
     shelf: Shelf<'a>,
     found: Found,
-    /// Names of which the look could not say what they are.
+    /// Names of what could not be examined.
     unknown: HashSet<Name>,
 }
 
-/// What a look through a directory led to.
+/// The result of a look through a directory.
 #[derive(Default)]
 pub(super) struct Found {
     /// What has been signed, or is there from before. All of it is settled.
@@ -89,7 +89,7 @@ pub(super) struct Found {
     pub(super) seen: Seen,
     /// Files that are being written.
     pub(super) unsettled: HashSet<Name>,
-    /// Something of which nobody knows whether it is still there stays as it was.
+    /// Something that could not be examined stays as it was published before.
     pub(super) is_unsure: bool,
 }
 
@@ -301,7 +301,7 @@ impl<'a> Publisher<'a> {
         let listings = self.listed(tree, &names);
         let (how, before, unknown) = (self.how(root), self.before, &self.unknown);
         let numbers: Vec<usize> = (0..listings.len()).collect();
-        // That of a folder of which nothing is known stays as it was.
+        // The listing of a folder that could not be examined stays as it was.
         let stays = |name: &Name| unknown.contains(name) && before.seen.has(name);
         let sign = |&at: &usize| {
             let (name, listing) = (&names[at], &listings[at]);
@@ -325,7 +325,7 @@ impl<'a> Publisher<'a> {
         self.settle()
     }
 
-    /// What each folder has: what the look found, and what stays as it was.
+    /// The entries of each folder: those that were found, and those that stay as they were.
     fn listed(&self, tree: &Tree, names: &[Name]) -> Vec<Listing> {
         let mut listings: Vec<Listing> = vec![Vec::new(); tree.folders.len()];
         let folders = tree.folders.iter().map(|folder| (&folder.entry, true));
@@ -350,7 +350,7 @@ impl<'a> Publisher<'a> {
         listings
     }
 
-    /// Makes everything last that has been signed.
+    /// Flushes everything that has been signed to the disk.
     pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         self.shelf.settle().map_err(explain)
     }

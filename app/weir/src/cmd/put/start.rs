@@ -27,7 +27,7 @@ pub(super) struct Start<'a> {
     pub(super) source: Source<'a>,
     pub(super) follow_links: bool,
     pub(super) options: &'a PublishOptions,
-    /// Makes the number of a version.
+    /// Returns the number of a version that is made now.
     pub(super) version: &'a dyn Fn() -> Version,
     pub(super) signing: &'a Signing,
     pub(super) repository: Option<&'a mut Repository>,
@@ -114,7 +114,7 @@ impl Start<'_> {
         Ok((publisher.finish(), !must_wait))
     }
 
-    /// Has what was published be served, and kept.
+    /// Records what was published, and what the repository keeps from now on.
     fn take_in(
         &mut self,
         all: &mut BTreeMap<Vec<u8>, Published>,

@@ -36,7 +36,7 @@ pub(super) struct Folder {
 pub(super) struct Skipped {
     pub(super) entry: Entry,
     pub(super) reason: String,
-    /// Whether it is there, and what it is, cannot be said.
+    /// It could not be examined: it may be a file that was published.
     pub(super) is_unknown: bool,
 }
 
@@ -95,7 +95,7 @@ enum Kind {
     Folder(PathBuf),
 }
 
-/// Why an entry is skipped, and whether what it is cannot be said.
+/// Why an entry is skipped, and whether it could not be examined.
 type Reason = (String, bool);
 
 impl Walk {

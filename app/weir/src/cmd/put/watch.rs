@@ -18,7 +18,7 @@ use serde_json::json;
 use weir_socket::{PublishOptions, Published, Repository, Update, Updates, unix_time_ms};
 use weir_wire::Name;
 
-use super::publisher::{Before, Found, LeftOut, Publisher, Standing, Version, explain};
+use super::publisher::{Before, Found, LeftOut, Publisher, Version, explain};
 use super::registration::Registering;
 use super::seen::Seen;
 use super::{Signing, Source};
@@ -107,7 +107,7 @@ impl Writing {
     }
 }
 
-/// Device, inode and time of making of a directory.
+/// Device, inode and creation time of a directory.
 type RootId = (u64, u64, Option<SystemTime>);
 
 fn root_id(path: &Path) -> Option<RootId> {
@@ -153,10 +153,10 @@ impl Watched {
         Ok(Self { path, watcher, root, events, writing, seen, again: None, left_out })
     }
 
-    /// Whether the path leads to another directory than before: a file system was mounted there or
-    /// unmounted, or a link turned. The system watches directories, not paths, so that this one is
-    /// watched from now on.
-    fn is_another(&mut self) -> bool {
+    /// Watches the directory that the path leads to, if it is another one than before: a file
+    /// system was mounted there or unmounted, or the directory was replaced. The system watches
+    /// directories, not paths. Returns whether it was replaced.
+    fn rewatch_if_replaced(&mut self) -> bool {
         let root = root_id(&self.path);
         if root == std::mem::replace(&mut self.root, root) || root.is_none() {
             return false;
@@ -232,11 +232,11 @@ impl Publishing<'_> {
         let (mut earliest, mut last_error) = (Instant::now(), String::new());
         while !self.stop.is_set() && !self.is_over.load(Ordering::Relaxed) {
             let has_events = self.watched.take_events();
-            let is_another = self.watched.is_another();
-            if has_events || is_another {
+            let is_replaced = self.watched.rewatch_if_replaced();
+            if has_events || is_replaced {
                 let soon = earliest.max(Instant::now() + GATHER);
                 // What failed before may not fail in another directory.
-                due = Some(due.filter(|_| !is_another).unwrap_or(soon));
+                due = Some(due.filter(|_| !is_replaced).unwrap_or(soon));
             }
             if let Some(registering) = &mut self.registering
                 && let Err(error) = registering.turn()
@@ -287,12 +287,9 @@ impl Publishing<'_> {
             }
             return Err(error);
         }
-        for left_out in &found.left_out {
-            // Most files that are being written are whole soon.
-            let is_new = !self.watched.left_out.contains(left_out);
-            if is_new && left_out.standing != Standing::Snapshot {
-                errln!("weir: {}", left_out.text());
-            }
+        // What has been reported after the last look is not reported again.
+        for left_out in found.left_out.iter().filter(|one| !self.watched.left_out.contains(one)) {
+            errln!("weir: {}", left_out.text());
         }
         let withdrawn = self.watched.seen.gone(&found.seen);
         self.watched.look_again(&found);
@@ -306,7 +303,8 @@ impl Publishing<'_> {
         if published.is_empty() && withdrawn.is_empty() && !has_superseded {
             return Ok(());
         }
-        // A folder may take the name of a file: what it is called must not go with that.
+        // A folder may take the name of a file, and its metadata that of the file's metadata. So
+        // the file goes first.
         let removed = withdrawn.iter().cloned().map(Update::Remove);
         let added = published.iter().cloned().map(Update::Add);
         self.updates.apply(removed.chain(added).collect(), SERVER_WAIT);
