@@ -354,3 +354,36 @@ fn a_watched_directory_is_kept_in_a_bucket() {
     bed.get("/data/new", &sum);
     stop(process);
 }
+
+/// Young files are waited for, and nothing that is kept goes because a process starts.
+#[test]
+fn a_start_removes_nothing_from_a_bucket() {
+    let bed = Bed::new();
+    let site = &bed.site;
+    fs::create_dir(site.path("source")).expect("a folder");
+    let write = |seed: u64| {
+        [0, 1, 2].map(|at| random_file(&site.path(&format!("source/f{at}")), 9 * KIB, seed + at))
+    };
+    write(1);
+    thread::sleep(SETTLED);
+    kill(bed.put(&["source", "/data"]).0);
+    for round in 0..3 {
+        // Files, a listing, a certificate.
+        assert_eq!(bed.objects().len(), 5);
+        write(10 * round);
+        let process = bed.start(&["source", "/data", "--watch"]);
+        thread::sleep(Duration::from_millis(150 * round));
+        kill(process);
+        assert!(bed.objects().len() >= 5);
+        let (process, ready) = bed.put(&["source", "/data", "--watch"]);
+        assert_eq!(ready["objects"], 4, "{ready}");
+        for (at, sum) in source_sums(site).into_iter().enumerate() {
+            bed.get(&format!("/data/f{at}"), &sum);
+        }
+        kill(process);
+    }
+}
+
+fn source_sums(site: &Site) -> Vec<String> {
+    (0..3).map(|at| sha256_hex(&site.path(&format!("source/f{at}")))).collect()
+}

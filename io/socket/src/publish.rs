@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
+use nix::libc;
 use weir_base::{Packet, words};
 use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, PartId, Shape};
 use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
@@ -147,7 +148,7 @@ pub fn publish_file(
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Published, PublishError> {
     let read_error = |source| PublishError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(read_error)?;
+    let file = open_to_read(path).map_err(read_error)?;
     let metadata = file.metadata().map_err(read_error)?;
     if !metadata.is_file() {
         return Err(PublishError::NoFile { path: path.to_owned() });
@@ -155,7 +156,8 @@ pub fn publish_file(
     let fingerprint = Fingerprint::of(&file).map_err(read_error)?;
     let content = Content::File { path: path.to_owned(), fingerprint };
     let mtime_ns = metadata.mtime().checked_mul(1_000_000_000);
-    let mtime_ns = mtime_ns.and_then(|ns| u64::try_from(ns + metadata.mtime_nsec()).ok());
+    let mtime_ns = mtime_ns.and_then(|ns| ns.checked_add(metadata.mtime_nsec()));
+    let mtime_ns = mtime_ns.and_then(|ns| u64::try_from(ns).ok());
     let about = About {
         mode: Some(u64::from(metadata.mode())),
         mtime_ns,
@@ -173,6 +175,12 @@ pub fn publish_file(
         return Err(PublishError::Changed { path: path.to_owned() });
     }
     Ok(published)
+}
+
+/// Opens a file to sign it. The path may have become a pipe since it was looked at: opening one
+/// would wait for its writer.
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 /// Signs octets that stay in memory.

@@ -8,7 +8,7 @@ mod folder;
 mod layout;
 mod storage;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,7 +20,7 @@ use weir_base::{Packet, Pool};
 use weir_bucket::Bucket;
 use weir_disk::{LockHolder, checksum};
 use weir_security::sha256;
-use weir_transport::SealedObject;
+use weir_transport::{ContentDigest, Metadata, SealedObject};
 use weir_wire::tlv::{self, Writer};
 use weir_wire::{DataView, Name, NameView};
 
@@ -29,8 +29,8 @@ use self::storage::{Draft, Storage};
 use crate::kept::{Header, Kept, Origin, TRAILER_BYTES, Whole, object_number, seal_slot};
 use crate::place::{Place, SOUND};
 use crate::publish::{
-    Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
-    signature_info,
+    Label, PublishError, PublishOptions, listing_octets, open_to_read, publish_file,
+    publish_listing, signature_info,
 };
 use crate::published::{Content, Fingerprint, Form, Published};
 
@@ -193,51 +193,78 @@ impl Repository {
             superseded: Vec::new(),
             findings: Findings::default(),
         };
-        loaded.kept.into_iter().try_for_each(|kept| repository.insert(kept))?;
+        let mut damaged = 0;
+        for kept in loaded.kept {
+            damaged += repository.insert(kept);
+        }
         if repository.storage.is_alone() {
-            repository.remove_superseded()?;
+            // What cannot be removed now is removed after the next put, which reports errors.
+            let _ = repository.remove_superseded();
         }
         let all = repository.objects.values().chain(&repository.loose);
-        let damaged = all.filter(|kept| kept.is_damaged).count() as u64;
+        damaged += all.filter(|kept| kept.is_damaged).count() as u64;
         let (unfinished, mut unreadable) = (loaded.unfinished, loaded.unreadable);
         unreadable.sort_unstable();
         repository.findings = Findings { unfinished, damaged, unreadable };
         Ok(repository)
     }
 
-    /// Of two versions of an object the later one stays.
-    fn insert(&mut self, mut kept: Kept) -> Result<(), RepositoryError> {
+    /// Adds what was found at a start. Of two versions of an object the later one stays, unless it
+    /// is damaged and the earlier one is not. Returns how many damaged versions are not served.
+    fn insert(&mut self, mut kept: Kept) -> u64 {
         if let (true, Place::File(path)) = (kept.is_damaged, &kept.place)
             && path.extension().is_some_and(|ending| ending == SOUND)
         {
-            let path = path.clone();
-            kept.mark_damaged().map_err(write_error(&path))?;
+            // Without the mark the next start finds the damage again.
+            let _ = kept.mark_damaged();
         }
         if kept.header.segments == 0 {
             self.loose.push(kept);
-            return Ok(());
+            return 0;
         }
         let name = kept.object().to_vec();
-        if let Some(other) = self.objects.remove(&name) {
-            let rank = |kept: &Kept| (version(kept), !kept.is_damaged);
-            let (later, earlier) = match rank(&kept) < rank(&other) {
-                true => (other, kept),
-                false => (kept, other),
-            };
-            self.superseded.push(earlier.place);
-            kept = later;
+        let Some(other) = self.objects.remove(&name) else {
+            self.objects.insert(name, kept);
+            return 0;
+        };
+        let rank = |kept: &Kept| (version(kept), !kept.is_damaged);
+        let (later, earlier) = match rank(&kept) < rank(&other) {
+            true => (other, kept),
+            false => (kept, other),
+        };
+        // Two versions mean that a process ended before it removed the earlier one. A disk that
+        // lost power may have lost the content of the later one, although it reported it written.
+        let is_preferable = self.storage.is_alone()
+            && version(&earlier) != version(&later)
+            && (later.is_damaged || !later.is_sound())
+            && !earlier.is_damaged
+            && earlier.is_sound();
+        if is_preferable {
+            // The later version stays on the disk: only a sound version replaces another.
+            self.objects.insert(name, earlier);
+            return 1;
         }
-        self.objects.insert(name, kept);
-        Ok(())
+        self.superseded.push(earlier.place);
+        self.objects.insert(name, later);
+        0
     }
 
-    /// Removes earlier versions that were left behind.
+    /// Removes what later versions have replaced, and what was withdrawn. What cannot be removed
+    /// is tried again the next time.
     fn remove_superseded(&mut self) -> Result<(), RepositoryError> {
-        while let Some(place) = self.superseded.last() {
-            self.storage.remove(place)?;
-            self.superseded.pop();
+        let mut result = Ok(());
+        for place in std::mem::take(&mut self.superseded) {
+            if let Err(error) = self.storage.remove(&place) {
+                self.superseded.push(place);
+                result = result.and(Err(error));
+            }
         }
-        Ok(())
+        result
+    }
+
+    /// Whether something that was replaced or withdrawn could not be removed yet.
+    pub fn has_superseded(&self) -> bool {
+        !self.superseded.is_empty()
     }
 
     /// What was found when it was opened.
@@ -248,6 +275,20 @@ impl Repository {
     /// All objects.
     pub fn objects(&self) -> impl Iterator<Item = Published> + '_ {
         self.objects.values().map(|kept| Published(Form::Kept(Box::new(kept.clone()))))
+    }
+
+    /// Names of the objects that were put below exactly this root.
+    pub fn names_put_below(&self, root: &Name) -> impl Iterator<Item = Name> {
+        let is_below = move |kept: &&Kept| kept.header.root == *root;
+        self.objects
+            .values()
+            .filter(is_below)
+            .map(|kept| kept.header.versioned.as_view().parent().to_name())
+    }
+
+    /// The version of an object that is kept.
+    pub fn version_of(&self, object: &Name) -> Option<Name> {
+        self.objects.get(object.value()).map(|kept| kept.header.versioned.clone())
     }
 
     /// Reads the packets that belong to no object, such as certificates.
@@ -360,9 +401,17 @@ impl Repository {
         for published in self.settle(vec![unsettled])? {
             if let Form::Kept(kept) = published.0 {
                 let is_old = |other: &mut Kept| other.header.versioned == kept.header.versioned;
-                let old: Vec<Kept> = self.loose.extract_if(.., is_old).collect();
-                old.iter().try_for_each(|old| self.storage.replaced(&old.place, &kept.place))?;
+                let old: Vec<Place> =
+                    self.loose.extract_if(.., is_old).map(|old| old.place).collect();
+                let place = kept.place.clone();
                 self.loose.push(*kept);
+                for old in old {
+                    match old.is_same(&place) {
+                        true => self.storage.overwritten(&old)?,
+                        false => self.superseded.push(old),
+                    }
+                }
+                self.remove_superseded()?;
             }
         }
         Ok(())
@@ -477,54 +526,42 @@ impl Repository {
         Ok(published.collect())
     }
 
-    /// Takes in what has been put below `root`, all of it, and removes what else was put there and
-    /// what these are later versions of.
-    ///
-    /// # Errors
-    /// [`RepositoryError::Write`].
-    pub fn replace<'a>(
-        &mut self,
-        root: &Name,
-        put: impl IntoIterator<Item = &'a Published>,
-    ) -> Result<(), RepositoryError> {
-        let mut there = HashSet::new();
-        for published in put {
-            let Form::Kept(kept) = &published.0 else { continue };
-            self.take_place(kept)?;
-            there.insert(kept.object().to_vec());
-        }
-        self.remove_if(|name, kept| kept.header.root == *root && !there.contains(name))?;
-        Ok(())
-    }
-
     /// Takes in what has been put, and removes what these are later versions of, and objects of
-    /// these names.
+    /// these names. Nothing is removed before all of the new is taken in.
     ///
     /// # Errors
-    /// [`RepositoryError::Write`].
+    /// [`RepositoryError::Write`]: something could not be removed. Everything that has been put is
+    /// taken in.
     pub fn take_in(
         &mut self,
         put: &[Published],
         withdrawn: &[Name],
     ) -> Result<(), RepositoryError> {
+        let mut result = Ok(());
         for published in put {
             if let Form::Kept(kept) = &published.0 {
-                self.take_place(kept)?;
+                result = result.and(self.take_place(kept));
             }
         }
         for name in withdrawn {
-            if let Some(kept) = self.objects.remove(name.value()) {
-                self.storage.remove(&kept.place)?;
-            }
+            let removed = self.objects.remove(name.value());
+            self.superseded.extend(removed.map(|kept| kept.place));
         }
-        self.remove_superseded()
+        let removed = self.remove_superseded();
+        result.and(removed)
     }
 
     /// Takes in an object in the place of another of its name.
     fn take_place(&mut self, kept: &Kept) -> Result<(), RepositoryError> {
+        // A version with a chosen number may come back under a name whose removal has failed.
+        self.superseded.retain(|place| !place.is_same(&kept.place));
         let name = kept.object().to_vec();
-        let old = self.objects.insert(name, kept.clone());
-        old.map_or(Ok(()), |old| self.storage.replaced(&old.place, &kept.place))
+        let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
+        if old.place.is_same(&kept.place) {
+            return self.storage.overwritten(&old.place);
+        }
+        self.superseded.push(old.place);
+        Ok(())
     }
 
     /// Removes all objects whose name is `name` or below it. How many.
@@ -533,22 +570,15 @@ impl Repository {
     /// [`RepositoryError::Write`].
     pub fn remove(&mut self, name: &Name) -> Result<u64, RepositoryError> {
         let prefix = name.as_view();
-        self.remove_if(|object, _| {
+        let is_below = |object: &Vec<u8>, _: &mut Kept| {
             NameView::from_value(object).is_ok_and(|object| prefix.is_prefix_of(object))
-        })
-    }
-
-    fn remove_if(
-        &mut self,
-        is_to_go: impl Fn(&Vec<u8>, &Kept) -> bool,
-    ) -> Result<u64, RepositoryError> {
-        let mut removed = 0;
-        for (_, kept) in self.objects.extract_if(.., |name, kept| is_to_go(name, kept)) {
-            self.storage.remove(&kept.place)?;
-            removed += 1;
-        }
+        };
+        let removed: Vec<Place> =
+            self.objects.extract_if(.., is_below).map(|(_, kept)| kept.place).collect();
+        let count = removed.len() as u64;
+        self.superseded.extend(removed);
         self.remove_superseded()?;
-        Ok(removed)
+        Ok(count)
     }
 
     /// The folder, or the address in a bucket.
@@ -581,6 +611,7 @@ fn copy_segments(
         _ => None,
     };
     let number = object_number(&object.versioned);
+    let mut copied = ContentDigest::default();
     let (segments, slot) = (object.segments(), slot_bytes as usize);
     let mut batch = vec![0; slot * segments.min(BATCH_SEGMENTS) as usize];
     for first in (0..segments).step_by(BATCH_SEGMENTS as usize) {
@@ -598,20 +629,31 @@ fn copy_segments(
                 }
                 (None, _) => unreachable!("what was just signed is there"),
             }
+            copied.add(room);
             seal_slot(place, number, segment, frame.len);
         }
         out.append(&batch[..slot * count])?;
     }
-    if let Some((path, fingerprint, file)) = source
-        && Fingerprint::of(&file).map_err(|error| unread(path, error))? != *fingerprint
-    {
-        return Err(Failure::Publish(PublishError::Changed { path: path.clone() }));
+    if let Some((path, fingerprint, file)) = source {
+        let now = Fingerprint::of(&file).map_err(|error| unread(path, error))?;
+        // A program that has mapped the file can change it without a trace in its times. Kept like
+        // that, the packets would never verify.
+        if now != *fingerprint || Some(copied.finish()) != signed_digest(object) {
+            return Err(Failure::Publish(PublishError::Changed { path: path.clone() }));
+        }
     }
     Ok(())
 }
 
+/// The digest of the content that was signed, which the metadata says.
+fn signed_digest(object: &SealedObject) -> Option<[u8; 32]> {
+    let packet = object.packets.last()?;
+    let data = DataView::decode(packet).expect("it was made as Data");
+    Metadata::decode(data.content).ok()?.content_digest
+}
+
 fn open_source(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| unread(path, error))
+    open_to_read(path).map_err(|error| unread(path, error))
 }
 
 fn unread(path: &Path, source: io::Error) -> Failure {

@@ -3,9 +3,11 @@
 mod kept;
 mod publisher;
 mod registration;
+mod seen;
+mod start;
+mod tree;
 mod watch;
 
-use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,8 +23,9 @@ use weir_socket::{
 use weir_wire::Name;
 
 use self::kept::{RepositoryPlace, parse_place};
-use self::publisher::{Before, LeftOut, Publisher, Root, Seen, Version};
+use self::publisher::{LeftOut, Standing, Version};
 use self::registration::Registering;
+use self::start::{Start, Started};
 use self::watch::{Publishing, Watched};
 use crate::controller_args::ControllerArgs;
 use crate::table::{count, errln, octets, outln, printable};
@@ -39,7 +42,8 @@ const LEFT_OUT_TOLD: usize = 20;
 /// Serve a file or directory under a name.
 ///
 /// Every segment is signed once, before anything is served; the content is read from the file when
-/// it is asked for. What of a directory cannot be read, changes or goes away is named and left out.
+/// it is asked for. Files of a directory that cannot be read, or that change while they are signed,
+/// are named and skipped; with --repo or --watch the version published before stays.
 /// With --repo the signed packets are kept, and served again without path and name.
 /// Runs until Ctrl-C or SIGTERM.
 #[derive(clap::Args)]
@@ -63,8 +67,10 @@ pub(crate) struct Args {
     /// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY
     #[arg(long, value_name = "URL", requires = "repo")]
     s3_endpoint: Option<String>,
-    /// Publish what changes in the directory as it does, until stopped: new files, new versions of
-    /// files that were written to and closed; files that are gone are withdrawn
+    /// Publish changes of the directory as they happen, until stopped: new files, and new versions
+    /// of files that were written to and closed. A file is withdrawn once it was found absent. It
+    /// is ready when all files that are there are published; files that are being written are
+    /// waited for up to 3 s
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
     /// Take what is kept under this name or below it out of the repository, and end
@@ -218,6 +224,12 @@ fn is_directory(path: &Path) -> anyhow::Result<bool> {
     Ok(metadata.is_dir())
 }
 
+/// The name of what was put with its version.
+struct Root {
+    versioned: Name,
+    is_directory: bool,
+}
+
 /// What is put.
 #[derive(Clone, Copy)]
 struct Source<'a> {
@@ -271,48 +283,34 @@ impl Args {
         watched: Option<&mut Watched>,
         stop: &Stop,
     ) -> anyhow::Result<Served> {
-        let (options, version) = (self.publish_options(), self.version());
-        let writing = watched.as_ref().map(|watched| &watched.writing);
-        let is_settled = |path: &Path, metadata: &Metadata| {
-            writing.is_none_or(|writing| writing.is_settled(path, metadata))
+        let start = Start {
+            source,
+            follow_links: self.follow_links,
+            options: &self.publish_options(),
+            version: &|| self.version(),
+            signing,
+            repository: repository.as_deref_mut(),
+            watched,
+            stop,
         };
-        let before = Before { seen: &Seen::default(), is_settled: &is_settled };
-        let mut publisher =
-            Publisher::new(&options, version, signing, repository.as_deref(), before, stop);
-        let path = watched.as_ref().map_or(source.path, |watched| watched.path());
-        let root = if source.is_directory {
-            publisher.directory(path, source.name, self.follow_links)?;
-            publisher.root(source.name)
-        } else {
-            publisher.file(source.path, source.name)?
-        };
-        let published = publisher.take_published();
-        let (seen, is_unsettled) = (std::mem::take(&mut publisher.seen), publisher.is_unsettled);
+        let Started { root, published, found } = start.run()?;
         let mut served = Served {
             root: Some(root),
             names: vec![source.name.clone()],
             signer: signing.name.clone(),
-            left_out: std::mem::take(&mut publisher.left_out),
-            was_there: publisher.was_there(),
+            left_out: found.left_out,
+            was_there: found.was_there,
             ..Served::default()
         };
-        if let Some(watched) = watched {
-            (watched.seen, watched.is_unsettled) = (seen, is_unsettled);
+        if let Some(repository) = repository {
+            kept::put_certificate(repository, signing)?;
+            return Ok(served);
         }
-        match repository.as_mut() {
-            Some(repository) => {
-                let put = (&published[..], served.left_out.is_empty());
-                kept::replace(repository, source.name, put, signing)?;
-            }
-            None => {
-                published.into_iter().for_each(|published| served.store.add(published));
-                if let Some(certificate) = &signing.certificate {
-                    let certificate = certificate.as_slice().into();
-                    served.store.add_packet(certificate).context("the certificate")?;
-                }
-                served.key_names.extend(signing.certificate_prefix.clone());
-            }
+        published.into_iter().for_each(|published| served.store.add(published));
+        if let Some(certificate) = &signing.certificate {
+            served.store.add_packet(certificate.as_slice().into()).context("the certificate")?;
         }
+        served.key_names.extend(signing.certificate_prefix.clone());
         Ok(served)
     }
 
@@ -435,8 +433,8 @@ impl Server<'_> {
 
     fn announce(&self) -> anyhow::Result<()> {
         let Served { root, left_out, signer, .. } = &self.served;
-        for LeftOut { path, reason } in left_out.iter().take(LEFT_OUT_TOLD) {
-            errln!("left out {}: {reason}", printable(path.display()));
+        for left_out in left_out.iter().take(LEFT_OUT_TOLD) {
+            errln!("{}", left_out.text());
         }
         if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0) {
             errln!("left out {}", count(more as u64, "more entry", "more entries"));
@@ -474,6 +472,7 @@ impl Server<'_> {
     fn ready(&self) -> Value {
         let Served { root, left_out, signer, names, was_there, .. } = &self.served;
         let objects: Vec<&Published> = self.served.store.objects().collect();
+        let skipped = left_out.iter().filter(|one| one.standing == Standing::Nothing);
         let mut ready = json!({
             "name": root.as_ref().map(|root| root.versioned.to_string()),
             "object": self.args.name.as_ref().map(ToString::to_string),
@@ -482,7 +481,7 @@ impl Server<'_> {
             "bytes": objects.iter().map(|object| object.size_bytes()).sum::<u64>(),
             "segments": objects.iter().map(|object| object.segments()).sum::<u64>(),
             "signer": signer.as_ref().map(ToString::to_string),
-            "skipped": left_out.len(),
+            "skipped": skipped.count(),
         });
         if self.args.repo.is_some() {
             ready["names"] = names.iter().map(ToString::to_string).collect();

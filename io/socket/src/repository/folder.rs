@@ -24,6 +24,8 @@ pub(super) struct Folder {
     objects_path: PathBuf,
     /// Locked as long as the repository is used.
     _mark: File,
+    /// The file system was mounted read-only at the start.
+    is_read_only: bool,
 }
 
 /// A file that is written beside its place.
@@ -57,10 +59,19 @@ impl FileDraft {
 
 impl Folder {
     pub(super) fn open(path: &Path) -> Result<Self, RepositoryError> {
-        let mark = open_mark(path)?;
+        let (mark, is_read_only) = open_mark(path)?;
         let objects_path = path.join(OBJECTS);
-        fs::create_dir_all(&objects_path).map_err(write_error(&objects_path))?;
-        Ok(Self { objects_path, _mark: mark })
+        if !objects_path.is_dir() {
+            fs::create_dir_all(&objects_path).map_err(write_error(&objects_path))?;
+            // The names of both must last before anything in them is said to be kept.
+            sync_folder(path)?;
+            for above in std::path::absolute(path).iter().flat_map(|path| path.ancestors().skip(1))
+            {
+                // Folders of others may not be readable, and were there before.
+                let _ = sync_folder(above);
+            }
+        }
+        Ok(Self { objects_path, _mark: mark, is_read_only })
     }
 
     /// Reads the beginning of each file, and removes those that were not finished.
@@ -71,6 +82,7 @@ impl Folder {
         for entry in entries {
             let path = entry.map_err(read_error(folder))?.path();
             match path.extension().and_then(|ending| ending.to_str()) {
+                Some(NEW) if self.is_read_only => {}
                 Some(NEW) => {
                     fs::remove_file(&path).map_err(write_error(&path))?;
                     loaded.unfinished += 1;
@@ -115,34 +127,49 @@ impl Folder {
             draft.is_settled = true;
             places.push(Place::File(draft.path.clone()));
         }
-        let folder = File::open(&self.objects_path).and_then(|folder| folder.sync_all());
-        folder.map_err(write_error(&self.objects_path))?;
+        sync_folder(&self.objects_path)?;
         Ok(places)
     }
 }
 
-/// Opens the file that makes a folder a repository, and locks it.
-fn open_mark(path: &Path) -> Result<File, RepositoryError> {
+/// Makes the names in a folder last.
+fn sync_folder(path: &Path) -> Result<(), RepositoryError> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(write_error(path))
+}
+
+/// Opens the file that makes a folder a repository, and locks it. Whether the file system is
+/// read-only, where what is kept can be served all the same.
+fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
     fs::create_dir_all(path).map_err(write_error(path))?;
     let mark = path.join(MARK);
-    let is_new = !mark.try_exists().map_err(read_error(&mark))?;
-    if is_new && fs::read_dir(path).map_err(read_error(path))?.next().is_some() {
+    let is_new = || mark.try_exists().map(|exists| !exists).map_err(read_error(&mark));
+    let is_foreign =
+        is_new()? && fs::read_dir(path).map_err(read_error(path))?.next().is_some() && is_new()?;
+    if is_foreign {
         return Err(RepositoryError::Foreign { path: path.to_owned() });
     }
     let options = File::options().read(true).write(true).create(true).truncate(false).open(&mark);
-    let mut file = options.map_err(write_error(&mark))?;
+    let (mut file, is_read_only) = match options {
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            (File::open(&mark).map_err(read_error(&mark))?, true)
+        }
+        options => (options.map_err(write_error(&mark))?, false),
+    };
     if let Locked::No(holder) = lock(&file).map_err(write_error(&mark))? {
         return Err(RepositoryError::InUse { path: path.to_owned(), holder });
     }
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(read_error(&mark))?;
-    match text.as_str() {
-        MARK_TEXT => {}
-        // Whoever made it got no further.
-        "" => file.write_all(MARK_TEXT.as_bytes()).map_err(write_error(&mark))?,
-        _ => return Err(RepositoryError::Layout { path: path.to_owned() }),
+    if text == MARK_TEXT {
+        return Ok((file, is_read_only));
     }
-    Ok(file)
+    if is_read_only || !MARK_TEXT.starts_with(&text) {
+        return Err(RepositoryError::Layout { path: path.to_owned() });
+    }
+    // The process that made it was killed, or its disk was full, before all of it was written.
+    let rest = &MARK_TEXT.as_bytes()[text.len()..];
+    file.write_all(rest).and_then(|()| file.sync_all()).map_err(write_error(&mark))?;
+    Ok((file, is_read_only))
 }
 
 /// Reads the headers of all files, several at a time.

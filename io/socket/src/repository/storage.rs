@@ -77,12 +77,11 @@ impl Storage {
         }
     }
 
-    /// One has taken the place of an earlier one, which is removed unless it is overwritten.
-    pub(super) fn replaced(&self, old: &Place, new: &Place) -> Result<(), RepositoryError> {
-        match (old.is_same(new), old) {
-            (false, _) => self.remove(old),
-            (true, Place::File(_)) => Ok(()),
-            (true, Place::Bucket(place)) => bucket::remove_note(place),
+    /// An object has been written over one of the same name, which may have been damaged.
+    pub(super) fn overwritten(&self, place: &Place) -> Result<(), RepositoryError> {
+        match place {
+            Place::File(_) => Ok(()),
+            Place::Bucket(place) => bucket::remove_note(place),
         }
     }
 }

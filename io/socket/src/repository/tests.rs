@@ -4,7 +4,7 @@ use tempfile::TempDir;
 use weir_security::{DigestSigner, SignError, SignatureType, Signer};
 use weir_wire::KeyLocator;
 
-use super::layout::{MARK, OBJECTS};
+use super::layout::{MARK, MARK_TEXT, OBJECTS};
 use super::*;
 use crate::kept::ReadError;
 
@@ -80,8 +80,7 @@ impl Bed {
             panic!("it was there");
         };
         let published = repository.settle(vec![unsettled]).unwrap().pop().unwrap();
-        let Form::Kept(kept) = &published.0 else { panic!("it is kept") };
-        repository.take_place(kept).unwrap();
+        repository.take_in(std::slice::from_ref(&published), &[]).unwrap();
         published
     }
 
@@ -205,6 +204,109 @@ fn of_two_versions_the_later_one_is_served() {
     assert_eq!(bed.files().len(), 1);
 }
 
+/// A disk that lost power lost the content of the later version, which it had reported written.
+#[test]
+fn of_two_versions_a_torn_one_replaces_none() {
+    let bed = Bed::new();
+    let path = bed.file("x", 2500);
+    let mut repository = bed.open();
+    let earlier = bed.add(&mut repository, &path, 5);
+    bed.file("x", 2600);
+    let Put::New(unsettled) = bed.put(&repository, &path, 6) else { panic!("it was there") };
+    let later = repository.settle(vec![unsettled]).unwrap().pop().unwrap();
+    drop(repository);
+    let file = File::options().write(true).open(later.path().unwrap()).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.write_all_at(&vec![0; len as usize - 1000], 1000).unwrap();
+    for _ in 0..2 {
+        let mut repository = bed.open();
+        assert_eq!(repository.findings().damaged, 1);
+        let found: Vec<_> = repository.objects().collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].versioned(), earlier.versioned());
+        assert_eq!(sound(&found[0]).len(), 3 + 2);
+        repository.take_in(&[], &[]).unwrap();
+    }
+    // Put again, it is signed again, later than both; then they go.
+    let mut repository = bed.open();
+    bed.add(&mut repository, &path, 7);
+    let repository = bed.open_again(repository);
+    assert_eq!(repository.findings(), &Findings::default());
+    assert_eq!(bed.files().len(), 1);
+}
+
+/// A program that has mapped a file changes it without a trace in its times.
+#[test]
+fn a_file_that_changes_between_signing_and_copying_is_not_kept() {
+    let bed = Bed::new();
+    let path = bed.file("x", 5500);
+    let repository = bed.open();
+    let name = bed.root.clone().append_generic(b"x").clone();
+    let label = Label { name: &name, version: 1, signer: &bed.signer, certificate: None };
+    let published = publish_file(&path, label, &bed.options, &mut |_| true).unwrap();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(b"other", 2000).unwrap();
+    file.set_modified(modified).unwrap();
+    let error = repository.keep(&published, &bed.root, UNKNOWN).unwrap_err();
+    let is_changed = matches!(error, RepositoryError::Publish(PublishError::Changed { .. }));
+    assert!(is_changed, "{error}");
+    assert_eq!(bed.files(), [""; 0]);
+}
+
+/// Opening a pipe waits for its writer.
+#[test]
+fn what_has_become_a_pipe_is_no_file() {
+    let bed = Bed::new();
+    let path = bed.folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let label = Label { name: &bed.root, version: 1, signer: &bed.signer, certificate: None };
+    let error = publish_file(&path, label, &bed.options, &mut |_| true).unwrap_err();
+    assert!(matches!(error, PublishError::NoFile { .. }), "{error}");
+}
+
+/// Killed, or out of room, while it made the repository.
+#[test]
+fn a_mark_that_is_cut_is_completed() {
+    for len in 0..MARK_TEXT.len() {
+        let bed = Bed::new();
+        fs::create_dir(bed.path()).unwrap();
+        fs::write(bed.path().join(MARK), &MARK_TEXT[..len]).unwrap();
+        drop(bed.open());
+        assert_eq!(fs::read_to_string(bed.path().join(MARK)).unwrap(), MARK_TEXT);
+    }
+}
+
+/// What cannot be removed is tried again; what replaces it is there all the same.
+#[test]
+fn what_cannot_be_removed_holds_nothing_up() {
+    let bed = Bed::new();
+    let (x, y) = (bed.file("x", 100), bed.file("y", 100));
+    let mut repository = bed.open();
+    let [old, _] = [&x, &y].map(|path| bed.add(&mut repository, path, 1));
+    // A folder has the name of the file: it cannot be removed as one.
+    let place = old.path().unwrap();
+    fs::remove_file(place).unwrap();
+    fs::create_dir(place).unwrap();
+    bed.file("x", 101);
+    bed.file("y", 101);
+    let new = [&x, &y].map(|path| match bed.put(&repository, path, 2) {
+        Put::New(unsettled) => unsettled,
+        Put::Ready(_) => panic!("it was there"),
+    });
+    let new = repository.settle(new.into()).unwrap();
+    let error = repository.take_in(&new, &[]).unwrap_err();
+    assert!(matches!(error, RepositoryError::Write { .. }), "{error}");
+    assert!(repository.has_superseded());
+    let there: Vec<_> = repository.objects().collect();
+    assert!(there.iter().all(|object| object.size_bytes() == 101), "{there:?}");
+    assert_eq!(bed.files().len(), 3);
+    fs::remove_dir(place).unwrap();
+    repository.take_in(&[], &[]).unwrap();
+    assert!(!repository.has_superseded());
+}
+
 #[test]
 fn a_damaged_object_is_known_and_signed_anew() {
     let bed = Bed::new();
@@ -268,10 +370,15 @@ fn what_is_put_no_more_is_removed_and_only_that() {
     let [_, kept] = [&x, &y].map(|path| bed.add(&mut repository, path, 1));
     repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
     repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
-    let other_root: Name = "/other".parse().unwrap();
-    repository.replace(&other_root, []).unwrap();
-    assert_eq!(repository.objects().count(), 2);
-    repository.replace(&bed.root, [&kept]).unwrap();
+    let names = |repository: &Repository, root: &str| -> Vec<String> {
+        let root = root.parse().unwrap();
+        repository.names_put_below(&root).map(|name| name.to_string()).collect()
+    };
+    assert_eq!(names(&repository, "/other"), [""; 0]);
+    assert_eq!(names(&repository, "/r"), ["/r/x", "/r/y"]);
+    assert_eq!(repository.version_of(&"/r/y".parse().unwrap()).as_ref(), Some(kept.versioned()));
+    repository.take_in(&[], &["/r/x".parse().unwrap(), "/r/none".parse().unwrap()]).unwrap();
+    assert!(!repository.has_superseded());
     let mut repository = bed.open_again(repository);
     let left: Vec<_> = repository.objects().collect();
     assert_eq!(left.iter().map(Published::versioned).collect::<Vec<_>>(), [kept.versioned()]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::json;
-use weir_socket::{Bucket, BucketError, Location, Published, Repository};
+use weir_socket::{Bucket, BucketError, Location, Repository};
 use weir_wire::Name;
 
 use super::publisher::explain;
@@ -80,19 +80,11 @@ pub(super) fn refuse_within(repository: Option<&Repository>, source: &Path) -> a
     Ok(())
 }
 
-/// Has it keep what has just been put below `root`, and nothing else there if that was `all`: what
-/// could not be read this time stays as it was put before.
-pub(super) fn replace(
+/// Keeps the signer's certificate in the repository.
+pub(super) fn put_certificate(
     repository: &mut Repository,
-    root: &Name,
-    (published, is_all): (&[Published], bool),
     signing: &Signing,
 ) -> anyhow::Result<()> {
-    match is_all {
-        true => repository.replace(root, published),
-        false => repository.take_in(published, &[]),
-    }
-    .map_err(explain)?;
     if let (Some(certificate), Some(prefix)) = (&signing.certificate, &signing.certificate_prefix) {
         repository.put_packet(certificate, prefix).map_err(explain)?;
     }

@@ -1,32 +1,27 @@
 //! Signs what `weir put` serves.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
-use std::fs::{self, DirEntry, Metadata};
+use std::cell::LazyCell;
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
-use anyhow::bail;
 use weir_socket::{
     Label, Location, PublishError, PublishOptions, Published, Put, Putting, Repository,
-    RepositoryError, Unsettled, is_reserved_name, publish_file, publish_listing,
+    RepositoryError, Unsettled, publish_file, publish_listing,
 };
-use weir_transport::LISTING_KEYWORD;
 use weir_wire::Name;
 
 use super::Signing;
+use super::seen::{Listing, Seen, Stamp, stamp};
+use super::tree::{Entry, Tree};
 use crate::table::{octets, printable};
 use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
 
-/// Folders within folders at most.
-const DEPTH_MAX: usize = 64;
-/// Files and folders at most: with links there may be more than on the disk.
-const ENTRIES_MAX: usize = 1 << 22;
 /// Files from this size on are signed one at a time, each by all threads.
 const LARGE_BYTES: u64 = 1 << 20;
 /// Objects that are written to a repository before their disk is waited for.
@@ -34,17 +29,40 @@ const UNSETTLED_MAX: usize = 256;
 /// Octets of these.
 const UNSETTLED_BYTES_MAX: u64 = 256 << 20;
 
-/// The name with its version, and how much there is below it.
-pub(super) struct Root {
-    pub(super) versioned: Name,
-    pub(super) is_directory: bool,
-}
-
-/// An entry of a directory that is not served.
+/// An entry of a directory that is not served as it is now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LeftOut {
     pub(super) path: PathBuf,
     pub(super) reason: String,
+    pub(super) standing: Standing,
 }
+
+/// What of an entry is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Standing {
+    Nothing,
+    /// What was published before.
+    Earlier,
+    /// What it was in the middle of being written.
+    Snapshot,
+}
+
+impl LeftOut {
+    /// What the user reads of it.
+    pub(super) fn text(&self) -> String {
+        let (path, reason) = (printable(self.path.display()), &self.reason);
+        match self.standing {
+            Standing::Nothing => format!("left out {path}: {reason}"),
+            Standing::Earlier => format!("not updated {path}: {reason}; the version before stays"),
+            Standing::Snapshot => format!("published {path} as it is now: {reason}"),
+        }
+    }
+}
+
+/// Why a folder without entries does not withdraw what was published below it.
+const EMPTY: &str = "it is empty, as a mount point without its file system is: mount that, or add \
+                     a file to it if the others should go";
+const BEING_WRITTEN: &str = "it is being written";
 
 /// Signs everything.
 pub(super) struct Publisher<'a> {
@@ -54,35 +72,42 @@ pub(super) struct Publisher<'a> {
     stop: &'a Stop,
     before: Before<'a>,
     shelf: Shelf<'a>,
+    found: Found,
+    /// Names of what could not be examined.
+    unknown: HashSet<Name>,
+}
+
+/// The result of a look through a directory.
+#[derive(Default)]
+pub(super) struct Found {
+    /// What has been signed, or is there from before. All of it is settled.
+    pub(super) published: Vec<Published>,
+    /// How many of these did not need to be signed.
+    pub(super) was_there: usize,
     pub(super) left_out: Vec<LeftOut>,
-    /// What there is of the directory.
+    /// What is published of the directory now.
     pub(super) seen: Seen,
-    /// Something of it is being written.
-    pub(super) is_unsettled: bool,
+    /// Files that are being written.
+    pub(super) unsettled: HashSet<Name>,
+    /// Something that could not be examined stays as it was published before.
+    pub(super) is_unsure: bool,
 }
 
-/// What a directory had when it was looked through.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) files: HashMap<Name, Stamp>,
-    /// By the names of the folders.
-    pub(super) listings: HashMap<Name, Vec<(Vec<u8>, bool)>>,
-}
-
-/// What tells that a file is as it was.
-pub(super) type Stamp = [i64; 7];
-
-/// What is known of a directory that is looked through again.
+/// What is known of a directory that is looked through.
 #[derive(Clone, Copy)]
 pub(super) struct Before<'a> {
     pub(super) seen: &'a Seen,
-    /// Whether nobody writes to a file.
+    /// Whether a file is not being written, as far as can be known.
     pub(super) is_settled: &'a (dyn Fn(&Path, &Metadata) -> bool + Sync),
+    /// These are published as they are even while they are being written, unless an earlier
+    /// version is there.
+    pub(super) overdue: &'a HashSet<Name>,
 }
 
 /// What is to be done about a file or listing.
 enum Made {
-    Put(Box<Put>),
+    /// Signed. Whether the file was being written.
+    Put(Box<Put>, bool),
     /// Nothing: it is as it was.
     Same,
     /// Nothing yet: it is being written.
@@ -106,22 +131,17 @@ impl<'a> Publisher<'a> {
         before: Before<'a>,
         stop: &'a Stop,
     ) -> Self {
-        let (shelf, left_out) = (Shelf::new(repository), Vec::new());
-        let (seen, is_unsettled) = (Seen::default(), false);
-        Self { options, version, signing, stop, before, shelf, left_out, seen, is_unsettled }
+        let (shelf, found, unknown) =
+            (Shelf::new(repository), Found::default(), HashSet::default());
+        Self { options, version, signing, stop, before, shelf, found, unknown }
     }
 
-    /// What has been signed, or is there from before. All of it is settled.
-    pub(super) fn take_published(&mut self) -> Vec<Published> {
-        std::mem::take(&mut self.shelf.published)
+    pub(super) fn finish(self) -> Found {
+        let Shelf { published, was_there, .. } = self.shelf;
+        Found { published, was_there, ..self.found }
     }
 
-    /// How many objects did not need to be signed.
-    pub(super) fn was_there(&self) -> usize {
-        self.shelf.was_there
-    }
-
-    pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<Root> {
+    pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<()> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = octet_bar(format!("signing {}", printable(path.display())), Some(size));
         let (stop, mut silence) = (self.stop, Silence::new(bar.is_hidden()));
@@ -140,117 +160,159 @@ impl<'a> Publisher<'a> {
         bar.finish_and_clear();
         put.and_then(|put| self.shelf.take(put)).map_err(explain)?;
         self.shelf.settle().map_err(explain)?;
-        let versioned = self.shelf.published[0].versioned().clone();
-        Ok(Root { versioned, is_directory: false })
+        self.found.seen.files.insert(name.clone(), None);
+        Ok(())
     }
 
-    /// Signs all that is in a directory and can be.
-    pub(super) fn directory(
+    /// Signs all files that are in a directory and can be. What there is of it.
+    pub(super) fn files(
         &mut self,
         path: &Path,
         name: &Name,
         follow_links: bool,
-    ) -> anyhow::Result<()> {
-        let cannot_read = |error| cannot_read(path, &error);
-        let real = path.canonicalize().map_err(cannot_read)?;
-        // Only what is in it may be left out.
-        fs::read_dir(&real).map_err(cannot_read)?;
-        let mut walk = Walk { root: real.clone(), follow_links, tree: Tree::default() };
-        walk.folder(path, real, &mut Vec::new(), None)?;
-        let mut tree = walk.tree;
-        self.left_out.append(&mut tree.left_out);
+    ) -> anyhow::Result<Tree> {
+        let mut tree = Tree::of(path, follow_links)?;
+        let before = self.before.seen;
+        let parents = LazyCell::new(|| before.parents());
+        for folder in &tree.folders {
+            let name = tree.name_of(name, &folder.entry);
+            let is_known = before.folders.get(&name) == Some(&folder.id);
+            if folder.is_empty && !is_known && parents.contains(name.value()) {
+                self.leave_out(tree.path_of(&folder.entry), Some(name), EMPTY.to_owned());
+            } else {
+                self.found.seen.folders.insert(name.clone(), folder.id);
+                self.found.seen.listings.insert(name, None);
+            }
+        }
+        for skipped in &tree.skipped {
+            let (name, path) = (tree.name_of(name, &skipped.entry), tree.path_of(&skipped.entry));
+            self.leave_out(path, skipped.is_unknown.then_some(name), skipped.reason.clone());
+        }
         self.sign_files(name, &mut tree)?;
-        self.sign_listings(name, &tree)
+        self.found.is_unsure = self.found.seen.carry_over(before, &self.unknown);
+        let known = tree.skipped.iter().filter(|skipped| !skipped.is_unknown);
+        let skipped: Vec<PathBuf> = known.map(|skipped| tree.path_of(&skipped.entry)).collect();
+        let skipped = skipped.iter().map(PathBuf::as_path).collect();
+        let overlooked = before.overlooked(&self.found.seen, (path, name), &skipped);
+        self.found.is_unsure |= self.found.seen.carry_over(before, &overlooked);
+        self.unknown.extend(overlooked);
+        Ok(tree)
+    }
+
+    /// Whether one of the files that `is_meant` says is being written.
+    pub(super) fn is_unsettled(&self, is_meant: &dyn Fn(&Name) -> bool) -> bool {
+        self.found.unsettled.iter().any(is_meant)
+    }
+
+    /// Notes that something is not published as it is now. With a name: what was published under
+    /// it, or below, stays.
+    fn leave_out(&mut self, path: PathBuf, name: Option<Name>, reason: String) {
+        let has_earlier = name.as_ref().is_some_and(|name| self.before.seen.has(name));
+        let standing = if has_earlier { Standing::Earlier } else { Standing::Nothing };
+        self.found.left_out.push(LeftOut { path, reason, standing });
+        self.unknown.extend(name);
     }
 
     fn sign_files(&mut self, root: &Name, tree: &mut Tree) -> anyhow::Result<()> {
         let bar = file_bar("signing", tree.files.len() as u64);
         let files = std::mem::take(&mut tree.files);
         let (stop, large) = (self.stop, Mutex::new(()));
-        let how = self.how(root);
-        let before = self.before;
-        let sign = |file: &Entry| {
-            let name = tree.name_of(root, file);
-            let path = tree.path_of(file);
-            let metadata = fs::metadata(&path);
-            let _alone = metadata
-                .as_ref()
-                .is_ok_and(|metadata| metadata.len() >= LARGE_BYTES)
-                .then(|| large.lock());
-            let stamp = metadata.as_ref().map_or([-1; 7], stamp);
-            if before.seen.files.get(&name) == Some(&stamp) {
+        let (how, before) = (self.how(root), self.before);
+        let sign = |file: &Entry| -> Result<(Made, Stamp), RepositoryError> {
+            let (name, path) = (tree.name_of(root, file), tree.path_of(file));
+            let metadata = fs::metadata(&path)
+                .map_err(|source| PublishError::Read { path: path.clone(), source })?;
+            let _alone = (metadata.len() >= LARGE_BYTES).then(|| large.lock());
+            let stamp = stamp(&metadata);
+            if before.seen.files.get(&name) == Some(&Some(stamp)) {
                 return Ok((Made::Same, stamp));
             }
-            if metadata.is_ok_and(|metadata| !(before.is_settled)(&path, &metadata)) {
+            let is_settled = (before.is_settled)(&path, &metadata);
+            let is_due = before.overdue.contains(&name) && !before.seen.has(&name);
+            if !is_settled && !is_due {
                 return Ok((Made::Unsettled, stamp));
             }
-            how.file(&path, &name, &mut |_| !stop.is_set())
-                .map(|put| (Made::Put(Box::new(put)), stamp))
+            let put = how.file(&path, &name, &mut |_| !stop.is_set())?;
+            Ok((Made::Put(Box::new(put), !is_settled), stamp))
         };
-        let (shelf, left_out) = (&mut self.shelf, &mut self.left_out);
-        let (seen, is_unsettled) = (&mut self.seen, &mut self.is_unsettled);
-        let mut failed: Vec<usize> = Vec::new();
+        let mut failed: HashSet<usize> = HashSet::new();
         let mut silence = Silence::new(bar.is_hidden());
         let result = side_by_side(how.options.threads, &files, sign, |at, made| {
             bar.inc(1);
             silence.end(|| format!("signing {root}: {} of {} files", bar.position(), files.len()));
-            let name = tree.name_of(root, &files[at]);
-            match made {
-                Ok((Made::Put(put), stamp)) => {
-                    shelf.take(*put).map_err(explain)?;
-                    seen.files.insert(name, stamp);
-                }
-                Ok((Made::Same, stamp)) => drop(seen.files.insert(name, stamp)),
-                Ok((Made::Unsettled, _)) => {
-                    *is_unsettled = true;
-                    match before.seen.files.get(&name) {
-                        Some(&stamp) => drop(seen.files.insert(name, stamp)),
-                        None => failed.push(at),
-                    }
-                }
-                Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
-                    *is_unsettled |= matches!(error, PublishError::Changed { .. });
-                    let path = tree.path_of(&files[at]);
-                    left_out.push(LeftOut { path, reason: reason(&error) });
-                    failed.push(at);
-                }
-                Err(error) => return Err(explain(error)),
+            let (name, path) = (tree.name_of(root, &files[at]), tree.path_of(&files[at]));
+            if !self.take_file(name, path, made)? {
+                failed.insert(at);
             }
             Ok(())
         });
         bar.finish_and_clear();
         result?;
-        failed.sort_unstable();
-        let mut at = 0;
-        tree.files = files;
-        tree.files.retain(|_| {
-            at += 1;
-            failed.binary_search(&(at - 1)).is_err()
-        });
+        let files = files.into_iter().enumerate();
+        tree.files = files.filter(|(at, _)| !failed.contains(at)).map(|(_, file)| file).collect();
         Ok(())
     }
 
-    fn sign_listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
-        let mut listings: Vec<Vec<(Vec<u8>, bool)>> = vec![Vec::new(); tree.folders.len()];
-        let folders = tree.folders.iter().map(|folder| (folder, true));
-        for (entry, is_folder) in folders.chain(tree.files.iter().map(|file| (file, false))) {
-            if let Some(parent) = entry.parent {
-                listings[parent].push((entry.name.as_bytes().to_vec(), is_folder));
+    /// Takes what has become of a file. Whether it is published as it is.
+    fn take_file(
+        &mut self,
+        name: Name,
+        path: PathBuf,
+        made: Result<(Made, Stamp), RepositoryError>,
+    ) -> anyhow::Result<bool> {
+        match made {
+            Ok((Made::Put(put, is_being_written), stamp)) => {
+                self.shelf.take(*put).map_err(explain)?;
+                if is_being_written {
+                    let (reason, standing) = (BEING_WRITTEN.to_owned(), Standing::Snapshot);
+                    self.found.left_out.push(LeftOut { path, reason, standing });
+                    self.found.unsettled.insert(name.clone());
+                }
+                self.found.seen.files.insert(name, Some(stamp));
+                return Ok(true);
             }
+            Ok((Made::Same, stamp)) => {
+                self.found.seen.files.insert(name, Some(stamp));
+                return Ok(true);
+            }
+            Ok((Made::Unsettled, _)) => {
+                self.found.unsettled.insert(name.clone());
+                if self.before.overdue.contains(&name) {
+                    self.leave_out(path, Some(name), BEING_WRITTEN.to_owned());
+                } else {
+                    self.unknown.insert(name);
+                }
+            }
+            Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
+                if matches!(error, PublishError::Changed { .. }) {
+                    self.found.unsettled.insert(name.clone());
+                }
+                self.leave_out(path, Some(name), reason(&error));
+            }
+            Err(error) => return Err(explain(error)),
         }
-        listings.iter_mut().for_each(|listing| listing.sort());
-        let (how, before) = (self.how(root), self.before);
+        Ok(false)
+    }
+
+    /// Signs the listings of the folders whose files have been signed.
+    pub(super) fn listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
+        let names: Vec<Name> =
+            tree.folders.iter().map(|folder| tree.name_of(root, &folder.entry)).collect();
+        let listings = self.listed(tree, &names);
+        let (how, before, unknown) = (self.how(root), self.before, &self.unknown);
         let numbers: Vec<usize> = (0..listings.len()).collect();
+        // The listing of a folder that could not be examined stays as it was.
+        let stays = |name: &Name| unknown.contains(name) && before.seen.has(name);
         let sign = |&at: &usize| {
-            let name = tree.name_of(root, &tree.folders[at]);
-            if before.seen.listings.get(&name) == Some(&listings[at]) {
+            let (name, listing) = (&names[at], &listings[at]);
+            if stays(name) || before.seen.listings.get(name) == Some(&Some(listing.clone())) {
                 return Ok(Made::Same);
             }
-            how.listing(&listings[at], &name).map(|put| Made::Put(Box::new(put)))
+            how.listing(listing, name).map(|put| Made::Put(Box::new(put), false))
         };
         let (shelf, stop) = (&mut self.shelf, self.stop);
         side_by_side(how.options.threads, &numbers, sign, |_, made| {
-            if let Made::Put(put) = made.map_err(explain)? {
+            if let Made::Put(put, _) = made.map_err(explain)? {
                 shelf.take(*put).map_err(explain)?;
             }
             match stop.is_set() {
@@ -258,18 +320,39 @@ impl<'a> Publisher<'a> {
                 false => Ok(()),
             }
         })?;
-        let names = tree.folders.iter().map(|folder| tree.name_of(root, folder));
-        self.seen.listings.extend(names.zip(listings));
-        self.shelf.settle().map_err(explain)
+        let all = names.into_iter().zip(listings).filter(|(name, _)| !stays(name));
+        self.found.seen.listings.extend(all.map(|(name, listing)| (name, Some(listing))));
+        self.settle()
     }
 
-    /// The directory that has just been signed.
-    pub(super) fn root(&self, name: &Name) -> Root {
-        let listing = listing_name(name);
-        let is_root = |object: &&Published| object.object() == listing.as_view();
-        let root = self.shelf.published.iter().find(is_root);
-        let versioned = root.expect("it was signed").versioned().clone();
-        Root { versioned, is_directory: true }
+    /// The entries of each folder: those that were found, and those that stay as they were.
+    fn listed(&self, tree: &Tree, names: &[Name]) -> Vec<Listing> {
+        let mut listings: Vec<Listing> = vec![Vec::new(); tree.folders.len()];
+        let folders = tree.folders.iter().map(|folder| (&folder.entry, true));
+        for (entry, is_folder) in folders.chain(tree.files.iter().map(|file| (file, false))) {
+            if let Some(parent) = entry.parent {
+                listings[parent].push((entry.name.as_bytes().to_vec(), is_folder));
+            }
+        }
+        let numbers: HashMap<&[u8], usize> =
+            names.iter().enumerate().map(|(at, name)| (name.value(), at)).collect();
+        for name in self.unknown.iter().filter(|name| self.before.seen.has(name)) {
+            let is_folder = self.before.seen.listings.contains_key(name);
+            let name = name.as_view();
+            if let (Some(last), Some(&parent)) = (name.last(), numbers.get(name.parent().value())) {
+                listings[parent].push((last.value.to_vec(), is_folder));
+            }
+        }
+        for listing in &mut listings {
+            listing.sort();
+            listing.dedup();
+        }
+        listings
+    }
+
+    /// Flushes everything that has been signed to the disk.
+    pub(super) fn settle(&mut self) -> anyhow::Result<()> {
+        self.shelf.settle().map_err(explain)
     }
 
     fn how<'b>(&self, root: &'b Name) -> How<'b>
@@ -279,23 +362,6 @@ impl<'a> Publisher<'a> {
         let Self { options, version, signing, .. } = *self;
         How { root, options, version, signing, repository: self.shelf.repository }
     }
-}
-
-/// The name of the object that is the listing of a folder.
-pub(super) fn listing_name(folder: &Name) -> Name {
-    folder.clone().append_keyword(LISTING_KEYWORD).clone()
-}
-
-fn stamp(metadata: &Metadata) -> Stamp {
-    [
-        metadata.dev() as i64,
-        metadata.ino() as i64,
-        metadata.len() as i64,
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    ]
 }
 
 /// What is signed, and waits to be served.
@@ -418,141 +484,6 @@ fn side_by_side<T: Sync, R: Send>(
         // Who breaks off drops the receiver, which ends the threads.
         taken.into_iter().try_for_each(|(at, result)| take(at, result))
     })
-}
-
-/// A file or folder, by its parent's number.
-struct Entry {
-    parent: Option<usize>,
-    name: OsString,
-}
-
-/// What there is to sign.
-#[derive(Default)]
-struct Tree {
-    /// The first is the root, whose name is its path.
-    folders: Vec<Entry>,
-    files: Vec<Entry>,
-    left_out: Vec<LeftOut>,
-}
-
-impl Tree {
-    /// The entry and what it lies in, from the root on.
-    fn line<'b>(&'b self, entry: &'b Entry) -> Vec<&'b Entry> {
-        let parent = |entry: &&'b Entry| entry.parent.map(|parent| &self.folders[parent]);
-        let mut line: Vec<&Entry> = std::iter::successors(Some(entry), parent).collect();
-        line.reverse();
-        line
-    }
-
-    fn path_of(&self, entry: &Entry) -> PathBuf {
-        self.line(entry).iter().map(|entry| &entry.name).collect()
-    }
-
-    fn name_of(&self, root: &Name, entry: &Entry) -> Name {
-        let mut name = root.clone();
-        for entry in &self.line(entry)[1..] {
-            name.append_generic(entry.name.as_bytes());
-        }
-        name
-    }
-}
-
-/// Looks through a directory.
-struct Walk {
-    /// With no links in it.
-    root: PathBuf,
-    follow_links: bool,
-    tree: Tree,
-}
-
-enum Kind {
-    File,
-    /// A folder, with its path that has no links in it.
-    Folder(PathBuf),
-}
-
-impl Walk {
-    /// Adds a folder and what is in it. `above` are the folders that it lies in, links followed.
-    fn folder(
-        &mut self,
-        path: &Path,
-        real: PathBuf,
-        above: &mut Vec<PathBuf>,
-        parent: Option<usize>,
-    ) -> anyhow::Result<()> {
-        if above.len() >= DEPTH_MAX {
-            self.leave_out(path, format!("it lies more than {DEPTH_MAX} directories deep"));
-            return Ok(());
-        }
-        let entries: Vec<DirEntry> = match fs::read_dir(path).and_then(Iterator::collect) {
-            Ok(entries) => entries,
-            Err(error) => {
-                self.leave_out(path, error.to_string());
-                return Ok(());
-            }
-        };
-        let number = self.tree.folders.len();
-        let name =
-            if parent.is_none() { path.as_os_str() } else { path.file_name().unwrap_or_default() };
-        self.tree.folders.push(Entry { parent, name: name.to_owned() });
-        if self.tree.folders.len() + self.tree.files.len() + entries.len() > ENTRIES_MAX {
-            bail!(
-                "there are more than {ENTRIES_MAX} files and directories in {}; put parts of it \
-                 under names of their own",
-                printable(self.root.display())
-            );
-        }
-        above.push(real);
-        for entry in entries {
-            let name = entry.file_name();
-            match self.kind(&entry, above) {
-                Ok(Kind::File) => self.tree.files.push(Entry { parent: Some(number), name }),
-                Ok(Kind::Folder(real)) => self.folder(&entry.path(), real, above, Some(number))?,
-                Err(reason) => self.leave_out(&entry.path(), reason),
-            }
-        }
-        above.pop();
-        Ok(())
-    }
-
-    fn leave_out(&mut self, path: &Path, reason: String) {
-        self.tree.left_out.push(LeftOut { path: path.to_owned(), reason });
-    }
-
-    /// What an entry is, or why it is left out.
-    fn kind(&self, entry: &DirEntry, above: &[PathBuf]) -> Result<Kind, String> {
-        if is_reserved_name(&entry.file_name().into_vec()) {
-            return Err("it belongs to a download that has not ended".into());
-        }
-        let kind = entry.file_type().map_err(|error| error.to_string())?;
-        if kind.is_file() {
-            return Ok(Kind::File);
-        }
-        let path = entry.path();
-        let real = || path.canonicalize().map_err(|error| error.to_string());
-        if kind.is_dir() {
-            return Ok(Kind::Folder(real()?));
-        }
-        if !kind.is_symlink() {
-            return Err("it is neither a file nor a directory".into());
-        }
-        let real = real().map_err(|error| format!("a link that leads nowhere: {error}"))?;
-        if !self.follow_links && !real.starts_with(&self.root) {
-            return Err("a link that leads out of the directory; --follow-links serves it".into());
-        }
-        let found = fs::metadata(&real).map_err(|error| error.to_string())?;
-        match (found.is_file(), found.is_dir()) {
-            (true, _) => Ok(Kind::File),
-            (_, true) if !self.follow_links => {
-                Err("a link to a directory; --follow-links serves it".into())
-            }
-            (_, true) if above.iter().any(|above| above.starts_with(&real)) => {
-                Err("a link that leads in a circle".into())
-            }
-            (_, true) => Ok(Kind::Folder(real)),
-            _ => Err("it is neither a file nor a directory".into()),
-        }
-    }
 }
 
 /// Why a file of a directory is left out.

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -17,8 +18,9 @@ use serde_json::json;
 use weir_socket::{PublishOptions, Published, Repository, Update, Updates, unix_time_ms};
 use weir_wire::Name;
 
-use super::publisher::{Before, LeftOut, Publisher, Seen, Version, explain, listing_name};
+use super::publisher::{Before, Found, LeftOut, Publisher, Version, explain};
 use super::registration::Registering;
+use super::seen::Seen;
 use super::{Signing, Source};
 use crate::table::{errln, outln, printable};
 use crate::transfer::Stop;
@@ -105,14 +107,27 @@ impl Writing {
     }
 }
 
+/// Device, inode and creation time of a directory.
+type RootId = (u64, u64, Option<SystemTime>);
+
+fn root_id(path: &Path) -> Option<RootId> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.created().ok()))
+}
+
 /// A directory that is watched.
 pub(super) struct Watched {
     path: PathBuf,
-    _watcher: RecommendedWatcher,
+    watcher: RecommendedWatcher,
+    /// Which directory is watched, unless it is missing.
+    root: Option<RootId>,
     events: Receiver<notify::Result<Event>>,
     pub(super) writing: Writing,
     pub(super) seen: Seen,
-    pub(super) is_unsettled: bool,
+    /// How long after a look the next one is due even without an event.
+    again: Option<Duration>,
+    /// What the last look left out.
+    left_out: HashSet<LeftOut>,
 }
 
 impl Watched {
@@ -120,7 +135,7 @@ impl Watched {
     pub(super) fn new(path: &Path, follow_links: bool) -> anyhow::Result<Self> {
         // As events have it.
         let path = std::path::absolute(path)?;
-        let (send, events) = channel();
+        let (root, (send, events)) = (root_id(&path), channel());
         let config = Config::default().with_follow_symlinks(follow_links);
         let watch = || {
             let mut watcher = RecommendedWatcher::new(send, config)?;
@@ -134,12 +149,64 @@ impl Watched {
                 printable(path.display())
             )
         })?;
-        let (writing, seen) = (Writing::default(), Seen::default());
-        Ok(Self { path, _watcher: watcher, events, writing, seen, is_unsettled: false })
+        let (writing, seen, left_out) = (Writing::default(), Seen::default(), HashSet::new());
+        Ok(Self { path, watcher, root, events, writing, seen, again: None, left_out })
+    }
+
+    /// Watches the directory that the path leads to, if it is another one than before: a file
+    /// system was mounted there or unmounted, or the directory was replaced. The system watches
+    /// directories, not paths. Returns whether it was replaced.
+    fn rewatch_if_replaced(&mut self) -> bool {
+        let root = root_id(&self.path);
+        if root == std::mem::replace(&mut self.root, root) || root.is_none() {
+            return false;
+        }
+        // The directory before may be gone, and its watch with it.
+        let _ = self.watcher.unwatch(&self.path);
+        if let Err(error) = self.watcher.watch(&self.path, RecursiveMode::Recursive) {
+            errln!("weir: watching {}: {error}", printable(self.path.display()));
+        }
+        true
+    }
+
+    /// Notes when to look again after a look that found this.
+    pub(super) fn look_again(&mut self, found: &Found) {
+        self.again = match (found.unsettled.is_empty(), found.is_unsure) {
+            (false, _) => Some(AGAIN),
+            (true, true) => Some(AFTER_ERROR),
+            (true, false) => None,
+        };
+        self.left_out = found.left_out.iter().cloned().collect();
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Takes what the system tells, waiting for it a moment. Whether something may have changed.
+    pub(super) fn take_events(&mut self) -> bool {
+        let first = match self.events.recv_timeout(TICK) {
+            Ok(first) => first,
+            Err(RecvTimeoutError::Timeout) => {
+                self.writing.made.clear();
+                return false;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(TICK);
+                return false;
+            }
+        };
+        let mut has_changed = false;
+        for event in std::iter::once(first).chain(self.events.try_iter()) {
+            match event {
+                Ok(event) => has_changed |= self.writing.note(event),
+                Err(error) => {
+                    errln!("weir: watching {}: {error}", printable(self.path.display()));
+                    has_changed = true;
+                }
+            }
+        }
+        has_changed
     }
 }
 
@@ -161,11 +228,15 @@ pub(super) struct Publishing<'a> {
 impl Publishing<'_> {
     /// Until it is over.
     pub(super) fn run(mut self) {
-        let mut due = self.watched.is_unsettled.then(|| Instant::now() + AGAIN);
+        let mut due = self.watched.again.map(|again| Instant::now() + again);
         let (mut earliest, mut last_error) = (Instant::now(), String::new());
         while !self.stop.is_set() && !self.is_over.load(Ordering::Relaxed) {
-            if self.take_events() {
-                due = due.or(Some(earliest.max(Instant::now() + GATHER)));
+            let has_events = self.watched.take_events();
+            let is_replaced = self.watched.rewatch_if_replaced();
+            if has_events || is_replaced {
+                let soon = earliest.max(Instant::now() + GATHER);
+                // What failed before may not fail in another directory.
+                due = Some(due.filter(|_| !is_replaced).unwrap_or(soon));
             }
             if let Some(registering) = &mut self.registering
                 && let Err(error) = registering.turn()
@@ -180,39 +251,12 @@ impl Publishing<'_> {
             if !error.is_empty() && error != last_error && !self.stop.is_set() {
                 errln!("weir: {error}; trying again");
             }
-            let wait = if error.is_empty() { AGAIN } else { AFTER_ERROR };
-            let again = !error.is_empty() || self.watched.is_unsettled;
+            let again = if error.is_empty() { self.watched.again } else { Some(AFTER_ERROR) };
             last_error = error;
             // To look through takes no more than a third of the time.
             earliest = Instant::now() + 2 * begin.elapsed();
-            due = again.then(|| earliest.max(Instant::now() + wait));
+            due = again.map(|again| earliest.max(Instant::now() + again));
         }
-    }
-
-    /// Takes what the system tells, waiting for it a moment. Whether something may have changed.
-    fn take_events(&mut self) -> bool {
-        let first = match self.watched.events.recv_timeout(TICK) {
-            Ok(first) => first,
-            Err(RecvTimeoutError::Timeout) => {
-                self.watched.writing.made.clear();
-                return false;
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(TICK);
-                return false;
-            }
-        };
-        let mut has_changed = false;
-        for event in std::iter::once(first).chain(self.watched.events.try_iter()) {
-            match event {
-                Ok(event) => has_changed |= self.watched.writing.note(event),
-                Err(error) => {
-                    errln!("weir: watching {}: {error}", printable(self.watched.path.display()));
-                    has_changed = true;
-                }
-            }
-        }
-        has_changed
     }
 
     /// Looks through the directory and publishes what is not as it was.
@@ -221,7 +265,8 @@ impl Publishing<'_> {
         let (watched, writing) = (&self.watched, &self.watched.writing);
         let name = self.source.name;
         let is_settled = |path: &Path, metadata: &Metadata| writing.is_settled(path, metadata);
-        let before = Before { seen: &watched.seen, is_settled: &is_settled };
+        let before =
+            Before { seen: &watched.seen, is_settled: &is_settled, overdue: &HashSet::new() };
         let mut publisher = Publisher::new(
             self.options,
             version,
@@ -230,70 +275,67 @@ impl Publishing<'_> {
             before,
             self.stop,
         );
-        let looked = publisher.directory(&watched.path, name, self.follow_links);
-        let published = publisher.take_published();
+        let looked = publisher
+            .files(&watched.path, name, self.follow_links)
+            .and_then(|tree| publisher.listings(name, &tree));
+        let mut found = publisher.finish();
+        let published = std::mem::take(&mut found.published);
         if let Err(error) = looked {
             if self.repository.is_some() {
                 // What has been kept is served, and need not be signed the next time.
-                self.publish(published, &[], &[])?;
+                self.publish(published, &[])?;
             }
             return Err(error);
         }
-        let (seen, is_unsettled) = (std::mem::take(&mut publisher.seen), publisher.is_unsettled);
-        let left_out = std::mem::take(&mut publisher.left_out);
-        let withdrawn = gone(&watched.seen, &seen);
-        self.watched.is_unsettled = is_unsettled;
-        self.watched.seen = seen;
+        // What has been reported after the last look is not reported again.
+        for left_out in found.left_out.iter().filter(|one| !self.watched.left_out.contains(one)) {
+            errln!("weir: {}", left_out.text());
+        }
+        let withdrawn = self.watched.seen.gone(&found.seen);
+        self.watched.look_again(&found);
+        self.watched.seen = found.seen;
         self.watched.writing.closed.clear();
-        self.publish(published, &withdrawn, &left_out)
+        self.publish(published, &withdrawn)
     }
 
-    fn publish(
-        &mut self,
-        published: Vec<Published>,
-        withdrawn: &[Name],
-        left_out: &[LeftOut],
-    ) -> anyhow::Result<()> {
-        if published.is_empty() && withdrawn.is_empty() {
+    fn publish(&mut self, published: Vec<Published>, withdrawn: &[Name]) -> anyhow::Result<()> {
+        let has_superseded = self.repository.as_ref().is_some_and(|kept| kept.has_superseded());
+        if published.is_empty() && withdrawn.is_empty() && !has_superseded {
             return Ok(());
         }
-        let added = published.iter().cloned().map(Update::Add);
+        // A folder may take the name of a file, and its metadata that of the file's metadata. So
+        // the file goes first.
         let removed = withdrawn.iter().cloned().map(Update::Remove);
-        self.updates.apply(added.chain(removed).collect(), SERVER_WAIT);
+        let added = published.iter().cloned().map(Update::Add);
+        self.updates.apply(removed.chain(added).collect(), SERVER_WAIT);
         // What is served no more may go.
-        if let Some(repository) = self.repository.as_deref_mut() {
-            repository.take_in(&published, withdrawn).map_err(explain)?;
-        }
+        let taken_in = match self.repository.as_deref_mut() {
+            Some(repository) => repository.take_in(&published, withdrawn).map_err(explain),
+            None => Ok(()),
+        };
         if let Some(registering) = &mut self.registering {
-            registering.add(published.iter());
             withdrawn.iter().for_each(|name| registering.withdraw(name));
+            registering.add(published.iter());
         }
-        self.tell(&published, withdrawn, left_out);
-        Ok(())
+        if !published.is_empty() || !withdrawn.is_empty() {
+            self.tell(&published, withdrawn);
+        }
+        // Something that has been replaced could not be removed; what replaces it is kept.
+        taken_in
     }
 
-    fn tell(&self, published: &[Published], withdrawn: &[Name], left_out: &[LeftOut]) {
-        for LeftOut { path, reason } in left_out {
-            errln!("left out {}: {reason}", printable(path.display()));
-        }
+    fn tell(&self, published: &[Published], withdrawn: &[Name]) {
         let names: Vec<String> =
             published.iter().map(|object| object.versioned().to_string()).collect();
         let withdrawn: Vec<String> = withdrawn.iter().map(ToString::to_string).collect();
         if self.json {
-            // Whoever has gone away need not be told.
+            // The reader may have gone.
             let _ = outln!("{}", json!({ "published": names, "withdrawn": withdrawn }));
             return;
         }
         names.iter().for_each(|name| errln!("published {name}"));
         withdrawn.iter().for_each(|name| errln!("withdrawn {name}"));
     }
-}
-
-/// Names of the objects that are no more.
-fn gone(before: &Seen, now: &Seen) -> Vec<Name> {
-    let files = before.files.keys().filter(|name| !now.files.contains_key(name)).cloned();
-    let folders = before.listings.keys().filter(|name| !now.listings.contains_key(name));
-    files.chain(folders.map(listing_name)).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,229 @@
+//! What is known of a directory: what a look through it found, and what was published of it before.
+//!
+//! Something that was published is withdrawn only after a look that found it absent. What a look
+//! could not find out stays as it was.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use weir_transport::LISTING_KEYWORD;
+use weir_wire::{Name, NameView};
+
+/// What tells that a file is as it was.
+pub(super) type Stamp = [i64; 7];
+/// Names of the entries of a folder, and which of them are folders.
+pub(super) type Listing = Vec<(Vec<u8>, bool)>;
+/// Device and inode of a folder.
+pub(super) type FolderId = [u64; 2];
+
+/// What was published of a directory, by names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// Without a stamp: kept in a repository, and not seen by this process yet.
+    pub(super) files: HashMap<Name, Option<Stamp>>,
+    /// By the names of the folders. Without a listing: as above.
+    pub(super) listings: HashMap<Name, Option<Listing>>,
+    /// Which folders this process has seen.
+    pub(super) folders: HashMap<Name, FolderId>,
+}
+
+impl Seen {
+    /// What a repository keeps.
+    pub(super) fn kept(objects: impl Iterator<Item = Name>) -> Self {
+        let mut seen = Self::default();
+        for mut object in objects {
+            let is_listing =
+                object.as_view().last().is_some_and(|last| last.is_keyword(LISTING_KEYWORD));
+            if is_listing {
+                object.pop();
+                seen.listings.insert(object, None);
+            } else {
+                seen.files.insert(object, None);
+            }
+        }
+        seen
+    }
+
+    /// Whether a file or folder of this name was published.
+    pub(super) fn has(&self, name: &Name) -> bool {
+        self.files.contains_key(name) || self.listings.contains_key(name)
+    }
+
+    /// All names below which something was published.
+    pub(super) fn parents(&self) -> HashSet<&[u8]> {
+        let mut parents = HashSet::new();
+        for name in self.files.keys().chain(self.listings.keys()) {
+            let mut parent = name.as_view().parent();
+            while parents.insert(parent.value()) && !parent.is_empty() {
+                parent = parent.parent();
+            }
+        }
+        parents
+    }
+
+    /// Adds what `before` has of names of `unknown` and below them. Whether there was anything.
+    pub(super) fn carry_over(&mut self, before: &Self, unknown: &HashSet<Name>) -> bool {
+        if unknown.is_empty() {
+            return false;
+        }
+        let unknown: HashSet<&[u8]> = unknown.iter().map(Name::value).collect();
+        let is_unknown = |name: &Name| is_within(name.as_view(), &unknown);
+        let mut has_any = false;
+        for (name, stamp) in before.files.iter().filter(|(name, _)| is_unknown(name)) {
+            self.files.entry(name.clone()).or_insert(*stamp);
+            has_any = true;
+        }
+        for (name, listing) in before.listings.iter().filter(|(name, _)| is_unknown(name)) {
+            self.listings.entry(name.clone()).or_insert_with(|| listing.clone());
+            has_any = true;
+        }
+        for (name, id) in before.folders.iter().filter(|(name, _)| is_unknown(name)) {
+            self.folders.entry(name.clone()).or_insert(*id);
+        }
+        has_any
+    }
+
+    /// Files and folders that `now` has no more.
+    fn missing<'a>(&'a self, now: &'a Self) -> impl Iterator<Item = &'a Name> {
+        let files = self.files.keys().filter(|name| !now.files.contains_key(*name));
+        files.chain(self.listings.keys().filter(|name| !now.listings.contains_key(*name)))
+    }
+
+    /// What `now` has no more although it is there: a system may leave out of a listing what is
+    /// renamed while it lists. `skipped` are paths that are skipped whatever they hold.
+    pub(super) fn overlooked(
+        &self,
+        now: &Self,
+        (root, root_name): (&Path, &Name),
+        skipped: &HashSet<&Path>,
+    ) -> HashSet<Name> {
+        let is_there = |name: &&Name| {
+            let path = path_of(root, root_name, name);
+            if path.ancestors().any(|path| skipped.contains(path)) {
+                return false;
+            }
+            match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_dir() => !now.listings.contains_key(*name),
+                Ok(_) => !now.files.contains_key(*name),
+                Err(error) => {
+                    !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+                }
+            }
+        };
+        self.missing(now).filter(is_there).cloned().collect()
+    }
+
+    /// Names of the objects that `now` has no more.
+    pub(super) fn gone(&self, now: &Self) -> Vec<Name> {
+        let files = self.files.keys().filter(|name| !now.files.contains_key(*name)).cloned();
+        let folders = self.listings.keys().filter(|name| !now.listings.contains_key(*name));
+        files.chain(folders.map(listing_name)).collect()
+    }
+}
+
+/// Whether a name or one that it lies below is one of these.
+fn is_within(name: NameView<'_>, names: &HashSet<&[u8]>) -> bool {
+    let mut at = name;
+    loop {
+        if names.contains(at.value()) {
+            return true;
+        }
+        if at.is_empty() {
+            return false;
+        }
+        at = at.parent();
+    }
+}
+
+/// Where the file of that name is in the directory.
+fn path_of(root: &Path, root_name: &Name, name: &Name) -> PathBuf {
+    let below = name.as_view().suffix(root_name.as_view().component_count());
+    let mut path = root.to_owned();
+    path.extend(below.components().map(|component| OsStr::from_bytes(component.value)));
+    path
+}
+
+/// The name of the object that is the listing of a folder.
+pub(super) fn listing_name(folder: &Name) -> Name {
+    folder.clone().append_keyword(LISTING_KEYWORD).clone()
+}
+
+pub(super) fn stamp(metadata: &Metadata) -> Stamp {
+    [
+        metadata.dev() as i64,
+        metadata.ino() as i64,
+        metadata.len() as i64,
+        metadata.mtime(),
+        metadata.mtime_nsec(),
+        metadata.ctime(),
+        metadata.ctime_nsec(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(uri: &str) -> Name {
+        uri.parse().unwrap()
+    }
+
+    fn names(uris: &[&str]) -> HashSet<Name> {
+        uris.iter().map(|uri| name(uri)).collect()
+    }
+
+    fn kept(uris: &[&str]) -> Seen {
+        Seen::kept(uris.iter().map(|uri| name(uri)))
+    }
+
+    #[test]
+    fn objects_of_a_repository_become_files_and_folders() {
+        let seen = kept(&["/r/a", "/r/b/c", "/r/32=ls", "/r/b/32=ls"]);
+        assert!(seen.has(&name("/r/a")) && seen.has(&name("/r/b")) && !seen.has(&name("/r/c")));
+        assert_eq!((seen.files.len(), seen.listings.len()), (2, 2));
+        let parents = seen.parents();
+        assert!(parents.contains(name("/r/b").value()) && !parents.contains(name("/r/a").value()));
+        let mut gone = seen.gone(&kept(&["/r/32=ls", "/r/a"]));
+        gone.sort_by_key(Name::to_string);
+        assert_eq!(gone, [name("/r/b/32=ls"), name("/r/b/c")]);
+    }
+
+    #[test]
+    fn an_unknown_folder_keeps_what_is_below_it() {
+        let before = kept(&["/r/a", "/r/b/c", "/r/b/d/e", "/r/bb", "/r/32=ls", "/r/b/32=ls"]);
+        let mut now = kept(&["/r/32=ls"]);
+        assert!(!now.carry_over(&before, &names(&["/r/none"])));
+        assert!(now.carry_over(&before, &names(&["/r/b"])));
+        let mut gone = before.gone(&now);
+        gone.sort_by_key(Name::to_string);
+        assert_eq!(gone, [name("/r/a"), name("/r/bb")]);
+    }
+
+    #[test]
+    fn only_what_is_absent_is_not_overlooked() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir(root.join("folder")).unwrap();
+        fs::write(root.join("folder/file"), b"x").unwrap();
+        fs::create_dir(root.join("swapped")).unwrap();
+        fs::write(root.join("skipped"), b"x").unwrap();
+        let all = [
+            "/r/folder/32=ls",
+            "/r/folder/file",
+            "/r/folder/gone",
+            "/r/gone/32=ls",
+            "/r/swapped",
+            "/r/skipped",
+        ];
+        let now = kept(&["/r/32=ls", "/r/swapped/32=ls"]);
+        let skipped = root.join("skipped");
+        let skipped = HashSet::from([&*skipped]);
+        let found = kept(&all).overlooked(&now, (root, &name("/r")), &skipped);
+        assert_eq!(found, names(&["/r/folder", "/r/folder/file"]));
+    }
+}

@@ -1,0 +1,157 @@
+//! What `weir put` publishes before it says that it is ready.
+//!
+//! Ready means that every file that was there at the start is published. Files that may still be
+//! written are waited for, within a bound.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::Metadata;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weir_socket::{PublishError, PublishOptions, Published, Repository};
+use weir_wire::Name;
+
+use super::publisher::{Before, Found, Publisher, Version, explain};
+use super::seen::{Seen, listing_name};
+use super::watch::Watched;
+use super::{Root, Signing, Source};
+use crate::transfer::Stop;
+
+/// How long files that are being written are waited for.
+const WRITERS_WAIT: Duration = Duration::from_secs(3);
+/// How often it is looked whether they are whole. What is young is so after twice this.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// See the module's text.
+pub(super) struct Start<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) follow_links: bool,
+    pub(super) options: &'a PublishOptions,
+    /// Returns the number of a version that is made now.
+    pub(super) version: &'a dyn Fn() -> Version,
+    pub(super) signing: &'a Signing,
+    pub(super) repository: Option<&'a mut Repository>,
+    pub(super) watched: Option<&'a mut Watched>,
+    pub(super) stop: &'a Stop,
+}
+
+/// What was published.
+pub(super) struct Started {
+    pub(super) root: Root,
+    pub(super) published: Vec<Published>,
+    pub(super) found: Found,
+}
+
+impl Start<'_> {
+    pub(super) fn run(mut self) -> anyhow::Result<Started> {
+        let name = self.source.name;
+        let kept = self.repository.as_deref().map(|repository| repository.names_put_below(name));
+        let mut before = kept.map_or_else(Seen::default, Seen::kept);
+        let mut all: BTreeMap<Vec<u8>, Published> = BTreeMap::new();
+        let (mut was_there, mut awaited) = (0, None);
+        let found = loop {
+            let begin = Instant::now();
+            let (mut found, is_all) = self.look(&before, awaited.as_ref())?;
+            was_there += found.was_there;
+            let withdrawn = if is_all { before.gone(&found.seen) } else { Vec::new() };
+            self.take_in(&mut all, std::mem::take(&mut found.published), &withdrawn)?;
+            if is_all {
+                break found;
+            }
+            before.files.extend(found.seen.files);
+            let looked = begin.elapsed();
+            awaited.get_or_insert((found.unsettled, Instant::now() + WRITERS_WAIT));
+            self.pause(PAUSE.max(looked))?;
+        };
+        let root = self.root(&all);
+        if let Some(watched) = &mut self.watched {
+            watched.look_again(&found);
+            watched.seen = found.seen.clone();
+        }
+        let found = Found { was_there, ..found };
+        Ok(Started { root, published: all.into_values().collect(), found })
+    }
+
+    /// Publishes what can be. Whether that is all: otherwise files are still to be waited for, and
+    /// no listing says what there is. `awaited` are the files that were being written at first,
+    /// and until when they are waited for.
+    fn look(
+        &self,
+        before: &Seen,
+        awaited: Option<&(HashSet<Name>, Instant)>,
+    ) -> anyhow::Result<(Found, bool)> {
+        let Source { path, name, is_directory } = self.source;
+        let writing = self.watched.as_ref().map(|watched| &watched.writing);
+        let is_settled = |path: &Path, metadata: &Metadata| {
+            writing.is_none_or(|writing| writing.is_settled(path, metadata))
+        };
+        let none = HashSet::new();
+        let overdue = match awaited {
+            Some((files, until)) if Instant::now() >= *until => files,
+            _ => &none,
+        };
+        let before = Before { seen: before, is_settled: &is_settled, overdue };
+        let (version, repository) = ((self.version)(), self.repository.as_deref());
+        let mut publisher =
+            Publisher::new(self.options, version, self.signing, repository, before, self.stop);
+        if !is_directory {
+            publisher.file(path, name)?;
+            return Ok((publisher.finish(), true));
+        }
+        let path = self.watched.as_ref().map_or(path, |watched| watched.path());
+        let tree = publisher.files(path, name, self.follow_links)?;
+        let must_wait = match awaited {
+            None => writing.is_some() && publisher.is_unsettled(&|_| true),
+            Some((files, _)) if overdue.is_empty() => {
+                publisher.is_unsettled(&|name| files.contains(name))
+            }
+            Some(_) => false,
+        };
+        match must_wait {
+            true => publisher.settle()?,
+            false => publisher.listings(name, &tree)?,
+        }
+        Ok((publisher.finish(), !must_wait))
+    }
+
+    /// Records what was published, and what the repository keeps from now on.
+    fn take_in(
+        &mut self,
+        all: &mut BTreeMap<Vec<u8>, Published>,
+        published: Vec<Published>,
+        withdrawn: &[Name],
+    ) -> anyhow::Result<()> {
+        if let Some(repository) = &mut self.repository {
+            repository.take_in(&published, withdrawn).map_err(explain)?;
+        }
+        let with_names = published.into_iter();
+        all.extend(with_names.map(|object| (object.object().value().to_vec(), object)));
+        for name in withdrawn {
+            all.remove(name.value());
+        }
+        Ok(())
+    }
+
+    /// Waits for files to become whole.
+    fn pause(&mut self, pause: Duration) -> anyhow::Result<()> {
+        let end = Instant::now() + pause;
+        while let Some(watched) = &mut self.watched
+            && Instant::now() < end
+        {
+            watched.take_events();
+            if self.stop.is_set() {
+                return Err(explain(PublishError::Stopped.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// What has been put: a file, or the listing of a directory.
+    fn root(&self, all: &BTreeMap<Vec<u8>, Published>) -> Root {
+        let Source { name, is_directory, .. } = self.source;
+        let object = if is_directory { listing_name(name) } else { name.clone() };
+        let now = all.get(object.value()).map(|published| published.versioned().clone());
+        let versioned = now.or_else(|| self.repository.as_ref()?.version_of(&object));
+        Root { versioned: versioned.expect("it was published"), is_directory }
+    }
+}

@@ -1,0 +1,115 @@
+//! File systems that fill up or turn read-only below a repository.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sched::{CloneFlags, unshare};
+
+use super::{Fixture, kill, published, stop, wait_for_log};
+
+/// Gives this thread, and what it starts, mounts of its own, which end with it.
+fn has_own_mounts() -> bool {
+    let is_private = unshare(CloneFlags::CLONE_NEWNS).is_ok() && mount(&["--make-rprivate", "/"]);
+    if !is_private {
+        eprintln!("no file system can be mounted here: NOT tested with a full or read-only disk");
+    }
+    is_private
+}
+
+fn mount(arguments: &[&str]) -> bool {
+    Command::new("mount").args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// A file system that is unmounted when it is dropped.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+/// A repository on a file system of this size.
+fn small_disk(size: &str) -> (Fixture, Mounted) {
+    let fixture = Fixture::new();
+    let repo = fixture.site.path("repo");
+    fs::create_dir(&repo).expect("a folder");
+    let size = format!("size={size}");
+    let is_mounted = mount(&["-t", "tmpfs", "-o", &size, "tmpfs", &repo.to_string_lossy()]);
+    assert!(is_mounted, "no tmpfs");
+    (fixture, Mounted(repo))
+}
+
+#[test]
+fn a_full_disk_loses_nothing_and_is_used_again() {
+    if !has_own_mounts() {
+        return;
+    }
+    let (fixture, _mounted) = small_disk("1m");
+    fixture.write_old("small", &[1; 100_000]);
+    let _ = fixture.put_once();
+
+    // At a start the command ends, and says why.
+    fixture.write_old("large", &[2; 3_000_000]);
+    fixture.write_old("small", &[3; 100_000]);
+    let message = fixture.start(&["source", "/folder"]).finish().failure();
+    assert!(message.contains("No space left on device"), "{message}");
+    assert!(message.contains("what the repository had it has"), "{message}");
+    assert!(fixture.stored_files().contains(&"small".to_owned()));
+
+    // While it watches, it serves what it has and tries again.
+    fs::remove_file(fixture.source("large")).expect("removed");
+    let (process, _) = fixture.watch();
+    fixture.assert_got_equals_source();
+    let draft = fixture.site.write("draft", &[4; 3_000_000]);
+    fs::rename(draft, fixture.source("large")).expect("renamed");
+    wait_for_log(&process, "No space left on device");
+    assert_eq!(fixture.got(), ["small"]);
+    assert_eq!(fixture.stored()["/folder/small"].content, [3; 100_000]);
+    let repo = fixture.site.path("repo");
+    assert!(mount(&["-o", "remount,size=20m", &repo.to_string_lossy()]), "no more room");
+    published(&process, "/folder/large");
+    let _ = kill(process);
+    assert_eq!(fixture.stored()["/folder/large"].content, [4; 3_000_000]);
+    fixture.serve_and_compare();
+}
+
+#[test]
+fn a_read_only_disk_is_served_and_written_when_it_can_be() {
+    if !has_own_mounts() {
+        return;
+    }
+    let (fixture, _mounted) = small_disk("20m");
+    fixture.write_old("a", &[1; 50_000]);
+    let (process, _) = fixture.watch();
+    let repo = fixture.site.path("repo").to_string_lossy().into_owned();
+    let turn_read_only = || {
+        assert!(mount(&["--bind", &repo, &repo]) && mount(&["-o", "remount,ro,bind", &repo]));
+    };
+    let turn_back = || {
+        let output = Command::new("umount").arg("-l").arg(&repo).output().expect("umount runs");
+        assert!(output.status.success());
+    };
+    turn_read_only();
+    let draft = fixture.site.write("draft", &[2; 50_000]);
+    fs::rename(draft, fixture.source("a")).expect("renamed");
+    wait_for_log(&process, "Read-only file system");
+    assert_eq!(fixture.stored()["/folder/a"].content, [1; 50_000]);
+    assert_eq!(fixture.got(), ["a"]);
+    turn_back();
+    published(&process, "/folder/a");
+    assert_eq!(fixture.stored()["/folder/a"].content, [2; 50_000]);
+    let _ = kill(process);
+
+    // What is kept can be served from it, and nothing put.
+    turn_read_only();
+    fixture.serve_and_compare();
+    fixture.write_old("a", &[3; 50_000]);
+    let message = fixture.start(&["source", "/folder"]).finish().failure();
+    assert!(message.contains("Read-only file system"), "{message}");
+    turn_back();
+    let (process, _) = fixture.watch();
+    fixture.assert_got_equals_source();
+    stop(process);
+}
