@@ -27,7 +27,7 @@ use weir_wire::{DataView, Name, NameView};
 use self::folder::Folder;
 use self::storage::{Draft, Storage};
 use crate::kept::{Header, Kept, Origin, TRAILER_BYTES, Whole, object_number, seal_slot};
-use crate::place::{Place, SOUND};
+use crate::place::{Place, SOUND, open_to_read};
 use crate::publish::{
     Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
     signature_info,
@@ -611,7 +611,7 @@ fn copy_segments(
 }
 
 fn open_source(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| unread(path, error))
+    open_to_read(path).map_err(|error| unread(path, error))
 }
 
 fn unread(path: &Path, source: io::Error) -> Failure {
