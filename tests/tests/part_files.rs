@@ -500,6 +500,7 @@ fn an_output_that_takes_nothing_is_an_error() {
         let message = finished.failure();
         let is_named = message.contains("standard output") || message.contains("disk is full");
         assert!(is_named, "{redirection}: {message}");
+        assert!(!message.contains("0 files"), "a report of nothing: {message}");
     }
     // A shell appends, and what is there stays.
     let log = scene.site.write("log", b"before\n");

@@ -399,7 +399,9 @@ impl Host for Fetch<'_> {
         let is_of_all = match &error {
             DownloadError::Client(_) | DownloadError::Stopped => true,
             DownloadError::Store(source)
-            | DownloadError::Output(OutputError::Io { source, .. }) => is_out_of_space(source),
+            | DownloadError::Output(OutputError::Io { source, .. }) => {
+                is_root || is_out_of_space(source)
+            }
             _ => is_root,
         };
         match is_of_all {
