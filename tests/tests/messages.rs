@@ -72,6 +72,7 @@ const CASES: &[Case] = &[
     case("put: no such file", Running, "put nowhere /a", "check how the path is written"),
     case("put: no leave to read", Stranger, "put SITE/secret /a", "ask its owner"),
     case("put: a device", Running, "put /dev/null /a", "to a file first"),
+    case("put: a file of no size", Running, "put /proc/version /a", "to a file first"),
     case("put: a name of this machine", Running, "put file /localhost/a", "use another"),
     case("put: no such key", Running, "put file /a --key /none", "`weir key list`"),
     case("put: segments too large", Running, "put file /a --segment-size 9000", "--segment-size"),
@@ -93,6 +94,9 @@ const CASES: &[Case] = &[
         "move it away",
     ),
     case("get: a name of downloads", Running, "get /signed -o .a.weir-part", "choose another"),
+    case("get: a local file of that name", Running, "get /unsigned --allow-unsigned", "--force"),
+    case("get: a symbolic link", Running, "get /signed -o link", "--follow-links"),
+    case("get: a directory to a pipe", Running, "get /folder -o pipe", "with -o"),
     case("get: no leave to write", Stranger, "get /signed -o SITE/closed/a", "with -o"),
     case("get: no version of that number", Running, "get /signed --version 1", "weir route list"),
     case("ping: nobody answers", Running, "ping /nobody -c 1 -t 100", "weir ping --serve"),
@@ -173,6 +177,10 @@ impl Scene {
         fs::create_dir_all(site.path("folder")).expect("a folder");
         site.write("folder/inner", b"a file");
         symlink("/", site.path("folder/out")).expect("a link");
+        site.write("unsigned", b"a file of the user");
+        symlink("file", site.path("link")).expect("a link");
+        let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
+        nix::unistd::mkfifo(&site.path("pipe"), mode).expect("a pipe");
         let router = Router::start(&site);
         let weir = |words: &[&str]| site.weir(&router.unix(), words);
         let exported = site.path("other");

@@ -1,7 +1,12 @@
 //! Tables and numbers for people, and how they are printed.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+
+use nix::libc;
+use weir_face::standard_output_was_closed;
 
 pub(crate) use weir_base::units::approximate_bytes as octets;
 
@@ -24,10 +29,23 @@ impl std::fmt::Display for OutError {
 
 impl std::error::Error for OutError {}
 
+/// Standard output as the file that it is.
+///
+/// # Errors
+/// There is none. `std::io::stdout` takes that, and a descriptor that cannot be written to, for a
+/// success.
+pub(crate) fn standard_output() -> io::Result<File> {
+    if standard_output_was_closed() {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}
+
 /// Writes to standard output.
 pub(crate) fn write_out(text: std::fmt::Arguments<'_>) -> Result<(), OutError> {
-    let mut out = io::stdout().lock();
-    io::Write::write_fmt(&mut out, text).and_then(|()| io::Write::flush(&mut out)).map_err(OutError)
+    let written = standard_output()
+        .and_then(|mut out| io::Write::write_all(&mut out, text.to_string().as_bytes()));
+    written.map_err(OutError)
 }
 
 /// `print!` that fails where that panics.

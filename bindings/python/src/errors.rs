@@ -98,8 +98,11 @@ pub(crate) fn of_download(error: DownloadError) -> PyErr {
             raise("WeirError", format!("cannot be written: {source}; is there room?"))
         }
         DownloadError::Output(OutputError::Io { source, path }) => of_file(&source, path),
-        DownloadError::Output(error) => {
+        DownloadError::Output(error @ OutputError::Busy { .. }) => {
             raise("BusyError", format!("{error}; give another path by to="))
+        }
+        DownloadError::Output(error) => {
+            raise("WeirError", format!("{error}; give another path by to="))
         }
         error @ DownloadError::Size { .. } => {
             raise("WeirError", format!("{error}; get it into memory instead, without to="))
@@ -124,6 +127,9 @@ pub(crate) fn of_keys(error: KeyChainError) -> PyErr {
 pub(crate) fn of_publish(error: PublishError) -> PyErr {
     match error {
         PublishError::Read { path, source } => of_file(&source, path),
+        PublishError::NoFile { .. } | PublishError::SizeUnknown { .. } => {
+            raise("WeirError", format!("{error}; read it, and put the octets"))
+        }
         PublishError::SegmentSize { max: 0, .. } => {
             name("the name is too long to leave room for content; choose a shorter one")
         }

@@ -9,7 +9,7 @@ use nix::unistd::syncfs;
 use weir_transport::SegmentSet;
 
 use crate::host::DownloadError;
-use crate::output::Output;
+use crate::output::{Output, OutputError};
 use crate::sink::StreamWriter;
 use crate::verify_pool::{Report, Reporter};
 
@@ -54,20 +54,30 @@ impl Drop for Keeper {
     }
 }
 
+/// What came of one task.
+struct Done {
+    report: Report,
+    /// A file that has just got its name, still locked.
+    renamed: Option<Box<dyn Output>>,
+}
+
 /// Files that have become whole while others were made last are made last together: that costs
-/// little more than one alone.
+/// little more than one alone. A file is reported once its name is durable.
 fn run(tasks: &Receiver<Keep>, reporter: &Reporter) {
     while let Ok(first) = tasks.recv() {
         let group: Vec<Keep> = std::iter::once(first).chain(tasks.try_iter()).collect();
         let synced = sync_together(&group);
-        for keep in group {
-            reporter.tell(carry_out(keep, synced));
+        let mut done: Vec<Done> = group.into_iter().map(|keep| carry_out(keep, synced)).collect();
+        sync_names(&mut done);
+        for Done { report, renamed } in done {
+            drop(renamed);
+            reporter.tell(report);
         }
     }
 }
 
-fn carry_out(keep: Keep, is_synced: bool) -> Report {
-    match keep {
+fn carry_out(keep: Keep, is_synced: bool) -> Done {
+    let report = match keep {
         Keep::Save { serial, mut output, have } => {
             // What cannot be noted is fetched again after a break, nothing worse.
             let _ = output.save(&have);
@@ -77,7 +87,8 @@ fn carry_out(keep: Keep, is_synced: bool) -> Report {
             let written = writer.map_or(Ok(()), StreamWriter::finish);
             let result = written.map_err(DownloadError::Store);
             let result = result.and_then(|()| Ok(output.finish(is_synced)?));
-            Report::Kept { serial, result }
+            let renamed = result.is_ok().then_some(output);
+            return Done { report: Report::Kept { serial, result }, renamed };
         }
         Keep::Break { serial, mut output, writer, have } => {
             // Why it was given up says more than what comes of that.
@@ -89,6 +100,35 @@ fn carry_out(keep: Keep, is_synced: bool) -> Report {
                 let _ = output.save_last(&have);
             }
             Report::Kept { serial, result: Ok(()) }
+        }
+    };
+    Done { report, renamed: None }
+}
+
+/// Writes out the directories in which files have just got their names. Of several files, their
+/// file systems are written out as a whole.
+fn sync_names(done: &mut [Done]) {
+    let is_several = done.iter().filter(|done| done.renamed.is_some()).count() > 1;
+    let mut synced: Vec<u64> = Vec::new();
+    for Done { report, renamed } in done {
+        let Some((directory, sink)) =
+            renamed.as_ref().and_then(|output| Some((output.directory()?, output.file()?)))
+        else {
+            continue;
+        };
+        let device = sink.file().metadata().map(|metadata| metadata.dev()).ok();
+        let result = match device.filter(|_| is_several) {
+            Some(device) if synced.contains(&device) => Ok(()),
+            Some(_) => syncfs(sink.file()).map_err(io::Error::from),
+            None => directory.sync(),
+        };
+        match (result, report) {
+            (Ok(()), _) => synced.extend(device),
+            (Err(source), Report::Kept { result, .. }) => {
+                let path = directory.path().to_owned();
+                *result = Err(OutputError::Io { path, source }.into());
+            }
+            _ => unreachable!("a file that has got its name has ended"),
         }
     }
 }

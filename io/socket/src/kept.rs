@@ -1,7 +1,6 @@
 //! Files of a repository: the packets of one object as they go out, each with a checksum
 //! (`docs/repository.md`).
 
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -12,7 +11,7 @@ use weir_security::sha256;
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
-use crate::place::{DAMAGED, Open, Place};
+use crate::place::{DAMAGED, Open, Place, open_to_read};
 
 /// The first octets of a file, with the number of the layout.
 const MAGIC: [u8; 8] = *b"weirobj\x01";
@@ -234,7 +233,7 @@ impl Kept {
     /// Reads the header of a file; nothing if it is none, or damaged. What is shorter than the
     /// header says is damaged.
     pub(crate) fn open(path: &Path) -> io::Result<Option<Self>> {
-        let file = File::open(path)?;
+        let file = open_to_read(path)?;
         let len = file.metadata()?.len();
         let open = Open::File(file);
         let mut octets = vec![0; len.min(FIRST_READ_BYTES) as usize];

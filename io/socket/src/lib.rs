@@ -3,6 +3,7 @@
 
 mod client;
 mod connection;
+mod directory;
 mod download;
 mod downloads;
 mod erasures;
@@ -13,6 +14,7 @@ mod kept;
 mod lookup;
 mod notifier;
 mod output;
+mod part_file;
 mod paths;
 mod place;
 mod prefix_map;
@@ -30,14 +32,13 @@ mod waker;
 
 pub use client::{Client, CommandError, ExpressError};
 pub use connection::monotonic_now;
+pub use directory::Directory;
 pub use downloads::{DownloadOptions, download};
 pub use event_loop::{Context, Endpoint, EventLoop};
 pub use host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
 pub use notifier::Notifier;
-pub use output::{
-    MemoryOutput, Opened, Output, OutputError, PacketReader, PartFile, StreamOutput,
-    is_reserved_name,
-};
+pub use output::{MemoryOutput, Opened, Output, OutputError, PacketReader};
+pub use part_file::{PartFile, is_reserved_name};
 pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
 pub use publish::{
     Label, PublishError, PublishOptions, Signs, publish_file, publish_listing, publish_octets,

@@ -4,16 +4,22 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nix::libc;
 use weir_bucket::{Bucket, BucketError};
 
 /// The ending of objects that are whole.
 pub(crate) const SOUND: &str = "obj";
 /// The ending of files of which some is not what was written; in a bucket, of a note beside.
 pub(crate) const DAMAGED: &str = "damaged";
+
+/// Opens a file to be read. Should it have become a pipe, this does not wait for a writer.
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
 
 /// Where the packets of an object are kept.
 #[derive(Clone, Debug)]
@@ -42,7 +48,7 @@ impl Place {
     /// Opens it for reads that wait.
     pub(crate) fn open(&self) -> io::Result<Open<'_>> {
         Ok(match self {
-            Self::File(path) => Open::File(File::open(path)?),
+            Self::File(path) => Open::File(open_to_read(path)?),
             Self::Bucket(place) => Open::Bucket(place),
         })
     }

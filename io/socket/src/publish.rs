@@ -17,6 +17,7 @@ use weir_transport::{
 };
 use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
 
+use crate::place::open_to_read;
 use crate::published::{Content, Fingerprint, Published};
 use crate::sign_pool::{Signers, Task};
 
@@ -96,6 +97,12 @@ pub enum PublishError {
         /// The file.
         path: PathBuf,
     },
+    /// It has more octets than its size says, or fewer, as files of `/proc` and `/sys` do.
+    #[error("{} does not have the size that its file system states", path.display())]
+    SizeUnknown {
+        /// The file.
+        path: PathBuf,
+    },
     /// A packet of that size is too large with this name and signature.
     #[error("segments of {segment_size} octets do not fit into a packet: at most {max} do here")]
     SegmentSize {
@@ -154,6 +161,13 @@ pub fn publish_file(
         return Err(PublishError::NoFile { path: path.to_owned() });
     }
     let fingerprint = Fingerprint::of(&file).map_err(read_error)?;
+    if !has_size(&file, fingerprint.len()).map_err(read_error)? {
+        // Unless it is just being written, its file system makes the content up as it is read.
+        return Err(match Fingerprint::of(&file).map_err(read_error)? == fingerprint {
+            true => PublishError::SizeUnknown { path: path.to_owned() },
+            false => PublishError::Changed { path: path.to_owned() },
+        });
+    }
     let content = Content::File { path: path.to_owned(), fingerprint };
     let mtime_ns = metadata.mtime().checked_mul(1_000_000_000);
     let mtime_ns = mtime_ns.and_then(|ns| ns.checked_add(metadata.mtime_nsec()));
@@ -181,6 +195,13 @@ pub fn publish_file(
 /// would wait for its writer.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
+/// Whether reading the file ends where its size says.
+fn has_size(file: &File, len: u64) -> io::Result<bool> {
+    let mut octet = [0];
+    let has_last = len == 0 || file.read_at(&mut octet, len - 1)? == 1;
+    Ok(has_last && file.read_at(&mut octet, len)? == 0)
 }
 
 /// Signs octets that stay in memory.

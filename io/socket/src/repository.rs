@@ -27,7 +27,7 @@ use weir_wire::{DataView, Name, NameView};
 use self::folder::Folder;
 use self::storage::{Draft, Storage};
 use crate::kept::{Header, Kept, Origin, TRAILER_BYTES, Whole, object_number, seal_slot};
-use crate::place::{Place, SOUND};
+use crate::place::{Place, SOUND, open_to_read};
 use crate::publish::{
     Label, PublishError, PublishOptions, listing_octets, open_to_read, publish_file,
     publish_listing, signature_info,

@@ -4,12 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use nix::libc;
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_bucket::BucketError;
 use weir_transport::{
@@ -23,7 +22,7 @@ use crate::connection::random_u64;
 use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::kept::ReadError;
 use crate::paths::{ClientError, FromRouter};
-use crate::place::{Place, bucket_error};
+use crate::place::{Place, bucket_error, open_to_read};
 use crate::published::{Content, Fingerprint, Form, Published, read_segment};
 use crate::remote::{Ended, Outcome, Remote};
 
@@ -488,8 +487,7 @@ impl ObjectStore {
 
     fn open_file(&mut self, now: Instant, id: ObjectId) -> io::Result<()> {
         let path = self.object(id).path().ok_or(io::ErrorKind::NotFound)?;
-        // What has become a pipe would be waited for.
-        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let file = open_to_read(path)?;
         if self.opened.len() >= OPEN_FILES_MAX
             && let Some(oldest) = self.opened.pop_front()
         {

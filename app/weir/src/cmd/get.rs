@@ -3,6 +3,7 @@
 mod fetch;
 mod folder;
 mod report;
+mod stream;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,10 @@ use crate::transfer::{
 /// breaks off goes on where it was when the command is given again. Of a directory, files that are
 /// there and right are not fetched again.
 ///
+/// Without -o, a local file is replaced only if an earlier `weir get` of the same name left it and
+/// it has not been changed since. With -o, a file is replaced and keeps its permissions. Nothing is
+/// written through a symbolic link unless --follow-links is given.
+///
 /// With --router given several times all these routers are asked at once, so that the bandwidths of
 /// the ways to them add up, each with a window of its own. One that has no route, falls silent or
 /// goes away does not hold the others up, and is used again when it answers.
@@ -41,6 +46,12 @@ pub(crate) struct Args {
     /// component]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
+    /// Replace local files also without -o
+    #[arg(long)]
+    force: bool,
+    /// Write through symbolic links, to what they lead to
+    #[arg(long)]
+    follow_links: bool,
     /// Fetch this version, not the latest
     #[arg(long, value_name = "N")]
     version: Option<u64>,
@@ -126,13 +137,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let place = Place::of(&args);
     let mut fetch = Fetch::new(&args, &place, &mut trust, &stop, Report::new(&args));
     let result = download(&mut client, args.download_options(), &mut fetch);
-    let (report, failures) = fetch.end();
+    let (report, failures, synced) = fetch.end();
     for (name, error) in failures.told {
         errln!("weir: cannot get {name}: {:#}", explain(error, &args));
     }
     if let Err(error) = result {
         return Err(explain(error, &args).context(format!("cannot get {}", args.name)));
     }
+    synced.map_err(|error| anyhow::anyhow!("{error}; give the command again"))?;
     // What was got is whole and verified all the same.
     if let Err(error) = trust.remember() {
         errln!(
@@ -165,6 +177,12 @@ impl Args {
             Discovery::Prefix => Target::Prefix { name },
             Discovery::None => Target::Version { versioned: name },
         }
+    }
+
+    /// Whether it goes to standard output.
+    fn is_streamed(&self) -> bool {
+        let names = [Path::new("-"), Path::new("/dev/stdout")];
+        self.output.as_deref().is_some_and(|path| names.contains(&path))
     }
 
     fn download_options(&self) -> DownloadOptions {
@@ -204,7 +222,7 @@ enum Place {
 impl Place {
     fn of(args: &Args) -> Self {
         match &args.output {
-            Some(path) if path == Path::new("-") => Self::Stream,
+            _ if args.is_streamed() => Self::Stream,
             Some(path) => Self::At(path.clone()),
             None => Self::Named(default_file_name(&args.name)),
         }
@@ -271,18 +289,18 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
             if is_out_of_space(source) =>
         {
-            anyhow::anyhow!(
-                "the disk is full ({source}); free some space and give the command again, it goes \
-                 on where it was"
-            )
+            let resumes = if args.is_streamed() { "" } else { "; it goes on where it was" };
+            anyhow::anyhow!("{}, and give the command again{resumes}", make_room(source))
         }
+        DownloadError::Store(source) if args.is_streamed() => {
+            anyhow::anyhow!("cannot write to standard output: {source}")
+        }
+        DownloadError::Store(source) => anyhow::anyhow!("cannot write its file: {source}"),
         // This error tells its cause itself.
         DownloadError::Output(OutputError::Io { source, .. }) => {
             anyhow::anyhow!("cannot write {error}{}", step_to_write(source))
         }
-        DownloadError::Output(OutputError::Busy { .. }) => {
-            anyhow::anyhow!("{error}; wait for it, or name another file with -o")
-        }
+        DownloadError::Output(error) => anyhow::anyhow!("{error}{}", step_to_output(error)),
         DownloadError::Fetch(ConsumerError::Unverified { .. }) => anyhow::anyhow!(
             "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
              Try again, over another router if there is one (--router)"
@@ -293,7 +311,7 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         DownloadError::Client(_) => anyhow::anyhow!(
             "{error}. When the router is back, give the command again; it goes on where it was"
         ),
-        DownloadError::Stopped if args.output.as_deref() != Some(Path::new("-")) => {
+        DownloadError::Stopped if !args.is_streamed() => {
             Interrupted("; give the command again to go on where it was").into()
         }
         DownloadError::Stopped => Interrupted("").into(),
@@ -303,11 +321,41 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
 
 /// What to do about a file that cannot be written.
 fn step_to_write(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match error.kind() {
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            "; name a place of yours with -o"
-        }
+        PermissionDenied | ReadOnlyFilesystem => "; name a place of yours with -o",
         _ => "",
+    }
+}
+
+/// What to do about an output that cannot be had.
+fn step_to_output(error: &OutputError) -> &'static str {
+    match error {
+        OutputError::Busy { .. } => "; wait for it, or name another file with -o",
+        OutputError::Exists { .. } => "; give --force to replace it, or name another file with -o",
+        OutputError::Link { .. } => {
+            "; move it away, name another place with -o, or give --follow-links"
+        }
+        OutputError::Directory { .. } | OutputError::Special { .. } => {
+            "; move it away, or name another place with -o"
+        }
+        OutputError::Replaced { .. } => "; name a place with -o that only you can write to",
+        // These say it themselves.
+        OutputError::Reserved { .. } | OutputError::TooLarge { .. } | OutputError::Io { .. } => "",
+    }
+}
+
+/// What to do about an error of [`is_out_of_space`].
+fn make_room(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => format!(
+            "the file is larger than this process or the file system may write ({error}); raise \
+             the limit (ulimit -f), or name another place with -o"
+        ),
+        std::io::ErrorKind::QuotaExceeded => {
+            format!("your quota of the disk is used up ({error}); free some space")
+        }
+        _ => format!("the disk is full ({error}); free some space"),
     }
 }
 

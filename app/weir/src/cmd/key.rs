@@ -593,7 +593,7 @@ fn read_certificate(file: &Path) -> anyhow::Result<Certificate> {
 /// Writes to standard output, or to a file that must not exist yet.
 fn write_new(output: Option<&Path>, octets: &[u8], mode: u32) -> anyhow::Result<()> {
     let Some(path) = output else {
-        return Ok(std::io::stdout().write_all(octets)?);
+        return Ok(crate::table::standard_output()?.write_all(octets)?);
     };
     let mut file =
         File::options().write(true).create_new(true).mode(mode).open(path).map_err(|error| {

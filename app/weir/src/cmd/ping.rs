@@ -278,7 +278,7 @@ impl Statistics {
 
     fn print(&self, args: &Args) -> anyhow::Result<()> {
         let milliseconds = |ns: f64| ns / 1e6;
-        let mut out = std::io::stdout();
+        let mut out = crate::table::standard_output()?;
         if args.json {
             let rtt = (self.answers > 0).then(|| {
                 json!({

@@ -68,7 +68,8 @@ def get(
     Args:
         name: the name, such as /data/file, with or without a version.
         to: where to put it, a file or, of a directory, a folder: it appears when it is whole, goes
-            on where an earlier call broke off, and the name of the version is returned. Without,
+            on where an earlier call broke off, and the name of the version is returned. A file
+            there is replaced and keeps its permissions; a symbolic link there is an error. Without,
             the octets are returned as a `Buffer`.
         range: (start, end) of the octets wanted; an end of None is that of the object.
         timeout: seconds after which to give up.
@@ -95,6 +96,9 @@ def _get_to(name: str, path: str, where: Where, options: dict[str, Any]) -> str:
         versioned = str(found)
     source = _weir.Source(versioned, "/", *where, options)
     listed = entries(bytes(source.stream().whole()))
+    if os.path.islink(path):
+        raise WeirError(f"{path} is a symbolic link, which downloads do not write through; give "
+                        "another path by to=, or that of a folder with a slash at its end")
     os.makedirs(path, exist_ok=True)
 
     def get_entry(entry: tuple[bytes, bool]) -> None:

@@ -6,6 +6,8 @@ use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::ProgressBar;
@@ -14,13 +16,14 @@ use weir_face::FaceUri;
 use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
 use weir_socket::{
     ClientError, DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError,
-    PartFile, StreamOutput, Summary,
+    PartFile, Summary,
 };
 use weir_transport::{ConsumerError, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
 
 use super::folder::{Folder, Listing};
 use super::report::Report;
+use super::stream::{SpecialFile, StandardOutput};
 use super::{Args, Place, is_out_of_space, step_to_write};
 use crate::table::{errln, octets, printable};
 use crate::transfer::{Silence, Stop, file_bar, octet_bar, trust};
@@ -89,9 +92,9 @@ enum To {
 
 impl To {
     /// What it is if it is a directory.
-    fn folder(&self, place: &Place) -> Result<Rc<Folder>, String> {
+    fn folder(&self, place: &Place, follow_links: bool) -> Result<Rc<Folder>, String> {
         match self {
-            Self::Root => Ok(Folder::at(&place.directory()?)),
+            Self::Root => Ok(Folder::at(&place.directory()?, follow_links)),
             Self::Entry { folder, name } => Ok(folder.within(name)),
         }
     }
@@ -111,6 +114,10 @@ pub(super) struct Fetch<'a> {
     next_id: u64,
     /// The listing of the innermost directory is last.
     listings: Vec<Listing>,
+    /// The directory that was asked for, if it has turned out to be one.
+    root_folder: Option<Rc<Folder>>,
+    /// Set while no program reads the stream that the object goes to.
+    awaits_reader: Arc<AtomicBool>,
     /// Has the room for all listings.
     room: MemoryOutput,
     bar: Option<ProgressBar>,
@@ -142,6 +149,8 @@ impl<'a> Fetch<'a> {
             jobs: BTreeMap::new(),
             next_id: 0,
             listings: Vec::new(),
+            root_folder: None,
+            awaits_reader: Arc::default(),
             room: MemoryOutput::new(LISTING_BYTES_MAX),
             bar: None,
             is_quiet: args.json || !std::io::stderr().is_terminal(),
@@ -152,12 +161,14 @@ impl<'a> Fetch<'a> {
         }
     }
 
-    /// What came of it. Directories that stayed empty are gone then.
-    pub(super) fn end(self) -> (Report, Failures) {
+    /// What came of it. Directories that stayed empty are gone then, and the others are durable
+    /// unless an error says why not.
+    pub(super) fn end(self) -> (Report, Failures, Result<(), String>) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
-        (self.report, self.failures)
+        let synced = self.root_folder.map_or(Ok(()), |folder| folder.sync());
+        (self.report, self.failures, synced)
     }
 
     fn start(&mut self, job: Job, target: Target) -> (DownloadId, Target) {
@@ -192,15 +203,66 @@ impl<'a> Fetch<'a> {
             }
             return match self.place.file(&self.args.name) {
                 _ if matches!(self.place, Place::Stream) => {
-                    Ok(Box::new(StreamOutput::new(std::io::stdout())))
+                    Ok(Box::new(StandardOutput::new(self.stop, &self.awaits_reader)))
                 }
-                Some(path) => output_at(&path, PartFile::new),
+                Some(path) => self.output_at(&path),
                 None => Err("the name makes no file name; say where to put it with -o".into()),
             };
         };
-        folder.make()?;
-        let path = folder.path().join(OsStr::from_bytes(name));
-        output_at(&path, |path| PartFile::new(path).unless_there())
+        let (directory, name) = (folder.make()?, OsStr::from_bytes(name));
+        let path = directory.path().join(name);
+        let file = match self.args.follow_links && path.is_symlink() {
+            true => PartFile::new(end_of_link(&path)?),
+            false => PartFile::within(directory, name),
+        };
+        Ok(Box::new(self.with_rules(file.unless_there())))
+    }
+
+    /// What writes to `path`: a file that appears when it is whole, or the device or pipe there.
+    fn output_at(&self, path: &Path) -> Result<Box<dyn Output>, String> {
+        let special = |is_link| {
+            let file = SpecialFile::new(path, is_link, self.stop, &self.awaits_reader);
+            Ok(Box::new(file) as Box<dyn Output>)
+        };
+        let shown = printable(path.display());
+        let refuse = |error: std::io::Error| {
+            format!("cannot write {shown}: {error}{}", step_to_write(&error))
+        };
+        let file = |path: PathBuf| Ok(Box::new(self.with_rules(PartFile::new(path))) as _);
+        match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
+            Ok(found) if found.is_symlink() && is_own_descriptor(path) => special(true),
+            Ok(found) if found.is_symlink() && !self.args.follow_links => Err(format!(
+                "{shown} is a symbolic link; name what it leads to with -o, or give --follow-links \
+                 to write there"
+            )),
+            Ok(found) if found.is_symlink() => self.output_at(&end_of_link(path)?),
+            Ok(found) if found.is_file() => file(path.to_owned()),
+            Ok(found) if found.is_dir() => Err(format!(
+                "{shown} is a directory here and a file there; move it away, or name another place \
+                 with -o"
+            )),
+            Ok(_) => special(false),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
+                let folder = if is_folder { Some(path) } else { path.parent() };
+                match folder {
+                    Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(format!(
+                        "there is no directory {0}; make it first: mkdir -p {0}",
+                        printable(folder.display())
+                    )),
+                    _ => file(path.to_owned()),
+                }
+            }
+            Err(error) => Err(refuse(error)),
+        }
+    }
+
+    /// Without -o, no file that the user would miss is replaced.
+    fn with_rules(&self, file: PartFile) -> PartFile {
+        match self.args.output.is_some() || self.args.force {
+            true => file,
+            false => file.keeping_others(),
+        }
     }
 
     /// One has ended well.
@@ -218,7 +280,10 @@ impl<'a> Fetch<'a> {
         if job.depth >= DEPTH_MAX {
             return Err(format!("it lies more than {DEPTH_MAX} directories deep"));
         }
-        let folder = job.to.folder(self.place)?;
+        let folder = job.to.folder(self.place, self.args.follow_links)?;
+        if matches!(job.to, To::Root) {
+            self.root_folder = Some(folder.clone());
+        }
         let name = object_of_listing(&summary.versioned, &job.name);
         let listing = Listing::new(name, folder.clone(), job.depth + 1, listing)?;
         self.report.directory(summary, folder.path());
@@ -248,40 +313,18 @@ fn keep_distinct(signers: &mut Vec<Believed>) {
     });
 }
 
-/// What writes to `path`: a file that appears when it is whole, in the place that links lead to.
-/// What is there and is no file (a device, a pipe) is written to, never replaced.
-fn output_at(
-    path: &Path,
-    new_file: impl Fn(PathBuf) -> PartFile,
-) -> Result<Box<dyn Output>, String> {
-    let refuse = |error: std::io::Error| {
-        format!("cannot write {}: {error}{}", printable(path.display()), step_to_write(&error))
-    };
-    match std::fs::metadata(path) {
-        Ok(found) if found.is_file() => {
-            Ok(Box::new(new_file(path.canonicalize().map_err(refuse)?)))
-        }
-        Ok(found) if found.is_dir() => Err(format!(
-            "{} is a directory here and a file there; move it away, or name another place with -o",
-            printable(path.display())
-        )),
-        Ok(_) => {
-            let file = std::fs::File::options().write(true).open(path).map_err(refuse)?;
-            Ok(Box::new(StreamOutput::new(file)))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let is_folder = path.as_os_str().as_bytes().ends_with(b"/");
-            let folder = if is_folder { Some(path) } else { path.parent() };
-            match folder {
-                Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(format!(
-                    "there is no directory {0}; make it first: mkdir -p {0}",
-                    printable(folder.display())
-                )),
-                _ => Ok(Box::new(new_file(path.to_owned()))),
-            }
-        }
-        Err(error) => Err(refuse(error)),
-    }
+/// What a symbolic link leads to in the end.
+fn end_of_link(path: &Path) -> Result<PathBuf, String> {
+    let shown = printable(path.display());
+    path.canonicalize()
+        .map_err(|error| format!("{shown} is a symbolic link that leads nowhere: {error}"))
+}
+
+/// Whether the path is one that a shell makes for an open descriptor, as for `-o >(command)`.
+fn is_own_descriptor(path: &Path) -> bool {
+    let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
+    let own = format!("/proc/{}/fd", std::process::id());
+    folder.is_some_and(|folder| folder == Path::new(&own)) || path == Path::new("/dev/stderr")
 }
 
 /// The directory whose listing this is: what precedes the keyword.
@@ -318,7 +361,10 @@ impl Host for Fetch<'_> {
         }
         let job = self.jobs.get_mut(&id).expect("it is under way");
         // What can have no place need not be fetched.
-        job.to.folder(self.place)?;
+        let folder = job.to.folder(self.place, self.args.follow_links)?;
+        if matches!(job.to, To::Root) {
+            folder.check()?;
+        }
         let listing = self.room.beside();
         job.listing = Some(listing.clone());
         Ok(Box::new(listing))
@@ -348,10 +394,14 @@ impl Host for Fetch<'_> {
             self.failures.unanswered_in_a_row = 0;
             return Ok(());
         };
+        // A stopped download may end with the error of an output that noticed first.
+        let error = if self.stop.is_set() { DownloadError::Stopped } else { error };
         let is_of_all = match &error {
             DownloadError::Client(_) | DownloadError::Stopped => true,
             DownloadError::Store(source)
-            | DownloadError::Output(OutputError::Io { source, .. }) => is_out_of_space(source),
+            | DownloadError::Output(OutputError::Io { source, .. }) => {
+                is_root || is_out_of_space(source)
+            }
             _ => is_root,
         };
         match is_of_all {
@@ -368,7 +418,10 @@ impl Host for Fetch<'_> {
         if bytes != self.bytes {
             (self.bytes, self.changed) = (bytes, Instant::now());
         }
-        if self.bar.is_none() {
+        if self.awaits_reader.load(Ordering::Relaxed) {
+            self.silence
+                .end(|| "waiting for a program to read the output; Ctrl-C ends that".to_owned());
+        } else if self.bar.is_none() {
             let idle = self.changed.elapsed();
             let first = self.jobs.values().next().map(|job| &job.name);
             self.silence.end(|| match first {
@@ -416,54 +469,7 @@ impl Trust for Fetch<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
-    use weir_socket::Opened;
-    use weir_transport::Metadata;
-
     use super::*;
-
-    #[test]
-    fn devices_are_written_to_and_links_followed() {
-        let site = tempfile::tempdir().unwrap();
-        let write = |path: &Path| {
-            let mut output = output_at(path, PartFile::new)?;
-            match output
-                .open(&Metadata::new("/a".parse().unwrap()))
-                .map_err(|error| error.to_string())?
-            {
-                Opened::File { .. } => {
-                    let sink = output.sink(4).map_err(|error| error.to_string())?;
-                    sink.store(&[(0, &b"text"[..])]).map_err(|error| error.to_string())?;
-                }
-                Opened::There | Opened::Reader { .. } => unreachable!("it is a file"),
-                Opened::Stream(mut stream) => stream.write_all(b"text").unwrap(),
-            }
-            output.finish(false).map_err(|error| error.to_string())
-        };
-        let (file, link) = (site.path().join("file"), site.path().join("link"));
-        std::fs::write(&file, "old").unwrap();
-        std::os::unix::fs::symlink("file", &link).unwrap();
-        write(&link).unwrap();
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
-        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
-
-        // A pipe stands for devices: whoever could replace one must not try it here.
-        let pipe = site.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
-        let reader = std::thread::spawn({
-            let pipe = pipe.clone();
-            move || std::fs::read_to_string(pipe).unwrap()
-        });
-        write(&pipe).unwrap();
-        assert_eq!(reader.join().unwrap(), "text");
-        assert!(!std::fs::metadata(&pipe).unwrap().is_file());
-
-        for missing in ["none/file", "none/"] {
-            let error = write(&site.path().join(missing)).unwrap_err();
-            assert!(error.contains("mkdir -p"), "{error}");
-        }
-    }
 
     #[test]
     fn a_signer_is_told_once() {

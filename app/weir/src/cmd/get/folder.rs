@@ -1,71 +1,115 @@
 //! Directories on their way: what they list, and where they go.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use weir_socket::{MemoryOutput, is_reserved_name};
+use weir_socket::{Directory, MemoryOutput, is_reserved_name};
 use weir_wire::Name;
 
-use super::is_file_name;
+use super::{is_file_name, step_to_write};
 use crate::table::printable;
 
-/// A directory of this machine that is made when the first file is put into it, and taken away
-/// again at the end if nothing was.
+/// A directory of this machine that is made when the first file is put into it, and removed at the
+/// end if nothing was.
+///
+/// It is held open, so that files land in it whatever others put in the place of its path. In the
+/// path that the user gave, links are followed except in the last component; below it nowhere.
+/// With --follow-links they are followed everywhere.
 pub(super) struct Folder {
     path: PathBuf,
     parent: Option<Rc<Folder>>,
-    /// It is there.
-    is_there: Cell<bool>,
+    follow_links: bool,
+    open: OnceCell<Arc<Directory>>,
     /// It was made here and goes if it is empty.
     may_go: Cell<bool>,
 }
 
 impl Folder {
     /// One that lies in no other that is to be made.
-    pub(super) fn at(path: &Path) -> Rc<Self> {
+    pub(super) fn at(path: &Path, follow_links: bool) -> Rc<Self> {
         let above = path.parent().filter(|above| *above != Path::new("") && !above.exists());
-        Self::new(path.to_owned(), above.map(Self::at))
+        let above = above.map(|above| Self::at(above, follow_links));
+        Self::new(path.to_owned(), above, follow_links)
     }
 
     pub(super) fn within(self: &Rc<Self>, name: &[u8]) -> Rc<Self> {
-        Self::new(self.path.join(OsStr::from_bytes(name)), Some(self.clone()))
+        let path = self.path.join(OsStr::from_bytes(name));
+        Self::new(path, Some(self.clone()), self.follow_links)
     }
 
-    fn new(path: PathBuf, parent: Option<Rc<Self>>) -> Rc<Self> {
-        Rc::new(Self { path, parent, is_there: Cell::new(false), may_go: Cell::new(false) })
+    fn new(path: PathBuf, parent: Option<Rc<Self>>, follow_links: bool) -> Rc<Self> {
+        let (open, may_go) = (OnceCell::new(), Cell::new(false));
+        Rc::new(Self { path, parent, follow_links, open, may_go })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes it, unless it is there.
-    pub(super) fn make(&self) -> Result<(), String> {
-        if self.is_there.get() {
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
+    }
+
+    /// Makes it, unless it is there, and opens it.
+    pub(super) fn make(&self) -> Result<Arc<Directory>, String> {
+        if let Some(open) = self.open.get() {
+            return Ok(open.clone());
+        }
+        let above = self.parent.as_ref().map(|parent| parent.make()).transpose()?;
+        let made = match &above {
+            Some(above) => above.make_in(self.name()),
+            None => std::fs::create_dir(&self.path),
+        };
+        match made {
+            Ok(()) => self.may_go.set(true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(format!("cannot make {}: {error}", printable(self.path.display())));
+            }
+        }
+        let opened = match above {
+            Some(above) if !self.follow_links => above.open_in(self.name()),
+            _ => Directory::open(&self.path, self.follow_links),
+        };
+        let open = opened.map_err(|error| self.explain(&error))?;
+        Ok(self.open.get_or_init(|| open).clone())
+    }
+
+    /// Why what is there is not the directory that it should be.
+    fn explain(&self, error: &std::io::Error) -> String {
+        let path = printable(self.path.display());
+        match std::fs::symlink_metadata(&self.path).map(|found| found.file_type()) {
+            Ok(found) if found.is_symlink() && self.path.is_dir() => format!(
+                "{path} is a symbolic link to a directory; name it as {path}/ to write there, or \
+                 give --follow-links"
+            ),
+            Ok(found) if found.is_symlink() => {
+                format!("{path} is a symbolic link; move it away, or name another place with -o")
+            }
+            Ok(found) if found.is_file() => format!(
+                "{path} is a file here and a directory there; move it away, or name another place \
+                 with -o"
+            ),
+            Ok(found) if !found.is_dir() => format!(
+                "it is a directory, and {path} is a device, a pipe or a socket; name a directory \
+                 to put it in with -o"
+            ),
+            _ => format!("cannot open {path}: {error}{}", step_to_write(error)),
+        }
+    }
+
+    /// Refuses a path at which something is that is no directory.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if !self.path.exists() && !self.path.is_symlink() {
             return Ok(());
         }
-        if let Some(parent) = &self.parent {
-            parent.make()?;
-        }
-        let path = printable(self.path.display());
-        match std::fs::create_dir(&self.path) {
-            Ok(()) => self.may_go.set(true),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                if !self.path.is_dir() {
-                    return Err(format!(
-                        "{path} is a file here and a directory there; move it away, or name \
-                         another place with -o"
-                    ));
-                }
-            }
-            Err(error) => return Err(format!("cannot make {path}: {error}")),
-        }
-        self.is_there.set(true);
-        Ok(())
+        let opened = Directory::open(&self.path, self.follow_links);
+        opened.map(drop).map_err(|error| self.explain(&error))
     }
 
     /// Makes one that is meant to be empty.
@@ -74,13 +118,23 @@ impl Folder {
         self.may_go.set(false);
         Ok(())
     }
-}
 
+    /// Writes out its file system: directories that were made are as durable as files then.
+    pub(super) fn sync(&self) -> Result<(), String> {
+        let Some(open) = self.open.get() else { return Ok(()) };
+        open.sync_file_system().map_err(|error| {
+            format!("cannot write out {}: {error}", printable(self.path.display()))
+        })
+    }
+}
 impl Drop for Folder {
     fn drop(&mut self) {
         if self.may_go.get() {
             // One that holds something stays.
-            let _ = std::fs::remove_dir(&self.path);
+            let _ = match self.parent.as_ref().and_then(|parent| parent.open.get()) {
+                Some(above) => above.remove_empty(self.name()),
+                None => std::fs::remove_dir(&self.path),
+            };
         }
     }
 }
@@ -163,7 +217,7 @@ mod tests {
             panic!("it is a stream")
         };
         out.write_all(octets).unwrap();
-        Listing::new(Name::new(), Folder::at(Path::new("here")), 0, output)
+        Listing::new(Name::new(), Folder::at(Path::new("here"), false), 0, output)
     }
 
     #[test]
@@ -189,7 +243,7 @@ mod tests {
     #[test]
     fn only_folders_that_hold_something_stay() {
         let site = tempfile::tempdir().unwrap();
-        let root = Folder::at(&site.path().join("above/root"));
+        let root = Folder::at(&site.path().join("above/root"), false);
         let (used, unused, empty) = (root.within(b"used"), root.within(b"no"), root.within(b"e"));
         for folder in [&used, &unused] {
             folder.make().unwrap();
@@ -202,14 +256,14 @@ mod tests {
         assert!(!root.join("no").exists());
 
         std::fs::remove_dir_all(site.path().join("above")).unwrap();
-        let folder = Folder::at(&site.path().join("above/root")).within(b"in");
+        let folder = Folder::at(&site.path().join("above/root"), false).within(b"in");
         folder.make().unwrap();
         assert!(folder.path().exists());
         drop(folder);
         assert_eq!(std::fs::read_dir(site.path()).unwrap().count(), 0);
 
         std::fs::write(site.path().join("file"), "").unwrap();
-        let error = Folder::at(&site.path().join("file")).make().unwrap_err();
+        let error = Folder::at(&site.path().join("file"), false).make().unwrap_err();
         assert!(error.contains("is a file here"), "{error}");
     }
 }

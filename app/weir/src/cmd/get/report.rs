@@ -1,7 +1,6 @@
 //! What `weir get` tells at the end.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use weir_socket::{Client, PathId, PathSummary, Summary};
 use weir_transport::ConsumerStats;
 
 use super::Args;
-use crate::table::{count, errln, octets, printable};
+use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::trust::signer_to_json;
 
 /// Adds up downloads.
@@ -116,10 +115,7 @@ impl Report {
         is_json: bool,
     ) -> anyhow::Result<()> {
         if is_json {
-            let mut out = std::io::stdout();
-            writeln!(out, "{}", self.to_json(signers, client))?;
-            out.flush()?;
-            return Ok(());
+            return Ok(outln!("{}", self.to_json(signers, client))?);
         }
         self.print_text(signers, client);
         Ok(())

@@ -492,6 +492,10 @@ fn reason(error: &PublishError) -> String {
         PublishError::Read { source, .. } => source.to_string(),
         PublishError::Changed { .. } => "it changed while it was being signed".into(),
         PublishError::NoFile { .. } => "it is no file any more".into(),
+        PublishError::SizeUnknown { .. } => {
+            "its content is made up as it is read, and has not the size that the system states"
+                .into()
+        }
         other => other.to_string(),
     }
 }
@@ -553,6 +557,9 @@ fn explain_publish(error: RepositoryError) -> anyhow::Error {
             "{} changed while it was being signed; run the command again when nobody writes to it",
             printable(path.display())
         ),
+        PublishError::NoFile { .. } | PublishError::SizeUnknown { .. } => {
+            anyhow::anyhow!("{error}; write what comes from it to a file first, and put that")
+        }
         PublishError::SegmentSize { max: 0, .. } => {
             anyhow::anyhow!("the name is too long to leave room for content; choose a shorter one")
         }

@@ -1,0 +1,185 @@
+//! Outputs that take bytes in their order: standard output, pipes and devices.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use weir_socket::{Opened, Output, OutputError};
+use weir_transport::Metadata;
+
+use crate::table;
+use crate::transfer::Stop;
+
+/// How often a stopped command is noticed while a reader takes nothing.
+const STOP_POLL_MS: u16 = 50;
+/// Bytes that a pipe takes without waiting once it takes any (POSIX, PIPE_BUF).
+const PIPE_BUF: usize = 4096;
+
+/// A file that is written to until it is stopped, even if its reader takes nothing.
+struct Stream {
+    file: File,
+    /// Writes fail rather than wait.
+    is_nonblocking: bool,
+    stop: Stop,
+    /// Set while its reader takes nothing.
+    is_waiting: Arc<AtomicBool>,
+}
+
+impl Stream {
+    /// Waits until the file takes bytes.
+    fn wait(&self) -> io::Result<()> {
+        loop {
+            if self.stop.is_set() {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut polled = [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
+            match poll(&mut polled, PollTimeout::from(STOP_POLL_MS)) {
+                Ok(0) | Err(Errno::EINTR) => self.is_waiting.store(true, Ordering::Relaxed),
+                // An error of the file shows when it is written to.
+                Ok(_) => {
+                    self.is_waiting.store(false, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.is_nonblocking {
+            return loop {
+                match self.file.write(bytes) {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => self.wait()?,
+                    result => break result,
+                }
+            };
+        }
+        self.wait()?;
+        let len = if is_regular(&self.file) { bytes.len() } else { bytes.len().min(PIPE_BUF) };
+        self.file.write(&bytes[..len])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Opens a pipe, a device or one of this process's own descriptors for writing. A pipe fails with
+/// ENXIO as long as no program reads it.
+fn open_for_writing(path: &Path, flags: OFlag) -> io::Result<File> {
+    let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    File::options().write(true).custom_flags(flags.bits()).open(path)
+}
+
+/// Standard output. Its descriptor is used as it is: Rust's own type takes a closed one for a
+/// success.
+pub(super) struct StandardOutput {
+    stop: Stop,
+    is_waiting: Arc<AtomicBool>,
+}
+
+impl StandardOutput {
+    pub(super) fn new(stop: &Stop, is_waiting: &Arc<AtomicBool>) -> Self {
+        Self { stop: stop.clone(), is_waiting: is_waiting.clone() }
+    }
+
+    fn stream(&self) -> io::Result<Stream> {
+        let file = table::standard_output()?;
+        // An opening of its own does not wait, and leaves that of other programs as it is.
+        let own = match file.metadata()?.file_type().is_fifo() {
+            true => {
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                open_for_writing(Path::new(&path), OFlag::empty()).ok()
+            }
+            false => None,
+        };
+        let is_nonblocking = own.is_some();
+        let (stop, is_waiting) = (self.stop.clone(), self.is_waiting.clone());
+        Ok(Stream { file: own.unwrap_or(file), is_nonblocking, stop, is_waiting })
+    }
+}
+
+impl Output for StandardOutput {
+    fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
+        let stream = self.stream();
+        let path = || PathBuf::from("standard output");
+        let stream = stream.map_err(|source| OutputError::Io { path: path(), source })?;
+        Ok(Opened::Stream(Box::new(stream)))
+    }
+}
+
+/// A pipe, a device or a socket's descriptor under a path.
+pub(super) struct SpecialFile {
+    path: PathBuf,
+    /// Links to it are followed.
+    may_be_link: bool,
+    stop: Stop,
+    /// Set while no program reads it.
+    is_waiting: Arc<AtomicBool>,
+}
+
+impl SpecialFile {
+    pub(super) fn new(
+        path: &Path,
+        may_be_link: bool,
+        stop: &Stop,
+        is_waiting: &Arc<AtomicBool>,
+    ) -> Self {
+        let (path, stop) = (path.to_owned(), stop.clone());
+        Self { path, may_be_link, stop, is_waiting: is_waiting.clone() }
+    }
+
+    /// Opens it as soon as a program reads it.
+    fn open_patiently(&self) -> io::Result<File> {
+        // Behind a link of /proc may be a file that another program writes, too.
+        let flags = if self.may_be_link { OFlag::O_APPEND } else { OFlag::O_NOFOLLOW };
+        loop {
+            match open_for_writing(&self.path, flags) {
+                Err(error)
+                    if error.raw_os_error() == Some(Errno::ENXIO as i32) && self.is_pipe() =>
+                {
+                    self.is_waiting.store(true, Ordering::Relaxed);
+                }
+                opened => {
+                    self.is_waiting.store(false, Ordering::Relaxed);
+                    return opened;
+                }
+            }
+            if self.stop.is_set() {
+                return Err(io::Error::other("interrupted"));
+            }
+            std::thread::sleep(Duration::from_millis(STOP_POLL_MS.into()));
+        }
+    }
+
+    fn is_pipe(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_fifo())
+    }
+}
+
+impl Output for SpecialFile {
+    fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
+        let file = self.open_patiently();
+        let file = file.map_err(|source| OutputError::Io { path: self.path.clone(), source })?;
+        // A file that takes the place of a pipe would be overwritten from its beginning.
+        if is_regular(&file) && !self.may_be_link {
+            return Err(OutputError::Replaced { path: self.path.clone() });
+        }
+        let (stop, is_waiting) = (self.stop.clone(), self.is_waiting.clone());
+        Ok(Opened::Stream(Box::new(Stream { file, is_nonblocking: true, stop, is_waiting })))
+    }
+}

@@ -1,0 +1,365 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+
+fn versioned(version: u64) -> Metadata {
+    let mut name: Name = "/some/object".parse().unwrap();
+    name.append_version(version);
+    Metadata::new(name)
+}
+
+fn open(output: &mut PartFile, version: u64) -> Result<SegmentSet, OutputError> {
+    match output.open(&versioned(version))? {
+        Opened::File { have, .. } => Ok(have),
+        _ => panic!("it is a file"),
+    }
+}
+
+fn broken_off(target: &Path) -> SegmentSet {
+    let mut output = PartFile::new(target);
+    assert!(open(&mut output, 1).unwrap().is_empty());
+    let sink = output.sink(4).unwrap();
+    sink.store(&[(0, b"0000"), (2, b"22")]).unwrap();
+    let mut have = SegmentSet::new();
+    have.insert(0);
+    have.insert(2);
+    output.save(&have).unwrap();
+    have
+}
+
+#[test]
+fn a_broken_download_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let have = broken_off(&target);
+    assert!(!target.exists());
+    let mut output = PartFile::new(&target);
+    assert_eq!(open(&mut output, 1).unwrap(), have);
+    assert_eq!(output.segment_size, Some(4));
+    output.sink(4).unwrap().store(&[(1, b"1111")]).unwrap();
+    output.finish(false).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"0000111122");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left over");
+}
+
+#[test]
+fn another_version_or_a_damaged_state_begins_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    broken_off(&target);
+    assert!(open(&mut PartFile::new(&target), 2).unwrap().is_empty());
+
+    broken_off(&target);
+    let state = dir.path().join(".file.weir-state");
+    let mut octets = fs::read(&state).unwrap();
+    octets[20] ^= 1;
+    fs::write(&state, octets).unwrap();
+    assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
+
+    broken_off(&target);
+    fs::write(dir.path().join(".file.weir-part"), b"").unwrap();
+    assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
+}
+
+#[test]
+fn two_downloads_into_one_file_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let mut one = PartFile::new(&target);
+    one.open(&versioned(1)).unwrap();
+    let error = open(&mut PartFile::new(&target), 1).unwrap_err();
+    assert!(matches!(error, OutputError::Busy { .. }), "{error}");
+}
+
+#[test]
+fn links_that_others_planted_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, mine) = (dir.path().join("file"), dir.path().join("mine"));
+    let planted = |suffix| dir.path().join(side_name(OsStr::new("file"), suffix));
+    fs::write(&mine, "precious").unwrap();
+
+    symlink(&mine, planted(PART_SUFFIX)).unwrap();
+    let error = open(&mut PartFile::new(&target), 1).unwrap_err();
+    assert!(matches!(error, OutputError::Link { .. }), "{error}");
+    fs::remove_file(planted(PART_SUFFIX)).unwrap();
+    // A hard link is taken away, the file that it leads to left alone.
+    fs::hard_link(&mine, planted(PART_SUFFIX)).unwrap();
+    symlink(&mine, planted(NEW_STATE_SUFFIX)).unwrap();
+    broken_off(&target);
+    assert_eq!(fs::read(&mine).unwrap(), b"precious");
+    assert!(!fs::symlink_metadata(planted(STATE_SUFFIX)).unwrap().is_symlink());
+
+    // A state that somebody links to says nothing.
+    fs::rename(planted(STATE_SUFFIX), dir.path().join("state")).unwrap();
+    symlink(dir.path().join("state"), planted(STATE_SUFFIX)).unwrap();
+    assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());
+}
+
+#[test]
+fn every_name_has_a_part_file_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = [b'n'; FILE_NAME_MAX];
+    let mut other = long;
+    other[0] = b'o';
+    let names = [&b"\xff"[..], b"\xfe", "\u{fffd}".as_bytes(), &long, &other];
+    let mut outputs = Vec::new();
+    for name in names {
+        let mut output = PartFile::new(dir.path().join(OsStr::from_bytes(name)));
+        open(&mut output, 1).unwrap();
+        output.sink(4).unwrap().store(&[(0, &name[..1])]).unwrap();
+        let mut have = SegmentSet::new();
+        have.insert(0);
+        output.save(&have).unwrap();
+        outputs.push(output);
+    }
+    for (name, mut output) in names.into_iter().zip(outputs) {
+        output.finish(false).unwrap();
+        let path = dir.path().join(OsStr::from_bytes(name));
+        assert_eq!(fs::read(path).unwrap(), &name[..1]);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), names.len());
+}
+
+#[test]
+fn names_of_part_files_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in [".file.weir-part", ".file.weir-state", ".file.weir-new"] {
+        let error = open(&mut PartFile::new(dir.path().join(name)), 1).unwrap_err();
+        assert!(matches!(error, OutputError::Reserved { .. }), "{error}");
+    }
+    assert!(!is_reserved_name(b"file.weir-part") && !is_reserved_name(b".weir"));
+}
+
+const CONTENT: &[u8] = b"0000111122";
+
+/// Stores all segments of [`CONTENT`].
+fn store(output: &mut PartFile) {
+    let sink = output.sink(4).unwrap();
+    sink.store(&[(0, b"0000"), (1, b"1111"), (2, b"22")]).unwrap();
+}
+
+fn fetch(mut output: PartFile, version: u64) -> Result<(), OutputError> {
+    open(&mut output, version)?;
+    store(&mut output);
+    output.finish(false)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+fn names(folder: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_finished_file_is_not_taken_for_a_part() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let (mut first, mut second) = (PartFile::new(&target), PartFile::new(&target));
+    open(&mut first, 1).unwrap();
+    store(&mut first);
+    // The second has opened the part file and not locked it yet when the first one finishes.
+    second.directory = Some(Directory::open(dir.path(), true).unwrap());
+    let opened = second.directory().open_file(&second.part, OFlags::RDWR, 0).unwrap();
+    first.finish(false).unwrap();
+    drop(first);
+    assert!(!second.take_over(&opened).unwrap());
+    drop(opened);
+    assert!(open(&mut second, 2).unwrap().is_empty());
+    assert_eq!(fs::read(&target).unwrap(), CONTENT);
+}
+
+#[test]
+fn downloads_of_one_file_never_shorten_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    fetch(PartFile::new(&target), 1).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    for version in 0..100 {
+                        match fetch(PartFile::new(&target), version) {
+                            Ok(()) | Err(OutputError::Busy { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(fs::read(&target).unwrap(), CONTENT);
+            }
+        });
+        let ended: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|result| result.unwrap());
+    });
+}
+
+#[test]
+fn a_replaced_file_keeps_its_permissions() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    fs::write(&target, "old").unwrap();
+    for wanted in [0o600, 0o664, 0o755, 0o400] {
+        fs::set_permissions(&target, fs::Permissions::from_mode(wanted)).unwrap();
+        let mut output = PartFile::new(&target);
+        open(&mut output, 1).unwrap();
+        assert_eq!(mode(&dir.path().join(".file.weir-part")), wanted | 0o600);
+        store(&mut output);
+        output.finish(false).unwrap();
+        assert_eq!((mode(&target), fs::read(&target).unwrap()), (wanted, CONTENT.to_vec()));
+    }
+    // Bits that would lend the owner's rights to the new content are not kept.
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o4755)).unwrap();
+    fetch(PartFile::new(&target), 1).unwrap();
+    assert_eq!(mode(&target), 0o755);
+}
+
+#[test]
+fn only_own_results_are_replaced_unasked() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let keeping = || PartFile::new(&target).keeping_others();
+    let is_refused = |output| {
+        let error = fetch(output, 2).unwrap_err();
+        assert!(matches!(error, OutputError::Exists { .. }), "{error}");
+        assert_eq!(names(dir.path()), ["file"], "a refused download leaves nothing");
+    };
+    fs::write(&target, "mine").unwrap();
+    is_refused(keeping());
+    assert_eq!(fs::read(&target).unwrap(), b"mine");
+
+    fetch(PartFile::new(&target), 1).unwrap();
+    let mut value = [0; 100];
+    if rustix::fs::getxattr(&target, "user.weir.fetched", &mut value[..]).is_err() {
+        eprintln!("{}: no extended attributes, the rest is NOT tested", dir.path().display());
+        return;
+    }
+    // Another version of the same object, and the file is as it was left.
+    fetch(keeping(), 2).unwrap();
+    // Another object.
+    let mut other = keeping();
+    let error = other.open(&Metadata::new("/other/object/54=%01".parse().unwrap())).err();
+    assert!(matches!(error, Some(OutputError::Exists { .. })), "{error:?}");
+    // Edited, to the same length, and longer.
+    fs::write(&target, b"0000111123").unwrap();
+    is_refused(keeping());
+    assert_eq!(fs::read(&target).unwrap(), b"0000111123");
+    fs::write(&target, b"00001111220").unwrap();
+    is_refused(keeping());
+    fs::write(&target, CONTENT).unwrap();
+    fetch(keeping(), 3).unwrap();
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let mut output = PartFile::new(&target).keeping_others();
+    open(&mut output, 1).unwrap();
+    store(&mut output);
+    fs::write(&target, "mine").unwrap();
+    let error = output.finish(false).unwrap_err();
+    assert!(matches!(error, OutputError::Exists { .. }), "{error}");
+    assert_eq!(fs::read(&target).unwrap(), b"mine");
+    drop(output);
+    // Nothing has to be fetched again.
+    let mut output = PartFile::new(&target);
+    assert_eq!(open(&mut output, 1).unwrap().len(), 3);
+    output.sink(4).unwrap();
+    output.finish(false).unwrap();
+    assert_eq!(fs::read(&target).unwrap(), CONTENT);
+    assert_eq!(names(dir.path()), ["file"]);
+}
+
+#[test]
+fn what_is_no_file_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("secret"), "precious").unwrap();
+    fs::create_dir(path("directory")).unwrap();
+    nix::unistd::mkfifo(&path("pipe"), nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    symlink("secret", path("link")).unwrap();
+    symlink("nowhere", path("dangling")).unwrap();
+    let before = names(dir.path());
+    for name in ["link", "dangling", "directory", "pipe"] {
+        let error = fetch(PartFile::new(path(name)), 1).unwrap_err();
+        let is_named = match name {
+            "directory" => matches!(error, OutputError::Directory { .. }),
+            "pipe" => matches!(error, OutputError::Special { .. }),
+            _ => matches!(error, OutputError::Link { .. }),
+        };
+        assert!(is_named, "{name}: {error}");
+    }
+    // Also if it comes while the download runs.
+    let mut output = PartFile::new(path("file"));
+    open(&mut output, 1).unwrap();
+    store(&mut output);
+    symlink("secret", path("file")).unwrap();
+    let error = output.finish(false).unwrap_err();
+    assert!(matches!(error, OutputError::Link { .. }), "{error}");
+    fs::remove_file(path("file")).unwrap();
+    output.abandon();
+    assert_eq!(fs::read(path("secret")).unwrap(), b"precious");
+    assert_eq!(names(dir.path()), before);
+}
+
+#[test]
+fn a_part_file_swapped_by_others_is_no_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let (target, part) = (dir.path().join("file"), dir.path().join(".file.weir-part"));
+    for swap in [true, false] {
+        let mut output = PartFile::new(&target);
+        open(&mut output, 1).unwrap();
+        store(&mut output);
+        fs::remove_file(&part).unwrap();
+        if swap {
+            fs::write(&part, "forged").unwrap();
+        }
+        let error = output.finish(false).unwrap_err();
+        assert!(matches!(error, OutputError::Replaced { .. }), "{error}");
+        assert!(!target.exists());
+        // What is not this download's is not removed.
+        output.abandon();
+        assert_eq!(part.exists(), swap);
+    }
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_part_file_is_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    for suffix in [PART_SUFFIX, STATE_SUFFIX] {
+        let pipe = dir.path().join(side_name(OsStr::new("file"), suffix));
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+    }
+    fetch(PartFile::new(&target), 1).unwrap();
+    assert_eq!(names(dir.path()), ["file"]);
+    assert_eq!(fs::read(&target).unwrap(), CONTENT);
+}
+
+#[test]
+fn a_directory_that_is_moved_keeps_its_download() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::create_dir(path("there")).unwrap();
+    let mut output = PartFile::new(path("there/file"));
+    open(&mut output, 1).unwrap();
+    store(&mut output);
+    fs::rename(path("there"), path("moved")).unwrap();
+    symlink(dir.path(), path("there")).unwrap();
+    output.finish(false).unwrap();
+    assert_eq!(fs::read(path("moved/file")).unwrap(), CONTENT);
+    assert_eq!(names(dir.path()), ["moved", "there"]);
+}

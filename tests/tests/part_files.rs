@@ -1,0 +1,535 @@
+//! What `weir get` promises about files, see `docs/durability/part-files.md`. Files are compared
+//! with their sources by their SHA-256, never by Weir.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::{
+    FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink,
+};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::libc;
+use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use serde_json::Value;
+use weir_base::Rng;
+use weir_tests::{PATIENCE, Process, Router, Site, random_file, sha256_hex, weir_binary};
+
+const MIB: usize = 1 << 20;
+
+/// A router, and a file that is served at it as `/part/file`.
+struct Scene {
+    site: Site,
+    router: Router,
+    producer: Process,
+    /// SHA-256 of the source.
+    digest: String,
+}
+
+impl Scene {
+    fn new(bytes: usize) -> Self {
+        let site = Site::new();
+        let router = Router::start(&site);
+        let digest = random_file(&site.path("source"), bytes, 5);
+        fs::create_dir(site.path("out")).expect("a folder");
+        let producer = put(&site, &router, "source", "/part/file");
+        Self { site, router, producer, digest }
+    }
+
+    fn target(&self) -> PathBuf {
+        self.site.path("out/file")
+    }
+
+    fn get(&self, words: &[&str]) -> Process {
+        self.site.weir(&self.router.unix(), &[&["get", "/part/file"], words].concat())
+    }
+
+    /// `weir get` in a folder of the site, without -o.
+    fn get_in(&self, folder: &str, name: &str, words: &[&str]) -> Process {
+        let mut command = self.site.command(weir_binary());
+        command.current_dir(self.site.path(folder)).args(["get", name]).args(words);
+        command.env("NDN_CLIENT_TRANSPORT", self.router.unix());
+        Process::start("weir get in a folder", command)
+    }
+
+    fn is_whole(&self, path: &Path) -> bool {
+        sha256_hex(path) == self.digest
+    }
+
+    /// A shell that runs a script as the superuser of a mount namespace of its own, with an empty
+    /// file system of `size` at `out`; nothing where that is not allowed. `$0` is `weir`.
+    fn with_disk(&self, size: &str, script: &str) -> Option<Process> {
+        let mount = format!("mount -t tmpfs -o size={size} tmpfs out");
+        let isolated = |script: &str| {
+            let mut command = self.site.command(Path::new("unshare"));
+            command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+            command.arg(weir_binary()).env("NDN_CLIENT_TRANSPORT", self.router.unix());
+            command
+        };
+        if !isolated(&mount).output().is_ok_and(|output| output.status.success()) {
+            eprintln!("no file system can be mounted here: NOT tested with one");
+            return None;
+        }
+        let script = format!("{mount} && {{ {script}\n}}");
+        Some(Process::start("a shell with a disk", isolated(&script)))
+    }
+}
+
+fn put(site: &Site, router: &Router, path: &str, name: &str) -> Process {
+    let process = site.weir(&router.unix(), &["put", path, name, "--json"]);
+    let _ = process.json_line();
+    process
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn wait_for(process: &Process, text: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !process.log().contains(text) {
+        assert!(Instant::now() < deadline, "it does not say {text:?}:\n{}", process.log());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn make_pipe(path: &Path) {
+    nix::unistd::mkfifo(path, Mode::from_bits_truncate(0o600)).expect("a pipe");
+}
+
+/// Kills `weir get` at random moments. Under the final name is nothing, what was there before, or
+/// all of the new file; all of it if the command has said so.
+fn kill_at_random_moments(rounds: u64) {
+    let scene = Scene::new(4 * MIB);
+    let target = scene.target();
+    let words = ["-o", text(&target)];
+    let started = Instant::now();
+    let _ = scene.get(&words).finish().success();
+    let usual_us = started.elapsed().as_micros() as u32;
+    let old = random_file(&scene.site.path("old"), MIB, 6);
+    let mut rng = Rng::from_seed(rounds);
+    for round in 0..rounds {
+        let has_old = round % 2 == 0;
+        fs::remove_file(&target).or_else(ignore_missing).expect("removed");
+        if has_old {
+            fs::copy(scene.site.path("old"), &target).expect("copied");
+        }
+        let mut process = scene.get(&words);
+        thread::sleep(Duration::from_micros(u64::from(rng.below(usual_us * 5 / 4))));
+        process.signal(Signal::SIGKILL);
+        let is_done = process.finish().status.success();
+        match target.exists() {
+            false => assert!(!has_old && !is_done, "round {round}: the file is gone"),
+            true if is_done => assert!(scene.is_whole(&target), "round {round}: not what it said"),
+            true => {
+                let found = sha256_hex(&target);
+                let is_right = found == scene.digest || (has_old && found == old);
+                assert!(is_right, "round {round}: part of a file under the final name");
+            }
+        }
+    }
+    let _ = scene.get(&words).finish().success();
+    assert!(scene.is_whole(&target));
+    assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+}
+
+fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    }
+}
+
+#[test]
+fn kill_9_leaves_the_old_file_or_the_new_one() {
+    kill_at_random_moments(10);
+}
+
+#[test]
+#[ignore = "200 kills take minutes"]
+fn kill_9_200_times_leaves_the_old_file_or_the_new_one() {
+    kill_at_random_moments(200);
+}
+
+#[test]
+fn a_stopped_get_continues_after_a_restart() {
+    let mut scene = Scene::new(32 * MIB);
+    let target = scene.target();
+    let words = ["-o", text(&target)];
+    let mut process = scene.get(&words);
+    let part = scene.site.path("out/.file.weir-part");
+    let deadline = Instant::now() + PATIENCE;
+    while fs::metadata(&part).map_or(0, |found| found.len()) < MIB as u64 && process.is_running() {
+        assert!(Instant::now() < deadline, "nothing is written");
+        thread::sleep(Duration::from_millis(1));
+    }
+    process.signal(Signal::SIGTERM);
+    let finished = process.finish();
+    // On a fast machine it may have come to its end before.
+    if !finished.status.success() {
+        assert_eq!(finished.status.code(), Some(130), "{}", finished.log);
+        assert!(!target.exists(), "part of a file under the final name");
+    }
+    scene.router.process.signal(Signal::SIGKILL);
+    while scene.router.process.is_running() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    scene.router = Router::start(&scene.site);
+    wait_for(&scene.producer, "serving again");
+    let _ = scene.get(&words).finish().success();
+    assert!(scene.is_whole(&target));
+    assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+}
+
+#[test]
+fn two_gets_of_one_file_never_shorten_it() {
+    let scene = Scene::new(MIB);
+    let target = scene.target();
+    let words = ["-o", text(&target)];
+    let _ = scene.get(&words).finish().success();
+    let is_over = AtomicBool::new(false);
+    let mut rounds = Vec::new();
+    thread::scope(|scope| {
+        let (target, digest, is_over) = (&target, &scene.digest, &is_over);
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                assert_eq!(&sha256_hex(target), digest, "part of a file under the final name");
+            }
+        });
+        for _ in 0..10 {
+            let processes = [scene.get(&words), scene.get(&words)];
+            rounds.push(processes.map(Process::finish));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    for ended in rounds {
+        for finished in &ended {
+            let is_busy = finished.log.contains("is being written by another process");
+            assert!(finished.status.success() || is_busy, "{}", finished.log);
+        }
+        assert!(ended.iter().any(|finished| finished.status.success()), "both failed");
+    }
+    assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+}
+
+/// `sha256sum` and the shell look at what `weir` left.
+const SHOW: &str = "echo code $?; ls -A out; test ! -e out/file || sha256sum out/file";
+
+#[test]
+fn a_full_disk_keeps_the_old_file_and_then_takes_the_new_one() {
+    let scene = Scene::new(8 * MIB);
+    let old = random_file(&scene.site.path("old"), 100_000, 6);
+    let script = format!(
+        "cp old out/file
+         \"$0\" get /part/file -o out/file; {SHOW}
+         mount -o remount,size=64m out
+         \"$0\" get /part/file -o out/file; {SHOW}"
+    );
+    let Some(process) = scene.with_disk("1m", &script) else { return };
+    let log = process.finish().success().log;
+    assert!(log.contains("the disk is full") && log.contains("code 1"), "{log}");
+    let last = log.split("code 0").nth(1).unwrap_or_default();
+    assert!(log.contains(&old) && last.contains(&scene.digest), "{log}");
+    assert!(!last.contains(".file.weir"), "something temporary stays:\n{log}");
+}
+
+#[test]
+fn a_read_only_disk_keeps_the_old_file_and_is_named() {
+    let scene = Scene::new(MIB);
+    let old = random_file(&scene.site.path("old"), 100_000, 6);
+    let script = format!(
+        "cp old out/file; mount -o remount,ro out
+         \"$0\" get /part/file -o out/file; {SHOW}
+         mount -o remount,rw out
+         \"$0\" get /part/file -o out/file; {SHOW}"
+    );
+    let Some(process) = scene.with_disk("16m", &script) else { return };
+    let log = process.finish().success().log;
+    assert!(log.contains("Read-only file system") && log.contains("code 1"), "{log}");
+    let last = log.split("code 0").nth(1).unwrap_or_default();
+    assert!(log.contains(&old) && last.contains(&scene.digest), "{log}");
+}
+
+/// A limit for the size of files, whose signal is ignored, as batch systems may set both.
+#[test]
+fn a_limit_of_file_sizes_is_named() {
+    let scene = Scene::new(4 * MIB);
+    let mut command = scene.site.command(Path::new("sh"));
+    command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(weir_binary());
+    command.args(["get", "/part/file", "-o", text(&scene.target())]);
+    command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+    let message = Process::start("weir get with a limit", command).finish().failure();
+    assert!(message.contains("ulimit -f") && message.contains("File too large"), "{message}");
+    assert!(!scene.target().exists(), "part of a file under the final name");
+}
+
+/// The order that a power failure cannot break: data, name, directory.
+#[test]
+fn a_name_is_given_between_two_syncs() {
+    let scene = Scene::new(MIB);
+    let trace = scene.site.path("trace");
+    let mut command = scene.site.command(Path::new("strace"));
+    let calls = "trace=fsync,fdatasync,syncfs,rename,renameat,renameat2";
+    command.args(["-f", "-o", text(&trace), "-e", calls]).arg(weir_binary());
+    command.args(["get", "/part/file", "-o", text(&scene.target())]);
+    command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+    if !can_trace() {
+        eprintln!("strace cannot be used here: the order of calls is NOT tested");
+        return;
+    }
+    let _ = Process::start("weir get under strace", command).finish().success();
+    let trace = fs::read_to_string(trace).expect("a trace");
+    let lines: Vec<&str> = trace.lines().collect();
+    let named = lines.iter().position(|line| line.contains("rename") && line.contains("\"file\""));
+    let named = named.unwrap_or_else(|| panic!("no rename:\n{trace}"));
+    assert!(lines[..named].iter().any(|line| line.contains("fdatasync(")), "{trace}");
+    assert!(lines[named..].iter().any(|line| line.contains(" fsync(")), "{trace}");
+}
+
+fn can_trace() -> bool {
+    let output = Command::new("strace").args(["-f", "-e", "trace=fsync", "true"]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn without_o_only_own_results_are_replaced() {
+    let scene = Scene::new(100_000);
+    let path = scene.target();
+    fs::write(&path, b"mine").expect("written");
+    let message = scene.get_in("out", "/part/file", &[]).finish().failure();
+    assert!(message.contains("file exists") && message.contains("--force"), "{message}");
+    assert_eq!(fs::read(&path).expect("read"), b"mine");
+    assert_eq!(scene.site.list("out"), ["file"], "a refused download leaves nothing");
+
+    let _ = scene.get_in("out", "/part/file", &["--force"]).finish().success();
+    assert!(scene.is_whole(&path));
+    // What is there and right is not fetched again.
+    let report = scene.get_in("out", "/part/file", &["--json"]).finish().success().json();
+    assert_eq!((&report["files_there"], &report["segments"]), (&1.into(), &0.into()));
+    // Also if another program has put it there.
+    fs::remove_file(&path).expect("removed");
+    fs::copy(scene.site.path("source"), &path).expect("copied");
+    let report = scene.get_in("out", "/part/file", &["--json"]).finish().success().json();
+    assert_eq!(report["files_there"], Value::from(1));
+}
+
+#[test]
+fn without_o_a_newer_version_replaces_the_older() {
+    let mut scene = Scene::new(100_000);
+    let _ = scene.get_in("out", "/part/file", &[]).finish().success();
+    let newer = random_file(&scene.site.path("newer"), 90_000, 7);
+    scene.producer = put(&scene.site, &scene.router, "newer", "/part/file");
+    if !has_attributes(&scene.target()) {
+        eprintln!("no extended attributes here: newer versions are NOT tested");
+        return;
+    }
+    // For a moment, the router may answer with what the first producer said.
+    let deadline = Instant::now() + PATIENCE;
+    while sha256_hex(&scene.target()) != newer {
+        assert!(Instant::now() < deadline, "the newer version does not come");
+        let _ = scene.get_in("out", "/part/file", &[]).finish().success();
+    }
+    // One that the user has changed is kept.
+    let mut octets = fs::read(scene.target()).expect("read");
+    octets[5] ^= 1;
+    fs::write(scene.target(), &octets).expect("written");
+    let message = scene.get_in("out", "/part/file", &[]).finish().failure();
+    assert!(message.contains("file exists"), "{message}");
+    assert!(fs::read(scene.target()).expect("read") == octets);
+}
+
+fn has_attributes(path: &Path) -> bool {
+    let output = Command::new("python3")
+        .args(["-c", "import os, sys; os.getxattr(sys.argv[1], 'user.weir.fetched')"])
+        .arg(path)
+        .output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn links_are_written_through_only_when_asked() {
+    let scene = Scene::new(100_000);
+    let secret = scene.site.write("secret", b"precious");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("mode");
+    let link = scene.site.path("out/link");
+    symlink(&secret, &link).expect("a link");
+    for _ in 0..2 {
+        let message = scene.get(&["-o", text(&link)]).finish().failure();
+        assert!(message.contains("symbolic link") && message.contains("--follow-links"));
+        assert_eq!(fs::read(&secret).expect("read"), b"precious");
+    }
+    let message = scene.get_in("out", "/part/file", &["-o", "link"]).finish().failure();
+    assert!(message.contains("symbolic link"), "{message}");
+
+    let _ = scene.get(&["-o", text(&link), "--follow-links"]).finish().success();
+    assert!(scene.is_whole(&secret) && link.is_symlink());
+    let mode = fs::metadata(&secret).expect("metadata").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600, "the mode is kept");
+}
+
+#[test]
+fn links_planted_in_a_folder_are_not_followed() {
+    let scene = Scene::new(1000);
+    let site = &scene.site;
+    for folder in ["tree", "tree/sub", "elsewhere", "out/sub-is-link", "out/file-is-link"] {
+        fs::create_dir(site.path(folder)).expect("a folder");
+    }
+    site.write("tree/sub/inner", b"from the network");
+    site.write("tree/top", b"from the network");
+    site.write("elsewhere/inner", b"precious");
+    symlink(site.path("elsewhere"), site.path("out/sub-is-link/sub")).expect("a link");
+    symlink(site.path("elsewhere/inner"), site.path("out/file-is-link/top")).expect("a link");
+    symlink(site.path("elsewhere"), site.path("out/root-is-link")).expect("a link");
+    let _producer = put(site, &scene.router, "tree", "/tree");
+    for name in ["sub-is-link", "file-is-link", "root-is-link"] {
+        let target = site.path("out").join(name);
+        let words = ["get", "/tree", "-o", text(&target)];
+        let message = scene.router.weir(site, &words).failure();
+        assert!(message.contains("is a symbolic link"), "{name}: {message}");
+        assert_eq!(site.list("elsewhere"), ["inner"], "{name}");
+        assert_eq!(fs::read(site.path("elsewhere/inner")).expect("read"), b"precious");
+    }
+    // A slash says that what the link leads to is meant.
+    let target = format!("{}/", site.path("out/root-is-link").display());
+    let _ = scene.router.weir(site, &["get", "/tree", "-o", &target]).success();
+    assert_eq!(site.list("elsewhere"), ["inner", "sub", "top"]);
+    let target = site.path("out/sub-is-link");
+    let words = ["get", "/tree", "-o", text(&target), "--follow-links"];
+    let _ = scene.router.weir(site, &words).success();
+    assert_eq!(fs::read(site.path("elsewhere/inner")).expect("read"), b"from the network");
+}
+
+/// In a folder like `/tmp`, by another user. Linux may refuse to open such a file even for the
+/// superuser, who alone can become another user here.
+#[test]
+fn part_files_of_other_users_are_discarded() {
+    const NOBODY: u32 = 65534;
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not the superuser: part files of other users are NOT tested");
+        return;
+    }
+    let scene = Scene::new(1000);
+    let set_mode = |name: &str, mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(scene.site.path(name), mode).expect("mode");
+    };
+    set_mode(".", 0o755);
+    set_mode("out", 0o1777);
+    for umask in ["077", "000"] {
+        let script =
+            format!("umask {umask}; for s in part state new; do echo x >.file.weir-$s; done");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(scene.site.path("out"));
+        let status = command.uid(NOBODY).gid(NOBODY).status().expect("a shell");
+        assert!(status.success());
+        let target = scene.target();
+        let _ = scene.get(&["-o", text(&target)]).finish().success();
+        assert!(scene.is_whole(&target));
+        assert_eq!(fs::metadata(&target).expect("metadata").uid(), 0, "another user's file");
+        assert_eq!(scene.site.list("out"), ["file"]);
+        fs::remove_file(&target).expect("removed");
+    }
+}
+
+#[test]
+fn a_folder_does_not_go_to_a_device() {
+    let scene = Scene::new(1000);
+    fs::create_dir(scene.site.path("tree")).expect("a folder");
+    scene.site.write("tree/top", b"from the network");
+    let _producer = put(&scene.site, &scene.router, "tree", "/tree");
+    let pipe = scene.site.path("out/pipe");
+    make_pipe(&pipe);
+    let message = scene.router.weir(&scene.site, &["get", "/tree", "-o", text(&pipe)]).failure();
+    assert!(message.contains("is a device, a pipe or a socket"), "{message}");
+    assert!(!message.contains("move it away"), "of a device, a dangerous advice: {message}");
+    assert!(fs::metadata(&pipe).expect("metadata").file_type().is_fifo());
+}
+
+#[test]
+fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
+    let scene = Scene::new(MIB);
+    let pipe = scene.site.path("out/pipe");
+    make_pipe(&pipe);
+    let mut process = scene.get(&["-o", text(&pipe)]);
+    wait_for(&process, "waiting for a program to read");
+    process.signal(Signal::SIGTERM);
+    let finished = process.finish();
+    assert_eq!(finished.status.code(), Some(130), "{}", finished.log);
+
+    // A reader that takes nothing, and then one that takes everything.
+    let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
+    let reader = reader.expect("opened");
+    let mut process = scene.get(&["-o", text(&pipe)]);
+    wait_for(&process, "waiting for a program to read");
+    process.signal(Signal::SIGTERM);
+    assert_eq!(process.finish().status.code(), Some(130));
+    drop(reader);
+    let reading = thread::spawn({
+        let (pipe, copy) = (pipe.clone(), scene.site.path("copy"));
+        move || {
+            let mut octets = Vec::new();
+            File::open(pipe).expect("opened").read_to_end(&mut octets).expect("read");
+            fs::write(copy, octets).expect("written");
+        }
+    });
+    let _ = scene.get(&["-o", text(&pipe)]).finish().success();
+    reading.join().expect("a reader");
+    assert!(scene.is_whole(&scene.site.path("copy")));
+}
+
+#[test]
+fn an_output_that_takes_nothing_is_an_error() {
+    let scene = Scene::new(1000);
+    for (redirection, words) in [
+        (">&-", &["-o", "-"][..]),
+        ("1</dev/null", &["-o", "-"]),
+        (">/dev/full", &["-o", "-"]),
+        (">&-", &["-o", "out/file", "--json"]),
+    ] {
+        let mut command = scene.site.command(Path::new("sh"));
+        command.arg("-c").arg(format!("exec \"$0\" \"$@\" {redirection}")).arg(weir_binary());
+        command.args(["get", "/part/file"]).args(words);
+        command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+        let finished = Process::start("weir get", command).finish();
+        assert_eq!(finished.status.code(), Some(1), "{redirection} {words:?}: {}", finished.log);
+        let message = finished.failure();
+        let is_named = message.contains("standard output") || message.contains("disk is full");
+        assert!(is_named, "{redirection}: {message}");
+        assert!(!message.contains("0 files"), "a report of nothing: {message}");
+    }
+    // A shell appends, and what is there stays.
+    let log = scene.site.write("log", b"before\n");
+    let mut command = scene.site.command(Path::new("sh"));
+    command.args(["-c", "exec \"$0\" \"$@\" >>log"]).arg(weir_binary());
+    command.args(["get", "/part/file", "-o", "/dev/stdout"]);
+    command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+    let _ = Process::start("weir get", command).finish().success();
+    assert_eq!(fs::read(log).expect("read").len(), 1007);
+}
+
+#[test]
+fn a_file_without_a_size_is_not_served_as_empty() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    for path in ["/proc/cpuinfo", "/sys/kernel/mm/transparent_hugepage/enabled"] {
+        if !Path::new(path).exists() {
+            eprintln!("there is no {path}: NOT tested with it");
+            continue;
+        }
+        let message = router.weir(&site, &["put", path, "/a"]).failure();
+        assert!(message.contains(path) && message.contains("to a file first"), "{message}");
+    }
+    // In a folder, it is left out and the rest is served.
+    fs::create_dir(site.path("tree")).expect("a folder");
+    site.write("tree/file", b"content");
+    symlink("/proc/cpuinfo", site.path("tree/cpuinfo")).expect("a link");
+    let words = ["put", "tree", "/tree", "--follow-links", "--json"];
+    let producer = site.weir(&router.unix(), &words);
+    assert_eq!(producer.json_line()["skipped"], 1);
+    wait_for(&producer, "left out tree/cpuinfo: its content is made up as it is read");
+}
