@@ -191,12 +191,6 @@ pub fn publish_file(
     Ok(published)
 }
 
-/// Opens a file to sign it. The path may have become a pipe since it was looked at: opening one
-/// would wait for its writer.
-pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
-    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-}
-
 /// Whether reading the file ends where its size says.
 fn has_size(file: &File, len: u64) -> io::Result<bool> {
     let mut octet = [0];
