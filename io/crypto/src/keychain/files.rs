@@ -59,7 +59,9 @@ pub(super) fn write(
         .permissions(Permissions::from_mode(0o600))
         .tempfile_in(dir)
         .map_err(at("write in", dir))?;
-    file.write_all(octets).and_then(|()| file.as_file().sync_all()).map_err(at("write", path))?;
+    // Not by `NamedTempFile`, whose errors lack the number that the system gives.
+    let written = file.as_file_mut().write_all(octets);
+    written.and_then(|()| file.as_file().sync_all()).map_err(at("write", path))?;
     let renamed = match if_present {
         IfPresent::Replace => file.persist(path),
         IfPresent::Fail => file.persist_noclobber(path),

@@ -55,12 +55,13 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
     let system = |what| move |source| StartError::System { what, source };
-    let sockets = open_sockets(&config.listeners, config.threads)?;
-    // Before whatever may take time: a signal that comes meanwhile stops the router cleanly.
+    // Before anything that takes time, or that others take for a sign that the router runs: a
+    // signal that comes meanwhile stops the router cleanly.
     let signals = match config.handle_signals {
         true => Some(Signals::register().map_err(system("signal handlers"))?),
         false => None,
     };
+    let sockets = open_sockets(&config.listeners, config.threads)?;
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
