@@ -43,11 +43,11 @@ macro_rules! outln {
     };
 }
 
-/// Writes a line to standard error, with text of others made [`printable_lines`]. `eprintln!` panics
-/// when the terminal has been closed.
+/// Writes a line to standard error, with text of others made [`printable_lines`]. `eprintln!`
+/// panics when the terminal has been closed.
 pub(crate) fn write_error(text: &str) {
-    let _ =
-        io::Write::write_all(&mut io::stderr(), format!("{}\n", printable_lines(text)).as_bytes());
+    let line = format!("{}\n", printable_lines(text));
+    let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
 }
 
 /// `eprintln!` of text that may come from others, which does not panic.

@@ -99,7 +99,11 @@ fn limit(error: &io::Error) -> &'static str {
 
 /// A read or write that the system reported an error for.
 #[derive(Debug, thiserror::Error)]
-#[error("a {} at {offset} failed: {source}{}", if *is_write { "write" } else { "read" }, limit(source))]
+#[error(
+    "a {} at {offset} failed: {source}{}",
+    if *is_write { "write" } else { "read" },
+    limit(source)
+)]
 pub struct DiskError {
     /// Which of the two.
     pub is_write: bool,

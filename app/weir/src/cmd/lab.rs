@@ -20,8 +20,8 @@ use crate::signals;
 ///
 /// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line
 /// is wrong, nothing has run; 3 a claim differs and no experiment shows why; 10 a run broke an
-/// invariant; 11 a run made no progress; 12 a run delivered wrong content; 128 + N signal N interrupted
-/// it (130: Ctrl-C).
+/// invariant; 11 a run made no progress; 12 a run delivered wrong content; 128 + N signal N
+/// interrupted it (130: Ctrl-C).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -175,7 +175,9 @@ async fn full_database_leaves_no_transaction_open() {
     add("/late", FileNews::All).await.unwrap();
     let other = Database::open(&place, None).await.unwrap();
     let news = other.news(None).await.unwrap();
-    let is_late = |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == name("/late"));
+    let late = name("/late");
+    let is_late =
+        |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == late);
     assert!(news.files.iter().any(is_late), "what was accepted is not there");
     other.add_files(&[(file("/other"), FileNews::All)], "producer p", false, 1).await.unwrap();
 }

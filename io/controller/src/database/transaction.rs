@@ -12,9 +12,9 @@ use sqlx::{Any, AnyConnection, AnyPool, Executor as _, raw_sql};
 /// `sqlx::Transaction` returns its connection to the pool in every case, and counts by itself how
 /// deep transactions are nested. SQLite rolls back on its own when the disk is full, so that sqlx's
 /// ROLLBACK fails and its count stays at one. From then on each BEGIN of that connection is a
-/// SAVEPOINT and each COMMIT a RELEASE. The first of these that has to be undone (ROLLBACK TO) leaves
-/// a transaction open that no later COMMIT ends: all later changes of the connection look committed
-/// and are lost with the process, and no other connection can write.
+/// SAVEPOINT and each COMMIT a RELEASE. The first of these that has to be undone (ROLLBACK TO)
+/// leaves a transaction open that no later COMMIT ends: all later changes of the connection look
+/// committed and are lost with the process, and no other connection can write.
 pub(super) struct Transaction {
     connection: PoolConnection<Any>,
     is_committed: bool,

@@ -585,8 +585,8 @@ impl KeyChain {
         Ok(KeyEntry { name, key_type, is_encrypted: passphrase.is_some(), path })
     }
 
-    /// The certificate that a key signs for itself, if there is none of it yet. What is there may be
-    /// of a key of the same name that a killed process did not get to write: its own is newer.
+    /// The certificate that a key signs for itself, if it has none yet. A certificate of this name
+    /// may belong to a key that a killed process did not write any more: the new one is newer.
     fn certificate_to_add(
         &self,
         name: &Name,
