@@ -2,6 +2,7 @@
 //! come as a signal.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -132,7 +133,10 @@ fn interrupted_get_keeps_its_part_and_says_which_signal() {
         fs::create_dir(&folder).expect("folder");
         let arguments = ["get", &name, "-o", "out/copy", "--allow-unsigned", "--window-max", "4"];
         let mut get = start(&router, site.command(weir_binary()), &arguments);
-        wait_until("a part", || site.list("out").iter().any(|file| file.ends_with(".weir-part")));
+        // One that has received nothing yet leaves nothing. A block has 512 bytes.
+        let has_part = |metadata: fs::Metadata| metadata.blocks() * 512 > MIB as u64;
+        let part = folder.join(".copy.weir-part");
+        wait_until("a part", || fs::metadata(&part).is_ok_and(has_part));
         get.signal(Signal::SIGUSR1);
         get.signal(signal);
         let ended = get.finish();

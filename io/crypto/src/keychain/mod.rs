@@ -279,10 +279,12 @@ impl KeyChain {
             true => Some(self.certificate(name)?),
             false => {
                 // Of a key of the same name that was lost or deleted, a certificate may be left.
-                let mut certificates = self.certificates_of(entry.name.as_view())?;
+                let all = self.certificates_of(entry.name.as_view())?;
                 let public_key = key.public_key().ok();
-                certificates.retain(|certificate| is_of(certificate, public_key.as_deref()));
-                newest(certificates)
+                let (own, others): (Vec<_>, Vec<_>) =
+                    all.into_iter().partition(|one| is_of(one, public_key.as_deref()));
+                // Other programs may encode the same public key in another way.
+                newest(own).or_else(|| newest(others))
             }
         };
         Ok(match certificate {
@@ -597,7 +599,7 @@ impl KeyChain {
             return Ok(None);
         }
         let newest = present.iter().filter_map(version).max();
-        let version = newest.map_or(0, |version| version + 1).max(unix_time_ms());
+        let version = newest.map_or(0, |version| version.saturating_add(1)).max(unix_time_ms());
         self_signed(name, key, version).map(Some)
     }
 
