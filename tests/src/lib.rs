@@ -12,6 +12,7 @@ mod python;
 mod relay;
 mod router;
 mod site;
+mod small_disk;
 
 pub use bucket_server::{BucketServer, Fault};
 pub use c_library::{CLibrary, run};
@@ -23,3 +24,4 @@ pub use python::Python;
 pub use relay::Relay;
 pub use router::{Router, RouterOptions};
 pub use site::{Site, random_file, sha256_hex, socket_example, weir_binary};
+pub use small_disk::SmallDisk;

@@ -331,8 +331,9 @@ const HEAD: &str = "\
 
 What `weir` says when something is wrong, and what it says to do next. SITE is a folder, PORT a
 port. The test `messages` runs every line of this table and compares; `WEIR_WRITE_MESSAGES=1` has it
-write the table anew. Exit codes: 1 for what failed, 2 for what was typed wrongly, 130 after Ctrl-C;
-0 where Ctrl-C is how it ends: `weir router`, `weir put` that serves, `weir ping --serve`.
+write the table anew. Exit codes: 1 for what failed, 2 for what was typed wrongly, 128 + N after
+signal N (130 after Ctrl-C); 0 where Ctrl-C is how it ends: `weir router`, `weir put` that serves,
+`weir ping --serve`.
 
 | case | command | exit code | message | next step |
 |---|---|---|---|---|

@@ -3,8 +3,10 @@
 mod cmd;
 mod config;
 mod controller_args;
+mod limits;
 mod management_client;
 mod packet_json;
+mod signals;
 mod table;
 mod transfer;
 
@@ -54,7 +56,25 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    match signals::begin().and_then(|()| run(command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader closed the pipe on purpose.
+        Err(error) if error.downcast_ref().is_some_and(table::OutError::is_closed) => {
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            table::errln!("weir: {error:#}{}", limits::hint(&error));
+            match error.downcast_ref::<transfer::Interrupted>().is_some() {
+                true => ExitCode::from(signals::exit_code()),
+                false => ExitCode::from(exit_code(&error)),
+            }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Demo(args) => cmd::demo::run(args),
         Command::Router(args) => cmd::router::run(args),
         #[cfg(feature = "controller")]
@@ -81,20 +101,6 @@ fn main() -> ExitCode {
         Command::Lab(_) => cmd::no_lab::run("lab"),
         #[cfg(not(feature = "lab"))]
         Command::Model(_) => cmd::no_lab::run("model"),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        // Whoever closed the pipe knows.
-        Err(error) if error.downcast_ref().is_some_and(table::OutError::is_closed) => {
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            table::errln!("weir: {error:#}");
-            match error.downcast_ref::<transfer::Interrupted>().is_some() {
-                true => ExitCode::from(transfer::INTERRUPTED),
-                false => ExitCode::from(exit_code(&error)),
-            }
-        }
     }
 }
 

@@ -61,11 +61,16 @@ macro_rules! outln {
     };
 }
 
-/// `eprintln!` of what may hold text that somebody else chose: see [`printable_lines`].
+/// Writes a line to standard error, with text of others made [`printable_lines`]. `eprintln!`
+/// panics when the terminal has been closed.
+pub(crate) fn write_error(text: &str) {
+    let line = format!("{}\n", printable_lines(text));
+    let _ = io::Write::write_all(&mut io::stderr(), line.as_bytes());
+}
+
+/// `eprintln!` of text that may come from others, which does not panic.
 macro_rules! errln {
-    ($($text:tt)*) => {
-        eprintln!("{}", $crate::table::printable_lines(&format!($($text)*)))
-    };
+    ($($text:tt)*) => { $crate::table::write_error(&format!($($text)*)) };
 }
 
 pub(crate) use {errln, out, outln};

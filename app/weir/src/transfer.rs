@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport};
 use weir_socket::{Client, ClientError, ROUTERS_MAX};
 use weir_wire::Name;
 
+use crate::signals;
 use crate::table::{errln, printable};
 
 /// Which router to use, or which several.
@@ -129,21 +129,15 @@ impl KeyArgs {
     }
 }
 
-/// Set by Ctrl-C and SIGTERM.
+/// Set by a signal that asks the command to end, such as Ctrl-C and SIGTERM.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Watches the signals. The second of them ends the process at once.
     pub(crate) fn on_signals() -> anyhow::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // In this order the first signal only sets the flag.
-            let code = i32::from(INTERRUPTED);
-            signal_hook::flag::register_conditional_shutdown(signal, code, stop.clone())
-                .context("cannot watch signals")?;
-            signal_hook::flag::register(signal, stop.clone()).context("cannot watch signals")?;
-        }
+        let stop = Arc::default();
+        signals::stop_on_signals(&stop)?;
         Ok(Self(stop))
     }
 
@@ -222,9 +216,6 @@ pub(crate) fn cannot_read(path: &Path, error: &std::io::Error) -> anyhow::Error 
     };
     anyhow::anyhow!("cannot read {}: {error}{step}", printable(path.display()))
 }
-
-/// What shells take for "ended by Ctrl-C".
-pub(crate) const INTERRUPTED: u8 = 130;
 
 /// A name that can be published and asked for.
 pub(crate) fn parse_name(text: &str) -> Result<Name, String> {

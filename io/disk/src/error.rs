@@ -259,6 +259,17 @@ pub enum OpenError {
         /// How many more octets are needed.
         missing_bytes: u64,
     },
+    /// The process may not make a file so large.
+    #[error(
+        "{}: the file size limit of this process (ulimit -f) is below the {bytes} bytes of this \
+         disk; raise the limit, or configure a smaller disk", path.display()
+    )]
+    FileSizeLimit {
+        /// The file.
+        path: PathBuf,
+        /// Its configured size.
+        bytes: u64,
+    },
     /// It has no room for two regions for each thread.
     #[error(
         "{}: {bytes} octets are too few, at least {bytes_min} are needed (two regions for each \
@@ -291,6 +302,7 @@ impl OpenError {
             Self::NoFolder { .. } | Self::LeadsNowhere { .. } => Some(libc::ENOENT),
             Self::Permission { .. } => Some(libc::EACCES),
             Self::NoSpace { .. } => Some(libc::ENOSPC),
+            Self::FileSizeLimit { .. } => Some(libc::EFBIG),
             Self::ReadOnlyEmpty { .. } => Some(libc::EROFS),
             Self::DeviceInUse { .. } | Self::Locked { .. } => Some(libc::EBUSY),
             _ => None,

@@ -224,8 +224,7 @@ impl OpenDisk {
     }
 
     fn reserve(&self, bytes: u64, warnings: &mut Vec<OpenWarning>) -> Result<(), OpenError> {
-        let too_large =
-            || system(&self.path, "reserve its octets", io::Error::from_raw_os_error(libc::EFBIG));
+        let too_large = || OpenError::FileSizeLimit { path: self.path.clone(), bytes };
         let len = i64::try_from(bytes).map_err(|_| too_large())?;
         let reserved = loop {
             match fallocate(&self.file, FallocateFlags::empty(), 0, len) {
@@ -238,15 +237,22 @@ impl OpenDisk {
             Err(nix::errno::Errno::EOPNOTSUPP) => {
                 warnings.push(OpenWarning::Sparse { path: self.path.clone(), bytes });
                 let grown = self.file.set_len(bytes);
-                grown.map_err(|source| system(&self.path, "grow it", source))
+                grown.map_err(|source| match source.kind() {
+                    io::ErrorKind::FileTooLarge => too_large(),
+                    _ => system(&self.path, "grow it", source),
+                })
             }
             Err(error) => {
                 let missing_bytes = self.missing_bytes(bytes);
                 self.give_up_growing();
-                if matches!(error, nix::errno::Errno::ENOSPC | nix::errno::Errno::EDQUOT) {
-                    return Err(OpenError::NoSpace { path: self.path.clone(), missing_bytes });
-                }
-                Err(system(&self.path, "reserve its octets", error.into()))
+                use nix::errno::Errno::{EDQUOT, EFBIG, ENOSPC};
+                Err(match error {
+                    ENOSPC | EDQUOT => {
+                        OpenError::NoSpace { path: self.path.clone(), missing_bytes }
+                    }
+                    EFBIG => too_large(),
+                    other => system(&self.path, "reserve its octets", other.into()),
+                })
             }
         }
     }

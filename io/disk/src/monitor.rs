@@ -87,9 +87,23 @@ impl Drop for DiskShared {
     }
 }
 
+/// What the system's own text does not say: which limit was reached.
+fn limit(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::FileTooLarge => {
+            "; the file size limit of this process is too small for the disk, raise it (ulimit -f)"
+        }
+        _ => "",
+    }
+}
+
 /// A read or write that the system reported an error for.
 #[derive(Debug, thiserror::Error)]
-#[error("a {} at {offset} failed: {source}", if *is_write { "write" } else { "read" })]
+#[error(
+    "a {} at {offset} failed: {source}{}",
+    if *is_write { "write" } else { "read" },
+    limit(source)
+)]
 pub struct DiskError {
     /// Which of the two.
     pub is_write: bool,

@@ -67,7 +67,8 @@ pub struct RuntimeConfig {
     /// Where `/metrics` is served; nowhere when `None`. Whoever reaches it reads who the peers are:
     /// loopback or a trusted network only.
     pub metrics: Option<SocketAddr>,
-    /// Whether SIGTERM and SIGINT stop the router. Off in tests, where the process is not ours.
+    /// Whether the router handles signals (SIGTERM, SIGINT and SIGQUIT stop it, SIGHUP, SIGUSR1 and
+    /// SIGUSR2 do nothing). Off in tests, where the process is not ours.
     pub handle_signals: bool,
 }
 

@@ -28,6 +28,7 @@ pub use config::{
     TrustAnchor,
 };
 pub use contents::Contents;
+pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_least;

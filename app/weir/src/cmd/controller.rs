@@ -11,7 +11,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::Subcommand;
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use weir_base::NS_PER_S;
 use weir_base::units::Time;
@@ -22,7 +21,7 @@ use self::file::{ControllerFile, DEFAULT_CONFIG};
 use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;
-
+use crate::signals;
 use crate::table::outln;
 
 /// Run a controller of routers.
@@ -180,7 +179,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let config = file.to_config()?;
     let database = config.database.clone();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot watch signals")?;
+    let mut signals = Signals::new(signals::ending()).context("cannot watch signals")?;
     let server = Server::start(config).context("the controller cannot start")?;
     print(&ready_line(&server.url(), &database.to_string(), args.json))?;
     // Without systemd there is nobody to tell.

@@ -67,7 +67,7 @@ const OBJECT_NAME: &str = "/demo/file";
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let say = |text: &str| {
         if !args.json {
-            eprintln!("{text}");
+            crate::table::errln!("{text}");
         }
     };
     // Neither processes nor files stay when it is broken off.

@@ -602,7 +602,14 @@ fn write_new(output: Option<&Path>, octets: &[u8], mode: u32) -> anyhow::Result<
                 "cannot create {path}: {error}; name another file, or none to see it here"
             )
         })?;
-    file.write_all(octets)
-        .and_then(|()| file.sync_all())
-        .with_context(|| format!("cannot write {}", path.display()))
+    let written = file.write_all(octets).and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Half a key is of no use, and would be in the way of the next attempt.
+        let _ = std::fs::remove_file(path);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    // The file is whole; without its folder on disk a power failure may still take it.
+    let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
 }

@@ -14,11 +14,14 @@ use weir_harness::run::RunError;
 use weir_harness::session::{Program, SessionError};
 use weir_netsim::ViolationKind;
 
+use crate::signals;
+
 /// Experiments: run scenarios, simulated or on real processes, and reproduce papers.
 ///
 /// Exit codes: 0 all of it was done; 1 something failed; 2 a scenario, claims or the command line
 /// is wrong, nothing has run; 3 a claim differs and no experiment shows why; 10 a run broke an
-/// invariant; 11 a run made no progress; 12 a run delivered wrong content; 130 interrupted.
+/// invariant; 11 a run made no progress; 12 a run delivered wrong content; 128 + N signal N
+/// interrupted it (130: Ctrl-C).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -82,8 +85,10 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
         Some(SessionError::Scenario(_) | SessionError::Usage(_)) => 2,
         Some(SessionError::Run(error)) => match error {
             RunError::Scenario(_) | RunError::Plan { .. } => 2,
-            RunError::Interrupted => 130,
-            RunError::Real { source, .. } if matches!(**source, RealError::Interrupted) => 130,
+            RunError::Interrupted => signals::exit_code(),
+            RunError::Real { source, .. } if matches!(**source, RealError::Interrupted) => {
+                signals::exit_code()
+            }
             RunError::Violation { violation, .. } => match violation.kind {
                 ViolationKind::Invariant => 10,
                 ViolationKind::Liveness => 11,

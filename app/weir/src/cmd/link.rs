@@ -223,7 +223,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let links = json!({ "a_to_b": config.a_to_b, "b_to_a": config.b_to_a });
     let emulator = Emulator::bind(ends, config)?;
     // On standard error, so that standard output holds the statistics and nothing else.
-    eprintln!("link between {} (a) and {} (b)", emulator.local_a(), emulator.local_b());
+    crate::table::errln!("link between {} (a) and {} (b)", emulator.local_a(), emulator.local_b());
     let stats = emulator.run(stop.flag())?;
     if args.json {
         let mut report = serde_json::to_value(&stats)?;

@@ -106,7 +106,7 @@ fn serve(args: &Args, prefix: &Name, client: &mut Client, stop: &Stop) -> anyhow
     weir_socket::serve(client, &mut store, &mut |_| !stop.is_set())?;
     let _ = client.unregister_prefix(prefix);
     if !args.json {
-        eprintln!("answered {}", store.stats().data);
+        crate::table::errln!("answered {}", store.stats().data);
     }
     Ok(())
 }

@@ -182,7 +182,10 @@ pub(crate) fn start_log(log: &LogSection) -> anyhow::Result<()> {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // It would report to standard error that this cannot be written to, and panic: a terminal
+        // that is closed must not end a router.
+        .log_internal_errors(false);
     match log.format {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),

@@ -6,6 +6,7 @@ mod garbled;
 mod place;
 mod rows;
 mod shared;
+mod transaction;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,8 +17,7 @@ use serde::Serialize;
 use sqlx::any::AnyPoolOptions;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{
-    Any, AnyConnection, AnyPool, AssertSqlSafe, Executor as _, SqlSafeStr as _, Transaction,
-    raw_sql,
+    AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Executor as _, SqlSafeStr as _, raw_sql,
 };
 use weir_control::{File, FileNews, Plan};
 use weir_wire::Name;
@@ -27,6 +27,7 @@ pub(crate) use self::garbled::{Garbled, Rows};
 pub use self::place::{DatabasePlace, PlaceError, ServerUrl};
 use self::rows::{json, signed};
 pub(crate) use self::shared::{FileChange, NUMBER_STEP, News, Sharer};
+use self::transaction::Transaction;
 use crate::token::Token;
 
 /// Connections at most: one writes, others read beside it.
@@ -66,16 +67,21 @@ pub(crate) enum Away {
     Full,
     /// Another program holds a lock.
     Locked,
+    /// It, or the disk it is on, may not be written to.
+    ReadOnly,
     /// It does not answer, or not as it should.
     Silent,
 }
 
-/// What SQLite says when there is no room, and when another holds the lock (sqlite.org/rescode).
+/// What SQLite says when there is no room, when another program holds the lock, and when it may not
+/// write (sqlite.org/rescode).
 const SQLITE_FULL: i32 = 13;
 const SQLITE_BUSY: i32 = 5;
+const SQLITE_READONLY: i32 = 8;
 /// The same in PostgreSQL (its manual, appendix A).
 const DISK_FULL: &str = "53100";
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+const READ_ONLY_TRANSACTION: &str = "25006";
 
 /// What they say of data that they do not take: too big, against a rule, of another type; data
 /// exceptions, rules, and limits of the program.
@@ -102,6 +108,7 @@ impl DatabaseError {
         match (&*code, plain) {
             (DISK_FULL, _) | (_, Ok(SQLITE_FULL)) => Away::Full,
             (LOCK_NOT_AVAILABLE, _) | (_, Ok(SQLITE_BUSY)) => Away::Locked,
+            (READ_ONLY_TRANSACTION, _) | (_, Ok(SQLITE_READONLY)) => Away::ReadOnly,
             _ => Away::Silent,
         }
     }
@@ -200,12 +207,16 @@ fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
     if is_server {
         // A controller that stops in the middle of a change holds no other up for long.
         let idle_ms = CHANGE_WAIT.as_millis();
+        // What a controller has answered with 201 must not be lost when the server is killed.
         return format!(
-            "SET lock_timeout = {lock_ms}; SET idle_in_transaction_session_timeout = {idle_ms}"
+            "SET lock_timeout = {lock_ms}; SET idle_in_transaction_session_timeout = {idle_ms}; \
+             SELECT set_config('synchronous_commit', 'on', false) \
+             WHERE current_setting('synchronous_commit') = 'off'"
         );
     }
     let mut text = format!(
-        "PRAGMA busy_timeout = {lock_ms}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
+        "PRAGMA busy_timeout = {lock_ms}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+         PRAGMA wal_autocheckpoint = {WAL_PAGES}"
     );
     if let Some(bytes_max) = bytes_max {
         let pages = signed(bytes_max / PAGE_BYTES).max(1);
@@ -216,11 +227,25 @@ fn settings(is_server: bool, bytes_max: Option<u64>) -> String {
 
 /// A page of SQLite.
 const PAGE_BYTES: u64 = 4096;
+/// Pages of the WAL after which SQLite moves them into the database and begins it again: 1 MiB. On
+/// a disk with less room than the default of 4 MiB the WAL would grow until the disk is full, and
+/// nothing would make it smaller.
+const WAL_PAGES: u32 = 256;
 
 async fn within<T>(
     work: impl Future<Output = Result<T, DatabaseError>>,
 ) -> Result<T, DatabaseError> {
     tokio::time::timeout(CHANGE_WAIT, work).await.unwrap_or(Err(DatabaseError::Late))
+}
+
+/// Whether a connection may return to the pool. A server that has become unreachable never answers:
+/// without a limit its connections would count as used until the system gives them up, and there
+/// would be no room for new ones.
+async fn is_reusable(connection: &mut AnyConnection) -> Result<bool, sqlx::Error> {
+    match tokio::time::timeout(CHANGE_WAIT, connection.ping()).await {
+        Ok(answer) => answer.map(|()| true),
+        Err(_) => Ok(false),
+    }
 }
 
 async fn audit(to: &mut AnyConnection, record: &Record) -> Result<(), sqlx::Error> {
@@ -246,6 +271,7 @@ impl Database {
                 let settings = AssertSqlSafe(settings.clone());
                 Box::pin(async move { connection.execute(raw_sql(settings)).await.map(drop) })
             })
+            .after_release(|connection, _| Box::pin(is_reusable(connection)))
             .connect_with(place.options()?)
             .await?;
         migrator(place.is_server()).run(&pool).await?;
@@ -296,7 +322,7 @@ impl Database {
             .bind(token.expires_ms.map(signed))
             .bind(json(&token.prefixes));
         within(async {
-            let mut transaction = self.pool.begin().await?;
+            let mut transaction = Transaction::begin(&self.pool).await?;
             query.execute(&mut *transaction).await?;
             audit(&mut transaction, &who).await?;
             Ok(transaction.commit().await?)
@@ -306,7 +332,7 @@ impl Database {
 
     pub(crate) async fn remove_token(&self, id: &str, who: Record) -> Result<bool, DatabaseError> {
         within(async {
-            let mut transaction = self.pool.begin().await?;
+            let mut transaction = Transaction::begin(&self.pool).await?;
             let sql = "DELETE FROM tokens WHERE id = $1";
             let done = sqlx::query(sql).bind(id).execute(&mut *transaction).await?;
             if done.rows_affected() == 0 {
@@ -444,8 +470,8 @@ impl Database {
 
     /// Begins a change of what controllers share. Those of all controllers follow one another: who
     /// sees its number sees all of it and of those before.
-    async fn begin_change(&self) -> Result<(Transaction<'static, Any>, i64), DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
+    async fn begin_change(&self) -> Result<(Transaction, i64), DatabaseError> {
+        let mut transaction = Transaction::begin(&self.pool).await?;
         let change = shared::count_up(&mut transaction, "change").await?;
         Ok((transaction, change))
     }

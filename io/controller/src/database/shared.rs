@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 
 use sqlx::any::AnyRow;
-use sqlx::{Any, AnyConnection, Row as _, Transaction};
+use sqlx::{AnyConnection, Row as _};
 use weir_control::Plan;
 use weir_wire::Name;
 
 use super::garbled::Select;
 use super::rows::{self, Unreadable, json, signed, unsigned};
+use super::transaction::Transaction;
 use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit, within};
 
 /// Numbers of plans and configurations of one controller are so far apart: between them is room for
@@ -77,7 +78,7 @@ pub(super) async fn count_up(to: &mut AnyConnection, name: &str) -> Result<i64, 
 /// One that follows a plan that another controller was before with is not written. Says whether it
 /// is there now.
 async fn write_plan(
-    to: &mut Transaction<'static, Any>,
+    to: &mut AnyConnection,
     (plan, follows): (&Plan, u64),
     made_ms: u64,
     change: i64,
@@ -97,7 +98,7 @@ async fn write_plan(
         .bind(change)
         .bind(i64::from(plan.is_end()))
         .bind(signed(follows))
-        .execute(&mut **to)
+        .execute(&mut *to)
         .await?;
     if done.rows_affected() > 0 {
         return Ok(true);
@@ -105,14 +106,14 @@ async fn write_plan(
     // It may be its own, of an attempt whose answer got lost.
     let sql = "SELECT number FROM plans WHERE number = $1 AND object = $2";
     let query = sqlx::query(sql).bind(signed(plan.number)).bind(plan.object.to_string());
-    Ok(query.fetch_optional(&mut **to).await?.is_some())
+    Ok(query.fetch_optional(to).await?.is_some())
 }
 
 impl Database {
     /// A controller begins: its number, which no other has had.
     pub(crate) async fn join(&self, url: &str, began_ms: u64) -> Result<u64, DatabaseError> {
         within(async {
-            let mut transaction = self.pool.begin().await?;
+            let mut transaction = Transaction::begin(&self.pool).await?;
             let run = count_up(&mut transaction, "run").await?;
             let sql = "INSERT INTO controllers (run, url, began_ms, beat) VALUES ($1, $2, $3, 0)";
             let query = sqlx::query(sql).bind(run).bind(url).bind(signed(began_ms));
@@ -148,7 +149,7 @@ impl Database {
         within(async {
             let (mut transaction, change) = match records.iter().any(is_shared) {
                 true => self.begin_change().await?,
-                false => (self.pool.begin().await?, 0),
+                false => (Transaction::begin(&self.pool).await?, 0),
             };
             let mut overtaken = Vec::new();
             for record in records {
@@ -322,7 +323,7 @@ impl Database {
 
     /// Forgets which files were withdrawn long ago.
     pub(super) async fn forget_withdrawn(&self) -> Result<(), DatabaseError> {
-        let mut transaction = self.pool.begin().await?;
+        let mut transaction = Transaction::begin(&self.pool).await?;
         let sql = "UPDATE numbers SET value = (SELECT value FROM numbers WHERE name = 'change') \
                    - $1 WHERE name = 'forgotten' AND value + $1 + $1 / 8 < \
                    (SELECT value FROM numbers WHERE name = 'change')";

@@ -148,3 +148,36 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         assert_eq!(database.join("http://one", 11).await.unwrap(), 1);
     }
 }
+
+/// SQLite rolls back by itself when it has no room. The connection must not be used further: the
+/// next change that had to be undone left a transaction open, in which all later ones were lost.
+#[tokio::test]
+async fn full_database_leaves_no_transaction_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let place: DatabasePlace = folder.path().join("controller.db").into();
+    let small = Database::open(&place, Some(60 * PAGE_BYTES)).await.unwrap();
+    let add = async |name: &str, news| {
+        small.add_files(&[(file(name), news)], "producer p", false, 1).await
+    };
+    let mut count = 0;
+    let error = loop {
+        match add(&format!("/{count}"), FileNews::All).await {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+        assert!(count < 10_000, "it is never full");
+    };
+    assert_eq!(error.away(), Away::Full);
+    // Nothing is wrong with the disk here: there is no such file.
+    let undone = add("/none", FileNews::Manifest).await;
+    assert!(matches!(undone, Err(DatabaseError::Overtaken)));
+    small.prune(0, 0).await.unwrap();
+    add("/late", FileNews::All).await.unwrap();
+    let other = Database::open(&place, None).await.unwrap();
+    let news = other.news(None).await.unwrap();
+    let late = name("/late");
+    let is_late =
+        |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == late);
+    assert!(news.files.iter().any(is_late), "what was accepted is not there");
+    other.add_files(&[(file("/other"), FileNews::All)], "producer p", false, 1).await.unwrap();
+}

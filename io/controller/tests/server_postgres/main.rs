@@ -7,6 +7,7 @@ mod backend;
 mod bench;
 #[path = "../server/clock.rs"]
 mod clock;
+mod crash;
 #[path = "../server/full.rs"]
 mod full;
 #[path = "../server/garbled.rs"]

@@ -204,6 +204,15 @@ impl Postgres {
         child.wait().unwrap();
     }
 
+    /// Ends it at once (`pg_ctl stop -m immediate`): what it has in memory alone is lost.
+    #[allow(dead_code, reason = "the tests of the whole system need none")]
+    pub(crate) fn crash(&mut self) {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let process = file.lines().next().unwrap();
+        assert!(Command::new("kill").args(["-QUIT", process]).status().unwrap().success());
+        self.stop();
+    }
+
     /// Has the server do something, by its own client.
     pub(crate) fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
         let output = Command::new(programs().join("psql"))

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use super::KeyChainError;
 
+/// How the names of files begin that are being written.
+const UNFINISHED: &str = ".new-";
+
 /// What happens if the file is there already.
 #[derive(Copy, Clone, Eq, PartialEq)]
 pub(super) enum IfPresent {
@@ -22,25 +25,43 @@ pub(super) fn at<'a>(
     move |source| KeyChainError::Io { doing, path: path.to_owned(), source }
 }
 
-/// Makes the directory and its parents, readable by this user alone.
+/// Makes the directory and its parents, readable by this user alone. They outlive a power failure.
 pub(super) fn make_private_dir(path: &Path) -> Result<(), KeyChainError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at("create", path))
+    let missing: Vec<&Path> = path.ancestors().take_while(|dir| is_missing(dir)).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at("create", path))?;
+    for parent in missing.iter().filter_map(|dir| dir.parent()) {
+        let parent = if parent == Path::new("") { Path::new(".") } else { parent };
+        match File::open(parent).and_then(|dir| dir.sync_all()) {
+            // Of a folder that may be written to and not read: it cannot be synced.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(at("sync", parent))?,
+        }
+    }
+    Ok(())
+}
+
+fn is_missing(dir: &Path) -> bool {
+    dir != Path::new("") && matches!(dir.try_exists(), Ok(false))
 }
 
 /// Writes a file that only its owner can read, atomically and durably.
 pub(super) fn write(
+    lock: &Lock,
     path: &Path,
     octets: &[u8],
     if_present: IfPresent,
 ) -> Result<(), KeyChainError> {
     let dir = path.parent().expect("files of the key chain lie in its directory");
     make_private_dir(dir)?;
+    lock.remove_unfinished(dir);
     let mut file = tempfile::Builder::new()
-        .prefix(".new-")
+        .prefix(UNFINISHED)
         .permissions(Permissions::from_mode(0o600))
         .tempfile_in(dir)
         .map_err(at("write in", dir))?;
-    file.write_all(octets).and_then(|()| file.as_file().sync_all()).map_err(at("write", path))?;
+    // Not by `NamedTempFile`, whose errors lack the number that the system gives.
+    let written = file.as_file_mut().write_all(octets);
+    written.and_then(|()| file.as_file().sync_all()).map_err(at("write", path))?;
     let renamed = match if_present {
         IfPresent::Replace => file.persist(path),
         IfPresent::Fail => file.persist_noclobber(path),
@@ -50,7 +71,7 @@ pub(super) fn write(
 }
 
 /// Deletes a file; whether it was there.
-pub(super) fn remove(path: &Path) -> Result<bool, KeyChainError> {
+pub(super) fn remove(_: &Lock, path: &Path) -> Result<bool, KeyChainError> {
     match fs::remove_file(path) {
         Ok(()) => {
             path.parent().map_or(Ok(()), sync_dir)?;
@@ -106,18 +127,32 @@ pub(super) fn refuse_exposed(path: &Path) -> Result<(), KeyChainError> {
     }
 }
 
-/// A lock on a file, released when dropped.
-pub(super) struct Lock(File);
+/// The right to change a key chain, which one thread of one process has at a time. Released when
+/// dropped. `None` where the file system has no locks.
+pub(super) struct Lock(Option<File>);
+
+impl Lock {
+    /// Removes what a process was writing that was killed. Only who has the lock writes.
+    fn remove_unfinished(&self, dir: &Path) {
+        let Some(entries) = self.0.as_ref().and_then(|_| fs::read_dir(dir).ok()) else { return };
+        for entry in entries.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes()) {
+                // What stays wastes a little room.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
 
 impl Drop for Lock {
     fn drop(&mut self) {
         // To close it is not enough: a process that was forked meanwhile has it open, too, and
         // would keep the lock, and wait for itself where it wants it.
-        let _ = self.0.unlock();
+        let _ = self.0.as_ref().map(File::unlock);
     }
 }
 
-/// Holds others off while a file is read, changed and written back.
+/// Holds others off while a key chain is read and changed. Not to be called by its holder.
 pub(super) fn lock(path: &Path) -> Result<Lock, KeyChainError> {
     if let Some(dir) = path.parent() {
         make_private_dir(dir)?;
@@ -128,8 +163,10 @@ pub(super) fn lock(path: &Path) -> Result<Lock, KeyChainError> {
         .write(true)
         .open(path)
         .map_err(at("open", path))?;
-    file.lock().map_err(at("lock", path))?;
-    Ok(Lock(file))
+    match file.lock() {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(Lock(None)),
+        locked => locked.map(|()| Lock(Some(file))).map_err(at("lock", path)),
+    }
 }
 
 fn sync_dir(dir: &Path) -> Result<(), KeyChainError> {
@@ -146,7 +183,7 @@ mod tests {
         let path = folder.path().join("lock");
         let lock = lock(&path).unwrap();
         // Shares the opening, and so the lock, as the copy of a child of `fork` does.
-        let of_child = lock.0.try_clone().unwrap();
+        let of_child = lock.0.as_ref().unwrap().try_clone().unwrap();
         let other = File::open(&path).unwrap();
         assert!(other.try_lock().is_err());
         drop(lock);

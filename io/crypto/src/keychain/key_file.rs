@@ -43,15 +43,18 @@ pub(super) fn name_in(text: &str) -> Option<Name> {
     field(text, "name").and_then(|uri| uri.parse::<Name>().ok())
 }
 
-/// Reads what stands in the header; with it the whole text.
-pub(super) fn read(path: &Path) -> Result<(KeyEntry, zeroize::Zeroizing<String>), KeyChainError> {
+/// What stands in the header, and the whole text.
+pub(super) type KeyFile = (KeyEntry, zeroize::Zeroizing<String>);
+
+/// Reads a key's file; `None` if it is not there.
+pub(super) fn read(path: &Path) -> Result<Option<KeyFile>, KeyChainError> {
     let text = files::read_text(path, PEM_LEN_MAX)?.map(zeroize::Zeroizing::new);
+    let Some(text) = text else { return Ok(None) };
     let malformed = || KeyChainError::MalformedKeyFile { path: path.to_owned() };
-    let text = text.ok_or_else(malformed)?;
     let name = name_in(&text).filter(|name| is_key_name(name.as_view())).ok_or_else(malformed)?;
     let key_type = field(&text, "type").and_then(|t| t.parse().ok()).ok_or_else(malformed)?;
     let is_encrypted = is_encrypted(&text);
-    Ok((KeyEntry { name, key_type, is_encrypted, path: path.to_owned() }, text))
+    Ok(Some((KeyEntry { name, key_type, is_encrypted, path: path.to_owned() }, text)))
 }
 
 /// The file name, without extension, of what belongs to `name`: readable, and unique by a hash.

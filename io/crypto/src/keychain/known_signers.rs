@@ -106,7 +106,7 @@ impl KeyChain {
         &self,
         change: impl FnOnce(&mut Vec<KnownSigner>),
     ) -> Result<(), KeyChainError> {
-        let _lock = files::lock(&self.dir.join("known-signers.lock"))?;
+        let lock = self.lock()?;
         let mut document = Document { signers: self.known_signer_entries()? };
         change(&mut document.signers);
         let path = self.known_signers_path();
@@ -114,7 +114,7 @@ impl KeyChain {
             path: path.clone(),
             reason: error.to_string(),
         })?;
-        files::write(&path, format!("{PREAMBLE}{text}").as_bytes(), IfPresent::Replace)
+        files::write(&lock, &path, format!("{PREAMBLE}{text}").as_bytes(), IfPresent::Replace)
     }
 
     fn parse_entry(&self, entry: &KnownSigner) -> Result<(Name, [u8; 32]), KeyChainError> {

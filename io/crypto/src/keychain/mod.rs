@@ -7,6 +7,7 @@
 //!   anchors/<name>-<hash>.cert        certificates believed without asking
 //!   default                           name of the key that signs unless told otherwise
 //!   known-signers.toml                trust on first use
+//!   lock                              held by who changes any of these
 //! ```
 
 mod files;
@@ -36,7 +37,7 @@ use crate::safe_bag::{TYPE_SAFE_BAG, decode_safe_bag, encode_safe_bag};
 use crate::signer::KeySigner;
 use crate::text::{packet_in_file, to_base64_lines};
 use crate::verifier::{HmacVerifier, Provider};
-use files::IfPresent;
+use files::{IfPresent, Lock};
 
 /// Environment variable that names the directory of keys and trust.
 pub(crate) const HOME_VARIABLE: &str = "WEIR_HOME";
@@ -142,7 +143,7 @@ pub enum KeyChainError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// `known-signers.toml` does not parse.
-    #[error("{path} is damaged; mend or delete it: {reason}", path = path.display())]
+    #[error("{path} is damaged; correct or delete it: {reason}", path = path.display())]
     KnownSigners {
         /// The file.
         path: PathBuf,
@@ -200,7 +201,9 @@ impl KeyChain {
     /// What keeps the directory from being read.
     pub fn keys(&self) -> Result<Vec<KeyEntry>, KeyChainError> {
         let paths = files::list(&self.dir.join("keys"), "pem")?;
-        paths.iter().map(|path| Ok(key_file::read(path)?.0)).collect()
+        // Another process may have deleted one meanwhile.
+        let entries = paths.iter().filter_map(|path| key_file::read(path).transpose());
+        entries.map(|read| Ok(read?.0)).collect()
     }
 
     /// The key that `name` means: a key name, the name of one of its certificates, or an identity,
@@ -210,11 +213,9 @@ impl KeyChain {
     /// [`KeyChainError::NoSuchKey`].
     pub fn find(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
         if let Some(exact) = key_name_of(name.as_view()) {
-            let path = self.key_path(exact);
-            return match path.try_exists().map_err(files::at("read", &path))? {
-                true => Ok(key_file::read(&path)?.0),
-                false => Err(KeyChainError::NoSuchKey(name.clone())),
-            };
+            let read = key_file::read(&self.key_path(exact))?;
+            let no_such_key = || KeyChainError::NoSuchKey(name.clone());
+            return read.map(|(entry, _)| entry).ok_or_else(no_such_key);
         }
         let default = self.default_name()?;
         let mut keys = self.keys()?;
@@ -260,9 +261,9 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::NoSuchKey`], and what keeps the file from being written.
     pub fn set_default(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
+        let lock = self.lock()?;
         let key = self.find(name)?;
-        let line = format!("{}\n", key.name);
-        files::write(&self.default_path(), line.as_bytes(), IfPresent::Replace)?;
+        self.write_default(&lock, &key.name)?;
         Ok(key)
     }
 
@@ -276,7 +277,15 @@ impl KeyChain {
         let key = self.private_key(&entry)?;
         let certificate = match is_certificate_name(name.as_view()) {
             true => Some(self.certificate(name)?),
-            false => self.certificate_for(&entry.name)?,
+            false => {
+                // Of a key of the same name that was lost or deleted, a certificate may be left.
+                let all = self.certificates_of(entry.name.as_view())?;
+                let public_key = key.public_key().ok();
+                let (own, others): (Vec<_>, Vec<_>) =
+                    all.into_iter().partition(|one| is_of(one, public_key.as_deref()));
+                // Other programs may encode the same public key in another way.
+                newest(own).or_else(|| newest(others))
+            }
         };
         Ok(match certificate {
             Some(certificate) => KeySigner::with_certificate(key, certificate),
@@ -290,7 +299,7 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::NoDefault`], and what [`Self::signer`] and [`Self::generate`] return.
     pub fn default_signer_or_create(&self) -> Result<KeySigner, KeyChainError> {
-        if let Some(name) = self.default_name()? {
+        if let Some(name) = self.usable_default()? {
             return self.signer(&name);
         }
         if self.keys()?.iter().any(|key| key.key_type != KeyType::Hmac) {
@@ -299,7 +308,7 @@ impl KeyChain {
         let passphrase = self.passphrases.unattended()?;
         let passphrase = passphrase.as_ref().map(|text| text.as_str());
         let made = self.generate(&default_identity(), KeyType::Ecdsa, passphrase)?;
-        self.signer(&self.default_name()?.unwrap_or(made.name))
+        self.signer(&self.usable_default()?.unwrap_or(made.name))
     }
 
     /// The verifier for what an HMAC key in here signs.
@@ -324,7 +333,8 @@ impl KeyChain {
                 None
             }
         };
-        let (_, text) = key_file::read(&entry.path)?;
+        let no_such_key = || KeyChainError::NoSuchKey(entry.name.clone());
+        let (_, text) = key_file::read(&entry.path)?.ok_or_else(no_such_key)?;
         private_key_from_pem(&text, passphrase.as_ref().map(|text| text.as_str()))
             .map_err(|source| KeyChainError::Key { path: entry.path.clone(), source })
     }
@@ -335,14 +345,17 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::NoSuchKey`], and what keeps files from being deleted.
     pub fn delete(&self, name: &Name) -> Result<KeyEntry, KeyChainError> {
+        let lock = self.lock()?;
         let entry = self.find(name)?;
+        // The key goes first: what is left of it when the process is killed does no harm, and a key
+        // without its certificate could not be used.
+        files::remove(&lock, &entry.path)?;
         if self.default_name()?.as_ref() == Some(&entry.name) {
-            files::remove(&self.default_path())?;
+            files::remove(&lock, &self.default_path())?;
         }
         for certificate in self.certificates_of(entry.name.as_view())? {
-            files::remove(&self.certificate_path(certificate.name()))?;
+            files::remove(&lock, &self.certificate_path(certificate.name()))?;
         }
-        files::remove(&entry.path)?;
         Ok(entry)
     }
 
@@ -372,13 +385,7 @@ impl KeyChain {
     /// # Errors
     /// What keeps them from being read.
     pub fn certificate_for(&self, key: &Name) -> Result<Option<Certificate>, KeyChainError> {
-        let now = unix_time_s();
-        let certificates = self.certificates_of(key.as_view())?;
-        Ok(certificates.into_iter().max_by_key(|certificate| {
-            let is_valid = certificate.validity().contains(now);
-            let version = certificate.name().last().and_then(|last| last.as_version());
-            (is_valid, !certificate.is_self_issued(), version)
-        }))
+        Ok(newest(self.certificates_of(key.as_view())?))
     }
 
     /// Keeps a certificate.
@@ -386,8 +393,15 @@ impl KeyChain {
     /// # Errors
     /// What keeps it from being written.
     pub(crate) fn add_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
-        let path = self.certificate_path(certificate.name());
-        write_certificate(&path, certificate)
+        self.write_certificate(&self.lock()?, certificate)
+    }
+
+    fn write_certificate(
+        &self,
+        lock: &Lock,
+        certificate: &Certificate,
+    ) -> Result<(), KeyChainError> {
+        write_certificate(lock, &self.certificate_path(certificate.name()), certificate)
     }
 
     /// Takes in a certificate (binary or base64), a SafeBag (likewise) or a PKCS#8 PEM key. What
@@ -517,7 +531,8 @@ impl KeyChain {
     /// [`KeyChainError::Trust`] if its key cannot be used, and what keeps it from being written.
     pub fn add_anchor(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
         Anchors::new().add(certificate.clone(), &Provider)?;
-        write_certificate(&certificate_path(&self.anchors_dir(), certificate.name()), certificate)
+        let path = certificate_path(&self.anchors_dir(), certificate.name());
+        write_certificate(&self.lock()?, &path, certificate)
     }
 
     /// Stops believing the anchors that `name` means: a certificate, or all of a key or identity.
@@ -526,11 +541,12 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::NoSuchCertificate`], and what keeps them from being deleted.
     pub fn remove_anchors(&self, name: &Name) -> Result<Vec<Name>, KeyChainError> {
-        let mut removed = Vec::new();
+        let (mut removed, lock) = (Vec::new(), self.lock()?);
         for certificate in read_certificates(&self.anchors_dir())? {
             let names = [certificate.name(), certificate.key_name(), certificate.identity()];
             if names.contains(&name.as_view()) {
-                files::remove(&certificate_path(&self.anchors_dir(), certificate.name()))?;
+                let path = certificate_path(&self.anchors_dir(), certificate.name());
+                files::remove(&lock, &path)?;
                 removed.push(certificate.name().to_name());
             }
         }
@@ -551,32 +567,59 @@ impl KeyChain {
         let key_type = key.key_type();
         let pem = private_key_to_pem(&key, passphrase)?;
         let text = zeroize::Zeroizing::new(key_file::header(&name, key_type) + &pem);
-        // The certificate goes first: a key without one would not be usable, the reverse does no
-        // harm.
-        let certificate = match certificate {
-            None if key_type != KeyType::Hmac && self.certificate_for(&name)?.is_none() => {
-                Some(self_signed(&name, &key)?)
-            }
-            given => given,
-        };
+        let lock = self.lock()?;
         if path.try_exists().map_err(files::at("read", &path))? {
             return Err(KeyChainError::KeyExists(name));
         }
+        // The certificate goes first: a key without one would not be usable, the reverse does no
+        // harm.
+        let certificate = match certificate {
+            None if key_type != KeyType::Hmac => self.certificate_to_add(&name, &key)?,
+            given => given,
+        };
         if let Some(certificate) = &certificate {
-            self.add_certificate(certificate)?;
+            self.write_certificate(&lock, certificate)?;
         }
-        files::write(&path, text.as_bytes(), IfPresent::Fail)?;
-        if key_type != KeyType::Hmac && self.default_name()?.is_none() {
-            let line = format!("{name}\n");
-            // Another process may have chosen meanwhile; its choice stands.
-            let chosen = files::write(&self.default_path(), line.as_bytes(), IfPresent::Fail);
-            if let Err(error) = chosen
-                && self.default_name()?.is_none()
-            {
-                return Err(error);
-            }
+        files::write(&lock, &path, text.as_bytes(), IfPresent::Fail)?;
+        if key_type != KeyType::Hmac && self.usable_default()?.is_none() {
+            self.write_default(&lock, &name)?;
         }
         Ok(KeyEntry { name, key_type, is_encrypted: passphrase.is_some(), path })
+    }
+
+    /// The certificate that a key signs for itself, if it has none yet. A certificate of this name
+    /// may belong to a key that a killed process did not write any more: the new one is newer.
+    fn certificate_to_add(
+        &self,
+        name: &Name,
+        key: &PrivateKey,
+    ) -> Result<Option<Certificate>, KeyChainError> {
+        let (present, public_key) = (self.certificates_of(name.as_view())?, key.public_key()?);
+        if present.iter().any(|certificate| is_of(certificate, Some(&public_key))) {
+            return Ok(None);
+        }
+        let newest = present.iter().filter_map(version).max();
+        let version = newest.map_or(0, |version| version.saturating_add(1)).max(unix_time_ms());
+        self_signed(name, key, version).map(Some)
+    }
+
+    /// The name of the default key, if there is such a key: a process that deleted it may have been
+    /// killed before it came to this.
+    fn usable_default(&self) -> Result<Option<Name>, KeyChainError> {
+        let Some(name) = self.default_name()? else { return Ok(None) };
+        let path = self.key_path(name.as_view());
+        let exists = path.try_exists().map_err(files::at("read", &path))?;
+        Ok(exists.then_some(name))
+    }
+
+    fn write_default(&self, lock: &Lock, key: &Name) -> Result<(), KeyChainError> {
+        let line = format!("{key}\n");
+        files::write(lock, &self.default_path(), line.as_bytes(), IfPresent::Replace)
+    }
+
+    /// Held by who changes the key chain. It is not held while a person is asked for a passphrase.
+    fn lock(&self) -> Result<Lock, KeyChainError> {
+        files::lock(&self.dir.join("lock"))
     }
 
     /// All certificates of the key of this name.
@@ -663,11 +706,40 @@ fn user() -> Option<nix::unistd::User> {
 }
 
 fn read_certificates(dir: &Path) -> Result<Vec<Certificate>, KeyChainError> {
-    files::list(dir, "cert")?.iter().map(|path| read_certificate(path)).collect()
+    let paths = files::list(dir, "cert")?;
+    let read = paths.iter().map(|path| read_certificate(path));
+    // Another process may have deleted one meanwhile.
+    let is_gone = |error: &KeyChainError| {
+        matches!(error, KeyChainError::Io { source, .. }
+        if source.kind() == std::io::ErrorKind::NotFound)
+    };
+    read.filter(|read| !read.as_ref().is_err_and(is_gone)).collect()
 }
 
-fn write_certificate(path: &Path, certificate: &Certificate) -> Result<(), KeyChainError> {
-    files::write(path, to_base64_lines(certificate.wire()).as_bytes(), IfPresent::Replace)
+fn write_certificate(
+    lock: &Lock,
+    path: &Path,
+    certificate: &Certificate,
+) -> Result<(), KeyChainError> {
+    files::write(lock, path, to_base64_lines(certificate.wire()).as_bytes(), IfPresent::Replace)
+}
+
+/// Whether a certificate is of the key with this SubjectPublicKeyInfo.
+fn is_of(certificate: &Certificate, public_key: Option<&[u8]>) -> bool {
+    public_key.is_some_and(|public_key| certificate.public_key() == public_key)
+}
+
+fn version(certificate: &Certificate) -> Option<u64> {
+    certificate.name().last().and_then(|last| last.as_version())
+}
+
+/// The certificate to sign under: the newest valid one, those of others before its own.
+fn newest(certificates: Vec<Certificate>) -> Option<Certificate> {
+    let now = unix_time_s();
+    certificates.into_iter().max_by_key(|certificate| {
+        let is_valid = certificate.validity().contains(now);
+        (is_valid, !certificate.is_self_issued(), version(certificate))
+    })
 }
 
 fn certificate_path(dir: &Path, name: NameView<'_>) -> PathBuf {
@@ -675,15 +747,14 @@ fn certificate_path(dir: &Path, name: NameView<'_>) -> PathBuf {
 }
 
 /// The certificate that a key signs for itself, valid for 20 years from a second ago.
-fn self_signed(name: &Name, key: &PrivateKey) -> Result<Certificate, KeyChainError> {
-    let now_ms = unix_time_ms();
-    let now_s = (now_ms / 1000) as i64;
+fn self_signed(name: &Name, key: &PrivateKey, version: u64) -> Result<Certificate, KeyChainError> {
+    let now_s = unix_time_s();
     let public_key = key.public_key()?;
     let draft = CertificateDraft {
         key_name: name.as_view(),
         public_key: &public_key,
         issuer: SELF_ISSUER,
-        version: now_ms,
+        version,
         validity: Validity {
             not_before_unix_s: now_s - 1,
             not_after_unix_s: now_s + SELF_VALIDITY_S,

@@ -307,3 +307,75 @@ fn a_damaged_list_of_known_signers_is_an_error_with_the_place() {
         assert!(refused.to_string().contains("known-signers.toml"), "{refused}");
     }
 }
+
+/// As after a kill between the certificate and the key, both written for the first time.
+#[test]
+fn key_made_again_does_not_take_a_leftover_certificate() {
+    let (_dir, chain) = chain();
+    let key_name = name("/a/KEY/1");
+    let lost = chain.generate(&key_name, KeyType::Ecdsa, None).unwrap();
+    fs::remove_file(&lost.path).unwrap();
+    let made = chain.generate(&key_name, KeyType::Ecdsa, None).unwrap();
+    let signer = chain.signer(&made.name).unwrap();
+    let verifier = verifier_from_certificate(signer.certificate().unwrap()).unwrap();
+    let wire = sign_data(&Data::new(name("/x")).content(b"x"), &signer).unwrap();
+    assert_eq!(verify_data(&DataView::decode(&wire).unwrap(), &*verifier), Ok(()));
+    // Programs that do not have the private key choose the same.
+    assert_eq!(chain.certificate_for(&made.name).unwrap().as_ref(), signer.certificate());
+}
+
+/// As after a kill while a key is deleted: its file goes first.
+#[test]
+fn default_without_its_key_is_none() {
+    let (_dir, chain) = chain();
+    let gone = chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
+    fs::remove_file(&gone.path).unwrap();
+    let signer = chain.default_signer_or_create().unwrap();
+    assert_ne!(signer.locator_name(), &gone.name);
+    let made = chain.default_name().unwrap().unwrap();
+    assert_eq!(chain.find(&made).unwrap().name, made);
+}
+
+#[test]
+fn unfinished_files_of_killed_processes_are_removed() {
+    let (_dir, chain) = chain();
+    chain.generate(&name("/a"), KeyType::Ecdsa, None).unwrap();
+    let unfinished = chain.dir().join("keys/.new-0123");
+    fs::write(&unfinished, "half of a secret").unwrap();
+    chain.generate(&name("/b"), KeyType::Ecdsa, None).unwrap();
+    assert!(!unfinished.exists());
+    assert_eq!(chain.keys().unwrap().len(), 2);
+}
+
+#[test]
+fn keys_of_one_name_made_at_once_leave_one_that_works() {
+    for round in 0..20 {
+        let (_dir, chain) = chain();
+        let key_name = name(&format!("/a/KEY/{round}"));
+        let made = std::thread::scope(|scope| {
+            let make = || chain.generate(&key_name, KeyType::Ecdsa, None).is_ok();
+            let threads = [(); 4].map(|()| scope.spawn(make));
+            threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(())).count()
+        });
+        assert_eq!(made, 1);
+        let signer = chain.signer(&key_name).unwrap();
+        assert_eq!(chain.certificates_of(key_name.as_view()).unwrap().len(), 1);
+        let verifier = verifier_from_certificate(signer.certificate().unwrap()).unwrap();
+        let wire = sign_data(&Data::new(name("/x")).content(b"x"), &signer).unwrap();
+        assert_eq!(verify_data(&DataView::decode(&wire).unwrap(), &*verifier), Ok(()));
+    }
+}
+
+#[test]
+fn default_chosen_while_another_is_deleted_stays() {
+    for _ in 0..20 {
+        let (_dir, chain) = chain();
+        let old = chain.generate(&name("/old"), KeyType::Ed25519, None).unwrap();
+        let new = chain.generate(&name("/new"), KeyType::Ed25519, None).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| chain.delete(&old.name).unwrap());
+            scope.spawn(|| chain.set_default(&new.name).unwrap());
+        });
+        assert_eq!(chain.default_name().unwrap(), Some(new.name));
+    }
+}

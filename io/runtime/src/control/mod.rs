@@ -9,9 +9,12 @@ mod contents;
 mod disks;
 mod faces;
 mod management;
+mod signals;
 mod stalls;
 mod start;
 mod table;
+
+pub use signals::is_kept_ignored;
 
 use crate::arena::Preparer;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -96,7 +99,7 @@ struct Control {
     listeners: Vec<weir_face::Listener>,
     /// Descriptors ran out: listen again then.
     accept_again: Option<Instant>,
-    signals: Option<start::Signals>,
+    signals: Option<signals::Signals>,
     workers: Vec<WorkerHandle>,
     next_worker: usize,
     balance: balance::Balance,
@@ -173,7 +176,7 @@ impl Control {
     }
 
     fn on_signal(&mut self, now: Instant) {
-        if self.signals.as_mut().is_some_and(start::Signals::was_raised) {
+        if self.signals.as_mut().is_some_and(signals::Signals::take) {
             tracing::info!("stopping: a signal asks for it");
             self.begin_stop(now);
         }

@@ -2,14 +2,12 @@
 //! threads go with the values that hold them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use mio::unix::SourceFd;
 use mio::{Interest, Poll, Token, Waker};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use weir_base::{HashKey, Instant};
 use weir_disk::DiskPorts;
 use weir_face::{BindError, SharedMemory, TcpListener, UdpOptions, UdpPort, UnixListener};
@@ -23,6 +21,7 @@ use super::balance::Balance;
 use super::connect::Connector;
 use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
+use super::signals::Signals;
 use super::table::FaceTable;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, WorkerHandle};
 use crate::arena::{Arena, Preparer};
@@ -40,41 +39,6 @@ use crate::metrics::MetricsServer;
 use crate::rooms::Rooms;
 use crate::worker::{Shards, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
 
-/// Signals that stop the router, as bytes in a pipe.
-pub(super) struct Signals {
-    pipe: UnixStream,
-    registered: Vec<signal_hook::SigId>,
-}
-
-impl Signals {
-    /// A second signal changes nothing: supervisors send two in a row, and stopping takes
-    /// milliseconds. Whoever cannot wait has SIGKILL.
-    fn register() -> io::Result<Self> {
-        let (pipe, sender) = UnixStream::pair()?;
-        pipe.set_nonblocking(true)?;
-        let mut signals = Self { pipe, registered: Vec::new() };
-        for signal in [SIGTERM, SIGINT] {
-            let wake = signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
-            signals.registered.push(wake);
-        }
-        Ok(signals)
-    }
-
-    /// Whether a signal came.
-    pub(super) fn was_raised(&mut self) -> bool {
-        let mut octets = [0; 16];
-        matches!(self.pipe.read(&mut octets), Ok(count) if count > 0)
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        for id in self.registered.drain(..) {
-            signal_hook::low_level::unregister(id);
-        }
-    }
-}
-
 /// All sockets of the configuration.
 #[derive(Default)]
 struct Sockets {
@@ -91,12 +55,13 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
     let system = |what| move |source| StartError::System { what, source };
-    let sockets = open_sockets(&config.listeners, config.threads)?;
-    // Before whatever may take time: a signal that comes meanwhile stops the router cleanly.
+    // Before anything that takes time, or that others take for a sign that the router runs: a
+    // signal that comes meanwhile stops the router cleanly.
     let signals = match config.handle_signals {
         true => Some(Signals::register().map_err(system("signal handlers"))?),
         false => None,
     };
+    let sockets = open_sockets(&config.listeners, config.threads)?;
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
@@ -361,7 +326,7 @@ impl Control {
             registry.register(listener, token, Interest::READABLE)?;
         }
         match &self.signals {
-            Some(signals) => self.register_raw(signals.pipe.as_raw_fd(), SIGNAL_TOKEN),
+            Some(signals) => self.register_raw(signals.descriptor(), SIGNAL_TOKEN),
             None => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use weir_harness::session::{
 use weir_harness::{Arm, Size};
 
 use super::{ClaimsFail, program};
+use crate::signals::stop_on_signals;
 use crate::table::{out, outln};
 
 /// Run a scenario and write its records, figures and report
@@ -156,18 +157,10 @@ impl Common {
         options.real.cpu_router = self.router_cores.clone();
         options.real.cpu_apps = self.app_cores.clone();
         options.real.stop = Arc::clone(&options.stop);
+        // The first signal asks to stop after the step at hand, the second ends the program.
         stop_on_signals(&options.stop)?;
         Ok(options)
     }
-}
-
-/// The first signal asks to stop after the step at hand, the second one ends the program.
-fn stop_on_signals(stop: &Arc<AtomicBool>) -> anyhow::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(stop))?;
-        signal_hook::flag::register(signal, Arc::clone(stop))?;
-    }
-    Ok(())
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {

@@ -19,6 +19,7 @@ use weir_wire::Name;
 use super::Signing;
 use super::seen::{Listing, Seen, Stamp, stamp};
 use super::tree::{Entry, Tree};
+use crate::limits;
 use crate::table::{octets, printable};
 use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
 
@@ -516,6 +517,10 @@ pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
     );
     let next = match &error {
         RepositoryError::Publish(_) => return explain_publish(error),
+        RepositoryError::Write { source, .. } if limits::next_step(source).is_some() => {
+            "; the file size limit of this process is reached: raise it (ulimit -f), and run the \
+             command again. The repository still has what it had"
+        }
         RepositoryError::Write { .. } => {
             "; what the repository had it has, and what was signed before: run the command again \
              when there is room and leave to write"

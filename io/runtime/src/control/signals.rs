@@ -1,0 +1,98 @@
+//! What signals do to a router (docs/operate.md has the table for all commands).
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::SigId;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::{flag, low_level};
+
+/// A router stops in good order. By default SIGQUIT would end it with a core dump, and what the
+/// store has in memory would be lost; SIGABRT still does that.
+const STOPPING: [i32; 3] = [SIGINT, SIGQUIT, SIGTERM];
+/// A router continues. By default each of these would end it at once, SIGHUP also when the terminal
+/// it was started in is closed.
+const CONTINUING: [(i32, &str); 3] = [
+    (SIGHUP, "SIGHUP: nothing to reload yet, continuing"),
+    (SIGUSR1, "SIGUSR1: without a meaning for a router, continuing"),
+    (SIGUSR2, "SIGUSR2: without a meaning for a router, continuing"),
+];
+
+/// Signals as flags, with a pipe that wakes the control thread.
+pub(super) struct Signals {
+    pipe: UnixStream,
+    has_to_stop: Arc<AtomicBool>,
+    continuing: Vec<(Arc<AtomicBool>, &'static str)>,
+    registered: Vec<SigId>,
+}
+
+impl Signals {
+    /// A second signal that stops changes nothing: supervisors send two in a row, and stopping
+    /// takes milliseconds. SIGKILL is for those who cannot wait.
+    pub(super) fn register() -> io::Result<Self> {
+        let (pipe, sender) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        let (has_to_stop, continuing) = (Arc::default(), Vec::new());
+        let mut signals = Self { pipe, has_to_stop, continuing, registered: Vec::new() };
+        for signal in STOPPING.into_iter().filter(|&signal| !is_kept_ignored(signal)) {
+            signals.add(signal, Arc::clone(&signals.has_to_stop), &sender)?;
+        }
+        for (signal, text) in CONTINUING {
+            let flag = Arc::default();
+            signals.add(signal, Arc::clone(&flag), &sender)?;
+            signals.continuing.push((flag, text));
+        }
+        Ok(signals)
+    }
+
+    /// The flag first, so that it is set when the pipe wakes.
+    fn add(&mut self, signal: i32, flag: Arc<AtomicBool>, pipe: &UnixStream) -> io::Result<()> {
+        self.registered.push(flag::register(signal, flag)?);
+        self.registered.push(low_level::pipe::register(signal, pipe.try_clone()?)?);
+        Ok(())
+    }
+
+    /// Readable when a signal has come.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.pipe.as_raw_fd()
+    }
+
+    /// Takes all signals that have come. Says whether the router has to stop.
+    pub(super) fn take(&mut self) -> bool {
+        let mut bytes = [0; 64];
+        while matches!(self.pipe.read(&mut bytes), Ok(count) if count > 0) {}
+        for (flag, text) in &self.continuing {
+            if flag.swap(false, Ordering::Relaxed) {
+                tracing::info!("{text}");
+            }
+        }
+        self.has_to_stop.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+/// Whether a signal stays ignored because the process was started so: SIGHUP by `nohup`, SIGQUIT by
+/// a shell that starts a job in the background. SIGINT counts all the same, because scripts use
+/// it to end such jobs.
+#[must_use]
+pub fn is_kept_ignored(signal: i32) -> bool {
+    if !matches!(signal, SIGHUP | SIGQUIT) {
+        return false;
+    }
+    // Without /proc it is as if no signal was ignored.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    // Signal n is bit n - 1 (proc(5)).
+    ignored.unwrap_or(0) & (1 << (signal - 1)) != 0
+}

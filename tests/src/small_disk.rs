@@ -1,0 +1,133 @@
+//! A file system of a few mebibytes that a test can fill and set read-only.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use crate::Site;
+
+/// Mounts a tmpfs with options `$0` at `$1`, says so, and keeps its namespace until its standard
+/// input ends.
+const HOLD: &str = r#"mount -t tmpfs -o "$0" tmpfs "$1" && echo mounted && exec cat"#;
+/// Changes to the folder `$0` and becomes the rest: `nsenter` begins at the root.
+const ENTER: &str = r#"cd "$0" && exec "$@""#;
+const FILLER: &str = "filler";
+
+/// A tmpfs in a mount namespace of its own: only programs that [`SmallDisk::command`] starts see
+/// it. It ends with the value.
+#[derive(Debug)]
+pub struct SmallDisk {
+    holder: Child,
+    /// The holder ends when this does.
+    _stdin: ChildStdin,
+    folder: PathBuf,
+    is_root: bool,
+}
+
+impl SmallDisk {
+    /// Mounts one of `size` (as `mount` takes it, such as `2m`) at a new folder of the site. `None`
+    /// where no file system can be mounted; the reason is printed.
+    ///
+    /// # Panics
+    /// If the folder cannot be made.
+    pub fn mount(site: &Site, name: &str, size: &str) -> Option<Self> {
+        let folder = site.path(name);
+        fs::create_dir(&folder).expect("folder of the small disk");
+        let is_root = nix::unistd::geteuid().is_root();
+        let mut unshare = Command::new("unshare");
+        unshare.arg("--mount");
+        if !is_root {
+            unshare.args(["--user", "--map-root-user"]);
+        }
+        unshare.args(["sh", "-c", HOLD, &format!("size={size},mode=700")]).arg(&folder);
+        let started = unshare.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut holder = match started {
+            Ok(holder) => holder,
+            Err(error) => {
+                eprintln!("NOT tested with a small disk: unshare does not start: {error}");
+                return None;
+            }
+        };
+        let stdin = holder.stdin.take().expect("standard input is piped");
+        let mut line = String::new();
+        let output = holder.stdout.take().expect("standard output is piped");
+        let _ = BufReader::new(output).read_line(&mut line);
+        if line.trim() != "mounted" {
+            eprintln!("NOT tested with a small disk: no file system can be mounted here");
+            let _ = holder.wait();
+            return None;
+        }
+        Some(Self { holder, _stdin: stdin, folder, is_root })
+    }
+
+    /// Its path for programs that [`SmallDisk::command`] starts.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Its path for this process.
+    #[must_use]
+    pub fn view(&self) -> PathBuf {
+        let inside = self.folder.strip_prefix("/").expect("an absolute path");
+        Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)
+    }
+
+    /// `program` as [`Site::command`] runs it, in the namespace of the disk.
+    pub fn command(&self, site: &Site, program: &Path) -> Command {
+        let mut command = site.command(Path::new("nsenter"));
+        if !self.is_root {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        command.args(["--mount", "--target", &self.holder.id().to_string()]);
+        command.args(["sh", "-c", ENTER]).arg(site.path("")).arg(program);
+        command
+    }
+
+    /// Writes until there is no room left, not for a byte.
+    ///
+    /// # Panics
+    /// If writing fails for another reason.
+    pub fn fill(&self) {
+        let path = self.view().join(FILLER);
+        let mut file = File::options().create(true).append(true).open(path).expect("filler");
+        let mut bytes = &[0; 4096][..];
+        while !bytes.is_empty() {
+            match file.write(bytes) {
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {
+                    bytes = &bytes[..bytes.len() / 2];
+                }
+                Err(error) => panic!("the small disk cannot be filled: {error}"),
+            }
+        }
+    }
+
+    /// Removes what [`SmallDisk::fill`] wrote.
+    ///
+    /// # Panics
+    /// If it was not filled.
+    pub fn make_room(&self) {
+        fs::remove_file(self.view().join(FILLER)).expect("filler");
+    }
+
+    /// Makes it read-only, or writable again. Fails while a file is open for writing.
+    ///
+    /// # Panics
+    /// If the system refuses.
+    pub fn set_read_only(&self, site: &Site, is_read_only: bool) {
+        let option = if is_read_only { "remount,ro" } else { "remount,rw" };
+        let mut mount = self.command(site, Path::new("mount"));
+        let status = mount.args(["-o", option]).arg(&self.folder).status().expect("mount starts");
+        assert!(status.success(), "mount -o {option}: {status}");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Fails only if it has ended already.
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
