@@ -2,13 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
-use nix::libc;
 use weir_base::{Packet, words};
 use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, PartId, Shape};
 use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
