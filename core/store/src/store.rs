@@ -30,6 +30,9 @@ pub const COMPONENTS_MAX: usize = 128;
 /// that it ends early only where it has to pass over Data that is not fresh.
 pub(crate) const PREFIX_VISITS_MAX: usize = 256;
 
+/// Data evicted at a time for what disks have yet to write.
+const EVICTIONS_MAX: u32 = 32;
+
 /// The keyed hashes of a name that every lookup and insertion needs.
 #[derive(Copy, Clone, Debug)]
 pub struct NameHashes {
@@ -563,6 +566,7 @@ impl Store {
             None => self.config.capacity_bytes,
         };
         let mut prefixes = Some(prefixes);
+        let mut evictions = 0;
         loop {
             let nodes = self.tree.len();
             let known =
@@ -587,6 +591,14 @@ impl Store {
                 if used_bytes + needed <= bytes_max || self.entries.is_empty() {
                     return (nearest, missing);
                 }
+                // What disks have yet to write leaves in its own time: it costs neither Data that
+                // rules keep nor, at once, all other Data.
+                let is_last =
+                    evictions >= EVICTIONS_MAX || self.entry_bytes == self.stats.kept_bytes;
+                if is_last && self.bytes() + needed <= bytes_max {
+                    return (nearest, missing);
+                }
+                evictions += 1;
                 pool.recycle(self.evict(now, incoming));
             }
         }

@@ -29,8 +29,8 @@ use self::storage::{Draft, Storage};
 use crate::kept::{Header, Kept, Origin, TRAILER_BYTES, Whole, object_number, seal_slot};
 use crate::place::{Place, SOUND, open_to_read};
 use crate::publish::{
-    Label, PublishError, PublishOptions, listing_octets, publish_file,
-    publish_listing, signature_info,
+    Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
+    signature_info,
 };
 use crate::published::{Content, Fingerprint, Form, Published};
 

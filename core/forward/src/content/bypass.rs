@@ -27,14 +27,18 @@ impl DiskState {
         self.bypass() == Bypass::Adaptive
     }
 
+    pub(crate) fn is_late(&self) -> bool {
+        self.bypass() == Bypass::Late
+    }
+
     /// Whether it matters how long reads take.
     pub(crate) fn times_reads(&self) -> bool {
         matches!(self.bypass(), Bypass::Adaptive | Bypass::Late)
     }
 
-    /// With [`Bypass::Late`]: how long a read that finds this queue takes too long by, as a share of
-    /// [`marks::ALL`](ALL). From none at a sixteenth of what is too long, where the disk is surely
-    /// busy, it grows to all.
+    /// With [`Bypass::Late`]: the share of Data to mark for a read that finds this queue. None if the
+    /// read takes a sixteenth of [`BusyPolicy::late_after_ns`](crate::BusyPolicy::late_after_ns),
+    /// [`ALL`] if it takes all of that.
     fn lateness(&self, queue: DiskQueue) -> u32 {
         let late_ns = self.policy.late_after_ns as f64;
         let Some(expected_ns) = self.adaptive.expected_read_ns(queue) else {
@@ -49,7 +53,8 @@ impl DiskState {
         match self.bypass() {
             Bypass::Off => false,
             Bypass::Threshold => queue.queue >= self.threshold,
-            Bypass::Late => self.lateness(queue) >= ALL,
+            // An idle disk is always tried: nothing else would show that it is fast again.
+            Bypass::Late => queue.queue > 0 && self.lateness(queue) >= ALL,
             Bypass::Adaptive => true,
         }
     }
@@ -57,7 +62,7 @@ impl DiskState {
     /// An Interest is to wait. `is_without_hop`: it could not go anywhere else.
     pub(crate) fn wait(&mut self, queue: DiskQueue, is_without_hop: bool) -> QueueDecision {
         let is_over_threshold = queue.queue >= self.threshold;
-        if self.bypass() == Bypass::Late {
+        if self.is_late() {
             let share = if self.policy.mark == Mark::Off { 0 } else { self.lateness(queue) };
             let is_marked = self.read_marker.is_next_marked(share);
             return QueueDecision::Wait { is_over_threshold, is_marked };

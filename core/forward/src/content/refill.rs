@@ -1,7 +1,7 @@
 //! Segments that the store lost although it holds most of their object: what to fetch again, and
 //! when.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_store::LostSegment;
 use weir_wire::Name;
 
-/// Holes that are remembered; further ones are left to whoever asks for them.
+/// Holes that are remembered; consumers that ask for further ones fill them.
 const HOLES_MAX: usize = 1 << 16;
 /// An object is filled if at most one segment in this number is missing.
 const HELD_PARTS: u64 = 10;
@@ -17,6 +17,8 @@ const HELD_PARTS: u64 = 10;
 const DELAYS_NS: [u64; 3] = [NS_PER_S / 2, 5 * NS_PER_S, 30 * NS_PER_S];
 /// Interests that leave together, and how long after the last ones, ns: some 6 MB/s of Data.
 const BURST: usize = 8;
+/// Holes that are looked at together.
+const STEPS_MAX: usize = 64;
 const INTERVAL_NS: u64 = 10 * NS_PER_MS;
 /// How long a busy disk is left alone, ns.
 const BUSY_NS: u64 = 50 * NS_PER_MS;
@@ -24,10 +26,10 @@ const BUSY_NS: u64 = 50 * NS_PER_MS;
 /// What is known of an object with holes.
 #[derive(Default)]
 struct Object {
-    missing: u64,
+    missing: BTreeSet<u64>,
     /// Segments that it has, as far as known.
     segments: u64,
-    /// Too many of them are missing.
+    /// Too many of them are missing: it is not filled, also when some come by themselves.
     is_lacking: bool,
 }
 
@@ -60,7 +62,7 @@ impl Refill {
     }
 
     /// A segment was lost.
-    pub(crate) fn note(&mut self, now: Instant, lost: LostSegment) {
+    pub(crate) fn on_lost(&mut self, now: Instant, lost: LostSegment) {
         if self.holes.len() >= HOLES_MAX {
             return;
         }
@@ -68,10 +70,11 @@ impl Refill {
         let known = self.objects.get_key_value(&object).map(|(name, _)| Arc::clone(name));
         let object = known.unwrap_or_else(|| Arc::new(object));
         let state = self.objects.entry(Arc::clone(&object)).or_default();
-        state.missing += 1;
         let segments = last_segment.unwrap_or(segment).saturating_add(1);
         state.segments = state.segments.max(segments);
-        state.is_lacking |= state.missing > state.segments.div_ceil(HELD_PARTS);
+        if state.is_lacking || !state.missing.insert(segment) {
+            return;
+        }
         self.schedule(now, Hole { object, segment, attempts: 0 });
     }
 
@@ -80,16 +83,21 @@ impl Refill {
         self.holes.insert((now.plus_ns(DELAYS_NS[hole.attempts]), self.serial), hole);
     }
 
-    /// The holes that may be filled now, which the caller gives to [`Refill::asked`] or
-    /// [`Refill::forget`].
+    /// The holes that may be filled now, which the caller gives to [`Refill::on_requested`] or
+    /// [`Refill::remove`].
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Hole> {
         let mut due = Vec::new();
-        while due.len() < BURST && self.next_wakeup().is_some_and(|at| at <= now) {
+        for _ in 0..STEPS_MAX {
+            if due.len() == BURST || self.next_wakeup().is_none_or(|at| at > now) {
+                break;
+            }
             let Some((_, hole)) = self.holes.pop_first() else { break };
-            let object = self.objects.get(&hole.object);
-            match object.is_some_and(|object| !object.is_lacking) {
-                true => due.push(hole),
-                false => self.forget(&hole),
+            let Some(object) = self.objects.get_mut(&hole.object) else { continue };
+            object.is_lacking |= object.missing.len() as u64 * HELD_PARTS > object.segments;
+            if object.is_lacking {
+                self.remove(&hole);
+            } else {
+                due.push(hole);
             }
         }
         self.not_before = now.plus_ns(INTERVAL_NS);
@@ -97,25 +105,25 @@ impl Refill {
     }
 
     /// The disks have other work.
-    pub(crate) fn wait(&mut self, now: Instant) {
+    pub(crate) fn back_off(&mut self, now: Instant) {
         self.not_before = now.plus_ns(BUSY_NS);
     }
 
     /// An Interest for a hole has left.
-    pub(crate) fn asked(&mut self, now: Instant, mut hole: Hole) {
+    pub(crate) fn on_requested(&mut self, now: Instant, mut hole: Hole) {
         hole.attempts += 1;
         if hole.attempts < DELAYS_NS.len() {
             self.schedule(now, hole);
         } else {
-            self.forget(&hole);
+            self.remove(&hole);
         }
     }
 
     /// A hole is filled, or will not be.
-    pub(crate) fn forget(&mut self, hole: &Hole) {
+    pub(crate) fn remove(&mut self, hole: &Hole) {
         let Some(object) = self.objects.get_mut(&hole.object) else { return };
-        object.missing -= 1;
-        if object.missing == 0 {
+        object.missing.remove(&hole.segment);
+        if object.missing.is_empty() {
             self.objects.remove(&hole.object);
         }
     }
@@ -135,15 +143,15 @@ mod tests {
     fn fills_objects_that_are_mostly_held() {
         let mut refill = Refill::default();
         let mut now = Instant::from_ns(1);
-        (0..10).for_each(|segment| refill.note(now, lost("/held", segment, Some(99))));
-        (0..11).for_each(|segment| refill.note(now, lost("/lacking", segment, Some(99))));
+        (0..10).for_each(|segment| refill.on_lost(now, lost("/held", segment, Some(99))));
+        (0..11).for_each(|segment| refill.on_lost(now, lost("/lacking", segment, Some(99))));
         assert!(refill.take_due(now).is_empty());
         let mut asked = Vec::new();
         while let Some(at) = refill.next_wakeup() {
             now = at;
             for hole in refill.take_due(now) {
                 asked.push((hole.object.to_string(), hole.segment));
-                refill.asked(now, hole);
+                refill.on_requested(now, hole);
             }
         }
         assert!(asked.iter().all(|(object, _)| object == "/held"));

@@ -15,6 +15,10 @@ const BETA: f64 = 1.25;
 /// store that writes early lets a quarter wait while nothing is wrong.
 const TARGET_EIGHTHS: u64 = 3;
 const FULL_EIGHTHS: u64 = 5;
+/// By how much the share grows at a time at most.
+const CHANGE_MAX: f64 = 0.1;
+/// Octets that wait for disks that have enough to do.
+const BUSY_BYTES: u64 = 512 << 10;
 /// What disks are taken to write until that is measured, bytes per second.
 const RATE_UNKNOWN: f64 = 100e6;
 /// The weight of the latest rate.
@@ -32,6 +36,7 @@ pub(crate) struct WriteMarks {
     /// At the last update: how long the backlog took to write, and what was written so far.
     delay_s: f64,
     written_bytes: u64,
+    was_busy: bool,
     rate: f64,
 }
 
@@ -43,6 +48,7 @@ impl Default for WriteMarks {
             updated_at: Instant::ZERO,
             delay_s: 0.0,
             written_bytes: 0,
+            was_busy: false,
             rate: RATE_UNKNOWN,
         }
     }
@@ -62,8 +68,10 @@ impl WriteMarks {
     fn update(&mut self, now: Instant, backlog: WriteBacklog) {
         let elapsed_s = now.ns_since(self.updated_at) as f64 / NS_PER_S as f64;
         let written = backlog.written_bytes.saturating_sub(self.written_bytes) as f64;
-        let was_busy = self.delay_s > 0.0 && backlog.bytes > 0;
-        if was_busy && written > 0.0 {
+        // Only disks that have enough to do show what they can.
+        let is_busy = backlog.offered_bytes >= BUSY_BYTES;
+        let was_busy = core::mem::replace(&mut self.was_busy, is_busy);
+        if was_busy && is_busy && written > 0.0 {
             self.rate += (written / elapsed_s - self.rate) * RATE_WEIGHT;
         }
         let delay_s = backlog.bytes as f64 / self.rate;
@@ -75,7 +83,8 @@ impl WriteMarks {
         if delay_s < target_s || !is_draining {
             change += ALPHA * (delay_s - target_s);
         }
-        self.share = (self.share + change * scale(self.share)).clamp(0.0, 1.0);
+        let change = (change * scale(self.share)).min(CHANGE_MAX);
+        self.share = (self.share + change).clamp(0.0, 1.0);
         (self.updated_at, self.delay_s) = (now, delay_s);
         self.written_bytes = backlog.written_bytes;
     }

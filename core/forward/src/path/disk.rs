@@ -221,7 +221,8 @@ impl Router {
             }
             let is_stalled = matches!(outcome, ReadOutcome::Stalled);
             let elsewhere = self.end_remote_reads(now, read, &outcome, out);
-            if let Some(first) = waiters.first().filter(|_| self.disk.times_reads()) {
+            let is_timed = self.disk.times_reads() && !(is_stalled && self.disk.is_late());
+            if let Some(first) = waiters.first().filter(|_| is_timed) {
                 let left = self.disk.reads.queue_of(first.disk);
                 let took_ns = now.ns_since(first.since);
                 self.disk.adaptive.on_read(now, first.disk, (first.ahead, left), took_ns);

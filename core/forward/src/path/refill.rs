@@ -19,7 +19,7 @@ impl Router {
     #[inline(never)]
     pub(crate) fn refill_holes(&mut self, now: Instant, out: &mut Outbox) {
         for lost in self.store.take_lost() {
-            self.disk.refill.note(now, lost);
+            self.disk.refill.on_lost(now, lost);
         }
         if self.disk.refill.next_wakeup().is_none_or(|at| at > now) {
             return;
@@ -30,16 +30,16 @@ impl Router {
                 .write_backlog(now)
                 .is_none_or(|backlog| backlog.offered_bytes > IDLE_BACKLOG_BYTES);
         if is_busy {
-            return self.disk.refill.wait(now);
+            return self.disk.refill.back_off(now);
         }
         let attributes = FaceAttributes::point_to_point(FaceScope::Local);
         self.faces.insert(FaceId::CONTENT_STORE, attributes);
         for hole in self.disk.refill.take_due(now) {
             if self.request_hole(now, &hole, out) {
                 self.stats.busy.refill_interests += 1;
-                self.disk.refill.asked(now, hole);
+                self.disk.refill.on_requested(now, hole);
             } else {
-                self.disk.refill.forget(&hole);
+                self.disk.refill.remove(&hole);
             }
         }
     }
@@ -47,12 +47,16 @@ impl Router {
     /// Nothing leaves towards the store itself: what it asked for it has.
     #[inline]
     pub(crate) fn drop_own_packets(&mut self, out: &mut Outbox) {
-        if self.faces.find(FaceId::CONTENT_STORE).is_some() {
-            out.packets.retain(|packet| packet.face != FaceId::CONTENT_STORE);
+        if self.faces.find(FaceId::CONTENT_STORE).is_none() {
+            return;
+        }
+        out.packets.retain(|packet| packet.face != FaceId::CONTENT_STORE);
+        if self.disk.refill.is_empty() {
+            self.faces.remove(FaceId::CONTENT_STORE);
         }
     }
 
-    /// Sends an Interest for a hole, unless it is filled. Returns whether it has left.
+    /// Sends an Interest for a hole. Returns whether the hole is yet to be filled.
     fn request_hole(&mut self, now: Instant, hole: &Hole, out: &mut Outbox) -> bool {
         let mut name = (*hole.object).clone();
         name.append_segment(hole.segment);
@@ -70,10 +74,9 @@ impl Router {
         if asked.pending.is_some() {
             return true;
         }
-        let Some(index) = self.enter_pit(now, &received, &interest, &asked, out) else {
-            return false;
-        };
-        self.forward(now, index, Origin::of(&received), None, &interest, out);
+        if let Some(index) = self.enter_pit(now, &received, &interest, &asked, out) {
+            self.forward(now, index, Origin::of(&received), None, &interest, out);
+        }
         true
     }
 }

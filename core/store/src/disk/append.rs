@@ -137,6 +137,11 @@ impl DiskTier {
                         self.erase_key(offer.key);
                         refused
                     }
+                    // What was on disk before a start may yet be read in.
+                    Before::Nothing if offer.is_unverified && offer.urgency != Urgency::Early => {
+                        self.erase_key(offer.key);
+                        refused
+                    }
                     Before::Nothing | Before::Same | Before::Waiting(_) => refused,
                 };
             }
@@ -212,10 +217,11 @@ impl DiskTier {
             return Comparison::Possible;
         }
         self.forget_stale_fingerprints();
-        match self.fingerprints.insert(key, fingerprint) {
-            true => Comparison::Possible,
-            false => Comparison::Impossible,
+        if self.fingerprints.insert(key, fingerprint) {
+            return Comparison::Possible;
         }
+        self.outdate_reads(key);
+        Comparison::Impossible
     }
 
     /// Removes some fingerprints whose records are gone.
@@ -242,7 +248,7 @@ impl DiskTier {
         let len = offer.packet.len();
         let backlog_max = self.device_backlog_max();
         let count = self.devices.len();
-        let mut chosen: Option<(u32, usize)> = None;
+        let mut chosen: Option<((bool, u32), usize)> = None;
         let (mut is_full, mut is_held_up) = (false, false);
         for step in 0..count {
             let disk = (self.next_disk + step) % count;
@@ -251,10 +257,10 @@ impl DiskTier {
             {
                 continue;
             }
-            if now < device.paused_until || only.is_some_and(|only| only != disk) {
+            if only.is_some_and(|only| only != disk) {
                 continue;
             }
-            if device.is_stalled || !device.is_ready {
+            if now < device.paused_until || !device.is_ready {
                 is_held_up = true;
                 continue;
             }
@@ -262,8 +268,10 @@ impl DiskTier {
                 is_full = true;
                 continue;
             }
-            if chosen.is_none_or(|(fewest, _)| device.records_waiting < fewest) {
-                chosen = Some((device.records_waiting, disk));
+            // One that does not answer is better than none: stalls end.
+            let load = (device.is_stalled, device.records_waiting);
+            if chosen.is_none_or(|(least, _)| load < least) {
+                chosen = Some((load, disk));
             }
         }
         match chosen {

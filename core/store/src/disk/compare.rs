@@ -1,14 +1,16 @@
 //! Records that are compared, before a stop, with Data that has come since they were written.
 
-use super::op::{DiskOp, DiskOutcome};
+use super::op::{DiskOpKind, DiskOutcome};
 use super::place::{Key, Place};
 use super::tier::{DiskTier, Purpose};
-use weir_base::Instant;
 
 impl DiskTier {
     /// Begins to compare all records with the fingerprints of the Data that came since. A start
     /// knows no fingerprints: what differs must be erased before a stop.
     pub(crate) fn begin_comparisons(&mut self) {
+        for device in &mut self.devices {
+            device.comparisons.clear();
+        }
         let mut next = Key { object: 0, segment: 0 };
         while let Some(key) = self.fingerprints.first_from(next) {
             next = key.next();
@@ -20,7 +22,7 @@ impl DiskTier {
     }
 
     /// The next record of a disk to be compared.
-    pub(super) fn begin_next_comparison(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
+    pub(super) fn next_comparison(&mut self, disk: usize) -> Option<(Purpose, DiskOpKind)> {
         while let Some(key) = self.devices[disk].comparisons.pop() {
             let Some(place) = self.find(key).filter(|place| usize::from(place.disk()) == disk)
             else {
@@ -30,8 +32,8 @@ impl DiskTier {
                 continue;
             }
             self.devices[disk].comparing += 1;
-            let kind = self.read_record(disk, place);
-            return Some(self.begin(now, disk, Purpose::Comparison(key, place), kind));
+            let kind = self.devices[disk].read_record(place);
+            return Some((Purpose::Comparison(key, place), kind));
         }
         None
     }
@@ -50,7 +52,10 @@ impl DiskTier {
                     self.erase_unverified(key);
                 }
             }
-            DiskOutcome::Failed(_) => self.stats.read_errors += 1,
+            DiskOutcome::Failed(_) => {
+                self.stats.read_errors += 1;
+                self.erase_unverified(key);
+            }
             DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
                 self.stats.damaged += 1;
                 self.give_up(key, place);

@@ -2,7 +2,7 @@
 
 use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, encode_erased};
 use super::config::{Checksum, DiskGeometry};
-use super::op::{DiskOpId, WritePart};
+use super::op::{DiskOpId, DiskOpKind, WritePart};
 use super::place::{Key, Place, UNIT_BYTES, WHOLE};
 use super::record::{self, HEADER_BYTES, Kind};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -180,6 +180,17 @@ impl Device {
     pub(super) fn is_behind(&self, records: u32) -> bool {
         let in_use = self.closing.len() + usize::from(self.open.is_some());
         !self.is_ready || self.records_waiting >= records || in_use >= self.regions.len()
+    }
+
+    /// The operation that reads the record in a place.
+    pub(super) fn read_record(&self, place: Place) -> DiskOpKind {
+        let (region, within) = self.locate(place);
+        DiskOpKind::ReadRecord {
+            offset: self.offset(region as u32, within),
+            len: (u64::from(place.units()) * UNIT_BYTES) as u32,
+            // Of its use at present: if that is another, the record will not be found.
+            sequence: self.regions[region].sequence,
+        }
     }
 
     /// The region of a place, and where in it.

@@ -5,7 +5,7 @@ use super::config::Contention;
 use super::device::{Batch, Content, Region};
 use super::lookup::{FinishedRead, ReadOutcome};
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
-use super::place::{Place, UNIT_BYTES};
+use super::place::UNIT_BYTES;
 use super::queue::{Turn, turn};
 use super::tier::{DiskTier, Purpose, Read, Running};
 use alloc::vec::Vec;
@@ -70,17 +70,14 @@ impl DiskTier {
         match turn(contention, read, write) {
             Some(Turn::Read) => self.begin_next_read(now, disk),
             Some(Turn::Write) => self.begin_next_write(now, disk),
-            None => self.begin_next_comparison(now, disk),
+            None => {
+                let (purpose, kind) = self.next_comparison(disk)?;
+                Some(self.begin(now, disk, purpose, kind))
+            }
         }
     }
 
-    pub(super) fn begin(
-        &mut self,
-        now: Instant,
-        disk: usize,
-        purpose: Purpose,
-        kind: DiskOpKind,
-    ) -> DiskOp {
+    fn begin(&mut self, now: Instant, disk: usize, purpose: Purpose, kind: DiskOpKind) -> DiskOp {
         let id = DiskOpId(0);
         let slot = self.running.insert(Running { id, disk: disk as u8, purpose });
         // Never the same again, and it says where to look.
@@ -99,20 +96,8 @@ impl DiskTier {
 
     fn begin_next_read(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
         let at = self.devices[disk].reads.pop_front()?;
-        let kind = self.read_record(disk, self.reads[at].place);
+        let kind = self.devices[disk].read_record(self.reads[at].place);
         Some(self.begin(now, disk, Purpose::Read(at), kind))
-    }
-
-    /// The operation that reads the record in a place.
-    pub(super) fn read_record(&self, disk: usize, place: Place) -> DiskOpKind {
-        let device = &self.devices[disk];
-        let (region, within) = device.locate(place);
-        DiskOpKind::ReadRecord {
-            offset: device.offset(region as u32, within),
-            len: (u64::from(place.units()) * UNIT_BYTES) as u32,
-            // Of its use at present: if that is another, the record will not be found.
-            sequence: device.regions[region].sequence,
-        }
     }
 
     fn begin_next_write(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
@@ -250,11 +235,11 @@ impl DiskTier {
         let end = (batch.sequence, ((batch.at + batch.len) / UNIT_BYTES) as u32);
         for &record in &batch.records {
             let pending = self.remove_pending(record);
-            if pending.is_evicted {
+            // What was erased meanwhile is not lost.
+            if self.remove_from_index(pending.key, pending.place) && pending.is_evicted {
                 self.stats.lost += 1;
                 self.note_lost(&pending.packet);
             }
-            self.remove_from_index(pending.key, pending.place);
             self.devices[disk].erase_before(Erasure::Key(pending.key), Some(end));
         }
         // What came since then is not to be erased with it.

@@ -97,7 +97,9 @@ pub(crate) struct DiskTier {
 }
 
 /// Lost segments that are listed until they are taken.
-const LOST_MAX: usize = 1 << 14;
+const LOST_MAX: usize = 1 << 11;
+/// Octets of the name of an object whose lost segments are listed.
+const LOST_NAME_BYTES_MAX: usize = 256;
 /// Pending fingerprints may take one octet in this number of the memory for the index.
 const FINGERPRINTS_SHARE: u64 = 16;
 
@@ -231,6 +233,9 @@ impl DiskTier {
         let Ok(data) = DataView::decode(packet) else { return };
         let Some(segment) = data.name.last().and_then(|last| last.as_segment()) else { return };
         let last_segment = data.final_block_id().and_then(|last| last.as_segment());
+        if data.name.value().len() > LOST_NAME_BYTES_MAX {
+            return;
+        }
         let object = data.name.parent().to_name();
         self.lost.push(LostSegment { object, segment, last_segment });
     }

@@ -21,6 +21,10 @@ pub(super) struct Tiered {
     queue: WriteQueue,
     /// Whether all that is in RAM was offered by [`Store::flush`].
     is_flushed: bool,
+    /// Whether a flush has begun to compare records.
+    is_comparing: bool,
+    /// Whether more could be written early at once.
+    is_interrupted: bool,
 }
 
 /// A segment of which neither memory nor a disk has a copy any more, through no decision of a
@@ -48,6 +52,8 @@ pub struct WriteBacklog {
     pub written_bytes: u64,
 }
 
+/// Data that is offered early at a time: a batch of packets must not wait for a whole store.
+const EARLY_OFFERS_MAX: u32 = 64;
 /// Bytes that wait for a disk while Data is written early: enough to keep it busy, few enough that
 /// what has to be evicted does not wait long.
 const EARLY_BACKLOG_BYTES: u64 = 4 << 20;
@@ -56,7 +62,8 @@ impl Store {
     /// An empty store with a disk tier, which begins to read in what is on its disks.
     pub fn with_disk(config: StoreConfig, disk: DiskTierConfig) -> Self {
         let (tier, queue) = (DiskTier::new(disk), WriteQueue::new());
-        let tiered = Tiered { tier, queue, is_flushed: false };
+        let tiered =
+            Tiered { tier, queue, is_flushed: false, is_comparing: false, is_interrupted: false };
         Self { disk: Some(Box::new(tiered)), ..Self::new(config) }
     }
 
@@ -88,7 +95,10 @@ impl Store {
     }
 
     pub(super) fn lookup_on_disk(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        let Some(disk) = self.disk.as_mut().filter(|_| self.config.serve) else {
+        let known = self.find(query.hashes.whole, query.name.value());
+        // The record on disk may be older Data than that in memory, which is not fresh any more.
+        let is_unverified = known.is_some_and(|at| self.entries[at].flags & UNVERIFIED != 0);
+        let Some(disk) = self.disk.as_mut().filter(|_| self.config.serve && !is_unverified) else {
             return Lookup::Miss;
         };
         disk.tier.lookup(now, query)
@@ -168,7 +178,8 @@ impl Store {
     /// latest.
     #[inline]
     pub fn next_wakeup(&self) -> Option<Instant> {
-        self.disk.as_ref()?.tier.next_wakeup()
+        let disk = self.disk.as_ref()?;
+        if disk.is_interrupted { Some(Instant::ZERO) } else { disk.tier.next_wakeup() }
     }
 
     /// Offers all that is in RAM to the disks, bounds of the queues aside, as before a stop. Says
@@ -182,11 +193,16 @@ impl Store {
             for index in indices {
                 self.offer_entry(now, index, Urgency::Forced);
             }
-            if let Some(disk) = &mut self.disk {
+            if let Some(disk) = &mut self.disk
+                && !core::mem::replace(&mut disk.is_comparing, true)
+            {
                 disk.tier.begin_comparisons();
             }
         }
-        self.disk.as_mut().is_some_and(|disk| disk.tier.flush(now))
+        let Some(disk) = &mut self.disk else { return false };
+        let has_more = disk.tier.flush(now);
+        disk.is_comparing &= has_more;
+        has_more
     }
 
     /// Puts Data that was read into RAM.
@@ -287,8 +303,10 @@ impl Store {
                 path.pop(); // The last prefix is the object itself.
             }
         });
-        if let Offered::Waiting(at) = offered {
-            disk.tier.on_evicted(at);
+        match offered {
+            Offered::Waiting(at) => disk.tier.on_evicted(at),
+            Offered::Lost => disk.tier.note_lost(&packet),
+            Offered::OnDisk | Offered::Refused => {}
         }
         (!matches!(offered, Offered::Refused | Offered::Lost)).then_some(packet)
     }
@@ -339,32 +357,47 @@ impl Store {
         self.disk.as_mut().map_or_else(Vec::new, |disk| core::mem::take(&mut disk.tier.lost))
     }
 
-    /// Offers Data to the disks before RAM has to evict it, that which came first first, as far as
-    /// [`OfferAt`] says and they have time.
+    /// Offers Data to the disks before RAM has to evict it, oldest first, as far as [`OfferAt`] says
+    /// and they have time. A call offers a bounded number; [`Store::next_wakeup`] asks for more.
     fn write_early(&mut self, now: Instant) {
-        loop {
-            let Some(disk) = &self.disk else { return };
-            let Some(index) = disk.queue.first() else { return };
-            let backlog_max = disk.tier.device_backlog_max();
-            let backlog_max = match disk.tier.config().offer_at {
-                OfferAt::Eviction => return,
-                OfferAt::Arrival => backlog_max,
-                OfferAt::Early => {
-                    if self.bytes() + self.evicted_unwritten_bytes()
-                        < self.config.capacity_bytes / 4
-                    {
-                        return;
-                    }
-                    EARLY_BACKLOG_BYTES.min(backlog_max / 32)
-                }
-            };
-            let backlog_bytes = disk.tier.shortest_backlog_bytes(now);
-            if backlog_bytes.is_none_or(|bytes| bytes >= backlog_max) {
-                return;
+        let mut is_interrupted = false;
+        for offers in 0.. {
+            let Some(index) = self.next_early(now) else { break };
+            if offers == EARLY_OFFERS_MAX {
+                is_interrupted = true;
+                break;
+            }
+            if self.offer_entry(now, index, Urgency::Early) == Offered::Lost {
+                break;
             }
             self.unqueue_for_disk(index);
-            self.offer_entry(now, index, Urgency::Early);
         }
+        if let Some(disk) = &mut self.disk {
+            disk.is_interrupted = is_interrupted;
+        }
+    }
+
+    /// The entry that disks have time for, if there is one.
+    #[inline]
+    fn next_early(&self, now: Instant) -> Option<u32> {
+        let Tiered { tier, queue, .. } = &**self.disk.as_ref()?;
+        let index = queue.first()?;
+        let backlog_max = tier.device_backlog_max();
+        let backlog_max = match tier.config().offer_at {
+            OfferAt::Eviction => return None,
+            OfferAt::Arrival => backlog_max,
+            OfferAt::Early => {
+                let used_bytes = self.bytes() + tier.evicted_unwritten_bytes();
+                if used_bytes < self.config.capacity_bytes / 4 {
+                    return None;
+                }
+                let writes_bytes = 2 * u64::from(tier.config().write_bytes_max);
+                let early_bytes = (backlog_max / 32).max(writes_bytes).min(backlog_max / 2);
+                early_bytes.min(EARLY_BACKLOG_BYTES)
+            }
+        };
+        let backlog_bytes = tier.shortest_backlog_bytes(now)?;
+        (backlog_bytes < backlog_max).then_some(index)
     }
 
     /// What waits for disks that take anything now; none where no disk does.
@@ -376,7 +409,8 @@ impl Store {
         let (bytes, bytes_max) = match tier.config().offer_at {
             OfferAt::Eviction => (offered_bytes, offered_max),
             OfferAt::Early | OfferAt::Arrival => {
-                (offered_bytes + queue.bytes(), self.config.capacity_bytes.max(offered_max))
+                let memory_bytes = self.config.capacity_bytes.saturating_sub(self.stats.kept_bytes);
+                (offered_bytes + queue.bytes(), memory_bytes.max(offered_max))
             }
         };
         Some(WriteBacklog { bytes, bytes_max, offered_bytes, written_bytes: tier.written_bytes() })

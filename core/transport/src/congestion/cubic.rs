@@ -85,7 +85,7 @@ struct Pace {
     /// 1: all of it.
     share: f64,
     smoothed_rtt_ns: u64,
-    /// Bits of the Data that one Interest asks for.
+    /// Bits of the Data that one Interest asks for, on average.
     data_bits: f64,
 }
 
@@ -97,7 +97,9 @@ const SHARE_GROWTH: f64 = 0.05;
 impl Pace {
     fn on_data(&mut self, sample: &Sample) {
         self.smoothed_rtt_ns = sample.smoothed_rtt_ns;
-        self.data_bits = 8.0 * sample.bytes as f64;
+        let bits = 8.0 * sample.bytes as f64;
+        let before = if self.data_bits == 0.0 { bits } else { self.data_bits };
+        self.data_bits = before + (bits - before) / 16.0;
     }
 
     fn is_slowed(&self) -> bool {

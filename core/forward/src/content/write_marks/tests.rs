@@ -48,6 +48,7 @@ impl Path {
             self.backlog.written_bytes += bytes;
         }
         self.backlog.bytes += DATA_BYTES;
+        self.backlog.offered_bytes = self.backlog.bytes;
         self.highest = self.highest.max(self.backlog.bytes);
         if self.marks.is_next_marked(self.now, self.backlog) {
             if self.now >= self.decreased_at.plus_ns(rtt_ns) {

@@ -9,7 +9,8 @@ use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
 use weir_store::EvictionPolicy;
 use weir_store::disk::record::{self, Place};
 use weir_store::disk::{
-    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, RecordFault,
+    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, OfferAt,
+    RecordFault,
 };
 use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
 
@@ -38,7 +39,11 @@ fn tier(regions: u32) -> DiskTierConfig {
         regions,
         is_writable: true,
     };
-    DiskTierConfig { depth: 8, ..DiskTierConfig::new(vec![geometry], STORE_ID, KEY, checksum) }
+    DiskTierConfig {
+        depth: 8,
+        offer_at: OfferAt::Eviction,
+        ..DiskTierConfig::new(vec![geometry], STORE_ID, KEY, checksum)
+    }
 }
 
 fn below(rng: &mut Rng, bound: u32) -> u32 {
