@@ -3,7 +3,7 @@
 extern crate std;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,6 +24,7 @@ use crate::{
     SegmentSet, SegmentTemplate, Source, Target, Unit, Verdict, VerifyOp,
 };
 
+mod holes;
 mod leads;
 
 const FLAT: Shape = Shape { digests_per_part: 20, levels: 1 };
@@ -39,6 +40,10 @@ struct Producer {
     signatures: Vec<Vec<u8>>,
     /// Answers for its name in place of the right one.
     false_packet: Option<Packet>,
+    /// Segments and parts of the manifest that it does not answer for until this time.
+    absent: BTreeSet<u64>,
+    absent_parts: BTreeSet<PartId>,
+    absent_until: Instant,
 }
 
 impl Producer {
@@ -64,7 +69,28 @@ impl Producer {
         let mut name = object();
         name.append_keyword(b"metadata").append_version(1).append_segment(0);
         catalog.add_packet(signed(name, metadata.encode())).unwrap();
-        Self { catalog, template, content, segment_size, signatures, false_packet: None }
+        Self {
+            catalog,
+            template,
+            content,
+            segment_size,
+            signatures,
+            false_packet: None,
+            absent: BTreeSet::new(),
+            absent_parts: BTreeSet::new(),
+            absent_until: Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Whether it does not answer at `now`.
+    fn is_absent(&self, interest: &InterestView<'_>, now: Instant) -> bool {
+        let versioned = versioned();
+        let is_part =
+            |id: &PartId| manifest::part_name(versioned.as_view(), *id).as_view() == interest.name;
+        let segment = interest.name.last().and_then(|last| last.as_segment());
+        let is_segment = interest.name.parent() == versioned.as_view();
+        let is_absent = is_segment && segment.is_some_and(|at| self.absent.contains(&at));
+        now < self.absent_until && (is_absent || self.absent_parts.iter().any(is_part))
     }
 
     fn answer(&mut self, interest: &InterestView<'_>) -> Option<Packet> {
@@ -173,6 +199,9 @@ struct Outcome {
     is_stored: bool,
     /// Interests sent by path.
     sent: BTreeMap<PathId, u64>,
+    /// Segments verified, and those handed to the reader.
+    have: SegmentSet,
+    read: Vec<u64>,
 }
 
 struct Simulation<'a> {
@@ -194,6 +223,9 @@ struct Simulation<'a> {
     is_stored: bool,
     /// Interests sent by path.
     sent: BTreeMap<PathId, u64>,
+    reader: ReaderMode,
+    /// Segments handed to the reader.
+    read: Vec<u64>,
 }
 
 impl<'a> Simulation<'a> {
@@ -238,6 +270,8 @@ impl<'a> Simulation<'a> {
             verify_ns: 0,
             is_stored: false,
             sent: BTreeMap::new(),
+            reader: ReaderMode::None,
+            read: Vec::new(),
         }
     }
 
@@ -267,6 +301,7 @@ impl<'a> Simulation<'a> {
         let interest = InterestView::decode(wire).unwrap();
         assert!(interest.nonce.is_some());
         let answer = match &mut self.producer {
+            Some(producer) if producer.is_absent(&interest, self.now) => None,
             Some(producer) => producer.answer(&interest),
             None => None,
         };
@@ -369,13 +404,19 @@ impl<'a> Simulation<'a> {
             for op in core::mem::take(&mut out.verify) {
                 self.arrive(self.now.plus_ns(self.verify_ns), Arrival::Verified(op));
             }
+            for delivery in out.deliveries.drain(..) {
+                let Part::Unit(unit) = delivery.part else { panic!("{delivery:?}") };
+                self.read.push(unit.chunk);
+                inputs.push(ConsumerInput::Read { units: 1 });
+            }
             let mut ended = None;
             for event in out.events.drain(..) {
                 match event {
                     ConsumerEvent::Found { is_stored, .. } => {
                         self.is_stored = is_stored;
-                        let reader = ReaderMode::None;
+                        let reader = self.reader;
                         inputs.push(ConsumerInput::Start { have: have.clone(), reader });
+                        inputs.push(ConsumerInput::Read { units: 10 });
                     }
                     ConsumerEvent::NeedKey { key, .. } => {
                         inputs.push(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
@@ -401,7 +442,13 @@ impl<'a> Simulation<'a> {
             self.now = self.now.max(next);
             self.take_arrivals(&mut removed, &mut inputs);
         };
+        let mut have = SegmentSet::new();
+        self.segments.keys().for_each(|&segment| {
+            have.insert(segment);
+        });
         Outcome {
+            have,
+            read: self.read,
             content: self.segments.into_values().flatten().collect(),
             stats: self.consumer.stats(),
             sent: self.sent,

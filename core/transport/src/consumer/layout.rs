@@ -146,6 +146,20 @@ impl Layout {
         }
     }
 
+    /// The part of the manifest that lists this one; `None` where a signature says what is right.
+    pub(crate) fn lister_of(&self, part: Part) -> Option<Part> {
+        let (level, number) = self.listed_as(part)?;
+        let number = number / self.manifest?.digests_per_part();
+        Some(Part::Manifest(PartId { level: level + 1, number }))
+    }
+
+    /// The segments that are wanted of an object with this last segment.
+    pub(crate) fn wanted_segments(&self, last_segment: Option<u64>) -> Range<u64> {
+        let end = last_segment.map_or(self.wanted.end, |last| last.saturating_add(1));
+        let end = end.min(self.wanted.end);
+        self.wanted.start.min(end)..end
+    }
+
     /// Whether `part` need not be fetched: its segments are there, or are not wanted.
     pub(crate) fn is_had(&self, part: Part, have: &SegmentSet, last: Option<u64>) -> bool {
         match (part, self.manifest) {

@@ -270,6 +270,17 @@ impl Path {
         (self.heard_at, self.was_silent) = (Some(now), false);
     }
 
+    /// When a packet of what was sent here came last.
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        self.heard_at
+    }
+
+    /// A packet came that was asked for outside the window: the path is not dead.
+    pub(crate) fn heard_aside(&mut self, now: Instant) {
+        self.heard(now);
+        (self.waited_ns, self.refusals) = (None, 0);
+    }
+
     /// The unit of `slot`, which was sent here last, is answered; it is still counted in flight if
     /// it was. The round-trip time, if it is known for sure.
     pub(crate) fn time_answer(
