@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use rangemap::RangeSet;
-use weir_base::{Instant, NS_PER_MS};
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_security::manifest::Listed;
 
 use super::layout::Layout;
@@ -47,6 +47,8 @@ const ROUND_UNITS: u64 = 64;
 /// those at distances 1, 2, 4 and so on.
 const SPREAD_UNITS: u64 = 16;
 
+/// How long an answer from behind a hole is waited for, at least.
+const SEEK_NS: u64 = NS_PER_S;
 /// Ranges of what is set aside whose ends are sought at one time, and distances before each.
 const SOUGHT_RANGES: usize = 8;
 const SOUGHT_DISTANCES: usize = 8;
@@ -58,8 +60,10 @@ pub(super) struct Holes {
     aside: RangeSet<u64>,
     /// The pass goes over `aside` alone; units that it asks for leave it.
     is_again: bool,
-    /// The pass has met a hole of unknown length, and a round seeks its end.
+    /// The pass has met a hole of unknown length, and a round seeks its end, until this time at
+    /// least.
     is_seeking: bool,
+    seeks_until: Instant,
     /// When the next round may start, where in `aside` it begins, and how many there were since
     /// something was verified.
     round_at: Instant,
@@ -71,8 +75,9 @@ pub(super) struct Holes {
     verified_at: Instant,
     /// Manifest parts verified since.
     parts: u64,
-    /// A unit got no answer since something was verified, and not only Nacks.
+    /// Units got no answer since something was verified, and units were refused.
     has_unanswered: bool,
+    has_refused: bool,
     reason: GiveUp,
 }
 
@@ -82,6 +87,7 @@ impl Holes {
             aside: RangeSet::new(),
             is_again: false,
             is_seeking: false,
+            seeks_until: now,
             round_at: now,
             round_from: 0,
             idle_rounds: 0,
@@ -90,6 +96,7 @@ impl Holes {
             verified_at: since,
             parts: 0,
             has_unanswered: false,
+            has_refused: false,
             reason: GiveUp::Unanswered,
         }
     }
@@ -258,6 +265,7 @@ impl Consumer {
         }
         let Some(holes) = &mut self.holes else { return };
         holes.has_unanswered |= failed.reason == GiveUp::Unanswered;
+        holes.has_refused |= failed.reason != GiveUp::Unanswered;
         holes.reason = failed.reason;
         holes.set_aside(failed.index);
         if let Part::Manifest(_) = self.naming.part_of(failed.index).1 {
@@ -298,8 +306,9 @@ impl Consumer {
         was_asked: bool,
     ) -> bool {
         if was_asked {
-            // A pass may have asked for it meanwhile.
+            // A pass may have asked for it meanwhile, or may be about to.
             self.scoreboard.give_up(index);
+            self.scoreboard.answered_early(index);
         }
         let Some(holes) = &mut self.holes else { return was_asked };
         if !was_asked && !holes.contains(index) {
@@ -319,15 +328,9 @@ impl Consumer {
     /// The pass skips a hole: it carries on with the unit `index`, which was answered, or with the
     /// first manifest part that is needed to verify it.
     fn skip_to_answered(&mut self, index: u64) {
-        let Naming::Object(layout) = &self.naming else { return };
         let next = self.scoreboard.next_index();
-        let (mut to, mut part) = (index, layout.part_of(index));
-        while let Some(Listed::Unknown) = self.listed(part)
-            && let Some(lister) = layout.lister_of(part)
-            && let Some(at) = layout.index_of(lister).filter(|&at| at >= next)
-        {
-            (to, part) = (at, lister);
-        }
+        let to = self.needed_first(index);
+        let to = if to < next { index } else { to };
         if to > next {
             self.skip(to);
         }
@@ -348,11 +351,6 @@ impl Consumer {
         self.drop_unverifiable();
     }
 
-    /// Whether a unit could be verified if it came: the manifest part that lists it is there.
-    fn can_verify(&self, index: u64) -> bool {
-        self.listed(self.naming.part_of(index).1) != Some(Listed::Unknown)
-    }
-
     /// Asks again for what is set aside, and ends passes. `has_room`: the reader takes more. Whether
     /// a pass begins.
     pub(super) fn advance_holes(
@@ -365,12 +363,11 @@ impl Consumer {
         let is_stuck = !has_room && self.scoreboard.unanswered() == 0;
         let is_passing = !self.scoreboard.is_done() && !is_stuck;
         let Some(holes) = &mut self.holes else { return false };
-        if option_env!("HOLEDBG").is_some() { extern crate std; std::eprintln!("{now:?} next {} unanswered {} silent {is_silent} done {} again {} seeking {} aside {:?} req {}", self.scoreboard.next_index(), self.scoreboard.unanswered(), self.scoreboard.is_done(), holes.is_again, holes.is_seeking, holes.aside, self.requests.has_again()); }
         if verified != holes.verified {
             (holes.verified, holes.verified_at) = (verified, now);
-            (holes.has_unanswered, holes.idle_rounds) = (false, 0);
+            (holes.has_unanswered, holes.has_refused, holes.idle_rounds) = (false, false, 0);
         }
-        holes.is_seeking &= is_silent;
+        holes.is_seeking &= is_silent && is_passing;
         if is_passing && !holes.is_again && holes.aside.is_empty() {
             // All of it came after all.
             self.end_holes();
@@ -378,10 +375,14 @@ impl Consumer {
         }
         if is_passing && is_silent && !holes.is_seeking {
             holes.is_seeking = true;
+            holes.seeks_until = now.plus_ns(SEEK_NS);
             self.start_round(now, true);
         } else if !self.requests.has_again() && is_passing {
-            if is_silent {
+            if is_silent && now < holes.seeks_until {
+                // What the pass has asked for may still come.
+            } else if is_silent {
                 // The round found nothing behind the hole.
+                holes.is_seeking = false;
                 self.skip(self.end_index().unwrap_or(self.scoreboard.next_index()));
             } else if now >= holes.round_at {
                 self.start_round(now, false);
@@ -422,7 +423,7 @@ impl Consumer {
             self.scoreboard.skip_to(first);
             return true;
         }
-        if !holes.has_unanswered && holes.idle_rounds > 0 {
+        if holes.has_refused && !holes.has_unanswered && holes.idle_rounds > 0 {
             // Everything is refused: there is no route.
             self.fail_incomplete(out);
         } else if now >= holes.round_at {
@@ -446,9 +447,13 @@ impl Consumer {
         holes.round_at = now.plus_ns(self.config.lifetime_ms.saturating_mul(NS_PER_MS));
         holes.idle_rounds += 1;
         for index in units {
+            // Behind a hole there may be parts of the manifest and no segments: what counts is whether
+            // there are segments.
             let is_behind = index >= rest.start && !self.is_aside(index);
-            let is_asked = self.requests.contains(Purpose::Again(index));
-            if !is_asked && !self.is_had(index) && (is_behind || self.can_verify(index)) {
+            let index = if is_behind { index } else { self.needed_first(index) };
+            let is_asked =
+                self.requests.contains(Purpose::Again(index)) || self.scoreboard.is_asked(index);
+            if !is_asked && !self.is_had(index) && !self.scoreboard.is_answered_early(index) {
                 let (name, selectors) = (self.naming.name_of(index), self.selectors());
                 self.requests.ask_again(index, name, None, selectors, 0, now);
             }
@@ -457,6 +462,18 @@ impl Consumer {
 
     fn is_aside(&self, index: u64) -> bool {
         self.holes.as_ref().is_some_and(|holes| holes.contains(index))
+    }
+
+    /// The unit, or the part of the manifest without which it cannot be verified.
+    fn needed_first(&self, index: u64) -> u64 {
+        let Naming::Object(layout) = &self.naming else { return index };
+        let mut part = layout.part_of(index);
+        while let Some(Listed::Unknown) = self.listed(part)
+            && let Some(lister) = layout.lister_of(part)
+        {
+            part = lister;
+        }
+        layout.index_of(part).unwrap_or(index)
     }
 
     /// Whether a unit is there or not wanted.
@@ -484,7 +501,8 @@ impl Consumer {
             // A verdict comes first.
             return None;
         }
-        let round_at = (!self.requests.has_again()).then_some(holes.round_at);
+        let round_at = if holes.is_seeking { holes.seeks_until } else { holes.round_at };
+        let round_at = (!self.requests.has_again()).then_some(round_at);
         round_at.into_iter().chain([self.patience_ends()]).min()
     }
 

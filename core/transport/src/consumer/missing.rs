@@ -106,14 +106,14 @@ mod tests {
         };
         assert_eq!(
             format!("{missing}"),
-            "95 of 100 segments of /a/54=%01 (950 of 1000 bytes) were fetched; no answer came for \
+            "95 of 100 segments of /a/v=1 (950 of 1000 bytes) were fetched; no answer came for \
              the other 5: 3, 10-13"
         );
         (missing.ranges, missing.octets, missing.reason) = (4, None, GiveUp::NoRoute);
         missing.manifest_parts = 1;
         assert_eq!(
             format!("{missing}"),
-            "95 of 100 segments of /a/54=%01 were fetched; there is no route to the other 5: 3, \
+            "95 of 100 segments of /a/v=1 were fetched; there is no route to the other 5: 3, \
              10-13 and 2 more ranges; 1 part of the manifest, which verifies some of them, is \
              missing"
         );

@@ -10,6 +10,7 @@ use weir_base::Instant;
 
 use super::{GiveUp, NO_ROUTE_MAX, Scoreboard, State};
 use crate::PathId;
+use crate::consumer::path::Path;
 
 /// Retransmissions of a unit in the window before it is set aside. Five losses in a row of one unit
 /// are no chance: at a loss of 5 % one unit in 60 million meets them.
@@ -68,7 +69,7 @@ impl Scoreboard {
     /// Whether nothing has come on any path since a timeout.
     pub(crate) fn is_silent(&self) -> bool {
         let in_use = self.paths_in_use();
-        !in_use.is_empty() && in_use.iter().all(|path| path.is_silent())
+        !in_use.is_empty() && in_use.iter().all(Path::is_unheard)
     }
 
     /// Since when nothing has come, if something has timed out since.
@@ -125,6 +126,11 @@ impl Scoreboard {
         if index >= self.next_index() {
             self.done_beyond.insert(index);
         }
+    }
+
+    /// Whether a unit that has not been asked for in its order is answered.
+    pub(crate) fn is_answered_early(&self, index: u64) -> bool {
+        self.done_beyond.contains(&index)
     }
 
     /// Data for a unit that was set aside came by this path.
