@@ -88,7 +88,7 @@ fn file_ends_with_report_and_is_completed_later() {
     assert!(failed.errors.contains(&text), "{}", failed.errors);
     assert!(!network.site.path("out/file").exists());
 
-    // What arrived was kept: only the missing segments are asked for, in vain again.
+    // What arrived was kept: only the missing segments are requested, again without success.
     let failed = network.get("out/file", &SHORT);
     assert_eq!(failed.status.code(), Some(1));
     assert!(failed.errors.contains(&text), "{}", failed.errors);

@@ -24,7 +24,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::vec::Vec;
 use core::ops::Range;
 
 use rangemap::RangeSet;
@@ -35,12 +34,18 @@ use super::layout::Layout;
 use super::missing::RANGES_MAX;
 use super::naming::Naming;
 use super::requests::Purpose;
-use super::scoreboard::{Failed, GiveUp, HoleRules};
+use super::scoreboard::{Failed, GiveUp, HoleRules, Scoreboard};
 use super::target::Part;
 use super::verify::Verifying;
 use super::{Consumer, ConsumerError, ConsumerOutbox, MissingSegments, Stage, error_of};
 use crate::PathId;
 
+/// Units of an object at most. A stranger may say that there are any number, and what is set aside
+/// is looked through part by part.
+const UNITS_MAX: u64 = 1 << 32;
+/// A pass over what is set aside passes over so many units one by one. Before more of them it waits
+/// until all that it has asked for is answered.
+const GAP_UNITS: u64 = 1 << 12;
 /// Units asked for again in one round at most: half of them in order, half spread over all.
 const ROUND_UNITS: u64 = 64;
 /// Units spread over the rest of the object that are asked for where a pass meets a hole, besides
@@ -130,6 +135,50 @@ impl Holes {
         !is_aside
     }
 
+    /// The next unit from `from` on that a pass over what is set aside asks for, or `end`.
+    fn next_aside(
+        &self,
+        mut from: u64,
+        end: u64,
+        layout: &Layout,
+        verification: &Verifying,
+    ) -> u64 {
+        while let Some(range) = self.aside.overlapping(from..end).next() {
+            from = from.max(range.start);
+            let part = layout.part_of(from);
+            if verification.can_check(layout, part) {
+                return from;
+            }
+            let lister = layout.lister_of(part).and_then(|lister| layout.end_of_part(lister));
+            from = lister.unwrap_or(from).max(from + 1);
+        }
+        end
+    }
+
+    /// Before a pass over what is set aside asks for the next unit: skips what it need not ask for.
+    /// Whether it may ask for one now.
+    pub(super) fn skip_gap(
+        &self,
+        scoreboard: &mut Scoreboard,
+        layout: &Layout,
+        verification: &Verifying,
+        end: u64,
+    ) -> bool {
+        let next = scoreboard.next_index();
+        if !self.is_again || next >= end {
+            return true;
+        }
+        let to = self.next_aside(next, end, layout, verification);
+        if to - next <= GAP_UNITS {
+            return true;
+        }
+        let is_idle = scoreboard.unanswered() == 0;
+        if is_idle {
+            scoreboard.skip_to(to);
+        }
+        is_idle
+    }
+
     /// Whether the manifest part that lists a part is aside.
     fn lacks_lister(&self, layout: &Layout, part: Part) -> bool {
         let lister = layout.lister_of(part).and_then(|lister| layout.index_of(lister));
@@ -153,6 +202,11 @@ impl Holes {
     /// half of its room stays free for what is set aside, which it needs first.
     pub(super) fn units_max(&self, units_max: u32, is_in_order: bool) -> u32 {
         if is_in_order && !self.is_again { units_max / 2 } else { units_max }
+    }
+
+    /// Whether routers refuse everything that is asked for, and did in a round, too.
+    fn is_refused(&self) -> bool {
+        self.has_refused && !self.has_unanswered && self.idle_rounds > 0
     }
 
     pub(super) fn part_verified(&mut self) {
@@ -229,7 +283,7 @@ impl Consumer {
             && self.live.is_none()
             && matches!(self.stage, Stage::Fetching)
             && matches!(self.naming, Naming::Object(_))
-            && self.end_index().is_some()
+            && self.end_index().is_some_and(|end| end <= UNITS_MAX)
     }
 
     fn end_index(&self) -> Option<u64> {
@@ -261,7 +315,7 @@ impl Consumer {
             let since = self.scoreboard.silent_since().unwrap_or(now);
             let holes = Holes::new(since, now, self.stats.units);
             self.holes = Some(Box::new(holes));
-            self.scoreboard.set_hole_rules(HoleRules::Known);
+            self.leave_units_soon();
         }
         let Some(holes) = &mut self.holes else { return };
         holes.has_unanswered |= failed.reason == GiveUp::Unanswered;
@@ -270,6 +324,14 @@ impl Consumer {
         holes.set_aside(failed.index);
         if let Part::Manifest(_) = self.naming.part_of(failed.index).1 {
             self.drop_unverifiable();
+        }
+    }
+
+    /// Units without an answer are set aside soon from now on. In order nothing is gained by that,
+    /// and as long as nothing is there they may all be missing.
+    fn leave_units_soon(&mut self) {
+        if !self.scoreboard.is_in_order() && !self.has_nothing() {
+            self.scoreboard.set_hole_rules(HoleRules::Known);
         }
     }
 
@@ -359,32 +421,38 @@ impl Consumer {
         has_room: bool,
         out: &mut ConsumerOutbox,
     ) -> bool {
-        let (verified, is_silent) = (self.verified_count(), self.scoreboard.is_silent());
+        let (verified, is_in_order) = (self.verified_count(), self.scoreboard.is_in_order());
         let is_stuck = !has_room && self.scoreboard.unanswered() == 0;
         let is_passing = !self.scoreboard.is_done() && !is_stuck;
+        let is_silent = self.scoreboard.is_silent();
+        let has_nothing = self.has_nothing();
         let Some(holes) = &mut self.holes else { return false };
         if verified != holes.verified {
             (holes.verified, holes.verified_at) = (verified, now);
             (holes.has_unanswered, holes.has_refused, holes.idle_rounds) = (false, false, 0);
+            self.leave_units_soon();
         }
-        holes.is_seeking &= is_silent && is_passing;
+        let Some(holes) = &mut self.holes else { return false };
         if is_passing && !holes.is_again && holes.aside.is_empty() {
             // All of it came after all.
             self.end_holes();
             return false;
         }
-        if is_passing && is_silent && !holes.is_seeking {
+        let is_in_hole = is_silent || (has_nothing && holes.has_refused);
+        let is_lost = is_passing && is_in_hole && !is_in_order;
+        holes.is_seeking &= is_lost;
+        if is_lost && !holes.is_seeking {
             holes.is_seeking = true;
             holes.seeks_until = now.plus_ns(SEEK_NS);
             self.start_round(now, true);
-        } else if !self.requests.has_again() && is_passing {
-            if is_silent && now < holes.seeks_until {
-                // What the pass has asked for may still come.
-            } else if is_silent {
+        } else if is_passing && !self.requests.has_again() {
+            if is_lost && now >= holes.seeks_until {
                 // The round found nothing behind the hole.
                 holes.is_seeking = false;
                 self.skip(self.end_index().unwrap_or(self.scoreboard.next_index()));
-            } else if now >= holes.round_at {
+            } else if !is_lost && is_in_order && holes.is_refused() {
+                self.fail_incomplete(out);
+            } else if !is_lost && now >= holes.round_at {
                 self.start_round(now, false);
             }
         }
@@ -394,6 +462,11 @@ impl Consumer {
             self.fail_incomplete(out);
         }
         begins && !self.is_over()
+    }
+
+    /// Whether no segment is there.
+    fn has_nothing(&self) -> bool {
+        self.stats.units == 0 && self.have.is_empty()
     }
 
     fn end_holes(&mut self) {
@@ -406,6 +479,7 @@ impl Consumer {
     fn end_pass(&mut self, now: Instant, out: &mut ConsumerOutbox) -> bool {
         let end = self.end_index().unwrap_or(self.scoreboard.next_index());
         let rest = self.scoreboard.next_index()..end;
+        let has_nothing = self.has_nothing();
         let Some(holes) = &mut self.holes else { return false };
         if !rest.is_empty() && !holes.is_again {
             // The reader has no room for it before the hole is filled.
@@ -417,14 +491,14 @@ impl Consumer {
             self.end_holes();
             return false;
         };
-        if !holes.is_again || holes.verified != holes.verified_before {
-            (holes.is_again, holes.is_seeking) = (true, false);
+        let is_first = !core::mem::replace(&mut holes.is_again, true);
+        if (is_first && !has_nothing) || holes.verified != holes.verified_before {
+            holes.is_seeking = false;
             holes.verified_before = holes.verified;
             self.scoreboard.skip_to(first);
             return true;
         }
-        if holes.has_refused && !holes.has_unanswered && holes.idle_rounds > 0 {
-            // Everything is refused: there is no route.
+        if holes.is_refused() {
             self.fail_incomplete(out);
         } else if now >= holes.round_at {
             self.start_round(now, false);
@@ -516,32 +590,35 @@ impl Consumer {
         if !rest.is_empty() && !holes.is_again {
             holes.aside.insert(rest);
         }
-        let units = holes.aside.iter().flat_map(Clone::clone).filter(|&index| !self.is_had(index));
-        let units: Vec<u64> = units.collect();
-        let Some(&first) = units.first() else { return };
-        if self.stats.units == 0 && self.have.is_empty() {
+        let first = holes.aside.first().map_or(0, |range| range.start);
+        if self.has_nothing() {
             let error = error_of(self.naming.name_of(first), holes.reason);
             return self.fail(error, out);
         }
-        let reason = if holes.has_unanswered { GiveUp::Unanswered } else { holes.reason };
-        let missing = self.missing_of(&units, reason);
-        self.fail(ConsumerError::Incomplete(Box::new(missing)), out);
+        let missing = self.missing_of(&holes);
+        if missing.missing > 0 {
+            self.fail(ConsumerError::Incomplete(Box::new(missing)), out);
+        }
     }
 
-    fn missing_of(&self, units: &[u64], reason: GiveUp) -> MissingSegments {
+    fn missing_of(&self, holes: &Holes) -> MissingSegments {
+        let Naming::Object(layout) = &self.naming else { unreachable!("only objects have holes") };
         let mut segments: RangeSet<u64> = RangeSet::new();
-        let mut manifest_parts = 0;
-        for &index in units {
-            match self.naming.part_of(index).1 {
-                Part::Unit(unit) => segments.insert(unit.chunk..unit.chunk + 1),
-                _ => manifest_parts += 1,
+        for range in holes.aside.iter() {
+            let range = layout.segments_at(range);
+            if !range.is_empty() {
+                segments.insert(range);
             }
         }
+        // What an earlier fetch had may lie in what a pass skipped.
+        self.have.ranges().for_each(|range| segments.remove(range));
+        let mut parts = BTreeSet::new();
+        for part in segments.iter().flat_map(|range| layout.parts_above(range)) {
+            parts.extend(layout.index_of(part).filter(|&at| holes.contains(at)));
+        }
         let missing = segments.iter().map(|range| range.end - range.start).sum();
-        let wanted = match &self.naming {
-            Naming::Object(layout) => layout.wanted_segments(self.last_segment),
-            Naming::Sequence(_) => 0..0,
-        };
+        let wanted = layout.wanted_segments(self.last_segment);
+        let reason = if holes.has_unanswered { GiveUp::Unanswered } else { holes.reason };
         let metadata = self.metadata.as_ref();
         let is_whole = wanted.start == 0 && self.last_segment == wanted.end.checked_sub(1);
         let sizes = metadata.and_then(|it| it.size_bytes.zip(it.segment_size));
@@ -558,7 +635,7 @@ impl Consumer {
             missing,
             first_ranges: segments.iter().take(RANGES_MAX).cloned().collect(),
             ranges: segments.iter().count() as u64,
-            manifest_parts,
+            manifest_parts: parts.len() as u64,
             octets,
             reason,
         }

@@ -644,7 +644,15 @@ impl Consumer {
         let has_room = loop {
             let committed = scoreboard.unanswered().saturating_add(*unread);
             let room_units = units_max.saturating_sub(committed);
-            let room_units = if is_behind { 0 } else { room_units - room_units % chunk_units };
+            let may_ask = !is_behind
+                && match (&*holes, &*naming) {
+                    (Some(holes), Naming::Object(layout)) => {
+                        let end = layout.end_index(self.last_segment);
+                        holes.skip_gap(scoreboard, layout, verification, end.unwrap_or(u64::MAX))
+                    }
+                    _ => true,
+                };
+            let room_units = if may_ask { room_units - room_units % chunk_units } else { 0 };
             if scoreboard.knows_holders() {
                 scoreboard.prefer_holders(naming.segment_of(scoreboard.next_index()));
             }

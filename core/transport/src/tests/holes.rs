@@ -49,6 +49,11 @@ impl Holes {
     }
 
     fn run(&self) -> Outcome {
+        self.run_with([])
+    }
+
+    /// With what happens to paths after so many milliseconds.
+    fn run_with(&self, mishaps: impl IntoIterator<Item = (u64, Arrival)>) -> Outcome {
         let content = random_octets(&mut Rng::from_seed(1), COUNT as usize * 100);
         let mut producer = Producer::new(content, 100, self.manifest);
         producer.absent = self.absent.iter().cloned().flatten().collect();
@@ -62,6 +67,9 @@ impl Holes {
         let channels = self.channels.clone();
         let mut simulation = Simulation::with_paths(Some(&mut producer), channels, consumer, 1);
         simulation.reader = self.reader;
+        for (at_ms, mishap) in mishaps {
+            simulation.arrive(Instant::from_ns(at_ms * NS_PER_MS), mishap);
+        }
         simulation.run(&self.have)
     }
 
@@ -117,6 +125,21 @@ fn ends_soon_where_there_is_no_route() {
     let outcome = holes.check();
     assert_eq!(incomplete(&outcome).reason, GiveUp::NoRoute);
     assert!(outcome.took <= Instant::from_ns(15 * NS_PER_S), "{:?}", outcome.took);
+}
+
+#[test]
+fn gives_up_soon_where_everything_is_refused() {
+    let channels = vec![Channel { no_route: true, ..LOCAL }];
+    let outcome = Holes { channels: channels.clone(), ..Holes::at([0..COUNT]) }.run();
+    let first = versioned().append_segment(0).clone();
+    assert_eq!(outcome.result, Err(ConsumerError::NoRoute(first)));
+    assert!(outcome.took <= Instant::from_ns(8 * NS_PER_S), "{:?}", outcome.took);
+    assert!(outcome.stats.interests < 1000, "{:?}", outcome.stats);
+    let reader = ReaderMode::InOrder;
+    let outcome = Holes { channels, reader, ..Holes::at([1000..COUNT]) }.run();
+    assert_eq!(incomplete(&outcome).reason, GiveUp::NoRoute);
+    assert!(outcome.read.iter().copied().eq(0..1000));
+    assert!(outcome.took <= Instant::from_ns(8 * NS_PER_S), "{:?}", outcome.took);
 }
 
 #[test]
@@ -217,6 +240,12 @@ fn loss_and_slowness_are_no_holes() {
         let slow = Channel { delay_ns: 3 * NS_PER_S, lost: 20, ..CLEAN };
         let outcome = Holes { reader, channels: vec![slow], ..Holes::default() }.run();
         assert_eq!(outcome.result, Ok(()));
+        // An outage of 30 s is none either.
+        let outage = Arrival::Changed(PathId(0), Channel { lost: 1000, ..CLEAN });
+        let holes = Holes { reader, channels: vec![SLOW], ..Holes::default() };
+        let outcome = holes.run_with([(500, outage), (30_500, Arrival::Changed(PathId(0), SLOW))]);
+        assert_eq!(outcome.result, Ok(()));
+        assert!(outcome.took <= Instant::from_ns(40 * NS_PER_S), "{:?}", outcome.took);
         // With a hole, too, all the others come.
         let lossy = Channel { lost: 50, ..LOCAL };
         let outcome = Holes { channels: vec![lossy], ..Holes::at([50..450, 3000..3010]) }.check();
