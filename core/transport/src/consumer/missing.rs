@@ -65,15 +65,15 @@ fn write_ranges(f: &mut fmt::Formatter<'_>, first: &[Range<u64>], count: u64) ->
 impl fmt::Display for MissingSegments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.reason {
-            GiveUp::Unanswered => "no answer came for",
-            GiveUp::NoRoute => "there is no route to",
-            GiveUp::Nacked(_) => "routers refused the Interests for",
+            GiveUp::Unanswered => "no answer",
+            GiveUp::NoRoute => "no route",
+            GiveUp::Nacked(_) => "refused by routers",
         };
-        write!(f, "{} of {} segments of {}", self.held(), self.segments, self.versioned)?;
+        write!(f, "{} of {} segments", self.held(), self.segments)?;
         if let Some((held, all)) = self.octets {
             write!(f, " ({held} of {all} bytes)")?;
         }
-        write!(f, " were fetched; {why} the other {}: ", self.missing)?;
+        write!(f, " of {} arrived, {} are missing ({why}): ", self.versioned, self.missing)?;
         write_ranges(f, &self.first_ranges, self.ranges)?;
         match self.manifest_parts {
             0 => Ok(()),
@@ -106,16 +106,15 @@ mod tests {
         };
         assert_eq!(
             format!("{missing}"),
-            "95 of 100 segments of /a/v=1 (950 of 1000 bytes) were fetched; no answer came for \
-             the other 5: 3, 10-13"
+            "95 of 100 segments (950 of 1000 bytes) of /a/v=1 arrived, 5 are missing (no answer): \
+             3, 10-13"
         );
         (missing.ranges, missing.octets, missing.reason) = (4, None, GiveUp::NoRoute);
         missing.manifest_parts = 1;
         assert_eq!(
             format!("{missing}"),
-            "95 of 100 segments of /a/v=1 were fetched; there is no route to the other 5: 3, \
-             10-13 and 2 more ranges; 1 part of the manifest, which verifies some of them, is \
-             missing"
+            "95 of 100 segments of /a/v=1 arrived, 5 are missing (no route): 3, 10-13 and 2 more \
+             ranges; 1 part of the manifest, which verifies some of them, is missing"
         );
     }
 }
