@@ -5,11 +5,11 @@
 //!
 //! 1. A *pass* goes through the object in order, with window and controller as always. A unit that
 //!    is not answered after its retries in the window is set aside ([`HoleRules`]).
-//! 2. All the time *rounds* of at most [`ROUND_UNITS`] Interests a lifetime ask again for what is
-//!    set aside, outside the window. A producer that comes back is found by them.
+//! 2. *Rounds* of at most [`ROUND_UNITS`] Interests a lifetime request again what is set aside,
+//!    outside the window, so that a producer that comes back is noticed.
 //! 3. When a timeout passes without any answer, the pass has met a hole of unknown length. A round
-//!    at once asks for units at growing distances and for some all over the rest. If one is
-//!    answered, the pass skips to it, and what it skips is set aside. If none is, the pass ends.
+//!    at once requests units at growing distances and some all over the rest. If one is
+//!    answered, the pass skips to it, and sets aside what it skips. If none is, the pass ends.
 //! 4. When a pass has ended and anything came since the last one, another pass goes over what is
 //!    set aside. So an island in a hole, found by one unit, comes at full speed.
 //! 5. It is over when nothing has been verified for as long as all retries of one unit take
@@ -20,7 +20,7 @@
 //! asked for again when it is there. A reader that wants all in order gets nothing from behind a
 //! hole: nothing is skipped to then, and half of its room stays free for what is set aside.
 //!
-//! Until a unit is set aside nothing of this exists, and no instruction is spent on it per packet.
+//! Until a unit is set aside nothing of this exists, and no packet that comes costs anything more.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -63,7 +63,7 @@ const SOUGHT_DISTANCES: usize = 8;
 pub(super) struct Holes {
     /// Units that were asked for without an answer, and those that a pass skipped.
     aside: RangeSet<u64>,
-    /// The pass goes over `aside` alone; units that it asks for leave it.
+    /// The pass goes over `aside` alone; units that it requests leave it.
     is_again: bool,
     /// The pass has met a hole of unknown length, and a round seeks its end, until this time at
     /// least.
@@ -106,8 +106,8 @@ impl Holes {
         }
     }
 
-    /// Whether the pass asks for a unit, which `is_needed` or not. One that it asks for is not
-    /// aside.
+    /// Whether the pass requests a unit, which `is_needed` or not. A unit that it requests leaves
+    /// what is set aside.
     pub(super) fn admits(
         &mut self,
         index: u64,
@@ -135,7 +135,7 @@ impl Holes {
         !is_aside
     }
 
-    /// The next unit from `from` on that a pass over what is set aside asks for, or `end`.
+    /// The next unit from `from` on that a pass over what is set aside requests, or `end`.
     fn next_aside(
         &self,
         mut from: u64,
@@ -155,8 +155,8 @@ impl Holes {
         end
     }
 
-    /// Before a pass over what is set aside asks for the next unit: skips what it need not ask for.
-    /// Whether it may ask for one now.
+    /// Before a pass over what is set aside requests the next unit: skips what is not needed.
+    /// Whether it may request one now.
     pub(super) fn skip_gap(
         &self,
         scoreboard: &mut Scoreboard,

@@ -134,7 +134,6 @@ fn gives_up_soon_where_everything_is_refused() {
     let first = versioned().append_segment(0).clone();
     assert_eq!(outcome.result, Err(ConsumerError::NoRoute(first)));
     assert!(outcome.took <= Instant::from_ns(8 * NS_PER_S), "{:?}", outcome.took);
-    assert!(outcome.stats.interests < 1000, "{:?}", outcome.stats);
     let reader = ReaderMode::InOrder;
     let outcome = Holes { channels, reader, ..Holes::at([1000..COUNT]) }.run();
     assert_eq!(incomplete(&outcome).reason, GiveUp::NoRoute);

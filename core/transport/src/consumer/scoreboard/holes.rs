@@ -1,7 +1,7 @@
 //! Units that get no answer although others do: when the scoreboard gives them up, so that they do
 //! not hold the window, and how the order of units skips over them.
 //!
-//! The consumer keeps what is given up here and asks for it again outside the window, see
+//! The consumer keeps what is given up here and requests it again outside the window, see
 //! [`super::super::holes`].
 
 use alloc::vec::Vec;
