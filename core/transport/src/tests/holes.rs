@@ -44,6 +44,10 @@ impl Holes {
         Self { absent: absent.into_iter().collect(), ..Self::default() }
     }
 
+    fn one(absent: Range<u64>) -> Self {
+        Self::at(core::iter::once(absent))
+    }
+
     fn count(&self) -> u64 {
         self.absent.iter().map(|range| range.end - range.start).sum()
     }
@@ -103,7 +107,7 @@ fn assert_ends_by(outcome: &Outcome, more_ns: u64) {
 #[test]
 fn fetches_what_lies_behind_a_hole() {
     for hole in [50..450, 0..400, COUNT - 400..COUNT, 2000..2001, 1000..4900] {
-        let outcome = Holes::at([hole]).check();
+        let outcome = Holes::one(hole).check();
         assert_ends_by(&outcome, 20 * NS_PER_S);
     }
 }
@@ -130,12 +134,12 @@ fn ends_soon_where_there_is_no_route() {
 #[test]
 fn gives_up_soon_where_everything_is_refused() {
     let channels = vec![Channel { no_route: true, ..LOCAL }];
-    let outcome = Holes { channels: channels.clone(), ..Holes::at([0..COUNT]) }.run();
+    let outcome = Holes { channels: channels.clone(), ..Holes::one(0..COUNT) }.run();
     let first = versioned().append_segment(0).clone();
     assert_eq!(outcome.result, Err(ConsumerError::NoRoute(first)));
     assert!(outcome.took <= Instant::from_ns(8 * NS_PER_S), "{:?}", outcome.took);
     let reader = ReaderMode::InOrder;
-    let outcome = Holes { channels, reader, ..Holes::at([1000..COUNT]) }.run();
+    let outcome = Holes { channels, reader, ..Holes::one(1000..COUNT) }.run();
     assert_eq!(incomplete(&outcome).reason, GiveUp::NoRoute);
     assert!(outcome.read.iter().copied().eq(0..1000));
     assert!(outcome.took <= Instant::from_ns(8 * NS_PER_S), "{:?}", outcome.took);
@@ -182,7 +186,7 @@ fn segments_without_manifest_part_are_missing() {
     holes.absent_parts = vec![PartId { level: 2, number: 3 }];
     let outcome = holes.run();
     let missing = incomplete(&outcome);
-    assert_eq!(missing.first_ranges, [1200..1600]);
+    assert_eq!((&missing.first_ranges[0], missing.ranges), (&(1200..1600), 1));
     assert_eq!(outcome.have.len(), COUNT - 400);
     assert_ends_by(&outcome, 20 * NS_PER_S);
 }
@@ -210,7 +214,7 @@ fn a_reader_in_order_gets_all_before_the_hole() {
     for reader_units_max in [8192, 64] {
         let config = ConsumerConfig { reader_units_max, ..ConsumerConfig::default() };
         let reader = ReaderMode::InOrder;
-        let mut holes = Holes { reader, config, ..Holes::at([1000..1200]) };
+        let mut holes = Holes { reader, config, ..Holes::one(1000..1200) };
         let outcome = holes.run();
         incomplete(&outcome);
         assert!(outcome.read.iter().copied().eq(0..1000));
@@ -254,7 +258,7 @@ fn loss_and_slowness_are_no_holes() {
 
 #[test]
 fn nothing_at_all_is_said_as_before() {
-    let outcome = Holes::at([0..COUNT]).run();
+    let outcome = Holes::one(0..COUNT).run();
     let first = versioned().append_segment(0).clone();
     assert_eq!(outcome.result, Err(ConsumerError::Unanswered(first)));
     assert_ends_by(&outcome, 5 * NS_PER_S);
