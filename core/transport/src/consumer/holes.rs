@@ -413,8 +413,8 @@ impl Consumer {
         self.drop_unverifiable();
     }
 
-    /// Asks again for what is set aside, and ends passes. `has_room`: the reader takes more. Whether
-    /// a pass begins.
+    /// Requests again what is set aside, and ends passes. `has_room`: the reader takes more.
+    /// Whether a pass begins.
     pub(super) fn advance_holes(
         &mut self,
         now: Instant,
@@ -521,8 +521,8 @@ impl Consumer {
         holes.round_at = now.plus_ns(self.config.lifetime_ms.saturating_mul(NS_PER_MS));
         holes.idle_rounds += 1;
         for index in units {
-            // Behind a hole there may be parts of the manifest and no segments: what counts is whether
-            // there are segments.
+            // Behind a hole there may be parts of the manifest and no segments: only segments show
+            // that the hole has ended.
             let is_behind = index >= rest.start && !self.is_aside(index);
             let index = if is_behind { index } else { self.needed_first(index) };
             let is_asked =

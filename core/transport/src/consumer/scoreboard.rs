@@ -22,6 +22,7 @@ use super::chunks::Chunks;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
 use super::schedule::{Next, Schedule};
+pub use super::slot::GiveUp;
 use super::slot::{Counters, Slot, State, nack_wait_ns};
 use super::stats::PathStats;
 use crate::PathId;
@@ -57,17 +58,6 @@ pub(crate) struct ScoreboardConfig {
     /// See [`ConsumerConfig::waits_for_lifetime`](crate::ConsumerConfig::waits_for_lifetime).
     pub(crate) waits_for_lifetime: bool,
     pub(crate) trace: bool,
-}
-
-/// Why a unit is given up.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum GiveUp {
-    /// Every try timed out or was lost.
-    Unanswered,
-    /// A router has no route.
-    NoRoute,
-    /// Another Nack, again and again.
-    Nacked(NackReason),
 }
 
 /// A unit that cannot be had.

@@ -141,7 +141,7 @@ impl Verifying {
         Some(self.manifest.as_ref()?.listed(level, number))
     }
 
-    /// Whether a part could be verified if it came: the part of the manifest that lists it is there.
+    /// Whether a part could be verified if it came: the manifest part that lists it is there.
     pub(super) fn can_check(&self, layout: &Layout, part: Part) -> bool {
         self.listed(layout, part) != Some(Listed::Unknown)
     }

@@ -39,7 +39,7 @@ pub enum SocketError {
     /// The router has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),
-    /// Some segments of an object got no answer, after everything else had been fetched. Names them.
+    /// Some segments of an object got no answer, everything else was fetched. Names them.
     #[error("{0}")]
     Incomplete(Box<MissingSegments>),
     /// The producer, or a router for a reason other than a route, refuses.
