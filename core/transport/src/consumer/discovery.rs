@@ -265,7 +265,7 @@ impl Consumer {
         self.scoreboard.start_at(first_index);
         self.reader.start_at(first_index);
         self.set_limit();
-        if self.config.is_reliable {
+        if self.config.is_reliable && self.config.sets_aside {
             self.scoreboard.set_hole_rules(HoleRules::Watch);
         }
         self.stage = Stage::Fetching;

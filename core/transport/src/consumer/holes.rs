@@ -33,12 +33,12 @@ use weir_security::manifest::Listed;
 use super::layout::Layout;
 use super::missing::RANGES_MAX;
 use super::naming::Naming;
+use super::path::Answer;
 use super::requests::Purpose;
 use super::scoreboard::{Failed, GiveUp, HoleRules, Scoreboard};
 use super::target::Part;
 use super::verify::Verifying;
 use super::{Consumer, ConsumerError, ConsumerOutbox, MissingSegments, Stage, error_of};
-use crate::PathId;
 
 /// Units of an object at most. A stranger may say that there are any number, and what is set aside
 /// is looked through part by part.
@@ -279,7 +279,8 @@ impl Consumer {
     /// Whether a unit that gets no answer can be set aside: the object has a known end and does not
     /// grow.
     fn may_set_aside(&self) -> bool {
-        self.config.is_reliable
+        self.config.sets_aside
+            && self.config.is_reliable
             && self.live.is_none()
             && matches!(self.stage, Stage::Fetching)
             && matches!(self.naming, Naming::Object(_))
@@ -360,13 +361,7 @@ impl Consumer {
 
     /// Data came for a unit that was not asked for in its order: one that is set aside, or one that
     /// a round seeks behind a hole. Whether it is wanted.
-    pub(super) fn answered_aside(
-        &mut self,
-        index: u64,
-        path: PathId,
-        now: Instant,
-        was_asked: bool,
-    ) -> bool {
+    pub(super) fn answered_aside(&mut self, index: u64, answer: &Answer, was_asked: bool) -> bool {
         if was_asked {
             // A pass may have asked for it meanwhile, or may be about to.
             self.scoreboard.give_up(index);
@@ -377,7 +372,12 @@ impl Consumer {
             return false;
         }
         holes.forget(index);
-        self.scoreboard.heard_aside(path, now);
+        if !was_asked {
+            // The answer to an Interest that was given up; when it was sent is not known any more.
+            self.scoreboard.note_answer(index, Some(answer.path), 0, answer);
+        }
+        let now = answer.now;
+        self.scoreboard.heard_aside(answer.path, now);
         self.scoreboard.answered_early(index);
         // There may be more of it.
         holes.round_at = now;

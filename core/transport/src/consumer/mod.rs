@@ -435,9 +435,9 @@ impl Consumer {
             if let Some(request) = self.requests.take(Purpose::Again(index)) {
                 let rtt_ns = request.elapsed_ns(now);
                 self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
-                self.answered_aside(index, path, now, true);
+                self.answered_aside(index, answer, true);
             } else if !self.scoreboard.answered(index, answer)
-                && !self.answered_aside(index, path, now, false)
+                && !self.answered_aside(index, answer, false)
             {
                 continue;
             }
