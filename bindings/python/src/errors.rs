@@ -70,6 +70,13 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
                  `weir.put`), and is there a route to it (`weir route list`)?"
             ),
         ),
+        SocketError::Incomplete(missing) => raise(
+            if missing.has_no_route() { "NotFound" } else { "TimedOut" },
+            format!(
+                "{missing}. Is the producer running (`weir put`, `weir.put`)? Fetch it again when \
+                 it is"
+            ),
+        ),
         SocketError::Superseded { .. } => {
             raise("Superseded", format!("{error}; fetch it anew, without a version"))
         }

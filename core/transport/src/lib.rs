@@ -18,9 +18,9 @@ pub use congestion::{Controller, ControllerConfig, ControllerConstants, Controll
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
     Behind, CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
-    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, Holdings, KeyId, OnBad, Part,
-    PathSchedule, PathStats, PieceId, ReaderMode, Target, TraceEvent, TraceKind, Unit, Verdict,
-    Verification, VerifyId, VerifyOp,
+    ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, Holdings, KeyId, MissingSegments,
+    OnBad, Part, PathSchedule, PathStats, PieceId, ReaderMode, Target, TraceEvent, TraceKind, Unit,
+    Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};
 pub use mapping::{HicnName, HicnPrefix, MappingError, NameMapping, is_hicn_metadata};

@@ -1,6 +1,7 @@
 //! Sets of segment numbers.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// A set of segment numbers as a bitmap that grows to its largest member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +59,28 @@ impl SegmentSet {
         })
     }
 
+    /// The members as ranges, lowest first.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let bits = self.words.len() as u64 * 64;
+        let mut from = 0;
+        core::iter::from_fn(move || {
+            let start = self.next_with(from, true).filter(|&start| start < bits)?;
+            from = self.next_with(start, false).unwrap_or(bits);
+            Some(start..from)
+        })
+    }
+
+    /// The first segment from `from` on that is a member, or that is none, of those in the words.
+    fn next_with(&self, from: u64, is_member: bool) -> Option<u64> {
+        let (first, bit) = ((from / 64) as usize, from % 64);
+        let words = self.words.get(first..)?.iter().zip(first as u64..);
+        words.enumerate().find_map(|(at, (&word, number))| {
+            let word = if is_member { word } else { !word };
+            let word = if at == 0 { word & (u64::MAX << bit) } else { word };
+            (word != 0).then(|| number * 64 + u64::from(word.trailing_zeros()))
+        })
+    }
+
     /// How many members it has.
     pub fn len(&self) -> u64 {
         self.len
@@ -86,5 +109,9 @@ mod tests {
         assert!(set.contains_all(63, 65) && !set.contains_all(63, 66) && set.contains_all(5, 5));
         assert!(!set.contains(u64::MAX));
         assert_eq!(SegmentSet::from_words(set.words().to_vec()), set);
+        assert_eq!(set.ranges().collect::<Vec<_>>(), [0..1, 63..65, 1000..1001]);
+        (128..256).for_each(|segment| assert!(set.insert(segment)));
+        assert_eq!(set.ranges().collect::<Vec<_>>(), [0..1, 63..65, 128..256, 1000..1001]);
+        assert_eq!(SegmentSet::new().ranges().count(), 0);
     }
 }

@@ -3,7 +3,7 @@
 extern crate std;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -24,70 +24,15 @@ use crate::{
     SegmentSet, SegmentTemplate, Source, Target, Unit, Verdict, VerifyOp,
 };
 
+mod holes;
 mod leads;
+mod producer;
+
+use self::producer::Producer;
 
 const FLAT: Shape = Shape { digests_per_part: 20, levels: 1 };
 /// Controllers of random cases: a new controller must not change what happens in each.
 const CONTROLLERS: [Controller; 3] = [Controller::Cubic, Controller::Aimd, Controller::Fixed];
-
-/// An object with its metadata and, perhaps, its manifest.
-struct Producer {
-    catalog: Catalog,
-    template: SegmentTemplate,
-    content: Vec<u8>,
-    segment_size: usize,
-    signatures: Vec<Vec<u8>>,
-    /// Answers for its name in place of the right one.
-    false_packet: Option<Packet>,
-}
-
-impl Producer {
-    fn new(content: Vec<u8>, segment_size: usize, manifest: Option<Shape>) -> Self {
-        let versioned = versioned();
-        let segments = content.len().div_ceil(segment_size).max(1);
-        let last = segments as u64 - 1;
-        let info = SignatureInfo::new(0);
-        let template = SegmentTemplate::new(versioned.as_view(), 10_000, last, &info);
-        let mut catalog = Catalog::new();
-        catalog.add_object(versioned.as_view(), segments as u64);
-        let mut scratch = Vec::new();
-        let contents = (0..segments as u64).map(|at| chunk(&content, segment_size, at));
-        let contents: Vec<&[u8]> = contents.collect();
-        let sign = |(segment, content): (usize, &&[u8])| {
-            template.sign(segment as u64, content, &DigestSigner, &mut scratch).unwrap()
-        };
-        let signatures: Vec<Vec<u8>> = contents.iter().enumerate().map(sign).collect();
-        let digests = template.digests(0, &contents, &signatures, &mut scratch);
-        let parts = manifest.map(|shape| manifest_parts(&digests, shape)).into_iter().flatten();
-        parts.for_each(|part| catalog.add_packet(part).unwrap());
-        let metadata = Metadata { last_segment: Some(last), manifest, ..Metadata::new(versioned) };
-        let mut name = object();
-        name.append_keyword(b"metadata").append_version(1).append_segment(0);
-        catalog.add_packet(signed(name, metadata.encode())).unwrap();
-        Self { catalog, template, content, segment_size, signatures, false_packet: None }
-    }
-
-    fn answer(&mut self, interest: &InterestView<'_>) -> Option<Packet> {
-        if let Some(packet) = &self.false_packet
-            && DataView::decode(packet).unwrap().satisfies(interest)
-        {
-            return Some(packet.clone());
-        }
-        match self.catalog.find(interest) {
-            Answer::Packet(packet) => Some(packet),
-            Answer::Segment { segment, .. } => {
-                let content = chunk(&self.content, self.segment_size, segment);
-                let signature = &self.signatures[segment as usize];
-                let mut packet = vec![0; 8800];
-                let frame = self.template.write(segment, content.len(), signature, &mut packet);
-                packet[frame.content.clone()].copy_from_slice(content);
-                packet.truncate(frame.len);
-                Some(packet.into())
-            }
-            Answer::Later | Answer::Unknown => None,
-        }
-    }
-}
 
 fn object() -> Name {
     "/test/object".parse().unwrap()
@@ -173,6 +118,9 @@ struct Outcome {
     is_stored: bool,
     /// Interests sent by path.
     sent: BTreeMap<PathId, u64>,
+    /// Segments verified, and those handed to the reader.
+    have: SegmentSet,
+    read: Vec<u64>,
 }
 
 struct Simulation<'a> {
@@ -194,6 +142,9 @@ struct Simulation<'a> {
     is_stored: bool,
     /// Interests sent by path.
     sent: BTreeMap<PathId, u64>,
+    reader: ReaderMode,
+    /// Segments handed to the reader.
+    read: Vec<u64>,
 }
 
 impl<'a> Simulation<'a> {
@@ -238,6 +189,8 @@ impl<'a> Simulation<'a> {
             verify_ns: 0,
             is_stored: false,
             sent: BTreeMap::new(),
+            reader: ReaderMode::None,
+            read: Vec::new(),
         }
     }
 
@@ -267,6 +220,7 @@ impl<'a> Simulation<'a> {
         let interest = InterestView::decode(wire).unwrap();
         assert!(interest.nonce.is_some());
         let answer = match &mut self.producer {
+            Some(producer) if producer.is_absent(&interest, self.now) => None,
             Some(producer) => producer.answer(&interest),
             None => None,
         };
@@ -369,13 +323,19 @@ impl<'a> Simulation<'a> {
             for op in core::mem::take(&mut out.verify) {
                 self.arrive(self.now.plus_ns(self.verify_ns), Arrival::Verified(op));
             }
+            for delivery in out.deliveries.drain(..) {
+                let Part::Unit(unit) = delivery.part else { panic!("{delivery:?}") };
+                self.read.push(unit.chunk);
+                inputs.push(ConsumerInput::Read { units: 1 });
+            }
             let mut ended = None;
             for event in out.events.drain(..) {
                 match event {
                     ConsumerEvent::Found { is_stored, .. } => {
                         self.is_stored = is_stored;
-                        let reader = ReaderMode::None;
+                        let reader = self.reader;
                         inputs.push(ConsumerInput::Start { have: have.clone(), reader });
+                        inputs.push(ConsumerInput::Read { units: 10 });
                     }
                     ConsumerEvent::NeedKey { key, .. } => {
                         inputs.push(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
@@ -401,7 +361,17 @@ impl<'a> Simulation<'a> {
             self.now = self.now.max(next);
             self.take_arrivals(&mut removed, &mut inputs);
         };
+        self.outcome(result)
+    }
+
+    fn outcome(self, result: Result<(), ConsumerError>) -> Outcome {
+        let mut have = SegmentSet::new();
+        self.segments.keys().for_each(|&segment| {
+            have.insert(segment);
+        });
         Outcome {
+            have,
+            read: self.read,
             content: self.segments.into_values().flatten().collect(),
             stats: self.consumer.stats(),
             sent: self.sent,

@@ -13,7 +13,7 @@ use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
     CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Holdings,
-    PathSchedule, Target,
+    MissingSegments, PathSchedule, Target,
 };
 use weir_wire::Name;
 
@@ -33,6 +33,11 @@ use crate::transfer::{
 /// Without -o, a local file is replaced only if an earlier `weir get` of the same name left it and
 /// it has not been changed since. With -o, a file is replaced and keeps its permissions. Nothing is
 /// written through a symbolic link unless --follow-links is given.
+///
+/// Segments that get no answer do not stop the others, which may lie in a router's store. When
+/// nothing more arrives for --retries times --lifetime, a minute by default, the command ends with
+/// exit code 1 and says which segments are missing. The same command fetches only those later.
+/// Standard output and pipes take segments in order: they end before the first missing one.
 ///
 /// With --router given several times all these routers are asked at once, so that the bandwidths of
 /// the ways to them add up, each with a window of its own. One that has no route, falls silent or
@@ -286,6 +291,7 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             "nobody answers for {name}. Is its producer running? For an object that was not made \
              by `weir put`, try --discovery prefix"
         ),
+        DownloadError::Fetch(ConsumerError::Incomplete(missing)) => explain_missing(missing, args),
         DownloadError::Store(source) | DownloadError::Output(OutputError::Io { source, .. })
             if is_out_of_space(source) =>
         {
@@ -317,6 +323,25 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         DownloadError::Stopped => Interrupted("").into(),
         _ => error.into(),
     }
+}
+
+/// What to do about segments that got no answer.
+fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
+    // A pipe may be named by -o, too.
+    let is_stream = args.output.as_deref().is_some_and(|path| {
+        path == Path::new("-") || path.metadata().is_ok_and(|it| !it.is_file() && !it.is_dir())
+    });
+    let first = missing.first_ranges.first().map_or(0, |range| range.start);
+    let next = match is_stream {
+        true => format!(
+            "The output ends before segment {first}. Give the command again when the producer \
+             runs (`weir put`), or get it into a file, which keeps everything that arrives"
+        ),
+        false => "What arrived is kept. Give the command again when the producer runs (`weir \
+                  put`); it fetches only the missing segments"
+            .into(),
+    };
+    anyhow::anyhow!("{missing}. {next}")
 }
 
 /// What to do about a file that cannot be written.

@@ -36,6 +36,10 @@ pub struct ConsumerConfig {
     /// Whether a lost unit is asked for again. If not, each unit is asked for once, and one that is
     /// lost, refused or damaged is reported as missed and passed over.
     pub is_reliable: bool,
+    /// Whether segments of an object that get no answer are set aside, so that all the others are
+    /// fetched before it fails with [`Incomplete`](super::ConsumerError::Incomplete). If not, it
+    /// fails with the first of them.
+    pub sets_aside: bool,
     /// Whether routers are asked what they hold of the object.
     pub holdings: Holdings,
     /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
@@ -146,6 +150,7 @@ impl Default for ConsumerConfig {
             decrease_interval_ns: None,
             waits_for_lifetime: false,
             is_reliable: true,
+            sets_aside: true,
             holdings: Holdings::Ignore,
             reader_units_max: 8192,
             ahead_max: 64,

@@ -12,7 +12,7 @@ use weir_wire::{DataView, NackReason};
 use super::config::Verification;
 use super::naming::{METADATA_INDEX, Naming, probe_index};
 use super::requests::Purpose;
-use super::scoreboard::{Failed, GiveUp};
+use super::scoreboard::{Failed, GiveUp, HoleRules};
 use super::target::{Part, Target, Unit};
 use super::verify::{Incoming, REFUSALS_MAX};
 use super::{
@@ -265,6 +265,9 @@ impl Consumer {
         self.scoreboard.start_at(first_index);
         self.reader.start_at(first_index);
         self.set_limit();
+        if self.config.is_reliable && self.config.sets_aside {
+            self.scoreboard.set_hole_rules(HoleRules::Watch);
+        }
         self.stage = Stage::Fetching;
         self.verification.set_manifest(manifest);
         out.events.push(ConsumerEvent::Manifest { shape: manifest });
@@ -363,7 +366,7 @@ impl Consumer {
         out: &mut ConsumerOutbox,
     ) {
         match (purpose, &self.stage) {
-            (Purpose::Again(index), _) => self.unit_failed(Failed { index, reason }, out),
+            (Purpose::Again(index), _) => self.unit_failed(now, Failed { index, reason }, out),
             (Purpose::Manifest, _) => self.no_manifest(now, out),
             // Segments have come since: there is a producer.
             (Purpose::Renewal, _) if self.is_heard_of(now) => {}

@@ -146,6 +146,51 @@ impl Layout {
         }
     }
 
+    /// The part of the manifest that lists this one; `None` where a signature says what is right.
+    pub(crate) fn lister_of(&self, part: Part) -> Option<Part> {
+        let (level, number) = self.listed_as(part)?;
+        let number = number / self.manifest?.digests_per_part();
+        Some(Part::Manifest(PartId { level: level + 1, number }))
+    }
+
+    /// Where the places end of all that is below a part of the manifest.
+    pub(crate) fn end_of_part(&self, part: Part) -> Option<u64> {
+        let (Part::Manifest(id), Some(shape)) = (part, self.manifest) else { return None };
+        Some(self.index_of(part)?.saturating_add(places(shape, id.level)))
+    }
+
+    /// The segments at these places, which lie one after another.
+    pub(crate) fn segments_at(&self, indices: &Range<u64>) -> Range<u64> {
+        let segment = |index| match self.part_of(index) {
+            Part::Unit(unit) => Some(unit.chunk),
+            _ => None,
+        };
+        // Manifest parts precede what they list: a few places are none.
+        let first = indices.clone().find_map(segment);
+        let last = indices.clone().rev().find_map(segment);
+        first.zip(last).map_or(0..0, |(first, last)| first..last + 1)
+    }
+
+    /// The parts of the manifest that list these segments, or list such parts.
+    pub(crate) fn parts_above(&self, segments: &Range<u64>) -> impl Iterator<Item = Part> {
+        let shape = self.manifest.filter(|_| !segments.is_empty());
+        let (first, last) = (segments.start, segments.end.saturating_sub(1));
+        shape.into_iter().flat_map(move |shape| {
+            (1..=shape.levels).flat_map(move |level| {
+                let below = shape.segments_below(level);
+                let part = move |number| Part::Manifest(PartId { level, number });
+                (first / below..=last / below).map(part)
+            })
+        })
+    }
+
+    /// The segments that are wanted of an object with this last segment.
+    pub(crate) fn wanted_segments(&self, last_segment: Option<u64>) -> Range<u64> {
+        let end = last_segment.map_or(self.wanted.end, |last| last.saturating_add(1));
+        let end = end.min(self.wanted.end);
+        self.wanted.start.min(end)..end
+    }
+
     /// Whether `part` need not be fetched: its segments are there, or are not wanted.
     pub(crate) fn is_had(&self, part: Part, have: &SegmentSet, last: Option<u64>) -> bool {
         match (part, self.manifest) {

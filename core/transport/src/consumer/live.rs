@@ -14,6 +14,7 @@ use weir_wire::{DataView, Name};
 use super::config::Behind;
 use super::naming::METADATA_INDEX;
 use super::requests::Purpose;
+use super::scoreboard::HoleRules;
 use super::verify::Incoming;
 use super::{CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerOutbox, Stage};
 use crate::interest::Selectors;
@@ -46,6 +47,7 @@ impl Consumer {
             return;
         }
         self.scoreboard.set_horizon(next, self.config.ahead_max);
+        self.scoreboard.set_hole_rules(HoleRules::Off);
         let renew_at = now.plus_ns(self.quiet_ns());
         self.live = Some(Live { renew_at, renewal: None, is_believed: false, is_behind: false });
     }

@@ -7,9 +7,11 @@ mod chunks;
 mod config;
 mod discovery;
 mod holdings;
+mod holes;
 mod input;
 mod layout;
 mod live;
+mod missing;
 mod naming;
 mod outbox;
 pub(crate) mod path;
@@ -34,6 +36,7 @@ use weir_security::manifest::PartId;
 use weir_wire::{CongestionMark, DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::holdings::{Questions, Told};
+use self::holes::Holes;
 use self::layout::Layout;
 use self::live::Live;
 use self::naming::Naming;
@@ -42,7 +45,7 @@ use self::pieces::Pieces;
 use self::reader::Reader;
 use self::requests::{Purpose, Requests};
 use self::schedule::Schedule;
-use self::scoreboard::{Failed, GiveUp, Scoreboard, ScoreboardConfig};
+use self::scoreboard::{GiveUp, Scoreboard, ScoreboardConfig};
 use self::verify::{Incoming, Verifying};
 use crate::PathId;
 use crate::congestion::WindowBounds;
@@ -55,6 +58,7 @@ pub use self::check::{Check, KeyId, Verdict, VerifyId};
 pub use self::chunks::CHUNK_UNITS_MAX;
 pub use self::config::{Behind, ConsumerConfig, Holdings, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
+pub use self::missing::MissingSegments;
 pub use self::outbox::{
     ConsumerError, ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent, TraceKind, VerifyOp,
 };
@@ -123,6 +127,8 @@ pub struct Consumer {
     last_is_from_segment: bool,
     /// Of an object that grows.
     live: Option<Live>,
+    /// Units that got no answer, if there are any.
+    holes: Option<Box<Holes>>,
     /// No piece of the sequence follows.
     is_closed: bool,
     /// The driver has been told that more may be appended.
@@ -203,6 +209,7 @@ impl Consumer {
             last_segment: None,
             last_is_from_segment: false,
             live: None,
+            holes: None,
             is_closed: false,
             has_asked_for_more: false,
             stats: ConsumerStats::default(),
@@ -297,7 +304,9 @@ impl Consumer {
             Stage::Probing { has_part: true, .. } => None,
             Stage::Probing { held, .. } => held.as_ref().map(|&(_, until)| until),
             Stage::Fetching => {
-                [self.scoreboard.next_wakeup(), self.live_wakeup()].into_iter().flatten().min()
+                let wakeups =
+                    [self.scoreboard.next_wakeup(), self.live_wakeup(), self.holes_wakeup()];
+                wakeups.into_iter().flatten().min()
             }
             Stage::Believing { .. } | Stage::Waiting | Stage::Over => return None,
         };
@@ -426,7 +435,10 @@ impl Consumer {
             if let Some(request) = self.requests.take(Purpose::Again(index)) {
                 let rtt_ns = request.elapsed_ns(now);
                 self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
-            } else if !self.scoreboard.answered(index, answer) {
+                self.answered_aside(index, answer, true);
+            } else if !self.scoreboard.answered(index, answer)
+                && !self.answered_aside(index, answer, false)
+            {
                 continue;
             }
             if data.content_type() == CONTENT_TYPE_NACK {
@@ -497,19 +509,10 @@ impl Consumer {
             let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
             match self.scoreboard.nacked(index, nonce, reason, now) {
                 Ok(_) => {}
-                Err(failed) => self.unit_failed(failed, out),
+                Err(failed) => self.unit_failed(now, failed, out),
             }
         }
         self.found = found;
-    }
-
-    /// A unit cannot be had.
-    fn unit_failed(&mut self, Failed { index, reason }: Failed, out: &mut ConsumerOutbox) {
-        if !self.config.is_reliable {
-            return self.miss(index, out);
-        }
-        let name = self.naming.name_of(index);
-        self.fail_unit(index, error_of(name, reason), out);
     }
 
     /// A unit is passed over.
@@ -563,7 +566,7 @@ impl Consumer {
             while !self.is_over()
                 && let Err(failed) = self.scoreboard.check(now)
             {
-                self.unit_failed(failed, out);
+                self.unit_failed(now, failed, out);
             }
         }
         if !self.requests.is_empty() {
@@ -583,7 +586,13 @@ impl Consumer {
 
     fn advance_units(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         if !self.waits_for_routers() {
-            self.send(now, out);
+            let has_room = self.send(now, out);
+            if self.holes.is_some() && self.advance_holes(now, has_room, out) {
+                self.send(now, out);
+            }
+        }
+        if self.is_over() {
+            return;
         }
         let is_ended = match self.naming {
             Naming::Sequence(_) => self.is_closed,
@@ -591,7 +600,8 @@ impl Consumer {
         };
         // What was passed over may have made room for the reader.
         self.unread -= self.reader.hand_out(&mut out.deliveries);
-        let is_settled = self.requests.is_empty() && self.verification.is_idle();
+        let is_settled =
+            self.requests.is_empty() && self.verification.is_idle() && self.holes.is_none();
         if is_ended && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
             self.stage = Stage::Over;
             out.events.push(ConsumerEvent::Done);
@@ -616,20 +626,33 @@ impl Consumer {
         }
     }
 
-    /// Asks for units while a path, and the reader, have room.
-    fn send(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+    /// Asks for units while a path, and the reader, have room. Whether the reader has.
+    fn send(&mut self, now: Instant, out: &mut ConsumerOutbox) -> bool {
         let mut selectors = self.selectors();
         let is_behind = self.is_behind();
         let Self { scoreboard, naming, have, rng, config, reader, unread, .. } = self;
+        let (holes, verification) = (&mut self.holes, &self.verification);
         // A chunk is asked for as a whole, so that there must be room for one.
         let chunk_units = config.chunk_units.clamp(1, CHUNK_UNITS_MAX);
-        let units_max = config.reader_units_max.max(chunk_units);
+        let units_max = match holes {
+            Some(holes) => holes.units_max(config.reader_units_max, scoreboard.is_in_order()),
+            None => config.reader_units_max,
+        };
+        let units_max = units_max.max(chunk_units);
         // What is asked for at once may leave as a run, whose nonces follow the segment numbers.
         let mut base = None;
         let has_room = loop {
             let committed = scoreboard.unanswered().saturating_add(*unread);
             let room_units = units_max.saturating_sub(committed);
-            let room_units = if is_behind { 0 } else { room_units - room_units % chunk_units };
+            let may_ask = !is_behind
+                && match (&*holes, &*naming) {
+                    (Some(holes), Naming::Object(layout)) => {
+                        let end = layout.end_index(self.last_segment);
+                        holes.skip_gap(scoreboard, layout, verification, end.unwrap_or(u64::MAX))
+                    }
+                    _ => true,
+                };
+            let room_units = if may_ask { room_units - room_units % chunk_units } else { 0 };
             if scoreboard.knows_holders() {
                 scoreboard.prefer_holders(naming.segment_of(scoreboard.next_index()));
             }
@@ -650,7 +673,12 @@ impl Consumer {
                 if !is_needed {
                     reader.pass_open(index);
                 }
-                is_needed
+                match (&mut *holes, &*naming) {
+                    (Some(holes), Naming::Object(layout)) => {
+                        holes.admits(index, is_needed, layout, verification)
+                    }
+                    _ => is_needed,
+                }
             });
             let Some((first, path)) = next else { break room_units > 0 };
             let base = *base.get_or_insert_with(|| rng.next_u32());
@@ -664,6 +692,7 @@ impl Consumer {
         if !has_room {
             self.reader_is_full();
         }
+        has_room
     }
 
     /// Says of single units what happened to them.

@@ -1,5 +1,6 @@
 //! What a consumer wants done.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -8,6 +9,7 @@ use weir_security::manifest::Shape;
 use weir_wire::{NackReason, Name};
 
 use super::check::{Check, KeyId, VerifyId};
+use super::missing::MissingSegments;
 use super::{Part, PieceId};
 use crate::PathId;
 use crate::interest::InterestBatch;
@@ -181,6 +183,9 @@ pub enum ConsumerError {
     /// No answer comes for the name.
     #[error("nobody answers for {0}")]
     Unanswered(Name),
+    /// Some segments got no answer; all the others have been fetched.
+    #[error("{0}")]
+    Incomplete(Box<MissingSegments>),
     /// Interests for the name are refused again and again.
     #[error("{name} is refused: {reason:?}")]
     Nacked {

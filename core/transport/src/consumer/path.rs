@@ -80,8 +80,10 @@ pub(crate) struct Path {
     window_limited: bool,
     /// Interests found lost so far.
     lost: u64,
-    /// How long the last answer was waited for in vain, if nothing has come since a timeout.
+    /// How long the last answer was waited for in vain, if no chunk has come since a timeout, and
+    /// when that timeout was.
     waited_ns: Option<u64>,
+    timed_out_at: Instant,
     /// Times that it was tried and refused for want of a route since the last answer, and when it
     /// is tried again.
     refusals: u32,
@@ -120,6 +122,7 @@ impl Path {
             window_limited: false,
             lost: 0,
             waited_ns: None,
+            timed_out_at: Instant::ZERO,
             refusals: 0,
             rests_until: Instant::ZERO,
             stats: PathStats::default(),
@@ -151,6 +154,11 @@ impl Path {
     /// Whether all that was sent here lately is lost: nothing has come since a timeout.
     pub(crate) fn is_silent(&self) -> bool {
         self.waited_ns.is_some()
+    }
+
+    /// Whether not even one packet has come since a timeout.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.is_silent() && self.heard_at.is_none_or(|at| at < self.timed_out_at)
     }
 
     /// Whether what is sent here is likely to be lost, or refused for want of a route.
@@ -270,6 +278,17 @@ impl Path {
         (self.heard_at, self.was_silent) = (Some(now), false);
     }
 
+    /// When a packet of what was sent here came last.
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        self.heard_at
+    }
+
+    /// A packet came that was asked for outside the window: the path is not dead.
+    pub(crate) fn heard_aside(&mut self, now: Instant) {
+        self.heard(now);
+        (self.waited_ns, self.refusals) = (None, 0);
+    }
+
     /// The unit of `slot`, which was sent here last, is answered; it is still counted in flight if
     /// it was. The round-trip time, if it is known for sure.
     pub(crate) fn time_answer(
@@ -370,6 +389,7 @@ impl Path {
         self.lost += 1;
         if chunk.packets == 0 && order >= self.answered_order_end {
             self.waited_ns = Some(now.ns_since(chunk.sent_at));
+            self.timed_out_at = now;
         }
         if self.starts_decrease(now, order) {
             counters.decreases += 1;

@@ -6,6 +6,7 @@
 //! counted in the window as one; of one that is sent again, only what has not come is asked for.
 
 mod ahead;
+mod holes;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,10 +17,12 @@ use weir_store::SegmentRange;
 use weir_wire::NackReason;
 
 use self::ahead::Ahead;
+pub(crate) use self::holes::HoleRules;
 use super::chunks::Chunks;
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
 use super::schedule::{Next, Schedule};
+pub use super::slot::GiveUp;
 use super::slot::{Counters, Slot, State, nack_wait_ns};
 use super::stats::PathStats;
 use crate::PathId;
@@ -55,17 +58,6 @@ pub(crate) struct ScoreboardConfig {
     /// See [`ConsumerConfig::waits_for_lifetime`](crate::ConsumerConfig::waits_for_lifetime).
     pub(crate) waits_for_lifetime: bool,
     pub(crate) trace: bool,
-}
-
-/// Why a unit is given up.
-#[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum GiveUp {
-    /// Every try timed out or was lost.
-    Unanswered,
-    /// A router has no route.
-    NoRoute,
-    /// Another Nack, again and again.
-    Nacked(NackReason),
 }
 
 /// A unit that cannot be had.
@@ -109,6 +101,9 @@ pub(crate) struct Scoreboard {
     next: Next,
     /// The pace alone kept the last Interest back.
     is_paced: bool,
+    hole_rules: HoleRules,
+    /// When the Interest that timed out first was sent.
+    unheard_since: Option<Instant>,
     /// What happened to units, if that is wanted.
     trace: Vec<(u64, PathId, TraceKind)>,
 }
@@ -134,6 +129,8 @@ impl Scoreboard {
             in_flight: 0,
             next: Next::Again,
             is_paced: false,
+            hole_rules: HoleRules::Off,
+            unheard_since: None,
             trace: Vec::new(),
         }
     }
@@ -545,7 +542,7 @@ impl Scoreboard {
 
     /// If all that is open of a chunk was refused, it waits, or is given up.
     fn check_refused(&mut self, at: usize, now: Instant) {
-        let retries_max = self.config.retries_max;
+        let (retries_max, no_routes_max) = (self.config.retries_max, self.no_routes_max());
         let in_use = self.paths_in_use();
         let paths = in_use.len().max(1) as u32;
         let refuse_all = !in_use.iter().any(|path| path.rests_until() == Instant::ZERO);
@@ -562,7 +559,7 @@ impl Scoreboard {
                 // Another path may have a route.
                 let (round, rest) = (slot.no_routes / paths, slot.no_routes % paths);
                 let wait_ns = if rest == 0 { nack_wait_ns(round - 1) } else { 0 };
-                (wait_ns, refuse_all && slot.no_routes > NO_ROUTE_MAX * paths)
+                (wait_ns, refuse_all && slot.no_routes > no_routes_max * paths)
             }
         };
         if failed {
@@ -590,8 +587,12 @@ impl Scoreboard {
     /// Finds what is lost or timed out by now and queues it to be sent again. Stops at a unit that
     /// is given up; the caller calls again for the rest.
     pub(crate) fn check(&mut self, now: Instant) -> Result<(), Failed> {
+        let timeouts = self.counters.timeouts;
         for at in 0..self.paths.len() {
             self.check_path(at, now);
+        }
+        if self.counters.timeouts > timeouts {
+            self.set_silent_aside(now);
         }
         if self.paths_in_use().len() > 1 {
             self.take_from_silent(now);
@@ -601,7 +602,8 @@ impl Scoreboard {
     }
 
     fn check_path(&mut self, path_at: usize, now: Instant) {
-        let ScoreboardConfig { lifetime_ns, retries_max, asks_once, .. } = self.config;
+        let ScoreboardConfig { lifetime_ns, asks_once, .. } = self.config;
+        let tries_max = self.tries_max();
         while let Some(&sent) = self.paths[path_at].sent.front() {
             let id = self.paths[path_at].id;
             let Some(at) = self.flying(sent.index, id, sent.order) else {
@@ -616,6 +618,7 @@ impl Scoreboard {
                 Fate::Open => return,
                 Fate::TimedOut => {
                     path.timed_out(now, &slot, counters);
+                    self.unheard_since.get_or_insert(slot.sent_at);
                     TraceKind::TimedOut
                 }
                 Fate::Lost => {
@@ -638,7 +641,7 @@ impl Scoreboard {
             let first_open = self.chunks.open_units(at).next().unwrap_or(sent.index);
             self.note(first_open, id, kind);
             // A refusal is an answer, and no try that found none.
-            if slot.sends.saturating_sub(slot.no_routes) > retries_max || asks_once {
+            if slot.sends.saturating_sub(slot.no_routes) > tries_max || asks_once {
                 self.give_up_chunk(at, GiveUp::Unanswered);
                 continue;
             }

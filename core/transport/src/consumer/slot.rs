@@ -16,6 +16,17 @@ pub(crate) fn nack_wait_ns(times: u32) -> u64 {
     (NACK_WAIT_NS << times.min(8)).min(NACK_WAIT_MAX_NS)
 }
 
+/// Why a unit is given up.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub enum GiveUp {
+    /// Every try timed out or was lost.
+    Unanswered,
+    /// A router has no route.
+    NoRoute,
+    /// Another Nack, again and again.
+    Nacked(NackReason),
+}
+
 /// Counters of a scoreboard.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Counters {

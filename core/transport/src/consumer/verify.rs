@@ -15,6 +15,7 @@ use weir_wire::{DataView, KeyLocator, KeyLocatorView};
 
 use super::check::{Check, KeyId, Verdict, VerifyId};
 use super::config::{OnBad, Verification};
+use super::layout::Layout;
 use super::naming::{Naming, is_probe};
 use super::outbox::{Delivery, VerifyOp};
 use super::target::{Part, Target, Unit};
@@ -94,7 +95,7 @@ pub(super) struct Verifying {
     signers: Vec<KnownSigner>,
     next_key: u32,
     /// Packets that came before what they need to be checked.
-    held: Vec<(u64, Incoming)>,
+    pub(super) held: Vec<(u64, Incoming)>,
     pending: Slab<Pending>,
     /// How often units came damaged or forged.
     refusals: BTreeMap<u64, u32>,
@@ -132,6 +133,17 @@ impl Verifying {
         manifest.add_part(id, content)?;
         self.manifest_signer = self.manifest_signer.take().or(signer);
         Ok(())
+    }
+
+    /// What the manifest says of a part; `None` where a signature does.
+    fn listed(&self, layout: &Layout, part: Part) -> Option<Listed> {
+        let (level, number) = layout.listed_as(part)?;
+        Some(self.manifest.as_ref()?.listed(level, number))
+    }
+
+    /// Whether a part could be verified if it came: the manifest part that lists it is there.
+    pub(super) fn can_check(&self, layout: &Layout, part: Part) -> bool {
+        self.listed(layout, part) != Some(Listed::Unknown)
     }
 
     /// Whether nothing is held or being verified.
@@ -209,6 +221,7 @@ impl Consumer {
             (Verification::Signatures, part) if let Some(listed) = self.listed(part) => {
                 let digest = match listed {
                     Listed::As(digest) => digest,
+                    Listed::Unknown if self.set_aside_unverifiable(index) => return,
                     Listed::Unknown => return self.verification.held.push((index, incoming)),
                     Listed::Not => {
                         let reason = "the manifest does not list it".to_string();
@@ -250,10 +263,9 @@ impl Consumer {
     }
 
     /// What the manifest says of a part; `None` where a signature does.
-    fn listed(&self, part: Part) -> Option<Listed> {
+    pub(super) fn listed(&self, part: Part) -> Option<Listed> {
         let Naming::Object(layout) = &self.naming else { return None };
-        let (level, number) = layout.listed_as(part)?;
-        Some(self.verification.manifest.as_ref()?.listed(level, number))
+        self.verification.listed(layout, part)
     }
 
     /// Looks again at the packets that had to wait.
@@ -373,6 +385,9 @@ impl Consumer {
         }
         self.unread -= 1;
         self.reader.pass(index);
+        if let Some(holes) = &mut self.holes {
+            holes.part_verified();
+        }
         self.release(now, out);
     }
 

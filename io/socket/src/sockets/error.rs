@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use weir_transport::ConsumerError;
+use weir_transport::{ConsumerError, MissingSegments};
 use weir_wire::Name;
 
 use crate::host::DownloadError;
@@ -39,6 +39,9 @@ pub enum SocketError {
     /// The router has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),
+    /// Some segments of an object got no answer, everything else was fetched. Names them.
+    #[error("{0}")]
+    Incomplete(Box<MissingSegments>),
     /// The producer, or a router for a reason other than a route, refuses.
     #[error("refused: {0}")]
     Refused(String),
@@ -111,6 +114,7 @@ impl From<ConsumerError> for SocketError {
         match error {
             ConsumerError::NoRoute(name) => Self::NoRoute(name),
             ConsumerError::Unanswered(name) => Self::TimedOut(name),
+            ConsumerError::Incomplete(missing) => Self::Incomplete(missing),
             ConsumerError::Nacked { .. } | ConsumerError::Refused(_) => {
                 Self::Refused(error.to_string())
             }
@@ -145,6 +149,10 @@ impl From<SocketError> for io::Error {
             SocketError::NotVerified(_) => ErrorKind::InvalidData,
             SocketError::TimedOut(_) | SocketError::RouterTimedOut(_) => ErrorKind::TimedOut,
             SocketError::NoRoute(_) => ErrorKind::NetworkUnreachable,
+            SocketError::Incomplete(missing) if missing.has_no_route() => {
+                ErrorKind::NetworkUnreachable
+            }
+            SocketError::Incomplete(_) => ErrorKind::TimedOut,
             SocketError::NoRouter(_) => ErrorKind::ConnectionRefused,
             SocketError::Superseded { .. } => ErrorKind::ConnectionReset,
             SocketError::Closed => ErrorKind::NotConnected,

@@ -425,6 +425,12 @@ impl Host for Fetch<'_> {
             let idle = self.changed.elapsed();
             let first = self.jobs.values().next().map(|job| &job.name);
             self.silence.end(|| match first {
+                Some(name) if idle >= Silence::FIRST && bytes > 0 => format!(
+                    "no answer for the rest of {name} for {} s, {} are here, still asking; Ctrl-C \
+                     ends that. Is its producer running (`weir put`)?",
+                    idle.as_secs(),
+                    octets(bytes)
+                ),
                 Some(name) if idle >= Silence::FIRST => format!(
                     "no answer for {name} for {} s, still asking; Ctrl-C ends that. Is its \
                      producer running (`weir put`)?",

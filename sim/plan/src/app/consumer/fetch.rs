@@ -93,6 +93,8 @@ pub(super) fn config(
         window,
         decrease_interval_ns: plan.decrease_interval_ns,
         waits_for_lifetime: plan.waits_for_lifetime,
+        // Papers' consumers retry in their window, and what is kept of their runs stays comparable.
+        sets_aside: false,
         chunk_units: plan.chunk_units,
         schedule: plan.schedule,
         holdings: plan.holdings,

@@ -1,0 +1,120 @@
+//! What is missing of an object that could not be fetched as a whole.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use weir_wire::Name;
+
+use super::slot::GiveUp;
+
+/// Ranges of missing segments that are named one by one at most.
+pub(super) const RANGES_MAX: usize = 8;
+
+/// What is missing of an object after everything else has been fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingSegments {
+    /// Name of the version.
+    pub versioned: Name,
+    /// Segments that were wanted: all of the object, or those of the range that was asked for.
+    pub segments: u64,
+    /// How many of them are missing.
+    pub missing: u64,
+    /// The first ranges of missing segments, 8 at most.
+    pub first_ranges: Vec<Range<u64>>,
+    /// How many ranges there are.
+    pub ranges: u64,
+    /// Parts of the manifest that are missing. Segments that they list cannot be verified, so that
+    /// they count as missing even where a router has them.
+    pub manifest_parts: u64,
+    /// Content octets that are there, and those of the whole object, where metadata state the size
+    /// and the whole object was wanted.
+    pub octets: Option<(u64, u64)>,
+    /// Why they are missing.
+    pub reason: GiveUp,
+}
+
+impl MissingSegments {
+    /// Whether they are missing for want of a route.
+    pub fn has_no_route(&self) -> bool {
+        self.reason == GiveUp::NoRoute
+    }
+
+    /// How many of the wanted segments are there.
+    pub fn held(&self) -> u64 {
+        self.segments - self.missing
+    }
+}
+
+/// Writes ranges of segments as `3, 17-40 and 2 more ranges`.
+fn write_ranges(f: &mut fmt::Formatter<'_>, first: &[Range<u64>], count: u64) -> fmt::Result {
+    for (at, range) in first.iter().enumerate() {
+        let separator = if at > 0 { ", " } else { "" };
+        match range.end - range.start {
+            1 => write!(f, "{separator}{}", range.start)?,
+            _ => write!(f, "{separator}{}-{}", range.start, range.end - 1)?,
+        }
+    }
+    match count.saturating_sub(first.len() as u64) {
+        0 => Ok(()),
+        1 => f.write_str(" and 1 more range"),
+        more => write!(f, " and {more} more ranges"),
+    }
+}
+
+impl fmt::Display for MissingSegments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.reason {
+            GiveUp::Unanswered => "no answer",
+            GiveUp::NoRoute => "no route",
+            GiveUp::Nacked(_) => "refused by routers",
+        };
+        write!(f, "{} of {} segments", self.held(), self.segments)?;
+        if let Some((held, all)) = self.octets {
+            write!(f, " ({held} of {all} bytes)")?;
+        }
+        write!(f, " of {} arrived, {} are missing ({why}): ", self.versioned, self.missing)?;
+        write_ranges(f, &self.first_ranges, self.ranges)?;
+        match self.manifest_parts {
+            0 => Ok(()),
+            1 => f.write_str("; 1 part of the manifest, which verifies some of them, is missing"),
+            parts => {
+                write!(f, "; {parts} parts of the manifest, which verify some of them, are missing")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec;
+
+    use super::*;
+
+    #[test]
+    fn names_first_ranges_and_count() {
+        let mut missing = MissingSegments {
+            versioned: "/a/54=%01".parse().unwrap(),
+            segments: 100,
+            missing: 5,
+            first_ranges: vec![3..4, 10..14],
+            ranges: 2,
+            manifest_parts: 0,
+            octets: Some((950, 1000)),
+            reason: GiveUp::Unanswered,
+        };
+        assert_eq!(
+            format!("{missing}"),
+            "95 of 100 segments (950 of 1000 bytes) of /a/v=1 arrived, 5 are missing (no answer): \
+             3, 10-13"
+        );
+        (missing.ranges, missing.octets, missing.reason) = (4, None, GiveUp::NoRoute);
+        missing.manifest_parts = 1;
+        assert_eq!(
+            format!("{missing}"),
+            "95 of 100 segments of /a/v=1 arrived, 5 are missing (no route): 3, 10-13 and 2 more \
+             ranges; 1 part of the manifest, which verifies some of them, is missing"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! `weir get` of files that a router's store holds in parts while their producer is unreachable.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use weir_tests::{Finished, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+
+const SEGMENT_BYTES: usize = 1000;
+const SEGMENTS: u64 = 500;
+const SIZE: usize = SEGMENTS as usize * SEGMENT_BYTES - 300;
+/// Segments that are erased from the store: 100 of 500.
+const HOLES: [Range<u64>; 3] = [40..120, 200..210, 490..500];
+/// Retries end after 3 s without progress.
+const SHORT: [&str; 4] = ["--retries", "3", "--lifetime", "1000"];
+
+/// A router whose store holds a file in parts, and another one with the producer behind it.
+struct Network {
+    site: Site,
+    edge: Router,
+    origin: Router,
+    producer: Process,
+    /// SHA-256 of the file.
+    expected: String,
+    /// The file's name with its version.
+    name: String,
+}
+
+impl Network {
+    fn new() -> Self {
+        let site = Site::new();
+        let router = |socket: &str| {
+            let socket = socket.into();
+            Router::start_with(&site, &RouterOptions { socket, ..RouterOptions::default() })
+        };
+        let (edge, origin) = (router("edge"), router("origin"));
+        let _ = edge.weir(&site, &["route", "add", "/file", &origin.udp()]).success();
+        let expected = random_file(&site.path("source"), SIZE, 5);
+        let size = SEGMENT_BYTES.to_string();
+        let words = ["put", "source", "/file", "--json", "--segment-size", &size];
+        let producer = site.weir(&origin.unix(), &words);
+        let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
+        fs::create_dir(site.path("out")).expect("folder");
+        let network = Self { site, edge, origin, producer, expected, name };
+        let _ = network.get("out/all", &[]).success();
+        HOLES.into_iter().flatten().for_each(|segment| network.erase(segment));
+        network
+    }
+
+    fn erase(&self, segment: u64) {
+        let name = format!("{}/seg={segment}", self.name);
+        let _ = self.edge.weir(&self.site, &["cs", "erase", &name]).success();
+    }
+
+    fn get(&self, to: &str, options: &[&str]) -> Finished {
+        let mut words = vec!["get", &self.name, "-o", to, "--json"];
+        words.extend(options);
+        self.edge.weir(&self.site, &words)
+    }
+
+    /// Interests that the edge has sent to the other router so far.
+    fn sent_upstream(&self) -> u64 {
+        let faces: Value = self.edge.weir_json(&self.site, &["status", "faces"]);
+        let faces = faces["faces"].as_array().expect("faces").clone();
+        let upstream = faces.iter().find(|face| face["uri"] == self.origin.udp());
+        upstream.expect("face")["outInterests"].as_u64().expect("counter")
+    }
+}
+
+fn missing_text(name: &str, why: &str) -> String {
+    format!(
+        "400 of 500 segments of {name} arrived, 100 are missing ({why}): 40-119, 200-209, 490-499"
+    )
+}
+
+#[test]
+fn file_ends_with_report_and_is_completed_later() {
+    let mut network = Network::new();
+    network.origin.process.signal(Signal::SIGSTOP);
+    let text = missing_text(&network.name, "no answer");
+    let failed = network.get("out/file", &SHORT);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(failed.errors.contains(&text), "{}", failed.errors);
+    assert!(!network.site.path("out/file").exists());
+
+    // What arrived was kept: only the missing segments are requested, again without success.
+    let failed = network.get("out/file", &SHORT);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(failed.errors.contains(&text), "{}", failed.errors);
+
+    network.origin.process.signal(Signal::SIGCONT);
+    let before = network.sent_upstream();
+    let report = network.get("out/file", &[]).success().json();
+    assert_eq!(sha256_hex(&network.site.path("out/file")), network.expected);
+    assert_eq!((&report["segments"], &report["resumed_segments"]), (&100.into(), &400.into()));
+    // Each of them once, and twice where the first Interests still waited.
+    let sent = network.sent_upstream() - before;
+    assert!((100..=210).contains(&sent), "{sent} Interests for 100 segments");
+}
+
+#[test]
+fn ends_where_the_producer_has_no_route() {
+    let mut network = Network::new();
+    network.producer.signal(Signal::SIGINT);
+    while network.producer.is_running() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    // The store of the other router would answer.
+    let _ = network.origin.weir(&network.site, &["cs", "erase", "/file"]).success();
+    let failed = network.get("out/file", &[]);
+    assert_eq!(failed.status.code(), Some(1));
+    let text = missing_text(&network.name, "no route");
+    assert!(failed.errors.contains(&text), "{}", failed.errors);
+}
+
+#[test]
+fn stream_ends_before_the_hole() {
+    let mut network = Network::new();
+    network.origin.process.signal(Signal::SIGSTOP);
+    let weir = weir_tests::weir_binary().display();
+    let line = format!("{weir} get {} -o - {} > out/stream", network.name, SHORT.join(" "));
+    let mut command = network.site.command(Path::new("sh"));
+    command.args(["-c", &line]).env("NDN_CLIENT_TRANSPORT", network.edge.unix());
+    let failed = Process::start("weir get -o -", command).finish();
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(failed.errors.contains("The output ends before segment 40."), "{}", failed.errors);
+    let (got, source) = (network.site.path("out/stream"), network.site.path("source"));
+    let source = fs::read(source).expect("source");
+    assert!(fs::read(got).expect("stream") == source[..40 * SEGMENT_BYTES]);
+}
+
+#[test]
+fn two_routers_fetch_everything_but_the_hole() {
+    let mut network = Network::new();
+    network.origin.process.signal(Signal::SIGSTOP);
+    let mut options = SHORT.to_vec();
+    let (unix, udp) = (network.edge.unix(), network.edge.udp());
+    options.extend(["--router", &unix, "--router", &udp]);
+    let failed = network.get("out/file", &options);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(failed.errors.contains("400 of 500 segments"), "{}", failed.errors);
+}
+
+#[test]
+fn folder_gets_all_files_but_the_one_with_a_hole() {
+    let site = Site::new();
+    let router = |socket: &str| {
+        let socket = socket.into();
+        Router::start_with(&site, &RouterOptions { socket, ..RouterOptions::default() })
+    };
+    let (edge, origin) = (router("edge"), router("origin"));
+    let _ = edge.weir(&site, &["route", "add", "/d", &origin.udp()]).success();
+    fs::create_dir(site.path("d")).expect("folder");
+    let mut expected = BTreeMap::new();
+    for (seed, name) in (0..).zip(["a", "b", "c", "e"]) {
+        expected.insert(name, random_file(&site.path("d").join(name), 100_000, seed));
+    }
+    let producer =
+        site.weir(&origin.unix(), &["put", "d", "/d", "--segment-size", "1000", "--json"]);
+    let _ = producer.json_line();
+    let _ = edge.weir(&site, &["get", "/d", "-o", "all"]).success();
+    let report = edge.weir_json(&site, &["get", "/d/b", "-o", "b"]);
+    let versioned = report["versioned"].as_str().expect("a name");
+    let _ = edge.weir(&site, &["cs", "erase", &format!("{versioned}/seg=7")]).success();
+    let mut origin = origin;
+    origin.process.signal(Signal::SIGSTOP);
+    let mut words = vec!["get", "/d", "-o", "out"];
+    words.extend(SHORT);
+    let failed = edge.weir(&site, &words);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(
+        failed.errors.contains("99 of 100 segments (99000 of 100000 bytes) of /d/b/"),
+        "{}",
+        failed.errors
+    );
+    for (name, sum) in expected.into_iter().filter(|(name, _)| *name != "b") {
+        assert_eq!(sha256_hex(&site.path("out").join(name)), sum, "{name}");
+    }
+}
