@@ -101,7 +101,10 @@ macro_rules! size_or_auto {
                     }
                     match text.parse::<Size>() {
                         Ok(size) if size.bytes >= $least => Ok(Self(Some(size))),
-                        _ => Err(UnitError::Refused { text: text.to_string(), expected: $expected }),
+                        _ => {
+                            let text = text.to_string();
+                            Err(UnitError::Refused { text, expected: $expected })
+                        }
                     }
                 }
             }

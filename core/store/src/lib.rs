@@ -24,6 +24,5 @@ pub use holdings::{
 };
 pub use rules::{Retention, Rule, Rules, RulesRefused};
 pub use store::{
-    COMPONENTS_MAX, Hit, Lookup, LostSegment, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE,
-    WriteBacklog,
+    COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE, WriteBacklog,
 };

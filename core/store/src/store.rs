@@ -21,7 +21,7 @@ mod tiered;
 mod write_queue;
 
 pub use part::PartAnswer;
-pub use tiered::{LostSegment, WriteBacklog};
+pub use tiered::WriteBacklog;
 
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub const COMPONENTS_MAX: usize = 128;

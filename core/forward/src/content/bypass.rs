@@ -36,9 +36,8 @@ impl DiskState {
         matches!(self.bypass(), Bypass::Adaptive | Bypass::Late)
     }
 
-    /// With [`Bypass::Late`]: the share of Data to mark for a read that finds this queue. None if the
-    /// read takes a sixteenth of [`BusyPolicy::late_after_ns`](crate::BusyPolicy::late_after_ns),
-    /// [`ALL`] if it takes all of that.
+    /// With [`Bypass::Late`]: the share of Data to mark for a read that finds this queue, of
+    /// [`ALL`]. It grows from none, where the read takes a sixteenth of what is too long, to all.
     fn lateness(&self, queue: DiskQueue) -> u32 {
         let late_ns = self.policy.late_after_ns as f64;
         let Some(expected_ns) = self.adaptive.expected_read_ns(queue) else {

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
-use weir_store::LostSegment;
+use weir_store::disk::LostSegment;
 use weir_wire::Name;
 
 /// Holes that are remembered; consumers that ask for further ones fill them.

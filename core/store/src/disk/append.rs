@@ -376,19 +376,7 @@ impl DiskTier {
         });
         self.path = prefixes;
         self.track_segment(key, || object_name(packet));
-        match before {
-            Some(before) => {
-                self.uncount(before);
-                if usize::from(before.disk()) != disk && self.may_come_back(before) {
-                    self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
-                }
-            }
-            None => {
-                if let Some(filter) = &mut self.filter {
-                    filter.insert(key.filter_hash());
-                }
-            }
-        }
+        self.on_indexed(disk, key, before);
         if (self.fingerprints.remove(key) || is_unverified) && self.is_recovering() {
             self.supersede(disk, key);
         }
@@ -416,6 +404,24 @@ impl DiskTier {
         }
         self.sweep(disk, size);
         pending
+    }
+
+    /// A record on `disk` is in the index, in place of the one at `before`.
+    #[inline]
+    fn on_indexed(&mut self, disk: usize, key: Key, before: Option<Place>) {
+        match before {
+            Some(before) => {
+                self.uncount(before);
+                if usize::from(before.disk()) != disk && self.may_come_back(before) {
+                    self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
+                }
+            }
+            None => {
+                if let Some(filter) = &mut self.filter {
+                    filter.insert(key.filter_hash());
+                }
+            }
+        }
     }
 
     /// What has yet to be read in under this key is older than what was just appended to a disk.

@@ -54,8 +54,8 @@ pub enum Admission {
 /// When Data is offered to the disk.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum OfferAt {
-    /// As soon as RAM is a quarter full, oldest Data first, so that disks have time until RAM has no
-    /// room for it.
+    /// As soon as RAM is a quarter full, oldest Data first, so that disks have time until RAM has
+    /// no room for it.
     #[default]
     Early,
     /// When RAM has no room for it any more.

@@ -238,7 +238,7 @@ impl DiskTier {
             // What was erased meanwhile is not lost.
             if self.remove_from_index(pending.key, pending.place) && pending.is_evicted {
                 self.stats.lost += 1;
-                self.note_lost(&pending.packet);
+                self.lost.add(&pending.packet);
             }
             self.devices[disk].erase_before(Erasure::Key(pending.key), Some(end));
         }

@@ -13,6 +13,7 @@ mod fingerprints;
 pub mod index;
 mod io;
 mod lookup;
+mod lost;
 mod op;
 pub mod place;
 mod queue;
@@ -28,6 +29,7 @@ pub use config::{
     Admission, Checksum, Contention, DiskGeometry, DiskTierConfig, FilterKind, OfferAt,
 };
 pub use lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
+pub use lost::LostSegment;
 pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart};
 pub use stats::DiskTierStats;
 

@@ -5,12 +5,13 @@ use super::device::{Batch, Device};
 use super::fingerprints::PendingFingerprints;
 use super::index::{Cursor, DiskIndex};
 use super::lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
+use super::lost::LostSegments;
 use super::op::DiskOpId;
 use super::place::{Key, Place, UNIT_BYTES, WHOLE, key_of};
 use super::recovery::Recovery;
 use super::stats::DiskTierStats;
 use crate::holdings::{Holdings, HoldingsConfig};
-use crate::store::{Hit, Lookup, LostSegment, NameHashes, PREFIX_VISITS_MAX, Query};
+use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -83,7 +84,7 @@ pub(crate) struct DiskTier {
     /// Bytes of memory of packets that wait to be written and that the store has evicted.
     pub(super) evicted_unwritten_bytes: u64,
     /// What was lost lately.
-    pub(crate) lost: Vec<LostSegment>,
+    pub(crate) lost: LostSegments,
     /// Octets of all disks that are of use.
     pub(super) log_bytes: u64,
     /// The latest time that anyone told.
@@ -96,10 +97,6 @@ pub(crate) struct DiskTier {
     pub(super) building: Cursor,
 }
 
-/// Lost segments that are listed until they are taken.
-const LOST_MAX: usize = 1 << 11;
-/// Octets of the name of an object whose lost segments are listed.
-const LOST_NAME_BYTES_MAX: usize = 256;
 /// Pending fingerprints may take one octet in this number of the memory for the index.
 const FINGERPRINTS_SHARE: u64 = 16;
 
@@ -144,7 +141,7 @@ impl DiskTier {
             last_sequence: 0,
             next_disk: 0,
             evicted_unwritten_bytes: 0,
-            lost: Vec::new(),
+            lost: LostSegments::default(),
             log_bytes,
             stats: DiskTierStats::default(),
             path: Vec::new(),
@@ -223,21 +220,6 @@ impl DiskTier {
         let takes = |device: &&Device| device.takes_writes(now);
         let backlogs = self.devices.iter().filter(takes).map(|device| device.bytes_waiting);
         backlogs.reduce(|sum, bytes| sum + bytes)
-    }
-
-    /// Lists a segment that neither memory nor a disk has any more.
-    pub(crate) fn note_lost(&mut self, packet: &[u8]) {
-        if self.lost.len() >= LOST_MAX {
-            return;
-        }
-        let Ok(data) = DataView::decode(packet) else { return };
-        let Some(segment) = data.name.last().and_then(|last| last.as_segment()) else { return };
-        let last_segment = data.final_block_id().and_then(|last| last.as_segment());
-        if data.name.value().len() > LOST_NAME_BYTES_MAX {
-            return;
-        }
-        let object = data.name.parent().to_name();
-        self.lost.push(LostSegment { object, segment, last_segment });
     }
 
     /// Octets written so far.

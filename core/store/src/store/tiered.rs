@@ -4,15 +4,15 @@ use super::write_queue::WriteQueue;
 use super::{Lookup, NameHashes, Query, Store};
 use crate::config::StoreConfig;
 use crate::disk::{
-    Comparison, DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, Offer,
-    OfferAt, Offered, OnDisk, ReadId, ReadRefused, Urgency, key_of,
+    Comparison, DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, LostSegment,
+    Offer, OfferAt, Offered, OnDisk, ReadId, ReadRefused, Urgency, key_of,
 };
 use crate::entry::{UNVERIFIED, USED};
 use crate::holdings::{Holdings, HoldingsConfig};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, Packet, Pool};
-use weir_wire::{DataView, Name, NameView};
+use weir_wire::{DataView, NameView};
 
 /// A store's disks, and what the store itself has to remember for them.
 pub(super) struct Tiered {
@@ -25,18 +25,6 @@ pub(super) struct Tiered {
     is_comparing: bool,
     /// Whether more could be written early at once.
     is_interrupted: bool,
-}
-
-/// A segment of which neither memory nor a disk has a copy any more, through no decision of a
-/// policy.
-#[derive(Clone, Debug)]
-pub struct LostSegment {
-    /// The name of its object.
-    pub object: Name,
-    /// Its number.
-    pub segment: u64,
-    /// That of the last segment of the object, if the Data says.
-    pub last_segment: Option<u64>,
 }
 
 /// What waits to be written to a disk.
@@ -305,7 +293,7 @@ impl Store {
         });
         match offered {
             Offered::Waiting(at) => disk.tier.on_evicted(at),
-            Offered::Lost => disk.tier.note_lost(&packet),
+            Offered::Lost => disk.tier.lost.add(&packet),
             Offered::OnDisk | Offered::Refused => {}
         }
         (!matches!(offered, Offered::Refused | Offered::Lost)).then_some(packet)
@@ -335,7 +323,7 @@ impl Store {
         match offered {
             Offered::Waiting(at) => disk.tier.on_evicted(at),
             Offered::OnDisk | Offered::Refused => {}
-            Offered::Lost => disk.tier.note_lost(&entries[index].packet),
+            Offered::Lost => disk.tier.lost.add(&entries[index].packet),
         }
     }
 
@@ -354,11 +342,12 @@ impl Store {
     /// The segments that were lost since the last call, as far as they were few enough to be
     /// listed: memory was full of what waits for the disks, or a write failed.
     pub fn take_lost(&mut self) -> Vec<LostSegment> {
-        self.disk.as_mut().map_or_else(Vec::new, |disk| core::mem::take(&mut disk.tier.lost))
+        self.disk.as_mut().map_or_else(Vec::new, |disk| disk.tier.lost.take())
     }
 
-    /// Offers Data to the disks before RAM has to evict it, oldest first, as far as [`OfferAt`] says
-    /// and they have time. A call offers a bounded number; [`Store::next_wakeup`] asks for more.
+    /// Offers Data to the disks before RAM has to evict it, oldest first, as far as [`OfferAt`]
+    /// says and they have time. A call offers a bounded number; [`Store::next_wakeup`] asks for
+    /// more.
     fn write_early(&mut self, now: Instant) {
         let mut is_interrupted = false;
         for offers in 0.. {
