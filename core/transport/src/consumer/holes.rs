@@ -78,6 +78,8 @@ pub(super) struct Holes {
     verified_before: u64,
     verified: u64,
     verified_at: Instant,
+    /// When the first unit was set aside.
+    met_at: Instant,
     /// Manifest parts verified since.
     parts: u64,
     /// Units got no answer since something was verified, and units were refused.
@@ -99,6 +101,7 @@ impl Holes {
             verified_before: verified,
             verified,
             verified_at: since,
+            met_at: now,
             parts: 0,
             has_unanswered: false,
             has_refused: false,
@@ -313,7 +316,9 @@ impl Consumer {
             return;
         }
         if self.holes.is_none() {
-            let since = self.scoreboard.silent_since().unwrap_or(now);
+            // As long as nothing is there, waiting counts from the first Interest, as for any name.
+            let since = self.scoreboard.silent_since().filter(|_| self.has_nothing());
+            let since = since.unwrap_or(now);
             let holes = Holes::new(since, now, self.stats.units);
             self.holes = Some(Box::new(holes));
             self.leave_units_soon();
@@ -564,8 +569,10 @@ impl Consumer {
     fn patience_ends(&self) -> Instant {
         let lifetime_ns = self.config.lifetime_ms.saturating_mul(NS_PER_MS);
         let patience_ns = lifetime_ns.saturating_mul(u64::from(self.config.retries_max.max(1)));
-        let since = self.holes.as_ref().map_or(Instant::FAR_FUTURE, |holes| holes.verified_at);
-        since.plus_ns(patience_ns)
+        let Some(holes) = &self.holes else { return Instant::FAR_FUTURE };
+        // However few the retries are, there is time for a round.
+        let round_ns = SEEK_NS + lifetime_ns;
+        holes.verified_at.plus_ns(patience_ns).max(holes.met_at.plus_ns(round_ns))
     }
 
     /// When [`Consumer::advance_holes`] has something to do, if no packet comes before.

@@ -158,6 +158,18 @@ fn a_second_fetch_asks_for_what_is_missing() {
     assert_eq!((outcome.have.len(), outcome.stats.interests), (410, 411));
 }
 
+/// However short the patience is, there is time to look behind the hole.
+#[test]
+fn few_retries_are_enough_to_find_the_rest() {
+    for (retries_max, lifetime_ms) in [(0, 1000), (1, 4000), (3, 1000)] {
+        let config = ConsumerConfig { retries_max, lifetime_ms, ..ConsumerConfig::default() };
+        for hole in [0..400, 50..450] {
+            let outcome = Holes { config: config.clone(), ..Holes::one(hole) }.check();
+            assert!(outcome.took <= Instant::from_ns(40 * NS_PER_S), "{:?}", outcome.took);
+        }
+    }
+}
+
 #[test]
 fn takes_the_hole_from_a_producer_that_comes_back() {
     let until = Instant::from_ns(40 * NS_PER_S);
