@@ -13,13 +13,18 @@ use nix::sys::signal::Signal;
 use weir_base::Rng;
 use weir_socket::Client;
 use weir_tests::{
-    DiskStore, Finished, PATIENCE, Process, Router, RouterOptions, Site, random_file,
+    DiskStore, Finished, PATIENCE, Process, Router, RouterOptions, Site, SmallDisk, random_file,
+    weir_binary,
 };
 use weir_wire::{DataView, Interest, Name};
 
 const MIB: usize = 1 << 20;
 /// What `weir put` puts into a segment by default.
 const SEGMENT_BYTES: usize = 8000;
+/// Small segments, so that a slow disk has many operations to do for a small file.
+const SMALL_SEGMENT_BYTES: usize = 2000;
+/// Some 9 MB/s of small segments: a busy machine outruns the disk as well.
+const SLOW_DISK: &str = "pace = { ops_per_s = 4700.0 }\n";
 /// Counters of Data that was not stored, or is not stored any more. None of these tests needs more
 /// room than there is.
 const LOSSES: [&str; 6] = ["passed_by", "lost", "superseded", "evictions", "no_room", "damaged"];
@@ -39,18 +44,25 @@ struct Published {
     /// Its name with the version.
     name: String,
     source: PathBuf,
+    segment_bytes: usize,
+    /// Serves it while this lives.
     producer: Process,
 }
 
 impl Chain {
     /// 16 MiB of memory, a disk of 192 MiB, and `[disks]` with its defaults.
-    fn start(each: &str) -> Self {
+    fn start() -> Self {
+        Self::start_with("", "")
+    }
+
+    /// The same with lines of `[disks]` and `[[disk]]`.
+    fn start_with(disks: &str, each: &str) -> Self {
         let site = Site::new();
         let metrics_port = site.free_port();
         let store = DiskStore {
             size: "192MiB".into(),
             memory: "16MiB".into(),
-            settings: format!("[metrics]\naddress = \"127.0.0.1:{metrics_port}\"\n"),
+            settings: format!("{disks}[metrics]\naddress = \"127.0.0.1:{metrics_port}\"\n"),
             each: each.into(),
             ..DiskStore::new("near")
         };
@@ -68,16 +80,17 @@ impl Chain {
     }
 
     /// Publishes a new file at the far router.
-    fn put(&self, number: u64, bytes: usize) -> Published {
+    fn put(&self, number: u64, bytes: usize, segment_bytes: usize) -> Published {
         let source = self.site.path(&format!("source{number}"));
         let _ = random_file(&source, bytes, number);
         let path = source.to_str().expect("UTF-8");
         let name = format!("/far/{number}");
-        let words = ["put", path, &name, "--sign", "digest", "--json"];
+        let size = segment_bytes.to_string();
+        let words = ["put", path, &name, "--sign", "digest", "--json", "--segment-size", &size];
         let producer = self.site.weir(&self.far.unix(), &words);
         let ready = producer.json_line();
         let name = ready["name"].as_str().expect("a name").to_owned();
-        Published { name, source, producer }
+        Published { name, source, segment_bytes, producer }
     }
 
     fn begin_get(&self, file: &Published, target: &str) -> Process {
@@ -144,7 +157,7 @@ impl Chain {
         let router = self.near.unix().parse().expect("a URI");
         let mut client = Client::connect(&router).expect("connects");
         let mut served = 0;
-        for (number, expected) in source.chunks(SEGMENT_BYTES).enumerate() {
+        for (number, expected) in source.chunks(file.segment_bytes).enumerate() {
             let mut name: Name = file.name.parse().expect("a name");
             name.append_segment(number as u64);
             let interest = Interest::new(name.clone()).nonce(number as u32).lifetime_ms(10_000);
@@ -166,7 +179,7 @@ fn end(mut router: Router, signal: Signal) -> Finished {
 
 fn segments(file: &Published) -> usize {
     let bytes = fs::metadata(&file.source).expect("source").len() as usize;
-    bytes.div_ceil(SEGMENT_BYTES)
+    bytes.div_ceil(file.segment_bytes)
 }
 
 /// The text of `/metrics`.
@@ -208,8 +221,8 @@ impl Metrics {
 /// A file is read a number of times through a near router, by readers at once, then its producer
 /// and the far router stop: the near router has all of it, also after an orderly stop.
 fn keeps(bytes: usize, readings: usize, readers: usize) {
-    let mut chain = Chain::start("");
-    let mut file = chain.put(1, bytes);
+    let mut chain = Chain::start();
+    let mut file = chain.put(1, bytes, SEGMENT_BYTES);
     let mut before = 0;
     for reading in 0..readings {
         chain.get(&file, readers);
@@ -256,15 +269,29 @@ fn keeps_a_file_that_four_readers_read() {
 
 #[test]
 fn marks_data_that_outruns_a_slow_disk() {
-    // Records of 8 KiB: 10 MB/s, so that a busy machine outruns the disk as well.
-    let mut chain = Chain::start("pace = { ops_per_s = 1200.0 }\n");
-    let mut file = chain.put(1, 48 * MIB);
+    let mut chain = Chain::start_with("", SLOW_DISK);
+    let mut file = chain.put(1, 32 * MIB, SMALL_SEGMENT_BYTES);
     chain.get(&file, 1);
     assert!(chain.metrics().disk("marked") > 0, "{}", chain.metrics().0);
     chain.near.disks_settle(&chain.site);
     chain.stop_far(&mut file);
     chain.get(&file, 1);
     chain.assert_nothing_lost();
+}
+
+#[test]
+fn keeps_what_came_again_past_a_busy_disk() {
+    let mut chain = Chain::start_with("bypass = \"threshold\"\nthreshold = 1\n", SLOW_DISK);
+    let mut file = chain.put(1, 24 * MIB, SMALL_SEGMENT_BYTES);
+    for _ in 0..3 {
+        chain.get(&file, 1);
+    }
+    assert!(chain.metrics().disk("bypassed") > 0, "{}", chain.metrics().0);
+    chain.near.disks_settle(&chain.site);
+    chain.stop_far(&mut file);
+    chain.assert_nothing_lost();
+    let chain = chain.restart_near(Signal::SIGTERM);
+    assert_eq!(chain.served_segments(&file), segments(&file), "after a stop");
 }
 
 /// Kills the near router at random moments of a reading. What its disk had taken is still there,
@@ -284,11 +311,11 @@ fn kill_rounds(rounds: u64) {
 /// Returns how many records the disk held when the routers were killed. The disk has room for all
 /// files, so it never evicts.
 fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
-    let mut chain = Chain::start("");
+    let mut chain = Chain::start();
     let mut files = Vec::new();
     let mut taken = 0;
     for round in rounds {
-        let file = chain.put(round, (12 + rng.next_u64() as usize % 12) * MIB);
+        let file = chain.put(round, (12 + rng.next_u64() as usize % 12) * MIB, SEGMENT_BYTES);
         let get = chain.begin_get(&file, "copy");
         let deadline = Instant::now() + Duration::from_millis(rng.next_u64() % 800);
         let mut entries = 0;
@@ -325,4 +352,60 @@ fn kill_9_loses_nothing_that_a_disk_has_taken() {
 #[ignore = "takes half an hour"]
 fn kill_9_200_times_loses_nothing_that_a_disk_has_taken() {
     kill_rounds(200);
+}
+
+#[test]
+fn a_full_disk_is_reported_and_used_again() {
+    let site = Site::new();
+    let Some(small) = SmallDisk::mount(&site, "small", "24m") else { return };
+    let store = DiskStore {
+        folder: Some(small.folder().to_path_buf()),
+        size: "16MiB".into(),
+        each: "region_size = \"1MiB\"\n".into(),
+        ..DiskStore::new("near")
+    };
+    let config = store.write_config(&site);
+    let arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
+    let options = RouterOptions { socket: "near".into(), arguments };
+    let start = || Router::start_as(&site, small.command(&site, weir_binary()), &options);
+    let _ = end(start(), Signal::SIGTERM).success();
+    // A file with holes, since the router reserves room for its disk when it makes it.
+    let disk = small.view().join("near.disk0");
+    let content = fs::read(&disk).expect("disk");
+    fs::write(&disk, &content[..8192]).expect("start of the disk");
+    fs::File::options()
+        .write(true)
+        .open(&disk)
+        .expect("disk")
+        .set_len(content.len() as u64)
+        .expect("holes");
+    let near = start();
+    small.fill();
+    let put_and_get = |number: u64| {
+        let source = site.path("source");
+        let _ = random_file(&source, 4 * MIB, number);
+        let name = format!("/near/{number}");
+        let words = ["put", source.to_str().expect("UTF-8"), &name, "--sign", "digest", "--json"];
+        let producer = site.weir(&near.unix(), &words);
+        let _ = producer.json_line();
+        let copy = site.path("copy");
+        let words = ["get", &name, "-o", copy.to_str().expect("UTF-8"), "--allow-unsigned"];
+        let _ = near.weir(&site, &words).success();
+        assert!(fs::read(&source).expect("source") == fs::read(&copy).expect("copy"), "{name}");
+    };
+    put_and_get(1);
+    let full = near.disks_become(&site, "a failed write", |disk| disk["writeErrors"] != 0);
+    let deadline = Instant::now() + PATIENCE;
+    while !near.process.log().contains("writes of a disk failed") {
+        assert!(Instant::now() < deadline, "nothing is reported:\n{}", near.process.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    small.make_room();
+    let mut number = 2;
+    // The router tries again after a pause, when it has something to write.
+    while near.disk_status(&site)["writes"] == full["writes"] {
+        assert!(Instant::now() < deadline, "the disk is not used again:\n{}", near.process.log());
+        put_and_get(number);
+        number += 1;
+    }
 }
