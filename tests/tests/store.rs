@@ -281,7 +281,9 @@ fn marks_data_that_outruns_a_slow_disk() {
 
 #[test]
 fn keeps_what_came_again_past_a_busy_disk() {
-    let mut chain = Chain::start_with("bypass = \"threshold\"\nthreshold = 1\n", SLOW_DISK);
+    // An index with memory for some thousand fingerprints, fewer than the file has segments.
+    let disks = "bypass = \"threshold\"\nthreshold = 1\nindex_memory_max = \"1MiB\"\n";
+    let mut chain = Chain::start_with(disks, SLOW_DISK);
     let mut file = chain.put(1, 24 * MIB, SMALL_SEGMENT_BYTES);
     for _ in 0..3 {
         chain.get(&file, 1);
