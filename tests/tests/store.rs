@@ -1,0 +1,422 @@
+//! What `docs/durability/store.md` promises: a router with a disk keeps what memory and disk have
+//! room for, also after `kill -9`. Files are compared with their sources byte for byte, by this
+//! program, which does not use the store's own checks.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use weir_base::Rng;
+use weir_socket::{Client, ExpressError};
+use weir_tests::{
+    DiskStore, Finished, PATIENCE, Process, Router, RouterOptions, Site, SmallDisk, random_file,
+    weir_binary,
+};
+use weir_wire::{DataView, Interest, Name};
+
+const MIB: usize = 1 << 20;
+/// What `weir put` puts into a segment by default.
+const SEGMENT_BYTES: usize = 8000;
+/// Small segments, so that a slow disk has many operations to do for a small file.
+const SMALL_SEGMENT_BYTES: usize = 2000;
+/// Some 9 MB/s of small segments: a busy machine outruns the disk as well.
+const SLOW_DISK: &str = "pace = { ops_per_s = 4700.0 }\n";
+/// The disk of a busy machine may take long to answer. That it is then bypassed, and a stop ends
+/// without it, is tested in `disk.rs`.
+const PATIENT: &str = "stalled_after = \"2m\"\nstop_timeout = \"2m\"\n";
+/// Counters of Data that was not stored, or is not stored any more. None of these tests needs more
+/// room than there is.
+const LOSSES: [&str; 6] = ["passed_by", "lost", "superseded", "evictions", "no_room", "damaged"];
+
+/// A producer behind a router without a disk ("far"), and a router with one ("near") that reaches
+/// it over TCP.
+struct Chain {
+    site: Site,
+    store: DiskStore,
+    metrics_port: u16,
+    far: Router,
+    near: Router,
+}
+
+/// A published file.
+struct Published {
+    /// Its name with the version.
+    name: String,
+    source: PathBuf,
+    segment_bytes: usize,
+    /// Serves it while this lives.
+    producer: Process,
+}
+
+impl Chain {
+    /// 16 MiB of memory, a disk of 192 MiB, and `[disks]` with its defaults but [`PATIENT`].
+    fn start() -> Self {
+        Self::start_with("", "")
+    }
+
+    /// The same with lines of `[disks]` and `[[disk]]`.
+    fn start_with(disks: &str, each: &str) -> Self {
+        let site = Site::new();
+        let metrics_port = site.free_port();
+        let store = DiskStore {
+            size: "192MiB".into(),
+            memory: "16MiB".into(),
+            settings: format!(
+                "{PATIENT}{disks}[metrics]\naddress = \"127.0.0.1:{metrics_port}\"\n"
+            ),
+            each: each.into(),
+            ..DiskStore::new("near")
+        };
+        let arguments = ["--store", "4MiB"].map(String::from).to_vec();
+        let far = Router::start_with(&site, &RouterOptions { socket: "far".into(), arguments });
+        let near = store.start(&site);
+        let chain = Self { site, store, metrics_port, far, near };
+        chain.add_route();
+        chain
+    }
+
+    fn add_route(&self) {
+        let words = ["route", "add", "/far", &self.far.tcp()];
+        let _ = self.near.weir(&self.site, &words).success();
+    }
+
+    /// Publishes a new file at the far router.
+    fn put(&self, number: u64, bytes: usize, segment_bytes: usize) -> Published {
+        let source = self.site.path(&format!("source{number}"));
+        let _ = random_file(&source, bytes, number);
+        let path = source.to_str().expect("UTF-8");
+        let name = format!("/far/{number}");
+        let size = segment_bytes.to_string();
+        let words = ["put", path, &name, "--sign", "digest", "--json", "--segment-size", &size];
+        let producer = self.site.weir(&self.far.unix(), &words);
+        let ready = producer.json_line();
+        let name = ready["name"].as_str().expect("a name").to_owned();
+        Published { name, source, segment_bytes, producer }
+    }
+
+    fn begin_get(&self, file: &Published, target: &str) -> Process {
+        let target = self.site.path(target);
+        let target = target.to_str().expect("UTF-8");
+        let words = ["get", &file.name, "-o", target, "--allow-unsigned"];
+        self.site.weir(&self.near.unix(), &words)
+    }
+
+    /// Has several readers get a file at once from the near router.
+    fn get(&self, file: &Published, readers: usize) {
+        let targets: Vec<String> = (0..readers).map(|reader| format!("copy{reader}")).collect();
+        let gets: Vec<_> = targets.iter().map(|target| self.begin_get(file, target)).collect();
+        let expected = fs::read(&file.source).expect("source");
+        for (get, target) in gets.into_iter().zip(&targets) {
+            let _ = get.finish().success();
+            let copy = fs::read(self.site.path(target)).expect("copy");
+            assert!(copy == expected, "{target} of {} differs from its source", file.name);
+            fs::remove_file(self.site.path(target)).expect("removed");
+        }
+    }
+
+    /// Interests that came to the far router from the near one.
+    fn interests_at_far(&self) -> u64 {
+        let status = self.far.weir_json(&self.site, &["status"]);
+        let faces = status["faces"].as_array().expect("faces").iter();
+        let near = faces.filter(|face| face["uri"].as_str().is_some_and(|uri| uri.contains("tcp")));
+        near.map(|face| face["inInterests"].as_u64().expect("a number")).sum()
+    }
+
+    /// Ends the producer and the far router.
+    fn stop_far(&mut self, file: &mut Published) {
+        for process in [&mut file.producer, &mut self.far.process] {
+            process.signal(Signal::SIGKILL);
+            while process.is_running() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        Metrics::fetch(self.metrics_port)
+    }
+
+    fn assert_nothing_lost(&self) {
+        let metrics = self.metrics();
+        for counter in LOSSES {
+            assert_eq!(metrics.disk(counter), 0, "disk_{counter}\n{}", metrics.0);
+        }
+    }
+
+    /// Ends the near router by a signal and starts it again on its disk, without any route.
+    fn restart_near(self, signal: Signal) -> Self {
+        let Self { site, store, metrics_port, far, near } = self;
+        let _ = end(near, signal);
+        let near = store.start(&site);
+        near.disks_settle(&site);
+        Self { site, store, metrics_port, far, near }
+    }
+
+    /// How many segments of a file the near router serves. Each is compared with the source.
+    fn served_segments(&self, file: &Published) -> usize {
+        let source = fs::read(&file.source).expect("source");
+        let router = self.near.unix().parse().expect("a URI");
+        let mut client = Client::connect(&router).expect("connects");
+        let mut served = 0;
+        for (number, expected) in source.chunks(file.segment_bytes).enumerate() {
+            let mut name: Name = file.name.parse().expect("a name");
+            name.append_segment(number as u64);
+            let interest = Interest::new(name.clone()).nonce(number as u32).lifetime_ms(60_000);
+            let answer = match client.express(&interest.encode()) {
+                Ok(answer) => answer,
+                // Without a route, what is not stored is answered with a Nack.
+                Err(ExpressError::Nack(_)) => continue,
+                Err(error) => panic!("{name}: {error}"),
+            };
+            let data = DataView::decode(&answer.packet).expect("Data");
+            assert_eq!(data.name.to_name(), name);
+            assert!(data.content == expected, "{name} differs from its source");
+            served += 1;
+        }
+        served
+    }
+}
+
+fn end(mut router: Router, signal: Signal) -> Finished {
+    router.process.signal(signal);
+    router.process.finish_within(3 * PATIENCE)
+}
+
+fn segments(file: &Published) -> usize {
+    let bytes = fs::metadata(&file.source).expect("source").len() as usize;
+    bytes.div_ceil(file.segment_bytes)
+}
+
+/// The text of `/metrics`.
+struct Metrics(String);
+
+impl Metrics {
+    fn fetch(port: u16) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("metrics");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        Self(text)
+    }
+
+    /// A gauge or counter of the disks, all its labels together.
+    fn disk(&self, name: &str) -> u64 {
+        let (gauge, counter) = (format!("weir_disk_{name}"), format!("weir_disk_{name}_total"));
+        let values: Vec<u64> = self
+            .0
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter(|(key, _)| {
+                let name = key.split('{').next();
+                name == Some(&gauge) || name == Some(&counter)
+            })
+            .map(|(_, value)| value.parse().expect("a number"))
+            .collect();
+        assert!(!values.is_empty(), "no metric {name}:\n{}", self.0);
+        values.iter().sum()
+    }
+
+    /// Interests that may have gone to the next hop although a disk had their Data.
+    fn past_the_disk(&self) -> u64 {
+        ["bypassed", "hedged", "went_on"].map(|name| self.disk(name)).iter().sum()
+    }
+}
+
+/// A file is read a number of times through a near router, by readers at once, then its producer
+/// and the far router stop: the near router has all of it, also after an orderly stop.
+fn keeps(bytes: usize, readings: usize, readers: usize) {
+    let mut chain = Chain::start();
+    let mut file = chain.put(1, bytes, SEGMENT_BYTES);
+    let mut before = 0;
+    for reading in 0..readings {
+        chain.get(&file, readers);
+        let after = chain.interests_at_far();
+        // A disk that takes long to read, as on a busy machine, may be bypassed. It is counted.
+        let past_the_disk = chain.metrics().past_the_disk();
+        if reading == 0 {
+            assert!(
+                after >= segments(&file) as u64,
+                "{after} Interests: the test measures nothing"
+            );
+        } else {
+            assert!(after - before <= past_the_disk, "{after} Interests, {before} before");
+        }
+        before = after;
+    }
+    chain.near.disks_settle(&chain.site);
+    chain.stop_far(&mut file);
+    chain.get(&file, readers);
+    chain.assert_nothing_lost();
+    let chain = chain.restart_near(Signal::SIGTERM);
+    assert_eq!(chain.served_segments(&file), segments(&file), "after a stop");
+}
+
+#[test]
+fn keeps_a_file_of_the_size_of_memory() {
+    keeps(16 * MIB, 1, 1);
+}
+
+#[test]
+fn keeps_a_file_of_four_times_memory() {
+    keeps(64 * MIB, 2, 1);
+}
+
+#[test]
+fn keeps_a_file_that_is_read_five_times() {
+    keeps(32 * MIB, 5, 1);
+}
+
+#[test]
+fn keeps_a_file_that_four_readers_read() {
+    keeps(64 * MIB, 1, 4);
+}
+
+#[test]
+fn marks_data_that_outruns_a_slow_disk() {
+    let mut chain = Chain::start_with("", SLOW_DISK);
+    let mut file = chain.put(1, 32 * MIB, SMALL_SEGMENT_BYTES);
+    chain.get(&file, 1);
+    assert!(chain.metrics().disk("marked") > 0, "{}", chain.metrics().0);
+    chain.near.disks_settle(&chain.site);
+    chain.stop_far(&mut file);
+    chain.get(&file, 1);
+    chain.assert_nothing_lost();
+}
+
+#[test]
+fn keeps_what_came_again_past_a_busy_disk() {
+    // An index with memory for some thousand fingerprints, fewer than the file has segments.
+    let disks = "bypass = \"threshold\"\nthreshold = 1\nindex_memory_max = \"1MiB\"\n";
+    let mut chain = Chain::start_with(disks, SLOW_DISK);
+    let mut file = chain.put(1, 24 * MIB, SMALL_SEGMENT_BYTES);
+    for _ in 0..3 {
+        chain.get(&file, 1);
+    }
+    assert!(chain.metrics().disk("bypassed") > 0, "{}", chain.metrics().0);
+    chain.near.disks_settle(&chain.site);
+    chain.stop_far(&mut file);
+    chain.assert_nothing_lost();
+    let chain = chain.restart_near(Signal::SIGTERM);
+    assert_eq!(chain.served_segments(&file), segments(&file), "after a stop");
+}
+
+/// Kills the near router at random moments of a reading. What its disk had taken is still there,
+/// and each segment that it serves is right.
+fn kill_rounds(rounds: u64) {
+    let mut rng = Rng::from_seed(rounds);
+    let mut taken = 0;
+    let mut first = 0;
+    while first < rounds {
+        let last = rounds.min(first + 5);
+        taken += kill_rounds_of_one_disk(first..last, &mut rng);
+        first = last;
+    }
+    assert!(taken > 0, "no router was killed after its disk took something");
+}
+
+/// Returns how many records the disk held when the routers were killed. The disk has room for all
+/// files, so it never evicts.
+fn kill_rounds_of_one_disk(rounds: std::ops::Range<u64>, rng: &mut Rng) -> u64 {
+    let mut chain = Chain::start();
+    let mut files = Vec::new();
+    let mut taken = 0;
+    for round in rounds {
+        let file = chain.put(round, (12 + rng.next_u64() as usize % 12) * MIB, SEGMENT_BYTES);
+        let get = chain.begin_get(&file, "copy");
+        let deadline = Instant::now() + Duration::from_millis(rng.next_u64() % 800);
+        let mut entries = 0;
+        while Instant::now() < deadline {
+            let metrics = chain.metrics();
+            // Entries include records that wait.
+            if metrics.disk("writes_waiting") == 0 {
+                entries = metrics.disk("entries");
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        chain = chain.restart_near(Signal::SIGKILL);
+        drop(get);
+        let after = chain.metrics();
+        assert!(after.disk("entries") >= entries, "{entries} in round {round}\n{}", after.0);
+        taken += entries;
+        files.push(file);
+        let segments: usize = files.iter().map(|file| chain.served_segments(file)).sum();
+        // An object has a few more Data: metadata and manifest.
+        let others = files.len() * 16;
+        assert!((segments + others) as u64 >= entries, "{segments} of {entries} in {round}");
+        assert_eq!(chain.metrics().disk("damaged"), 0, "round {round}");
+        chain.add_route();
+    }
+    taken
+}
+
+#[test]
+fn kill_9_loses_nothing_that_a_disk_has_taken() {
+    kill_rounds(5);
+}
+
+#[test]
+#[ignore = "takes half an hour"]
+fn kill_9_200_times_loses_nothing_that_a_disk_has_taken() {
+    kill_rounds(200);
+}
+
+#[test]
+fn a_full_disk_is_reported_and_used_again() {
+    let site = Site::new();
+    let Some(small) = SmallDisk::mount(&site, "small", "24m") else { return };
+    let store = DiskStore {
+        folder: Some(small.folder().to_path_buf()),
+        size: "16MiB".into(),
+        each: "region_size = \"1MiB\"\n".into(),
+        ..DiskStore::new("near")
+    };
+    let config = store.write_config(&site);
+    let arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
+    let options = RouterOptions { socket: "near".into(), arguments };
+    let start = || Router::start_as(&site, small.command(&site, weir_binary()), &options);
+    let _ = end(start(), Signal::SIGTERM).success();
+    // A file with holes, since the router reserves room for its disk when it makes it.
+    let disk = small.view().join("near.disk0");
+    let content = fs::read(&disk).expect("disk");
+    fs::write(&disk, &content[..8192]).expect("start of the disk");
+    fs::File::options()
+        .write(true)
+        .open(&disk)
+        .expect("disk")
+        .set_len(content.len() as u64)
+        .expect("holes");
+    let near = start();
+    small.fill();
+    let put_and_get = |number: u64| {
+        let source = site.path("source");
+        let _ = random_file(&source, 4 * MIB, number);
+        let name = format!("/near/{number}");
+        let words = ["put", source.to_str().expect("UTF-8"), &name, "--sign", "digest", "--json"];
+        let producer = site.weir(&near.unix(), &words);
+        let _ = producer.json_line();
+        let copy = site.path("copy");
+        let words = ["get", &name, "-o", copy.to_str().expect("UTF-8"), "--allow-unsigned"];
+        let _ = near.weir(&site, &words).success();
+        assert!(fs::read(&source).expect("source") == fs::read(&copy).expect("copy"), "{name}");
+    };
+    put_and_get(1);
+    let full = near.disks_become(&site, "a failed write", |disk| disk["writeErrors"] != 0);
+    let deadline = Instant::now() + PATIENCE;
+    while !near.process.log().contains("writes of a disk failed") {
+        assert!(Instant::now() < deadline, "nothing is reported:\n{}", near.process.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    small.make_room();
+    let mut number = 2;
+    // The router tries again after a pause, when it has something to write.
+    while near.disk_status(&site)["writes"] == full["writes"] {
+        assert!(Instant::now() < deadline, "the disk is not used again:\n{}", near.process.log());
+        put_and_get(number);
+        number += 1;
+    }
+}
