@@ -374,7 +374,6 @@ fn kill_9_200_times_loses_nothing_that_a_disk_has_taken() {
 }
 
 #[test]
-#[ignore = "known defect: the router panics in Store::evict in about half of the runs"]
 fn a_full_disk_is_reported_and_used_again() {
     let site = Site::new();
     let Some(small) = SmallDisk::mount(&site, "small", "24m") else { return };

@@ -77,9 +77,9 @@ options! {
         /// congestion.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
         reads_max: u32 = tier().reads_max;
-        /// Memory for Data that waits to be written, a part of `size` in [store]; beyond it Data
-        /// is not stored. From a quarter of it on some Data is marked. "auto" is half of `size`,
-        /// but at least "16MiB".
+        /// Memory for Data that waits to be written, within `size` in [store] if that is larger;
+        /// beyond it Data is not stored. Before that, Data is marked and consumers slow down.
+        /// "auto" is half of `size`, but at least "16MiB".
         #[serde(with = "bounds::backlog")]
         write_backlog_max: Option<Size> = None;
         /// Octets written at once at most.

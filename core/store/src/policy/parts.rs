@@ -351,7 +351,16 @@ impl Parts {
         {
             return Some(victim);
         }
-        self.base.take_victim(entries)
+        self.take_any(entries)
+    }
+
+    /// The victim that S3-FIFO chooses, or one from the window where nothing else is left.
+    fn take_any(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
+        if let Some(victim) = self.base.take_victim(entries) {
+            return Some(victim);
+        }
+        // What is used moves to the main queue on the way.
+        self.take_from_window(entries).or_else(|| self.base.take_victim(entries))
     }
 
     /// The victim for a segment of an object that has lagging readers, if it is not for S3-FIFO to
@@ -442,7 +451,7 @@ impl Parts {
                 self.base.on_remove(entries, tail);
                 return Some(tail);
             }
-            return self.base.take_victim(entries);
+            return self.take_any(entries);
         }
         self.take_from_window(entries).or_else(|| self.base.take_victim(entries))
     }

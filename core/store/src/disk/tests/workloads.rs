@@ -265,7 +265,9 @@ fn counts_each_loss_to_slow_failing_and_small_disks() {
             bypassed_permille: [0, 100, 500][rng.below(3) as usize],
             disk_permille: [20, 50, 200, 3_000][rng.below(4) as usize],
             index_bytes_max: [500_000, u64::MAX][rng.below(2) as usize],
-            write_backlog_bytes_max: 20_000 + u64::from(rng.below(300_000)),
+            // Also more than memory.
+            write_backlog_bytes_max: [300_000, 4_000_000][rng.below(2) as usize]
+                - u64::from(rng.below(280_000)),
             write_failures_permille: [0, 0, 20, 300][rng.below(4) as usize],
         };
         let mut readers = Readers::new(workload.clone(), seed);
