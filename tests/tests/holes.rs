@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{Finished, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{
+    Finished, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
+};
 
 const SEGMENT_BYTES: usize = 1000;
 const SEGMENTS: u64 = 500;
@@ -70,6 +74,22 @@ impl Network {
     }
 }
 
+/// Stops a router as a whole: threads may run on for a while after the signal has been sent.
+fn stop(router: &mut Router) {
+    router.process.signal(Signal::SIGSTOP);
+    let folder = format!("/proc/{}/task", router.process.id());
+    let is_stopped = |thread: std::io::Result<fs::DirEntry>| {
+        let stat = fs::read_to_string(thread.expect("a thread").path().join("stat"));
+        // The state follows the name, which is in parentheses.
+        stat.expect("a state").rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !fs::read_dir(&folder).expect("threads").all(is_stopped) {
+        assert!(Instant::now() < deadline, "the router does not stop");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn missing_text(name: &str, why: &str) -> String {
     format!(
         "400 of 500 segments of {name} arrived, 100 are missing ({why}): 40-119, 200-209, 490-499"
@@ -79,7 +99,7 @@ fn missing_text(name: &str, why: &str) -> String {
 #[test]
 fn file_ends_with_report_and_is_completed_later() {
     let mut network = Network::new();
-    network.origin.process.signal(Signal::SIGSTOP);
+    stop(&mut network.origin);
     let text = missing_text(&network.name, "no answer");
     let failed = network.get("out/file", &SHORT);
     assert_eq!(failed.status.code(), Some(1));
@@ -106,7 +126,7 @@ fn ends_where_the_producer_has_no_route() {
     let mut network = Network::new();
     network.producer.signal(Signal::SIGINT);
     while network.producer.is_running() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     // The store of the other router would answer.
     let _ = network.origin.weir(&network.site, &["cs", "erase", "/file"]).success();
@@ -119,7 +139,7 @@ fn ends_where_the_producer_has_no_route() {
 #[test]
 fn stream_ends_before_the_hole() {
     let mut network = Network::new();
-    network.origin.process.signal(Signal::SIGSTOP);
+    stop(&mut network.origin);
     let weir = weir_tests::weir_binary().display();
     let line = format!("{weir} get {} -o - {} > out/stream", network.name, SHORT.join(" "));
     let mut command = network.site.command(Path::new("sh"));
@@ -135,7 +155,7 @@ fn stream_ends_before_the_hole() {
 #[test]
 fn two_routers_fetch_everything_but_the_hole() {
     let mut network = Network::new();
-    network.origin.process.signal(Signal::SIGSTOP);
+    stop(&mut network.origin);
     let mut options = SHORT.to_vec();
     let (unix, udp) = (network.edge.unix(), network.edge.udp());
     options.extend(["--router", &unix, "--router", &udp]);
@@ -166,7 +186,7 @@ fn folder_gets_all_files_but_the_one_with_a_hole() {
     let versioned = report["versioned"].as_str().expect("a name");
     let _ = edge.weir(&site, &["cs", "erase", &format!("{versioned}/seg=7")]).success();
     let mut origin = origin;
-    origin.process.signal(Signal::SIGSTOP);
+    stop(&mut origin);
     let mut words = vec!["get", "/d", "-o", "out"];
     words.extend(SHORT);
     let failed = edge.weir(&site, &words);

@@ -23,7 +23,7 @@ Usage: cargo xtask COMMAND
   layers --circles       the check for circles alone
   layers --unused        the check for public items that nothing uses alone
   size                   build the program that operators get, without the laboratory, and check
-                         that it is under 31 MB
+                         that it is under 31.5 MB
   tidy                   check the size of functions and files, columns, READMEs, leftovers
   clients                install the interoperation clients into target/interop and stop
 

@@ -259,10 +259,10 @@ pub enum OpenError {
         /// How many more octets are needed.
         missing_bytes: u64,
     },
-    /// The process may not make a file so large.
+    /// The process, or the file system, does not allow a file so large.
     #[error(
-        "{}: the file size limit of this process (ulimit -f) is below the {bytes} bytes of this \
-         disk; raise the limit, or configure a smaller disk", path.display()
+        "{}: a file of {bytes} bytes is larger than this process (ulimit -f) or the file system \
+         allows; raise the limit, or configure a smaller disk", path.display()
     )]
     FileSizeLimit {
         /// The file.

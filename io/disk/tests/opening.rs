@@ -107,7 +107,10 @@ fn paths_that_are_no_disks_are_refused() {
     );
     assert!(!path.exists(), "nothing is left behind");
     let error = open_one(&config(&path, 900 << 20)).unwrap_err();
-    assert!(matches!(error, OpenError::System { .. } | OpenError::NoSpace { .. }), "{error}");
+    assert!(
+        matches!(error, OpenError::FileSizeLimit { .. } | OpenError::NoSpace { .. }),
+        "{error}"
+    );
     assert!(!path.exists(), "nothing is left behind");
     assert!(matches!(open(&[], 1), Err(OpenError::Number(0))));
     assert!(matches!(open(&[config(&path, 8)], 0), Err(OpenError::Shards(0))));

@@ -786,3 +786,43 @@ proptest! {
         prop_assert!(bed.now.as_ns() < 10_000 * NS_PER_S);
     }
 }
+
+#[test]
+fn segments_that_are_lost_are_requested_again_when_the_disk_is_idle() {
+    // Two records may wait for the disk.
+    let busy = policy(Bypass::Off, Mark::Off);
+    let mut bed = DiskBed::with(busy, 0, 1, |disk| disk.write_backlog_bytes_max = 1024);
+    bed.put_segments(40);
+    bed.route("/", &[(U, 0)]);
+    for segment in 40..44 {
+        bed.want(segment);
+        let out = bed.answer(U, data(&format!("/d/seg={segment}"), 1000));
+        assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)], "forwarding does not wait");
+    }
+    assert_eq!(bed.router.stats().store.disk.passed_by, 2);
+    let mut requested = Vec::new();
+    for _ in 0..80 {
+        bed.pass_ms(10);
+        bed.collect();
+        while !bed.ops.is_empty() {
+            bed.step();
+            bed.collect();
+        }
+        for packet in bed.take() {
+            assert_eq!(packet.face, U, "nothing leaves to the store itself");
+            let interest = weir_wire::InterestView::decode(&packet.packet).unwrap();
+            requested.push(format!("{}", interest.name));
+            let name = requested.last().unwrap().clone();
+            assert!(bed.answer(U, data(&name, 1000)).is_empty());
+        }
+    }
+    assert_eq!(requested, ["/d/seg=42", "/d/seg=43"]);
+    assert_eq!(bed.busy().refill_interests, 2);
+    bed.settle();
+    bed.route("/", &[]);
+    for segment in 0..44 {
+        assert!(bed.want(segment).is_empty());
+        assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)], "{segment}");
+    }
+    assert_eq!(bed.router.stats().pit_entries, 0);
+}
