@@ -62,7 +62,7 @@ fn disk() -> DiskPlan {
 }
 
 fn options() -> DisksOptions {
-    DisksOptions::default()
+    DiskPlan::recorded_options()
 }
 
 fn disk_with(options: DisksOptions) -> DiskPlan {

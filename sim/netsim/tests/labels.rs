@@ -37,7 +37,7 @@ fn plan(
                 threshold: 16,
                 mark: Mark::NbCc,
                 labels,
-                ..DisksOptions::default()
+                ..DiskPlan::recorded_options()
             },
             ..DiskPlan::default()
         }),

@@ -28,7 +28,7 @@ fn disk(shared_as: Option<&str>, parallelism: u32) -> DiskPlan {
             mark: Mark::Off,
             depth: 4,
             reads_max: 20_000,
-            ..DisksOptions::default()
+            ..DiskPlan::recorded_options()
         },
         ..DiskPlan::default()
     }

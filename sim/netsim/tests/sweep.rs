@@ -110,7 +110,7 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
             threshold,
             mark: Mark::Off,
             stalled_after: Time { ns: 20 * S },
-            ..DisksOptions::default()
+            ..DiskPlan::recorded_options()
         },
         ..DiskPlan::default()
     };

@@ -69,7 +69,7 @@ fn with_disk(reads: u32, bypass: Bypass) -> RouterPlan {
             threshold: reads,
             reads_max: reads,
             stalled_after: Time { ns: 60 * S },
-            ..DisksOptions::default()
+            ..DiskPlan::recorded_options()
         },
         ..DiskPlan::default()
     };

@@ -144,15 +144,15 @@ mod tests {
         };
         let mut stats = RouterStats::default();
         stats.store.disk.reads_waiting = 10;
-        stats.store.disk.writes_waiting = 14;
+        stats.store.disk.write_backlog_bytes = (14 << 10) + 2 * RECORD_BYTES_MAX;
         stats.busy.interests_waiting = 9;
         assert_eq!(queues(&stats, &tier, 9), Ok(()));
         stats.store.disk.reads_waiting = 11;
         assert!(queues(&stats, &tier, 9).unwrap_err().contains("11 reads"));
         stats.store.disk.reads_waiting = 0;
-        stats.store.disk.writes_waiting = 15;
-        assert!(queues(&stats, &tier, 9).unwrap_err().contains("15 records"));
-        stats.store.disk.writes_waiting = 0;
+        stats.store.disk.write_backlog_bytes += 1;
+        assert!(queues(&stats, &tier, 9).unwrap_err().contains("octets wait"));
+        stats.store.disk.write_backlog_bytes = 0;
         stats.busy.interests_waiting = 10;
         assert!(queues(&stats, &tier, 9).unwrap_err().contains("10 Interests"));
     }
