@@ -499,6 +499,14 @@ impl RouterNode {
         let mark = plan.map_or(Mark::Off, |plan| plan.options.mark);
         let tier = self.configs.first().and_then(|config| config.disk.as_ref());
         let threshold = tier.map_or(0, |tier| tier.threshold);
+        let is_late = plan.is_some_and(|plan| plan.options.bypass == Bypass::Late);
+        let backlog_max = tier.map_or(0, |tier| tier.write_backlog_bytes_max);
+        let backlogs = self.shards.iter().map(|shard| shard.stats().store.disk.write_backlog_bytes);
+        let outruns_disks = backlogs.max().unwrap_or(0) > backlog_max / 4;
+        if mark != Mark::Off && (is_late || outruns_disks) {
+            // Marks follow how long reads take, or how much waits to be written.
+            return Ok(());
+        }
         let peak = self.waiting.iter().map(|waiting| waiting.peak).max().unwrap_or(0);
         disk::mark(mark, peak, threshold)?;
         let can_pass = plan.is_some_and(|plan| plan.options.bypass != Bypass::Off);
