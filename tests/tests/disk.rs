@@ -200,7 +200,7 @@ fn kill_loop(rounds: u64, settings: &str, each: &str) -> u64 {
                 assert_eq!(&sha256_hex(&site.path("copy")), expected, "round {round}: {name}");
             } else {
                 let log = &got.log;
-                assert!(!log.contains("digest") && !log.contains("verif"), "{round}: {log}");
+                assert!(!log.contains("digest") && !log.contains("verified"), "{round}: {log}");
             }
         }
         if round % 2 == 0 { kill(router) } else { drop(stop(router)) }
