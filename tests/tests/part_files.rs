@@ -172,7 +172,7 @@ fn a_stopped_get_continues_after_a_restart() {
     let finished = process.finish();
     // On a fast machine it may have come to its end before.
     if !finished.status.success() {
-        assert_eq!(finished.status.code(), Some(130), "{}", finished.log);
+        assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
         assert!(!target.exists(), "part of a file under the final name");
     }
     scene.router.process.signal(Signal::SIGKILL);
@@ -459,7 +459,7 @@ fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
     wait_for(&process, "waiting for a program to read");
     process.signal(Signal::SIGTERM);
     let finished = process.finish();
-    assert_eq!(finished.status.code(), Some(130), "{}", finished.log);
+    assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
 
     // A reader that takes nothing, and then one that takes everything.
     let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
@@ -467,7 +467,7 @@ fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
     let mut process = scene.get(&["-o", text(&pipe)]);
     wait_for(&process, "waiting for a program to read");
     process.signal(Signal::SIGTERM);
-    assert_eq!(process.finish().status.code(), Some(130));
+    assert_eq!(process.finish().status.code(), Some(143));
     drop(reader);
     let reading = thread::spawn({
         let (pipe, copy) = (pipe.clone(), scene.site.path("copy"));
