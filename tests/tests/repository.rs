@@ -208,7 +208,7 @@ fn a_full_disk_is_told_and_loses_nothing() {
     command.args(["-c", script]).arg(weir_binary()).env("NDN_CLIENT_TRANSPORT", router.unix());
     let message = Process::start("put on a full disk", command).finish().failure();
     assert!(message.contains("File too large"), "{message}");
-    assert!(message.contains("what the repository had it has"), "{message}");
+    assert!(message.contains("The repository still has what it had"), "{message}");
     let (process, ready) = put(&site, &router, &[]);
     assert_eq!((&ready["objects"], &ready["bytes"]), (&1.into(), &(50 * KIB).into()));
     let _ = router.weir(&site, &["get", "/small", "-o", "copy"]).success();
