@@ -330,7 +330,7 @@ impl PartFile {
             io::ErrorKind::AlreadyExists => OutputError::Exists { path: self.target.clone() },
             _ => OutputError::Io { path: self.target.clone(), source },
         })?;
-        // Whoever may write to the directory may have swapped the part file in between.
+        // A process that can write to the directory may have swapped the part file in between.
         match directory.leads_to(&self.name, file).map_err(error)? {
             true => Ok(()),
             false => Err(replaced()),

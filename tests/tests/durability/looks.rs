@@ -15,7 +15,7 @@ use super::{Fixture, published, stop, wait_for_log, withdrawn};
 /// Longer than a file counts as young.
 const OLD: Duration = Duration::from_millis(600);
 
-/// A script makes a data set, publishes it and tells its readers.
+/// A script makes a data set, publishes it and notifies its readers.
 #[test]
 fn ready_means_that_young_files_are_published() {
     for repo in [false, true] {

@@ -32,7 +32,7 @@ impl WriteQueue {
         self.bytes
     }
 
-    /// Adds an entry of so many octets that is not in the queue.
+    /// Adds an entry of `bytes` octets that is not in the queue.
     #[inline]
     pub(super) fn push_back(&mut self, index: u32, bytes: u64) {
         self.bytes += bytes;
@@ -49,7 +49,7 @@ impl WriteQueue {
         self.tail = index;
     }
 
-    /// Removes an entry of so many octets, if it is in the queue.
+    /// Removes an entry of `bytes` octets, if it is in the queue.
     #[inline]
     pub(super) fn remove(&mut self, index: u32, bytes: u64) {
         let Some(links) = self.links.get_mut(index as usize) else { return };

@@ -43,8 +43,8 @@ use super::{Consumer, ConsumerError, ConsumerOutbox, MissingSegments, Stage, err
 /// Units of an object at most. A stranger may say that there are any number, and what is set aside
 /// is looked through part by part.
 const UNITS_MAX: u64 = 1 << 32;
-/// A pass over what is set aside passes over so many units one by one. Before more of them it waits
-/// until all that it has asked for is answered.
+/// Units that a pass over what is set aside skips one by one. Before it skips more, it waits until
+/// all its Interests are answered.
 const GAP_UNITS: u64 = 1 << 12;
 /// Units asked for again in one round at most: half of them in order, half spread over all.
 const ROUND_UNITS: u64 = 64;

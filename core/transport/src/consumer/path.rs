@@ -80,8 +80,8 @@ pub(crate) struct Path {
     window_limited: bool,
     /// Interests found lost so far.
     lost: u64,
-    /// How long the last answer was waited for in vain, if no chunk has come since a timeout, and
-    /// when that timeout was.
+    /// How long the last Interest that timed out was waited for, if no chunk has come since, and
+    /// when it timed out.
     waited_ns: Option<u64>,
     timed_out_at: Instant,
     /// Times that it was tried and refused for want of a route since the last answer, and when it

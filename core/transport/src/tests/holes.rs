@@ -56,7 +56,7 @@ impl Holes {
         self.run_with([])
     }
 
-    /// With what happens to paths after so many milliseconds.
+    /// With what happens to paths, and after how many milliseconds.
     fn run_with(&self, mishaps: impl IntoIterator<Item = (u64, Arrival)>) -> Outcome {
         let content = random_octets(&mut Rng::from_seed(1), COUNT as usize * 100);
         let mut producer = Producer::new(content, 100, self.manifest);

@@ -92,7 +92,7 @@ fn links_that_others_planted_are_not_followed() {
     assert_eq!(fs::read(&mine).unwrap(), b"precious");
     assert!(!fs::symlink_metadata(planted(STATE_SUFFIX)).unwrap().is_symlink());
 
-    // A state that somebody links to says nothing.
+    // A state file with a second link is not trusted.
     fs::rename(planted(STATE_SUFFIX), dir.path().join("state")).unwrap();
     symlink(dir.path().join("state"), planted(STATE_SUFFIX)).unwrap();
     assert!(open(&mut PartFile::new(&target), 1).unwrap().is_empty());

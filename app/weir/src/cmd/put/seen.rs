@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weir_transport::LISTING_KEYWORD;
 use weir_wire::{Name, NameView};
 
-/// What tells that a file is as it was.
+/// By which an unchanged file is recognised.
 pub(super) type Stamp = [i64; 7];
 /// Names of the entries of a folder, and which of them are folders.
 pub(super) type Listing = Vec<(Vec<u8>, bool)>;

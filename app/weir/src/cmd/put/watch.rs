@@ -183,7 +183,7 @@ impl Watched {
         &self.path
     }
 
-    /// Takes what the system tells, waiting for it a moment. Whether something may have changed.
+    /// Waits briefly for events of the system. Returns whether something may have changed.
     pub(super) fn take_events(&mut self) -> bool {
         let first = match self.events.recv_timeout(TICK) {
             Ok(first) => first,
