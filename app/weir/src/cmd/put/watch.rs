@@ -94,13 +94,14 @@ impl Writing {
             EventKind::Modify(ModifyKind::Name(mode)) => {
                 let [from, to] = [event.paths.first(), event.paths.last()];
                 if let (RenameMode::From | RenameMode::Both, Some(from)) = (mode, from) {
-                    self.open.remove(from);
+                    // What was open below a directory may be closed where nobody watches.
+                    self.open.retain(|path| !path.starts_with(from));
                 }
                 if let (RenameMode::To | RenameMode::Both, Some(to)) = (mode, to) {
                     self.closed.insert(to.clone());
                 }
             }
-            EventKind::Remove(_) => drop(self.open.remove(path)),
+            EventKind::Remove(_) => self.open.retain(|open| !open.starts_with(path)),
             _ => {}
         }
         true
@@ -115,13 +116,30 @@ fn root_id(path: &Path) -> Option<RootId> {
     Some((metadata.dev(), metadata.ino(), metadata.created().ok()))
 }
 
+/// What tells of events below one directory.
+struct Watch {
+    /// Events come as long as it lives.
+    _watcher: RecommendedWatcher,
+    events: Receiver<notify::Result<Event>>,
+}
+
+impl Watch {
+    fn new(path: &Path, follow_links: bool) -> notify::Result<Self> {
+        let (send, events) = channel();
+        let config = Config::default().with_follow_symlinks(follow_links);
+        let mut watcher = RecommendedWatcher::new(send, config)?;
+        watcher.watch(path, RecursiveMode::Recursive)?;
+        Ok(Self { _watcher: watcher, events })
+    }
+}
+
 /// A directory that is watched.
 pub(super) struct Watched {
     path: PathBuf,
-    watcher: RecommendedWatcher,
+    follow_links: bool,
     /// Which directory is watched, unless it is missing.
     root: Option<RootId>,
-    events: Receiver<notify::Result<Event>>,
+    watch: Watch,
     pub(super) writing: Writing,
     pub(super) seen: Seen,
     /// How long after a look the next one is due even without an event.
@@ -135,14 +153,8 @@ impl Watched {
     pub(super) fn new(path: &Path, follow_links: bool) -> anyhow::Result<Self> {
         // As events have it.
         let path = std::path::absolute(path)?;
-        let (root, (send, events)) = (root_id(&path), channel());
-        let config = Config::default().with_follow_symlinks(follow_links);
-        let watch = || {
-            let mut watcher = RecommendedWatcher::new(send, config)?;
-            watcher.watch(&path, RecursiveMode::Recursive)?;
-            Ok::<_, notify::Error>(watcher)
-        };
-        let watcher = watch().with_context(|| {
+        let root = root_id(&path);
+        let watch = Watch::new(&path, follow_links).with_context(|| {
             format!(
                 "cannot watch {}; if it has more directories than fs.inotify.max_user_watches, \
                  raise that with sysctl",
@@ -150,7 +162,7 @@ impl Watched {
             )
         })?;
         let (writing, seen, left_out) = (Writing::default(), Seen::default(), HashSet::new());
-        Ok(Self { path, watcher, root, events, writing, seen, again: None, left_out })
+        Ok(Self { path, follow_links, root, watch, writing, seen, again: None, left_out })
     }
 
     /// Watches the directory that the path leads to, if it is another one than before: a file
@@ -161,10 +173,14 @@ impl Watched {
         if root == std::mem::replace(&mut self.root, root) || root.is_none() {
             return false;
         }
-        // The directory before may be gone, and its watch with it.
-        let _ = self.watcher.unwatch(&self.path);
-        if let Err(error) = self.watcher.watch(&self.path, RecursiveMode::Recursive) {
-            errln!("weir: watching {}: {error}", printable(self.path.display()));
+        match Watch::new(&self.path, self.follow_links) {
+            // Events of before are not to be mixed with those of the new directory: a file whose
+            // closing is in neither would count as open for ever.
+            Ok(watch) => (self.watch, self.writing) = (watch, Writing::default()),
+            Err(error) => {
+                errln!("weir: watching {}: {error}", printable(self.path.display()));
+                self.root = None;
+            }
         }
         true
     }
@@ -185,7 +201,7 @@ impl Watched {
 
     /// Waits briefly for events of the system. Returns whether something may have changed.
     pub(super) fn take_events(&mut self) -> bool {
-        let first = match self.events.recv_timeout(TICK) {
+        let first = match self.watch.events.recv_timeout(TICK) {
             Ok(first) => first,
             Err(RecvTimeoutError::Timeout) => {
                 self.writing.made.clear();
@@ -197,7 +213,7 @@ impl Watched {
             }
         };
         let mut has_changed = false;
-        for event in std::iter::once(first).chain(self.events.try_iter()) {
+        for event in std::iter::once(first).chain(self.watch.events.try_iter()) {
             match event {
                 Ok(event) => has_changed |= self.writing.note(event),
                 Err(error) => {

@@ -57,3 +57,12 @@ fn where_events_were_missed_age_alone_counts() {
     assert!(writing.note(rescan));
     assert!(writing.open.is_empty());
 }
+
+#[test]
+fn a_directory_that_moves_away_leaves_no_file_open() {
+    let mut writing = Writing::default();
+    for (kind, path) in [(WRITE, "/a/b/c"), (WRITE, "/a/bc"), (FROM, "/a/b")] {
+        writing.note(Event::new(kind).add_path(path.into()));
+    }
+    assert_eq!(writing.open, HashSet::from([PathBuf::from("/a/bc")]));
+}
