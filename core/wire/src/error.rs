@@ -119,12 +119,6 @@ pub enum DecodeError {
     /// FinalBlockId holds no or several name components.
     #[error("FinalBlockId: must hold exactly one name component")]
     FinalBlockId,
-    /// KeyLocator without Name or KeyDigest.
-    #[error("KeyLocator: neither Name nor KeyDigest")]
-    KeyLocator,
-    /// A validity timestamp that is not `YYYYMMDDThhmmss`.
-    #[error("ValidityPeriod: malformed timestamp")]
-    Timestamp,
     /// An element follows Fragment in an LpPacket.
     #[error("LpPacket: element after Fragment")]
     ElementAfterFragment,
@@ -174,8 +168,6 @@ impl DecodeError {
             Self::SignatureIncomplete => "signature-incomplete",
             Self::SignatureWithoutParameters => "signature-without-parameters",
             Self::FinalBlockId => "final-block-id",
-            Self::KeyLocator => "key-locator",
-            Self::Timestamp => "timestamp",
             Self::ElementAfterFragment => "element-after-fragment",
             Self::FragmentIndex => "fragment-index",
             Self::FragmentWithoutSequence => "fragment-without-sequence",

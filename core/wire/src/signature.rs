@@ -31,19 +31,17 @@ pub enum KeyLocatorView<'a> {
 }
 
 impl<'a> KeyLocatorView<'a> {
-    /// Decodes the TLV-VALUE of a KeyLocator.
-    fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+    /// Decodes the TLV-VALUE of a KeyLocator; `None` if it is none of these.
+    fn from_value(value: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(value);
-        let first = reader.next_element()?.ok_or(DecodeError::KeyLocator)?;
+        let first = reader.next_element().ok()??;
         let locator = match first.typ {
-            tlv::NAME => Self::Name(NameView::from_value(first.value)?),
+            tlv::NAME => Self::Name(NameView::from_value(first.value).ok()?),
             tlv::KEY_DIGEST => Self::Digest(first.value),
-            _ => return Err(DecodeError::KeyLocator),
+            _ => return None,
         };
-        while let Some(more) = reader.next_element()? {
-            tlv::skip(tlv::KEY_LOCATOR, more.typ)?;
-        }
-        Ok(locator)
+        skip_rest(reader, tlv::KEY_LOCATOR)?;
+        Some(locator)
     }
 
     /// An owned copy.
@@ -53,6 +51,14 @@ impl<'a> KeyLocatorView<'a> {
             Self::Digest(digest) => KeyLocator::Digest(digest.to_vec()),
         }
     }
+}
+
+/// Whether what is left may be skipped.
+fn skip_rest(mut reader: Reader<'_>, within: u32) -> Option<()> {
+    while let Some(more) = reader.next_element().ok()? {
+        tlv::skip(within, more.typ).ok()?;
+    }
+    Some(())
 }
 
 /// When a certificate is valid, borrowed: two timestamps `YYYYMMDDThhmmss`, UTC, both inclusive.
@@ -65,23 +71,19 @@ pub struct ValidityPeriodView<'a> {
 }
 
 impl<'a> ValidityPeriodView<'a> {
-    fn from_value(value: &'a [u8]) -> Result<Self, DecodeError> {
+    /// Decodes the TLV-VALUE of a ValidityPeriod; `None` if it is malformed.
+    fn from_value(value: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(value);
         let not_before = Self::timestamp(&mut reader, tlv::NOT_BEFORE)?;
         let not_after = Self::timestamp(&mut reader, tlv::NOT_AFTER)?;
-        while let Some(more) = reader.next_element()? {
-            tlv::skip(tlv::VALIDITY_PERIOD, more.typ)?;
-        }
-        Ok(Self { not_before, not_after })
+        skip_rest(reader, tlv::VALIDITY_PERIOD)?;
+        Some(Self { not_before, not_after })
     }
 
-    fn timestamp(reader: &mut Reader<'a>, element: u32) -> Result<&'a str, DecodeError> {
-        let missing = DecodeError::Missing { within: tlv::VALIDITY_PERIOD, element };
-        let found = reader.next_element()?.filter(|found| found.typ == element).ok_or(missing)?;
-        if parse_timestamp(found.value).is_none() {
-            return Err(DecodeError::Timestamp);
-        }
-        core::str::from_utf8(found.value).map_err(|_| DecodeError::Timestamp)
+    fn timestamp(reader: &mut Reader<'a>, element: u32) -> Option<&'a str> {
+        let found = reader.next_element().ok()?.filter(|found| found.typ == element)?;
+        parse_timestamp(found.value)?;
+        core::str::from_utf8(found.value).ok()
     }
 
     /// Both instants in seconds since the Unix epoch.
@@ -101,7 +103,7 @@ impl<'a> ValidityPeriodView<'a> {
 pub struct SignatureInfoView<'a> {
     /// SignatureType, see [`signature_type`].
     pub signature_type: u64,
-    /// KeyLocator.
+    /// KeyLocator, if there is one that can be read.
     pub key_locator: Option<KeyLocatorView<'a>>,
     /// SignatureNonce: 1 or more octets.
     pub nonce: Option<&'a [u8]>,
@@ -109,7 +111,7 @@ pub struct SignatureInfoView<'a> {
     pub time_ms: Option<u64>,
     /// SignatureSeqNum.
     pub seq_num: Option<u64>,
-    /// ValidityPeriod, in Data only.
+    /// ValidityPeriod, in Data only, if there is one that can be read.
     pub validity_period: Option<ValidityPeriodView<'a>>,
     /// The TLV-VALUE as a whole, for elements that are not listed here.
     pub value: &'a [u8],
@@ -142,8 +144,10 @@ impl<'a> SignatureInfoView<'a> {
         let format = if is_of_data { &OF_DATA } else { &OF_INTEREST };
         let mut fields = Fields::new(value, format, 0);
         let signature_type = fields.take_nni(tlv::SIGNATURE_TYPE)?;
+        // Whether a signature counts its verifier decides. Who forwards a packet carries what it
+        // cannot read, as NFD does; to whom it matters there is no KeyLocator then.
         let key_locator = fields.take(tlv::KEY_LOCATOR)?;
-        let key_locator = key_locator.map(KeyLocatorView::from_value).transpose()?;
+        let key_locator = key_locator.and_then(KeyLocatorView::from_value);
         let nonce = fields.take(tlv::SIGNATURE_NONCE)?;
         if nonce.is_some_and(<[u8]>::is_empty) {
             return Err(DecodeError::ElementLength { element: tlv::SIGNATURE_NONCE, length: 0 });
@@ -154,7 +158,7 @@ impl<'a> SignatureInfoView<'a> {
             true => fields.take(tlv::VALIDITY_PERIOD)?,
             false => None,
         };
-        let validity_period = validity_period.map(ValidityPeriodView::from_value).transpose()?;
+        let validity_period = validity_period.and_then(ValidityPeriodView::from_value);
         fields.finish()?;
         let missing = DecodeError::Missing { within, element: tlv::SIGNATURE_TYPE };
         let signature_type = signature_type.ok_or(missing)?;

@@ -134,13 +134,17 @@ impl Manager {
     /// rib/announce: the Interest carries a prefix announcement, and the route leads back to where
     /// it came from.
     pub(crate) fn on_announce(&mut self, call: &Call<'_>, out: &mut ManagerOutbox) {
-        let announcement = call.interest.application_parameters().and_then(|value| {
-            let data = Elements::new(value).flatten().find(|inner| inner.typ == tlv::DATA)?;
-            DataView::decode(data.wire()).ok()
-        });
+        let Some(parameters) = call.interest.application_parameters() else {
+            self.stats.ignored += 1;
+            return;
+        };
+        let mut elements = Elements::new(parameters).flatten();
+        let announcement = elements.find(|inner| inner.typ == tlv::DATA);
+        let announcement = announcement.and_then(|data| DataView::decode(data.wire()).ok());
         let parsed = announcement.as_ref().and_then(|data| Announcement::of(data, call));
         let (Some(data), Some(announcement)) = (announcement, parsed) else {
-            self.stats.ignored += 1;
+            let response = ControlResponse::new(400, "Malformed prefix announcement");
+            self.respond(&call.request(), &response, out);
             return;
         };
         if !self.authorize(call, true, out) {
