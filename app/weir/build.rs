@@ -1,9 +1,11 @@
 //! Tells the program which commit it is built from: `WEIR_COMMIT` where that is set, as by who
 //! packages a release without its history, otherwise what git says, with `-dirty` where the
-//! sources are not those of the commit.
+//! sources are not those of the commit. And when it is built: `WEIR_BUILD_UNIX_S`, of
+//! `SOURCE_DATE_EPOCH` where that is set.
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What the program is made of, from this package's folder.
 const SOURCES: [&str; 7] = [
@@ -44,4 +46,8 @@ fn main() {
         Some(if is_dirty { format!("{commit}-dirty") } else { commit })
     });
     println!("cargo::rustc-env=WEIR_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
+    println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    let epoch = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse::<u64>().ok());
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    println!("cargo::rustc-env=WEIR_BUILD_UNIX_S={}", epoch.unwrap_or_else(now));
 }

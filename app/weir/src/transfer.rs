@@ -12,8 +12,9 @@ use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport};
-use weir_socket::{Client, ClientError, ROUTERS_MAX};
+use weir_socket::{Client, ClientError, ROUTERS_MAX, unix_time_ms};
 use weir_wire::Name;
+use weir_wire::timestamp::format_timestamp;
 
 use crate::signals;
 use crate::table::{errln, printable};
@@ -261,4 +262,22 @@ pub(crate) fn refuse_local_name(name: &Name) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Says so if the clock is before the day when this program was made: what is signed by such a
+/// clock counts as expired, or not yet valid, elsewhere.
+pub(crate) fn warn_about_clock() {
+    let made_unix_s: u64 = env!("WEIR_BUILD_UNIX_S").parse().expect("build.rs writes a number");
+    let now_unix_s = unix_time_ms() / 1000;
+    if now_unix_s + 86_400 < made_unix_s {
+        let date = |unix_s: u64| format_timestamp(unix_s as i64).map(char::from);
+        let text = |unix_s: u64| date(unix_s).into_iter().take(8).collect::<String>();
+        errln!(
+            "weir: the clock of this machine says {}, but this program was made on {}; set the \
+             clock, or others will refuse what is signed now. `weir key renew` mends a key that \
+             was made while the clock was wrong",
+            text(now_unix_s),
+            text(made_unix_s)
+        );
+    }
 }

@@ -238,14 +238,17 @@ pub(crate) fn may_sign(
     check_validity(certificate, now_unix_s)
 }
 
+/// By how much the clocks of two machines may differ.
+pub const CLOCK_SKEW_S: i64 = 300;
+
 /// # Errors
-/// [`TrustError::Expired`] and [`TrustError::NotYetValid`].
+/// [`TrustError::Expired`] and [`TrustError::NotYetValid`], by more than [`CLOCK_SKEW_S`].
 pub(crate) fn check_validity(certificate: &Certificate, now_unix_s: i64) -> Result<(), TrustError> {
     let (validity, name) = (certificate.validity(), certificate.name());
-    if now_unix_s < validity.not_before_unix_s {
+    if now_unix_s.saturating_add(CLOCK_SKEW_S) < validity.not_before_unix_s {
         return Err(TrustError::NotYetValid(name.to_name()));
     }
-    if now_unix_s > validity.not_after_unix_s {
+    if now_unix_s.saturating_sub(CLOCK_SKEW_S) > validity.not_after_unix_s {
         return Err(TrustError::Expired(name.to_name()));
     }
     Ok(())

@@ -16,7 +16,7 @@ use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
 use crate::table::outln;
-use crate::transfer::cannot_read;
+use crate::transfer::{cannot_read, warn_about_clock};
 
 /// Largest file that is imported, in octets.
 const IMPORT_LEN_MAX: u64 = 256 * 1024;
@@ -62,6 +62,12 @@ enum Command {
     /// Sign with this key unless told otherwise; without a name, tell which it is
     Default {
         /// The key or its identity
+        name: Option<Name>,
+    },
+    /// Sign a new certificate with the key itself, valid from now on: the one before has expired,
+    /// or was made while the clock was wrong
+    Renew {
+        /// The key or its identity [default: the default key]
         name: Option<Name>,
     },
     /// Show a key and its certificates
@@ -200,6 +206,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         }
         Command::List => session.list(),
         Command::Default { name } => session.default_key(name),
+        Command::Renew { name } => session.renew(name),
         Command::Show { name } => session.show(name),
         Command::Export { name, private: false, output, .. } => {
             session.export_certificate(name, output.as_deref())
@@ -231,6 +238,7 @@ impl Session {
         encrypt: bool,
         make_default: bool,
     ) -> anyhow::Result<()> {
+        warn_about_clock();
         let identity = name.unwrap_or_else(default_identity);
         ensure!(!identity.is_empty(), "the name of an identity has at least one component");
         let passphrase = match encrypt {
@@ -273,6 +281,13 @@ impl Session {
             None => self.key_or_default(None)?,
         };
         self.say(self.key_json(&key)?, || key.name.to_string())
+    }
+
+    fn renew(&self, name: Option<Name>) -> anyhow::Result<()> {
+        warn_about_clock();
+        let key = self.key_or_default(name)?;
+        let certificate = self.chain.renew(&key.name)?;
+        self.say(certificate_json(&certificate), || certificate_text(&certificate))
     }
 
     fn show(&self, name: Option<Name>) -> anyhow::Result<()> {

@@ -545,7 +545,7 @@ impl TrustPolicy {
     ) -> Result<Certificate, Open> {
         let mut named = self.named_by(locator);
         let signed = named.iter().position(|certificate| {
-            certificate.validity().contains(now_unix_s) && self.has_signed(certificate, data)
+            check_validity(certificate, now_unix_s).is_ok() && self.has_signed(certificate, data)
         });
         if let Some(at) = signed {
             return Ok(named.swap_remove(at));

@@ -45,6 +45,9 @@ pub(crate) const HOME_VARIABLE: &str = "WEIR_HOME";
 /// How long a certificate is valid that a key signs for itself: 20 years.
 pub(crate) const SELF_VALIDITY_S: i64 = 20 * 365 * 86_400;
 
+/// How long before it is made a certificate begins to be valid: clocks of others may be behind.
+pub(crate) const BACKDATED_S: i64 = 86_400;
+
 /// How long a certificate is valid that is issued to another: 365 days.
 pub const ISSUED_VALIDITY_S: i64 = 365 * 86_400;
 
@@ -506,7 +509,7 @@ impl KeyChain {
             issuer: issuer_id,
             version: now_ms,
             validity: Validity {
-                not_before_unix_s: now_s - 1,
+                not_before_unix_s: now_s - BACKDATED_S,
                 not_after_unix_s: now_s.saturating_add(validity_s),
             },
         };
@@ -598,9 +601,22 @@ impl KeyChain {
         if present.iter().any(|certificate| is_of(certificate, Some(&public_key))) {
             return Ok(None);
         }
-        let newest = present.iter().filter_map(version).max();
-        let version = newest.map_or(0, |version| version.saturating_add(1)).max(unix_time_ms());
-        self_signed(name, key, version).map(Some)
+        self_signed_after(&present, name, key).map(Some)
+    }
+
+    /// Has a key sign a new certificate for itself: the one before has expired, or was made while
+    /// the clock was wrong.
+    ///
+    /// # Errors
+    /// What [`Self::signer`] returns, and what keeps the certificate from being written.
+    pub fn renew(&self, name: &Name) -> Result<Certificate, KeyChainError> {
+        let entry = self.find(name)?;
+        let key = self.private_key(&entry)?;
+        let lock = self.lock()?;
+        let present = self.certificates_of(entry.name.as_view())?;
+        let certificate = self_signed_after(&present, &entry.name, &key)?;
+        self.write_certificate(&lock, &certificate)?;
+        Ok(certificate)
     }
 
     /// The name of the default key, if there is such a key: a process that deleted it may have been
@@ -746,7 +762,7 @@ fn certificate_path(dir: &Path, name: NameView<'_>) -> PathBuf {
     dir.join(key_file::stem(name) + ".cert")
 }
 
-/// The certificate that a key signs for itself, valid for 20 years from a second ago.
+/// The certificate that a key signs for itself, valid for 20 years from a day ago.
 fn self_signed(name: &Name, key: &PrivateKey, version: u64) -> Result<Certificate, KeyChainError> {
     let now_s = unix_time_s();
     let public_key = key.public_key()?;
@@ -756,11 +772,22 @@ fn self_signed(name: &Name, key: &PrivateKey, version: u64) -> Result<Certificat
         issuer: SELF_ISSUER,
         version,
         validity: Validity {
-            not_before_unix_s: now_s - 1,
+            not_before_unix_s: now_s - BACKDATED_S,
             not_after_unix_s: now_s + SELF_VALIDITY_S,
         },
     };
     Ok(draft.issue_to_self(&SelfSigner(key))?)
+}
+
+/// The same, newer than those that are present.
+fn self_signed_after(
+    present: &[Certificate],
+    name: &Name,
+    key: &PrivateKey,
+) -> Result<Certificate, KeyChainError> {
+    let newest = present.iter().filter_map(version).max();
+    let version = newest.map_or(0, |version| version.saturating_add(1)).max(unix_time_ms());
+    self_signed(name, key, version)
 }
 
 /// Signs with a borrowed key; the certificate draft supplies the KeyLocator.
