@@ -52,7 +52,7 @@ impl BlockingStore {
         inputs: &mut [Input],
         out: &mut Outbox,
     ) {
-        router.expire(now);
+        router.expire(now, out);
         router.handle_disk_timeout(now, out);
         self.settle(router, now, out);
         for input in inputs {

@@ -24,6 +24,21 @@ pub(crate) struct Sender {
     key: HashKey,
 }
 
+/// A Nack that leaves.
+#[derive(Clone, Copy)]
+pub(crate) struct OutNack {
+    pub(crate) reason: NackReason,
+    /// The upstream whose Nack ended the Interest; `None` where this router ended it.
+    pub(crate) from: Option<FaceId>,
+}
+
+impl OutNack {
+    /// One of this router's own.
+    pub(crate) fn own(reason: NackReason) -> Self {
+        Self { reason, from: None }
+    }
+}
+
 impl Sender {
     pub(crate) fn new(shard: u16, shard_count: u16, key: &HashKey) -> Self {
         let (token, prefix_token) = match shard_count {
@@ -95,13 +110,18 @@ impl Sender {
     pub(crate) fn nack(
         &self,
         to: (FaceId, PitToken),
-        reason: NackReason,
+        nack: OutNack,
         interest: Packet,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
         stats.out_nacks += 1;
-        let header = LpHeader { nack: Some(reason), pit_token: to.1, ..LpHeader::default() };
+        let header = LpHeader {
+            nack: Some(nack.reason),
+            pit_token: to.1,
+            incoming_face: nack.from.map(|face| face.0),
+            ..LpHeader::default()
+        };
         out.packets.push(OutPacket { face: to.0, header, packet: interest });
     }
 
@@ -111,7 +131,7 @@ impl Sender {
         &self,
         now: Instant,
         entry: &mut PitEntry,
-        reason: NackReason,
+        nack: OutNack,
         faces: &mut FaceTable,
         stats: &mut RouterStats,
         out: &mut Outbox,
@@ -128,7 +148,7 @@ impl Sender {
             {
                 let interest = with_nonce(entry, record.nonce);
                 let to = (record.face, record.pit_token);
-                self.nack(to, reason, interest, stats, out);
+                self.nack(to, nack, interest, stats, out);
             }
         }
     }

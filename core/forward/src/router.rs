@@ -220,7 +220,7 @@ impl Router {
     /// Packets of a batch are parsed and hashed first, then everything they will touch is
     /// prefetched, then they are processed in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
-        self.expire(now);
+        self.expire(now, out);
         self.end_orphans(now);
         self.handle_disk_timeout(now, out);
         if self.is_sharded() {
@@ -279,11 +279,14 @@ impl Router {
         hash_name(&self.config.hash_key, packet, self.store.has_disk())
     }
 
-    pub(crate) fn expire(&mut self, now: Instant) {
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut Outbox) {
         let mut expired = mem::take(&mut self.expired);
         self.pit.timers.advance(now, &mut expired);
         for index in expired.drain(..) {
-            self.finish_unsatisfied(now, index);
+            match self.pit.entry(index).last_expiry() {
+                Some(last) if last > now => self.on_silence(now, index, last, out),
+                _ => self.finish_unsatisfied(now, index),
+            }
         }
         self.expired = expired;
         self.dead_nonces.expire(now);

@@ -11,6 +11,7 @@ use crate::content::busy::{Labels, Mark};
 use crate::content::decision::{DiskRead, StoreDecision};
 use crate::content::queries::RemoteWaiters;
 use crate::content::reads::Waiter;
+use crate::egress::OutNack;
 use crate::input::Input;
 use crate::io::{Event, Outbox};
 use crate::packet::{Origin, ReceivedPacket};
@@ -324,9 +325,10 @@ impl Router {
         if entry.upstreams().any(is_out) {
             return;
         }
-        let is_refused = entry.upstreams().any(|record| record.nacked.is_some());
-        if let (true, NackVerdict::AllRefused(reason)) = (is_refused, judge_nacks(now, entry)) {
-            self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
+        let refused = entry.upstreams().find(|record| record.nacked.is_some());
+        if let (Some(by), NackVerdict::AllRefused(reason)) = (refused, judge_nacks(now, entry)) {
+            let nack = OutNack { reason, from: Some(by.face) };
+            self.sender.nack_all(now, entry, nack, &mut self.faces, &mut self.stats, out);
             return self.finish_unsatisfied(now, index);
         }
         let packet = entry.interest.clone();
@@ -336,7 +338,14 @@ impl Router {
             // There is a way to it, only not now.
             let entry = self.pit.entry_mut(index);
             let reason = NackReason::Congestion;
-            self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
+            self.sender.nack_all(
+                now,
+                entry,
+                OutNack::own(reason),
+                &mut self.faces,
+                &mut self.stats,
+                out,
+            );
             return self.finish_unsatisfied(now, index);
         }
         self.forward(now, index, origin, None, &interest, out);

@@ -8,6 +8,7 @@ use weir_store::{Lookup, NameHashes, Query};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PacketView, rewrite_interest, tlv};
 
 use crate::content::decision::{Refusal, StoreDecision, StoredData};
+use crate::egress::OutNack;
 use crate::input::MissWatch;
 use crate::io::{Event, Outbox};
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, lifetime_ns, query_of};
@@ -94,7 +95,7 @@ impl Router {
         let hashes = &self.hash_name(&view);
         let PacketView::Interest(interest) = &view else { panic!("Data has no such steps") };
         let received = &ReceivedPacket::new(face, header, packet);
-        self.expire(now);
+        self.expire(now, out);
         self.handle_disk_timeout(now, out);
         let next = self.do_step(now, step, received, interest, hashes, out);
         self.finish_batch(now, out);
@@ -256,7 +257,7 @@ impl Router {
         if face.is_point_to_point() {
             let interest = received.packet.clone();
             let to = (received.face, received.header.pit_token);
-            self.sender.nack(to, nack, interest, &mut self.stats, out);
+            self.sender.nack(to, OutNack::own(nack), interest, &mut self.stats, out);
         }
     }
 
@@ -505,14 +506,42 @@ impl Router {
     /// Asks the strategy whether an Interest, which everybody who was asked has refused, goes to
     /// somebody else.
     pub(crate) fn ask_another(&mut self, now: Instant, index: u32, out: &mut Outbox) -> bool {
+        self.ask_strategy(now, index, out, Strategy::on_refusal)
+    }
+
+    /// Asks the strategy about an Interest that it wanted to be asked about before it expires.
+    #[cold]
+    pub(crate) fn on_silence(
+        &mut self,
+        now: Instant,
+        index: u32,
+        last_expiry: Instant,
+        out: &mut Outbox,
+    ) {
+        self.pit.timers.schedule(index, last_expiry);
+        let entry = self.pit.entry(index);
+        if !matches!(entry.awaits, AwaitedSource::Upstream | AwaitedSource::Bypass { .. }) {
+            return;
+        }
+        self.ask_strategy(now, index, out, Strategy::on_silence);
+    }
+
+    /// Asks the strategy of an entry's name about an Interest that came before.
+    fn ask_strategy<T: Default>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        out: &mut Outbox,
+        ask: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
+    ) -> T {
         let entry = self.pit.entry(index);
         let packet = entry.interest.clone();
         let first = entry.downstreams().next().map(|record| record.face);
         let (Ok(interest), Some(face)) = (InterestView::decode(&packet), first) else {
-            return false;
+            return T::default();
         };
         let origin = Origin { face, next_hop_face: None, head: 0 };
-        self.consult(now, index, origin, None, &interest, out, Strategy::on_refusal)
+        self.consult(now, index, origin, None, &interest, out, ask)
     }
 
     /// Asks the strategy of an entry's name.

@@ -4,7 +4,7 @@ use weir_base::Instant;
 use weir_store::{NameHashes, Query};
 use weir_wire::{InterestView, NackReason};
 
-use crate::egress::with_nonce;
+use crate::egress::{OutNack, with_nonce};
 use crate::io::Outbox;
 use crate::packet::{Origin, ReceivedPacket, query_of};
 use crate::router::Router;
@@ -52,13 +52,15 @@ impl Router {
         if matches!(entry.awaits, AwaitedSource::Disk(_) | AwaitedSource::Shards(_)) {
             return;
         }
+        let from = Some(received.face);
         match judge_nacks(now, entry) {
             NackVerdict::Wait => {}
             NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, &query) => {}
             NackVerdict::AllRefused(_) if !is_chosen && self.ask_another(now, index, out) => {}
             NackVerdict::AllRefused(reason) => {
                 let entry = self.pit.entry_mut(index);
-                self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
+                let nack = OutNack { reason, from };
+                self.sender.nack_all(now, entry, nack, &mut self.faces, &mut self.stats, out);
                 self.finish_unsatisfied(now, index);
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
@@ -68,7 +70,8 @@ impl Router {
                     self.faces.end_wait(record.face_slot, record.face);
                     let interest = with_nonce(entry, record.nonce);
                     let to = (face, record.pit_token);
-                    self.sender.nack(to, reason, interest, &mut self.stats, out);
+                    let nack = OutNack { reason, from };
+                    self.sender.nack(to, nack, interest, &mut self.stats, out);
                 }
             }
         }

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use weir_base::Instant;
 use weir_wire::{NackReason, NameView};
 
+use crate::egress::OutNack;
 use crate::io::Outbox;
 use crate::packet::{Asked, ReceivedPacket};
 use crate::router::Router;
@@ -178,7 +179,14 @@ impl Router {
             self.stats.displaced += 1;
             let entry = self.pit.entry_mut(index);
             let reason = NackReason::Congestion;
-            self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
+            self.sender.nack_all(
+                now,
+                entry,
+                OutNack::own(reason),
+                &mut self.faces,
+                &mut self.stats,
+                out,
+            );
             self.finish_unsatisfied(now, index);
         }
         true

@@ -15,6 +15,7 @@ use crate::content::adaptive::DiskQueue;
 use crate::content::decision::{BypassReason, DiskRead, QueueDecision, StoreDecision, StoredData};
 use crate::content::queries::{PrefixQuery, RemoteRead, RemoteWaiters};
 use crate::content::reads::Waiter;
+use crate::egress::OutNack;
 use crate::io::Outbox;
 use crate::packet::{Asked, Origin, QueueState, ReceivedPacket, query_of};
 use crate::router::Router;
@@ -125,8 +126,8 @@ impl Router {
     pub(crate) fn watch_elsewhere(&mut self, index: u32, out: &mut Outbox) {
         // An entry that ended before may have had this index.
         self.end_watches(out);
-        let Some(until) = self.pit.timers.deadline(index) else { return };
         let entry = self.pit.entry(index);
+        let Some(until) = entry.last_expiry() else { return };
         let (hash, components) = (entry.hash, entry.component_count);
         self.tell_others(|| Message::Watch { entry: index, hash, components, until }, out);
     }
@@ -322,7 +323,14 @@ impl Router {
         self.stats.drop_packet(DropReason::DiskBusy);
         let entry = self.pit.entry_mut(index);
         let reason = NackReason::Congestion;
-        self.sender.nack_all(now, entry, reason, &mut self.faces, &mut self.stats, out);
+        self.sender.nack_all(
+            now,
+            entry,
+            OutNack::own(reason),
+            &mut self.faces,
+            &mut self.stats,
+            out,
+        );
         self.finish_unsatisfied(now, index);
     }
 

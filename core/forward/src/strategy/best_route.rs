@@ -1,19 +1,43 @@
-//! best-route, version 5 of NFD: the cheapest next hop; a retransmission tries the next.
+//! best-route, version 5 of NFD, without its hanging at a next hop that is dead: the cheapest next
+//! hop that answers. One that is silent or refuses is left for the next, and tried again later.
 
+use weir_base::{NS_PER_MS, NS_PER_S};
 use weir_wire::NackReason;
 
 use super::context::{Behaviour, Context, Suppression, may_retransmit};
 use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
+use crate::table::measurements::Measurement;
+
+/// A next hop that has refused so many Interests in a row, or was silent once, is down.
+const FAILURES_MAX: u32 = 3;
+/// How long a next hop that has never answered is waited for.
+const FIRST_WAIT_NS: u64 = 250 * NS_PER_MS;
+/// A next hop that is down gets one Interest after this time; the time doubles so many times.
+const RETRY_NS: u64 = NS_PER_S;
+const RETRY_DOUBLINGS_MAX: u32 = 5;
 
 #[derive(Debug)]
 pub(super) struct BestRoute;
 
 impl Behaviour for BestRoute {
     fn on_interest(&self, suppression: &Suppression, context: &mut Context<'_>) {
-        match is_pending(context) {
-            true => on_retransmission(suppression, context),
-            false => forward_new(context),
+        if !is_pending(context) {
+            return forward_new(context);
+        }
+        if context.next_hops.len() > 1 {
+            note_silence(context);
+        }
+        on_retransmission(suppression, context);
+    }
+
+    fn on_refusal(&self, context: &mut Context<'_>) -> bool {
+        ask_next(context)
+    }
+
+    fn on_silence(&self, context: &mut Context<'_>) {
+        if note_silence(context) {
+            ask_next(context);
         }
     }
 }
@@ -25,9 +49,13 @@ pub(super) fn is_pending(context: &Context<'_>) -> bool {
     entry.is_asked() && entry.upstreams().any(|record| record.expiry > context.now)
 }
 
+#[inline]
 fn forward_new(context: &mut Context<'_>) {
-    let cheapest = context.eligible().next();
-    match cheapest {
+    if context.next_hops.len() > 1 {
+        return forward_to_one_of_several(context);
+    }
+    let only = context.eligible().next();
+    match only {
         Some(hop) => {
             context.send_interest(hop);
         }
@@ -36,6 +64,80 @@ fn forward_new(context: &mut Context<'_>) {
             context.reject(NackReason::NoRoute);
         }
     }
+}
+
+#[inline(never)]
+fn forward_to_one_of_several(context: &mut Context<'_>) {
+    let up = context.eligible().find(|hop| is_up(context, hop));
+    let failures = |hop: &FibNextHop| context.measurement(hop).map_or(0, Measurement::failures);
+    match up.or_else(|| context.eligible().min_by_key(failures)) {
+        Some(hop) => send(context, hop),
+        None => {
+            context.stats.drop_packet(DropReason::NoNextHop);
+            context.reject(NackReason::NoRoute);
+        }
+    }
+}
+
+/// Whether a next hop answers, or is to be tried once more.
+fn is_up(context: &Context<'_>, hop: &FibNextHop) -> bool {
+    context.measurement(hop).is_none_or(|measured| {
+        measured.failures() < FAILURES_MAX || context.now.as_ns() >= measured.strategy_state
+    })
+}
+
+/// Sends the Interest to `hop`, and comes back if that does not answer in time.
+fn send(context: &mut Context<'_>, hop: FibNextHop) {
+    let now = context.now;
+    if let Some(measured) = context.measurement_mut(&hop)
+        && measured.failures() >= FAILURES_MAX
+    {
+        // This Interest is the one by which it is tried.
+        measured.strategy_state = now.plus_ns(retry_ns(measured)).as_ns();
+    }
+    if context.send_interest(hop) {
+        context.wake_after(context.measurement(&hop).map_or(FIRST_WAIT_NS, wait_ns));
+    }
+}
+
+/// Sends the Interest to a next hop that it was not sent to. `false`: there is none.
+fn ask_next(context: &mut Context<'_>) -> bool {
+    let is_new = |hop: &FibNextHop| context.out_record(hop.face).is_none();
+    let up = context.eligible().find(|hop| is_new(hop) && is_up(context, hop));
+    let Some(hop) = up.or_else(|| context.eligible().find(is_new)) else { return false };
+    send(context, hop);
+    true
+}
+
+/// A next hop that should have answered by now, and has not answered anything else since, is down.
+/// Says whether one is.
+fn note_silence(context: &mut Context<'_>) -> bool {
+    let (now, hops) = (context.now, context.next_hops);
+    let mut is_one_silent = false;
+    for hop in hops {
+        let record = context.out_record(hop.face);
+        let Some(record) = record.filter(|it| it.nacked.is_none() && it.expiry > now) else {
+            continue;
+        };
+        let Some(measured) = context.measurement_mut(hop) else { continue };
+        let waited_ns = now.ns_since(record.sent_at).min(measured.silent_ns(now));
+        if waited_ns >= wait_ns(measured) {
+            measured.note_failures(FAILURES_MAX.saturating_sub(measured.failures()).max(1));
+            measured.strategy_state = now.plus_ns(retry_ns(measured)).as_ns();
+            is_one_silent = true;
+        }
+    }
+    is_one_silent
+}
+
+/// How long an answer of a next hop takes at most.
+fn wait_ns(measured: &Measurement) -> u64 {
+    measured.rto_ns().unwrap_or(FIRST_WAIT_NS)
+}
+
+/// After which time a next hop that is down is tried again.
+fn retry_ns(measured: &Measurement) -> u64 {
+    RETRY_NS << measured.failures().saturating_sub(FAILURES_MAX).min(RETRY_DOUBLINGS_MAX)
 }
 
 /// Whether an Interest whose entry is [pending](is_pending) comes before its time, which drops it.
@@ -62,7 +164,9 @@ pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context
     if is_suppressed(suppression, context) {
         return;
     }
-    let unused = context.eligible().find(|hop| !context.is_in_use(hop));
+    let is_unused = |hop: &FibNextHop| !context.is_in_use(hop);
+    let up = context.eligible().find(|hop| is_unused(hop) && is_up(context, hop));
+    let unused = up.or_else(|| context.eligible().find(is_unused));
     let last_sent =
         |hop: &FibNextHop| context.out_record(hop.face).map(|record| (record.sent_at, hop.cost));
     let chosen = unused.or_else(|| context.eligible().min_by_key(last_sent));

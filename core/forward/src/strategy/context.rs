@@ -7,7 +7,7 @@ use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_wire::NackReason;
 
 use super::{Parameter, StrategyError};
-use crate::egress::Sender;
+use crate::egress::{OutNack, Sender};
 use crate::io::Outbox;
 use crate::scope::{Scope, scope_of};
 use crate::stats::{DropReason, RouterStats};
@@ -63,6 +63,10 @@ pub(crate) trait Behaviour: Debug + Send + Sync {
     fn on_refusal(&self, _context: &mut Context<'_>) -> bool {
         false
     }
+
+    /// The time is over after which the Interest was to be [given back](Context::wake_after), and it
+    /// is still pending.
+    fn on_silence(&self, _context: &mut Context<'_>) {}
 
     /// Whether pending Interests are to be given to it when a prefix gets a new next hop.
     fn wants_new_next_hops(&self) -> bool {
@@ -173,12 +177,20 @@ impl Context<'_> {
         true
     }
 
+    /// Has the strategy [asked again](Behaviour::on_silence) if the Interest is pending by then.
+    pub(crate) fn wake_after(&mut self, wait_ns: u64) {
+        let at = self.now.plus_ns(wait_ns);
+        if self.entry().last_expiry().is_some_and(|last| at < last) {
+            self.pit.timers.schedule(self.entry, at);
+        }
+    }
+
     /// Answers every downstream with a Nack and ends the entry.
     pub(crate) fn reject(&mut self, reason: NackReason) {
         self.sender.nack_all(
             self.now,
             self.pit.entry_mut(self.entry),
-            reason,
+            OutNack::own(reason),
             self.faces,
             self.stats,
             self.out,

@@ -184,6 +184,11 @@ impl Strategy {
         self.behaviour().on_refusal(context)
     }
 
+    /// Decides about an Interest that nobody has answered in the time that the strategy has set.
+    pub(crate) fn on_silence(&self, context: &mut Context<'_>) {
+        self.behaviour().on_silence(context);
+    }
+
     /// How long after the last of its Interests a retransmission of an entry may go on.
     pub(crate) fn retransmission_ns(&self, entry: &PitEntry) -> u64 {
         entry.strategy_state().max(self.suppression.initial_ns)

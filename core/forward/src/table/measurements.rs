@@ -139,6 +139,11 @@ impl Measurement {
         self.rtt.smoothed_ns()
     }
 
+    /// The time after which an answer is late (RFC 6298, RTO); `None` before the first.
+    pub(crate) fn rto_ns(&self) -> Option<u64> {
+        self.rtt.smoothed_ns().map(|_| self.rtt.rto_ns())
+    }
+
     /// Data received.
     pub(crate) fn data(&self) -> u64 {
         self.data

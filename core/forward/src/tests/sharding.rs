@@ -209,6 +209,14 @@ impl Cluster {
         cluster
     }
 
+    /// Without best-route, which learns shard by shard what next hops are silent.
+    fn of_multicast(count: u16, mode: Mode) -> Self {
+        let mut cluster = Self::new(count, mode);
+        let multicast = "/localhost/nfd/strategy/multicast";
+        cluster.shards.iter_mut().for_each(|bed| bed.strategy("/", multicast));
+        cluster
+    }
+
     fn count(&self) -> u16 {
         self.shards.len() as u16
     }
@@ -367,7 +375,7 @@ impl Cluster {
 /// Runs the happenings over `count` shards and returns what left after each, and what was counted:
 /// erased, and some of the statistics.
 fn run(count: u16, mode: Mode, happenings: &[Happening]) -> (Vec<Vec<Left>>, Vec<usize>) {
-    let mut cluster = Cluster::new(count, mode);
+    let mut cluster = Cluster::of_multicast(count, mode);
     let all = happenings.iter().map(|happening| {
         cluster.begin(happening);
         cluster.pass_ms(0);
@@ -486,7 +494,7 @@ proptest! {
     fn stages_one_after_the_other_do_what_the_path_does(
         happenings in proptest::collection::vec(happening(NAMES.len()), 1..100),
     ) {
-        let mut staged = Cluster::new(1, IN_MEMORY);
+        let mut staged = Cluster::of_multicast(1, IN_MEMORY);
         let mut all = Vec::new();
         for happening in &happenings {
             match (happening, staged.packet(happening)) {

@@ -105,6 +105,68 @@ fn a_nack_goes_to_the_upstream_that_waits_on_us() {
     assert_eq!(sent(&out), vec![(V, PacketKind::Nack)]);
 }
 
+/// The cheaper next hop is dead: it costs one wait, not one for each Interest.
+#[test]
+fn best_route_leaves_a_silent_next_hop_and_tries_it_again_later() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    let ask =
+        |bed: &mut Bed, n: u32| sent(&bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)));
+    assert_eq!(ask(&mut bed, 1), vec![(U, PacketKind::Interest)]);
+    bed.pass_ms(249);
+    assert_eq!(sent(&bed.take()), vec![]);
+    bed.pass_ms(2);
+    assert_eq!(sent(&bed.take()), vec![(V, PacketKind::Interest)], "after its time, the next");
+    assert_eq!(bed.answer(V, data("/a/1", 0)).len(), 1);
+    for n in 2..50 {
+        assert_eq!(ask(&mut bed, n), vec![(V, PacketKind::Interest)], "{n}");
+        bed.pass_ms(10);
+        assert_eq!(bed.answer(V, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
+    }
+    bed.pass_ms(600);
+    assert_eq!(ask(&mut bed, 50), vec![(U, PacketKind::Interest)], "tried again");
+    assert_eq!(ask(&mut bed, 51), vec![(V, PacketKind::Interest)], "by one Interest");
+    // It lives again.
+    assert_eq!(bed.answer(U, data("/a/50", 0)).len(), 1);
+    assert_eq!(ask(&mut bed, 52), vec![(U, PacketKind::Interest)]);
+}
+
+#[test]
+fn best_route_asks_the_next_where_one_refuses() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    for n in 1..=3 {
+        let asked = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
+        assert_eq!(asked.face, U);
+        let next = bed.nack(U, NackReason::NoRoute, &asked.packet);
+        assert_eq!(sent(&next), vec![(V, PacketKind::Interest)]);
+        let nacks = bed.nack(V, NackReason::NoRoute, &next[0].packet);
+        assert_eq!(sent(&nacks), vec![(LOCAL, PacketKind::Nack)]);
+        assert_eq!(nacks[0].header.incoming_face, Some(V.0), "it came from there");
+    }
+    // Both refuse everything: whoever refused least is asked first, and the others after.
+    let asked = bed.ask(LOCAL, &Ask::new("/a/4", 4)).remove(0);
+    let next = bed.nack(asked.face, NackReason::NoRoute, &asked.packet);
+    assert_eq!(next.len(), 1);
+    assert_ne!(next[0].face, asked.face);
+    assert_eq!(bed.router.stats().pit_entries, 1);
+}
+
+/// A next hop that answers other Interests is not silent.
+#[test]
+fn best_route_keeps_to_a_next_hop_that_leaves_one_interest_out() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    let ask =
+        |bed: &mut Bed, n: u32| sent(&bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)));
+    assert_eq!(ask(&mut bed, 1000), vec![(U, PacketKind::Interest)]);
+    for n in 1..100 {
+        assert_eq!(ask(&mut bed, n), vec![(U, PacketKind::Interest)], "{n}");
+        bed.pass_ms(10);
+        assert_eq!(bed.answer(U, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
+    }
+}
+
 #[test]
 fn multicast_asks_everyone_and_newcomers() {
     let mut bed = Bed::new();
