@@ -11,9 +11,6 @@ use crate::error::DecodeError;
 use crate::numbers::{FacePersistency, route_flags, route_origin};
 use crate::parameters::{ControlParameters, ControlResponse};
 
-/// ContentType of Data that refuses (NDN packet 0.3, ContentType Nack).
-pub const CONTENT_TYPE_NACK: u64 = 3;
-
 /// How long a client waits for the answer to a command, in milliseconds.
 pub(crate) const COMMAND_LIFETIME_MS: u64 = 10_000;
 

@@ -7,7 +7,6 @@ use weir_base::Packet;
 use weir_security::{Signer, sign_data};
 use weir_wire::{Component, Data, DataView, Interest, InterestView, Name, NameView};
 
-use crate::commands::CONTENT_TYPE_NACK;
 use crate::element::Element;
 use crate::error::DecodeError;
 use crate::parameters::ControlResponse;
@@ -148,7 +147,7 @@ impl DatasetFetch {
 
     /// Takes the answer; `true` when it was the last segment.
     pub fn on_data(&mut self, data: &DataView<'_>) -> Result<bool, DatasetError> {
-        if data.content_type() == CONTENT_TYPE_NACK {
+        if data.is_nack() {
             return Err(DatasetError::Refused(ControlResponse::decode(data.content)?));
         }
         let segment = data.name.last().and_then(|last| last.as_segment());

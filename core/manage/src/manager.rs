@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, NS_PER_S, Packet};
 use weir_forward::strategy::StrategyKind as RouterStrategy;
 use weir_security::{DigestSigner, Signer, sign_data};
-use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX};
+use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX, content_type};
 
 use crate::authorize::{AccessPolicy, AnchorLookup, ReplayRecords};
-use crate::commands::{CONTENT_TYPE_NACK, Command, Scope};
+use crate::commands::{Command, Scope};
 use crate::dataset::{DatasetCache, FRESHNESS_MS};
 use crate::element::Element;
 use crate::events::EventStream;
@@ -507,7 +507,7 @@ impl Manager {
         response: &ControlResponse,
         out: &mut ManagerOutbox,
     ) {
-        self.send(request, response, CONTENT_TYPE_NACK, out);
+        self.send(request, response, content_type::NACK, out);
     }
 
     fn send(

@@ -40,6 +40,9 @@ pub(crate) const KEPT: u8 = 2;
 /// In an entry's flags: a record of its name on disk may be other Data, and nothing is kept to
 /// compare the two by.
 pub(crate) const UNVERIFIED: u8 = 4;
+/// In an entry's flags: it is of ContentType Nack, the producer's word that there is no such Data,
+/// which counts only as long as it is fresh.
+pub(crate) const NACK: u8 = 8;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 64);
 
@@ -54,6 +57,12 @@ impl Entry {
     #[inline]
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         now < self.fresh_until
+    }
+
+    /// Whether it answers an Interest at this time.
+    #[inline]
+    pub(crate) fn is_fresh_enough(&self, now: Instant, must_be_fresh: bool) -> bool {
+        !(must_be_fresh || self.flags & NACK != 0) || self.is_fresh(now)
     }
 
     /// When the Data came to this router, the last time.

@@ -1,6 +1,8 @@
 use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
 use crate::disk::OnDisk;
-use crate::entry::{ENTRY_BYTES, Entry, Links, List, NONE, Queue, UNVERIFIED, USED, entry_bytes};
+use crate::entry::{
+    ENTRY_BYTES, Entry, Links, List, NACK, NONE, Queue, UNVERIFIED, USED, entry_bytes,
+};
 use crate::ordered::{ORDERED_BYTES, Ordered, Path};
 use crate::policy::{Incoming, Policy};
 use crate::rules::Ruling;
@@ -296,7 +298,7 @@ impl Store {
         }
         let hash = query.hashes.whole;
         let name = query.name;
-        let will_do = |index: &u32| !query.must_be_fresh || self.entries[*index].is_fresh(now);
+        let will_do = |index: &u32| self.entries[*index].is_fresh_enough(now, query.must_be_fresh);
         let found = match self.find(hash, name.value()).filter(will_do) {
             None => self.find_by_digest(name, query.hashes).filter(will_do),
             found => found,
@@ -341,7 +343,7 @@ impl Store {
     #[cold]
     fn find_in_order(&self, now: Instant, query: &Query<'_>, ordered: &Ordered) -> Option<u32> {
         let name = query.name;
-        let is_fresh_enough = |entry: &Entry| !query.must_be_fresh || entry.is_fresh(now);
+        let is_fresh_enough = |entry: &Entry| entry.is_fresh_enough(now, query.must_be_fresh);
         let mut index = ordered.at(&self.seek(ordered, name.value()));
         for _ in 0..PREFIX_VISITS_MAX {
             let Some(entry) = self.entries.get(index).filter(|entry| entry.is_below(name)) else {
@@ -404,7 +406,7 @@ impl Store {
     fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
         let top = self.tree.find(hash)?;
         self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
-            (!query.must_be_fresh || entry.is_fresh(now)) && entry.is_below(query.name)
+            entry.is_fresh_enough(now, query.must_be_fresh) && entry.is_below(query.name)
         })
     }
 
@@ -428,16 +430,37 @@ impl Store {
         }
         self.note_insertion();
         let mut is_unverified = false;
+        let is_nack = data.is_nack();
         let rule = self.rule_for(data.name, hashes);
         let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
-        match self.find(hashes.whole, data.name.value()) {
+        let mut known = self.find(hashes.whole, data.name.value());
+        if let Some(index) = known
+            && self.entries[index].flags & NACK != 0
+            && !is_nack
+        {
+            self.take_out(index);
+            pool.recycle(self.discard(index));
+            known = None;
+        }
+        match known {
             Some(index) if *self.entries[index].packet == *data.wire => {
                 return Some(self.refresh(now, index, fresh_until));
             }
+            // What was there is worth more than word that it is there no more.
+            Some(index) if is_nack && self.entries[index].flags & NACK == 0 => return None,
             Some(index) => {
                 self.take_out(index);
                 pool.recycle(self.discard(index));
-                self.replace_on_disk(data, hashes);
+                if !is_nack {
+                    self.replace_on_disk(data, hashes);
+                }
+            }
+            None if is_nack => {
+                // It would count as held.
+                let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
+                if is_segment || self.is_refused(rule) || !self.is_storable(data) {
+                    return None;
+                }
             }
             None => {
                 is_unverified = self.note_new(data, hashes);
@@ -459,8 +482,13 @@ impl Store {
         let stored = (stored, source);
         let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
         self.take_in(index, rule);
-        self.entries[index].flags |= if is_unverified { UNVERIFIED } else { 0 };
-        self.queue_for_disk(index);
+        match is_nack {
+            true => self.entries[index].flags |= NACK,
+            false => {
+                self.entries[index].flags |= if is_unverified { UNVERIFIED } else { 0 };
+                self.queue_for_disk(index);
+            }
+        }
         self.stats.insertions += 1;
         if pool.is_scattered() {
             self.gather(pool);

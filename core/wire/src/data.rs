@@ -7,6 +7,12 @@ use crate::name::{ComponentView, NameHead, NameView};
 use crate::signature::SignatureInfoView;
 use crate::tlv::{self, Fields, Format, Reader};
 
+/// Values of ContentType (NDN packet 0.3, Data).
+pub mod content_type {
+    /// The producer has no Data of this name.
+    pub const NACK: u64 = 3;
+}
+
 /// A Data, borrowed (NDN packet 0.3, Data).
 #[derive(Clone, Copy, Debug)]
 pub struct DataView<'a> {
@@ -87,6 +93,12 @@ impl<'a> DataView<'a> {
 
     fn meta_info(&self, typ: u32) -> &'a [u8] {
         child(child(self.after_name, tlv::META_INFO), typ)
+    }
+
+    /// Whether it is of ContentType Nack: its producer's word that it has no Data of this name.
+    #[inline]
+    pub fn is_nack(&self) -> bool {
+        self.content_type() == content_type::NACK
     }
 
     /// ContentType; 0 (Blob) when absent.

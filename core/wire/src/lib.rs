@@ -23,7 +23,7 @@ mod signature;
 pub mod timestamp;
 mod types;
 
-pub use data::DataView;
+pub use data::{DataView, content_type};
 pub use data_builder::Data;
 pub use error::DecodeError;
 pub use frame::{FrameError, peek_frame};

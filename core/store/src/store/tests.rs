@@ -377,6 +377,28 @@ fn erase_takes_a_subtree_up_to_its_limit() {
 }
 
 #[test]
+fn word_that_there_is_no_such_data_counts_while_it_is_fresh() {
+    let mut bed = Bed::large();
+    let nack = |uri: &str| {
+        let data = Data::new(name(uri)).content_type(weir_wire::content_type::NACK);
+        data.freshness_ms(100).encode_with_digest()
+    };
+    assert!(bed.put_wire(&nack("/a/none")).is_some());
+    assert_eq!(bed.found("/a/none", false, true).as_deref(), Some("/a/none"));
+    assert_eq!(bed.found("/a/none", false, false).as_deref(), Some("/a/none"));
+    bed.now = ms(102);
+    assert_eq!(bed.found("/a/none", false, false), None);
+    assert_eq!(bed.found("/a", true, false), None);
+    // It gives way to Data, and Data does not give way to it.
+    assert!(bed.put("/a/none", 0));
+    assert!(bed.put_wire(&nack("/a/none")).is_none());
+    assert_eq!(bed.found("/a/none", false, false).as_deref(), Some("/a/none"));
+    // A segment would count as held.
+    assert!(bed.put_wire(&nack("/a/v=1/seg=3")).is_none());
+    bed.store.check();
+}
+
+#[test]
 fn equal_hashes_of_different_names_are_told_apart() {
     let mut bed = Bed::large();
     let clash = |uri: &str, bed: &mut Bed| {

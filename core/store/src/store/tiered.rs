@@ -7,7 +7,7 @@ use crate::disk::{
     Comparison, DiskOp, DiskOpId, DiskOutcome, DiskTier, DiskTierConfig, FinishedRead, LostSegment,
     Offer, OfferAt, Offered, OnDisk, ReadId, ReadRefused, Urgency, key_of,
 };
-use crate::entry::{UNVERIFIED, USED};
+use crate::entry::{NACK, UNVERIFIED, USED};
 use crate::holdings::{Holdings, HoldingsConfig};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -409,6 +409,9 @@ impl Store {
     pub(super) fn offer_entry(&mut self, now: Instant, index: u32, urgency: Urgency) -> Offered {
         let Self { disk: Some(disk), entries, tree, .. } = self else { return Offered::Refused };
         let entry = &mut entries[index];
+        if entry.flags & NACK != 0 {
+            return Offered::Refused;
+        }
         let Ok(name) = NameView::from_value(entry.name_value()) else { return Offered::Refused };
         let key = key_of(name, entry.hash, tree.hash(entry.node));
         let (node, is_whole) = (entry.node, key.object == entry.hash);
