@@ -98,7 +98,12 @@ const CASES: &[Case] = &[
     case("get: a symbolic link", Running, "get /signed -o link", "--follow-links"),
     case("get: a directory to a pipe", Running, "get /folder -o pipe", "with -o"),
     case("get: no leave to write", Stranger, "get /signed -o SITE/closed/a", "with -o"),
-    case("get: no version of that number", Running, "get /signed --version 1", "weir route list"),
+    case(
+        "get: no version of that number",
+        Running,
+        "get /signed --version 1",
+        "written as it was published",
+    ),
     case("ping: nobody answers", Running, "ping /nobody -c 1 -t 100", "weir ping --serve"),
     // A running router.
     case("a face to nobody", Running, "face create tcp://127.0.0.1:1", "is the other side up"),

@@ -14,6 +14,7 @@ pub(crate) fn errno_of(error: &SocketError) -> Errno {
         SocketError::NotVerified(_) => Errno::EBADMSG,
         SocketError::TimedOut(_) | SocketError::RouterTimedOut(_) => Errno::ETIMEDOUT,
         SocketError::NoRoute(_) => Errno::ENETUNREACH,
+        SocketError::NotFound(_) => Errno::ENOENT,
         SocketError::Incomplete(missing) if missing.has_no_route() => Errno::ENETUNREACH,
         SocketError::Incomplete(_) => Errno::ETIMEDOUT,
         SocketError::NoRouter(_) => Errno::ECONNREFUSED,

@@ -70,6 +70,9 @@ pub(crate) fn of_socket(error: SocketError) -> PyErr {
                  `weir.put`), and is there a route to it (`weir route list`)?"
             ),
         ),
+        SocketError::NotFound(_) => {
+            raise("NotFound", format!("{error}. Is the name written as it was published?"))
+        }
         SocketError::Incomplete(missing) => raise(
             if missing.has_no_route() { "NotFound" } else { "TimedOut" },
             format!(

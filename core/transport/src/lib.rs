@@ -31,7 +31,7 @@ pub use producer::{
     ProducerOutbox, ProducerStats, ReadOp, SealedObject, SegmentTemplate, Signatures, Source,
     Unanswered,
 };
-pub use request::{Request, Tries};
+pub use request::{Nack, Request, Tries};
 pub use segment_set::SegmentSet;
 
 #[cfg(test)]

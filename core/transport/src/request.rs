@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
-use weir_wire::{DataView, InterestView, NackReason, Name, NameView};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
 use crate::PathId;
 use crate::consumer::scoreboard::GiveUp;
@@ -21,6 +21,26 @@ pub struct Tries {
     pub sends_max: u32,
     /// Nacks other than Duplicate at most.
     pub nacks_max: u32,
+    /// The first router's word that it has no route ends it.
+    pub needs_route: bool,
+}
+
+/// A Nack of an Interest.
+#[derive(Copy, Clone, Debug)]
+pub struct Nack {
+    /// Why.
+    pub reason: NackReason,
+    /// It came from no farther than the router that the Interest was sent to.
+    pub is_of_first_router: bool,
+}
+
+impl Nack {
+    /// The Nack of a packet with this header, if it is one. Routers that say where packets come
+    /// from (NDNLPv2, IncomingFaceId) leave that out of their own.
+    pub fn of(header: &LpHeader) -> Option<Self> {
+        let reason = header.nack?;
+        Some(Self { reason, is_of_first_router: header.incoming_face.is_none() })
+    }
 }
 
 /// One Interest that is sent until it is answered, without a window.
@@ -34,6 +54,8 @@ pub struct Request {
     sent_at: Instant,
     sends: u32,
     nacks: u32,
+    /// Of these, those of a first router without a route.
+    without_route: u32,
     last_nack: Option<NackReason>,
     /// Paths that it might have been sent on the last time.
     paths: u32,
@@ -52,6 +74,7 @@ impl Request {
             sent_at: now,
             sends: 0,
             nacks: 0,
+            without_route: 0,
             last_nack: None,
             paths: 1,
             path: None,
@@ -112,7 +135,8 @@ impl Request {
 
     /// Whether `data` answers the Interest.
     pub fn is_answered_by(&self, data: &DataView<'_>) -> bool {
-        if self.selectors.can_be_prefix {
+        // Word that there is no such thing is of that very name.
+        if self.selectors.can_be_prefix && !data.is_nack() {
             data.name.value().starts_with(&self.name)
         } else {
             data.name.value() == self.name
@@ -129,6 +153,13 @@ impl Request {
         now.ns_since(self.sent_at)
     }
 
+    /// The same, to be answered afresh; `None` if it was.
+    pub(crate) fn refreshed(&self, now: Instant) -> Option<Self> {
+        let selectors = Selectors { must_be_fresh: true, ..self.selectors };
+        let name = self.name().to_name();
+        (!self.selectors.must_be_fresh).then(|| Self::new(&name, selectors, self.tries, now))
+    }
+
     /// Takes a Nack; whether it is one for this Interest.
     ///
     /// # Errors
@@ -136,9 +167,10 @@ impl Request {
     pub fn nacked(
         &mut self,
         interest: &InterestView<'_>,
-        reason: NackReason,
+        nack: Nack,
         now: Instant,
     ) -> Result<bool, GiveUp> {
+        let reason = nack.reason;
         let is_ours = interest.name.value() == self.name
             && interest.nonce == Some(self.selectors.nonce)
             && interest.can_be_prefix == self.selectors.can_be_prefix;
@@ -151,7 +183,9 @@ impl Request {
         }
         self.last_nack = Some(reason);
         self.nacks += 1;
-        if self.nacks >= self.tries.nacks_max.saturating_mul(self.paths) {
+        self.without_route += u32::from(reason == NackReason::NoRoute && nack.is_of_first_router);
+        let has_no_route = self.tries.needs_route && self.without_route >= self.paths;
+        if has_no_route || self.nacks >= self.tries.nacks_max.saturating_mul(self.paths) {
             return Err(match reason {
                 NackReason::NoRoute => GiveUp::NoRoute,
                 other => GiveUp::Nacked(other),

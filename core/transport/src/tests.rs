@@ -91,8 +91,9 @@ struct Channel {
     data_ns: u64,
     /// Data that wait at most.
     queue_max: u64,
-    /// What the producer does not answer is refused by the router.
-    no_route: bool,
+    /// What nobody has is refused for want of a route: by the first router, or by one that lies
+    /// behind this face of it.
+    no_route: Option<Option<u64>>,
     /// The router refuses everything for want of a route.
     refuses: bool,
     /// Per thousand Data that come with an octet changed.
@@ -225,8 +226,9 @@ impl<'a> Simulation<'a> {
             None => None,
         };
         let Some(mut packet) = answer else {
-            if channel.no_route {
-                let header = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
+            if let Some(incoming_face) = channel.no_route {
+                let nack = Some(NackReason::NoRoute);
+                let header = LpHeader { nack, incoming_face, ..LpHeader::default() };
                 self.arrive(at, Arrival::Packet(path, header, wire.into()));
             }
             return;
@@ -404,7 +406,7 @@ const CLEAN: Channel = Channel {
     nacked: 0,
     data_ns: 0,
     queue_max: 0,
-    no_route: false,
+    no_route: None,
     refuses: false,
     damaged: 0,
 };
@@ -602,7 +604,7 @@ fn two_random_paths_deliver_every_unit_once() {
             nacked: rng.below(20),
             data_ns: u64::from(rng.below(200)) * NS_PER_US,
             queue_max: 1 + u64::from(rng.below(500)),
-            no_route: false,
+            no_route: None,
             refuses: false,
             damaged: rng.below(10),
         };
@@ -642,7 +644,7 @@ fn random_case(seed: u64) -> (Outcome, Vec<u8>) {
         nacked: rng.below(20),
         data_ns: u64::from(rng.below(200)) * NS_PER_US,
         queue_max: 1 + u64::from(rng.below(500)),
-        no_route: rng.below(2) == 0,
+        no_route: (rng.below(2) == 0).then_some(None),
         refuses: false,
         damaged: rng.below(10),
     };
@@ -755,13 +757,19 @@ fn nobody_there_is_said_in_time() {
     assert_eq!(outcome.result, Err(ConsumerError::Unanswered(name.clone())));
     assert!(outcome.took <= Instant::from_ns(14 * NS_PER_S), "{:?}", outcome.took);
 
-    // Without a route, for as long as a producer may take to come up.
-    let config = ConsumerConfig::default();
-    let absent = Channel { no_route: true, ..CLEAN };
-    let outcome = Simulation::new(None, absent, latest(), config, 1).run(&SegmentSet::new());
-    assert_eq!(outcome.result, Err(ConsumerError::NoRoute(name.clone())));
-    let waited = 2500 * NS_PER_MS..=3500 * NS_PER_MS;
-    assert!(waited.contains(&outcome.took.as_ns()), "{:?}", outcome.took);
+    // Without a route at the first router, at once; behind it, for as long as a producer may take
+    // to come up again.
+    for (no_route, error, waited_ms) in [
+        (Some(None), ConsumerError::NoRoute(name.clone()), 10..=100),
+        (Some(Some(258)), ConsumerError::NoRouteBeyond(name.clone()), 2500..=3500),
+    ] {
+        let config = ConsumerConfig::default();
+        let absent = Channel { no_route, ..CLEAN };
+        let outcome = Simulation::new(None, absent, latest(), config, 1).run(&SegmentSet::new());
+        assert_eq!(outcome.result, Err(error));
+        let took_ms = outcome.took.as_ns() / NS_PER_MS;
+        assert!(waited_ms.contains(&took_ms), "{took_ms}");
+    }
 
     let refusing = Channel { nacked: 1000, ..CLEAN };
     let target = Target::Version { versioned: name.append_version(42).clone() };

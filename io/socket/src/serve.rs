@@ -6,11 +6,13 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_bucket::BucketError;
+use weir_security::Signer;
 use weir_transport::{
     Catalog, ObjectId, Producer, ProducerConfig, ProducerEvent, ProducerInput, ProducerOutbox,
     ProducerStats, ReadOp,
@@ -197,6 +199,17 @@ impl ObjectStore {
             losses: None,
             updates: None,
         }
+    }
+
+    /// Answers Interests for what there is not, below the names that it [owns](Self::own), with a
+    /// signed word of that.
+    pub fn sign_absence(&mut self, signer: Arc<dyn Signer>) {
+        self.producer.sign_absence(signer);
+    }
+
+    /// What is below `prefix` this store has, or nobody.
+    pub fn own(&mut self, prefix: &Name) {
+        self.producer.own(prefix);
     }
 
     /// Adds an object.

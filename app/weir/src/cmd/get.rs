@@ -284,8 +284,15 @@ fn explain_trust(error: KeyChainError, args: &Args) -> anyhow::Error {
 fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
     match &error {
         DownloadError::Fetch(ConsumerError::NoRoute(name)) => anyhow::anyhow!(
-            "no router on the way knows where {name} is. Is its producer running (`weir put`), and \
-             is there a route to it (`weir route list`, `weir route add`)?"
+            "the router has no route to {name}. If the producer is on this machine, is it running \
+             (`weir put`)? If it is on another, add a route (`weir route add`)"
+        ),
+        DownloadError::Fetch(ConsumerError::NoRouteBeyond(name)) => anyhow::anyhow!(
+            "the router here has a route to {name}, but the one that this leads to has none. Is \
+             the producer still running, and does that router have a route to it?"
+        ),
+        DownloadError::Fetch(ConsumerError::Refused(name)) => anyhow::anyhow!(
+            "there is no {name}: its producer says so. Is the name written as it was published?"
         ),
         DownloadError::Fetch(ConsumerError::Unanswered(name)) => anyhow::anyhow!(
             "nobody answers for {name}. Is its producer running? For an object that was not made \

@@ -9,6 +9,7 @@ mod tree;
 mod watch;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use weir_crypto::{KeyChainError, KeySigner};
-use weir_security::{DigestSigner, Signer};
+use weir_security::{Certificate, DigestSigner, Signer};
 use weir_socket::{
     Client, Loss, ObjectStore, PublishOptions, Published, Repository, Signs, serve, unix_time_ms,
 };
@@ -31,7 +32,7 @@ use crate::controller_args::ControllerArgs;
 use crate::table::{count, errln, octets, outln, printable};
 use crate::transfer::{
     KeyArgs, RouterArgs, Stop, cannot_read, parse_name, parse_positive, parse_threads,
-    refuse_local_name,
+    refuse_local_name, warn_about_clock,
 };
 
 /// How long to wait before the router is tried again.
@@ -133,7 +134,7 @@ enum SignaturePer {
 
 /// Who signs, and what shows it.
 struct Signing {
-    signer: Box<dyn Signer>,
+    signer: Arc<dyn Signer>,
     certificate: Option<Vec<u8>>,
     /// Where the certificate is served.
     certificate_prefix: Option<Name>,
@@ -168,6 +169,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         // What happens from now on is seen.
         let mut watch = args.watch.then(|| Watched::new(path, args.follow_links)).transpose()?;
         served = args.publish(source, &signing, repository.as_mut(), watch.as_mut(), &stop)?;
+        served.store.sign_absence(signing.signer.clone());
         watched = watch.map(|watched| (watched, source, signing));
     }
     if let Some(repository) = &mut repository {
@@ -177,6 +179,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             bail!("nothing is kept in {path} yet; name a file or directory, and what to call it");
         }
     }
+    served.names.iter().for_each(|name| served.store.own(name));
     let mut registering = controller.map(Registering::new);
     if let Some(registering) = &mut registering {
         registering.add(served.store.objects());
@@ -321,7 +324,7 @@ impl Args {
 
     fn signing(&self) -> anyhow::Result<Signing> {
         if self.key.is_none() && self.sign == Sign::Digest {
-            let signer = Box::new(DigestSigner);
+            let signer = Arc::new(DigestSigner);
             let (certificate, certificate_prefix, name) = (None, None, None);
             return Ok(Signing { signer, certificate, certificate_prefix, name });
         }
@@ -330,11 +333,27 @@ impl Args {
             Some(name) => chain.signer(name)?,
             None => chain.default_signer_or_create().map_err(explain_no_key)?,
         };
+        warn_about_clock();
+        if let Some(certificate) = signer.certificate() {
+            warn_about_validity(certificate);
+        }
         let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
         let certificate_prefix =
             signer.certificate().map(|certificate| certificate.key_name().to_name());
         let name = Some(signer.locator_name().clone());
-        Ok(Signing { signer: Box::new(signer), certificate, certificate_prefix, name })
+        Ok(Signing { signer: Arc::new(signer), certificate, certificate_prefix, name })
+    }
+}
+
+fn warn_about_validity(certificate: &Certificate) {
+    let now_unix_s = (unix_time_ms() / 1000) as i64;
+    if !certificate.validity().contains(now_unix_s) {
+        errln!(
+            "weir: {} is not valid now, and others will refuse what is signed with it; `weir key \
+             renew {}` makes a new certificate of the key, if the clock of this machine is right",
+            certificate.name(),
+            certificate.key_name()
+        );
     }
 }
 

@@ -16,8 +16,7 @@ use super::scoreboard::{Failed, GiveUp, HoleRules};
 use super::target::{Part, Target, Unit};
 use super::verify::{Incoming, REFUSALS_MAX};
 use super::{
-    CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES,
-    Stage, error_of,
+    Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES, SINGLE_TRIES, Stage,
 };
 use crate::PathId;
 use crate::interest::Selectors;
@@ -26,7 +25,7 @@ use crate::request::{Request, Tries};
 use crate::segment_set::SegmentSet;
 
 /// For what only a router's store may have: 1 + 2 s.
-const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1 };
+const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1, needs_route: false };
 /// Once the first segment is there, its manifest is waited for this many round trips, and at least
 /// this long.
 const MANIFEST_ROUND_TRIPS: u64 = 4;
@@ -69,7 +68,7 @@ impl Consumer {
         if let Some(rtt_ns) = rtt_ns {
             self.scoreboard.first_rtt(request.path(), rtt_ns);
         }
-        let is_refusal = data.content_type() == CONTENT_TYPE_NACK;
+        let is_refusal = data.is_nack();
         if purpose == Purpose::Manifest {
             return match ManifestPart::decode(data.content) {
                 Ok(part) if !is_refusal => self.probed(now, part.shape, incoming, out),
@@ -78,8 +77,13 @@ impl Consumer {
                 _ => self.no_manifest(now, out),
             };
         }
-        if is_refusal {
-            return self.fail(ConsumerError::Refused(data.name.to_name()), out);
+        if is_refusal && purpose == Purpose::FirstSegment {
+            // Routers may have kept it from before there was such a version.
+            match request.refreshed(now) {
+                Some(again) => self.requests.add(Purpose::FirstSegment, again),
+                None => self.fail(ConsumerError::Refused(self.target.name()), out),
+            }
+            return;
         }
         let Stage::Probing { held, has_part, .. } = &mut self.stage else {
             return self.discovered(now, data, incoming, out);
@@ -103,6 +107,13 @@ impl Consumer {
     ) {
         let Stage::Discovering { is_stored } = self.stage else { return };
         let object = self.target.name();
+        if data.is_nack() {
+            if is_stored {
+                return self.give_up(now, Purpose::Discovery, GiveUp::NoRoute, out);
+            }
+            self.stage = Stage::Believing { metadata: None, is_stored };
+            return self.accept(now, METADATA_INDEX, incoming, out);
+        }
         if let Target::Prefix { .. } = self.target {
             // The Data is a segment, or the whole object.
             let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
@@ -126,7 +137,7 @@ impl Consumer {
             let error = ConsumerError::Elsewhere { object, versioned };
             return self.refuse_metadata(now, error, out);
         }
-        self.stage = Stage::Believing { metadata, is_stored };
+        self.stage = Stage::Believing { metadata: Some(metadata), is_stored };
         self.accept(now, METADATA_INDEX, incoming, out);
     }
 
@@ -152,7 +163,10 @@ impl Consumer {
     pub(super) fn believed(&mut self, out: &mut ConsumerOutbox) {
         if let Stage::Believing { metadata, is_stored } = &self.stage {
             let (metadata, is_stored) = (metadata.clone(), *is_stored);
-            self.found(metadata, is_stored, out);
+            match metadata {
+                Some(metadata) => self.found(metadata, is_stored, out),
+                None => self.fail(ConsumerError::Refused(self.target.name()), out),
+            }
         }
         self.renewal_believed();
     }
@@ -199,7 +213,7 @@ impl Consumer {
         };
         let part = PartId { level: *level, number: 0 };
         let name = self.config.mapping.part_name(metadata.versioned.as_view(), part);
-        let request = Request::new(&name, selectors, DISCOVERY_TRIES, now);
+        let request = Request::new(&name, selectors, SINGLE_TRIES, now);
         self.requests.add(Purpose::Manifest, request);
     }
 
@@ -384,7 +398,7 @@ impl Consumer {
             _ => {
                 // What came and was not believed says more than that nothing else came.
                 let refused = self.refused.take();
-                let error = refused.unwrap_or_else(|| error_of(self.target.name(), reason));
+                let error = refused.unwrap_or_else(|| self.error_of(self.target.name(), reason));
                 self.fail(error, out);
             }
         }

@@ -5,17 +5,17 @@ use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_S, Rng};
 use weir_store::{HoldingsStatus, SegmentRange};
-use weir_wire::{DataView, InterestView, NackReason, Name};
+use weir_wire::{DataView, InterestView, Name};
 
 use super::config::Holdings;
 use super::{ConsumerEvent, ConsumerOutbox, Naming};
 use crate::PathId;
 use crate::consumer::Consumer;
 use crate::interest::{InterestBatch, Selectors};
-use crate::request::{Request, Tries};
+use crate::request::{Nack, Request, Tries};
 
 /// Each segment of an answer is asked for once.
-const TRIES: Tries = Tries { sends_max: 1, nacks_max: 1 };
+const TRIES: Tries = Tries { sends_max: 1, nacks_max: 1, needs_route: false };
 /// A router that has not told all by then holds nobody up any longer.
 const ANSWER_NS: u64 = NS_PER_S;
 /// 4,096 ranges, the most that are told, have 73,728 octets at most.
@@ -137,14 +137,9 @@ impl Questions {
     }
 
     /// Takes a Nack; whether it is one for a question.
-    pub(super) fn nacked(
-        &mut self,
-        interest: &InterestView<'_>,
-        reason: NackReason,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn nacked(&mut self, interest: &InterestView<'_>, nack: Nack, now: Instant) -> bool {
         let mut is_ours = false;
-        self.open.retain_mut(|question| match question.request.nacked(interest, reason, now) {
+        self.open.retain_mut(|question| match question.request.nacked(interest, nack, now) {
             Ok(is_it) => {
                 is_ours |= is_it;
                 true

@@ -38,7 +38,7 @@ use super::requests::Purpose;
 use super::scoreboard::{Failed, GiveUp, HoleRules, Scoreboard};
 use super::target::Part;
 use super::verify::Verifying;
-use super::{Consumer, ConsumerError, ConsumerOutbox, MissingSegments, Stage, error_of};
+use super::{Consumer, ConsumerError, ConsumerOutbox, MissingSegments, Stage};
 
 /// Units of an object at most. A stranger may say that there are any number, and what is set aside
 /// is looked through part by part.
@@ -309,7 +309,8 @@ impl Consumer {
         }
         if !self.may_set_aside() {
             let name = self.naming.name_of(failed.index);
-            return self.fail_unit(failed.index, error_of(name, failed.reason), out);
+            let error = self.error_of(name, failed.reason);
+            return self.fail_unit(failed.index, error, out);
         }
         if self.scoreboard.is_asked(failed.index) {
             // A pass has asked for it meanwhile.
@@ -599,7 +600,7 @@ impl Consumer {
         }
         let first = holes.aside.first().map_or(0, |range| range.start);
         if self.has_nothing() {
-            let error = error_of(self.naming.name_of(first), holes.reason);
+            let error = self.error_of(self.naming.name_of(first), holes.reason);
             return self.fail(error, out);
         }
         let missing = self.missing_of(&holes);

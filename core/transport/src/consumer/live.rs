@@ -16,7 +16,7 @@ use super::naming::METADATA_INDEX;
 use super::requests::Purpose;
 use super::scoreboard::HoleRules;
 use super::verify::Incoming;
-use super::{CONTENT_TYPE_NACK, Consumer, ConsumerError, ConsumerOutbox, Stage};
+use super::{Consumer, ConsumerError, ConsumerOutbox, Stage};
 use crate::interest::Selectors;
 use crate::metadata::Metadata;
 use crate::request::{Request, Tries};
@@ -24,7 +24,7 @@ use crate::request::{Request, Tries};
 /// Metadata are asked for again when nothing has come for so many lifetimes of an Interest.
 const QUIET_LIFETIMES: u64 = 2;
 /// How often they are: more often than before anything has come, as there was a producer.
-const RENEWAL_TRIES: Tries = Tries { sends_max: 6, nacks_max: 6 };
+const RENEWAL_TRIES: Tries = Tries { sends_max: 6, nacks_max: 6, needs_route: false };
 
 /// The state of what grows.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl Consumer {
         let object = self.target.object().expect("only then metadata are asked for again");
         match Metadata::decode(data.content) {
             Ok(metadata)
-                if data.content_type() != CONTENT_TYPE_NACK
+                if !data.is_nack()
                     && object.as_view().is_prefix_of(metadata.versioned.as_view()) =>
             {
                 live.renewal = Some(metadata);

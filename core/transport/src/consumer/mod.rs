@@ -51,7 +51,7 @@ use crate::PathId;
 use crate::congestion::WindowBounds;
 use crate::interest::Selectors;
 use crate::metadata::Metadata;
-use crate::request::Tries;
+use crate::request::{Nack, Tries};
 use crate::segment_set::SegmentSet;
 
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
@@ -66,10 +66,10 @@ pub use self::schedule::PathSchedule;
 pub use self::stats::{ConsumerStats, PathStats};
 pub use self::target::{Part, PieceId, Target, Unit};
 
-/// ContentType of an application's refusal (NDN packet 0.3).
-const CONTENT_TYPE_NACK: u64 = 3;
-/// How often discovery is tried: 1 + 2 + 4 + 4 s with the default lifetime.
-const DISCOVERY_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6 };
+/// How often a single Interest is tried: 1 + 2 + 4 + 4 s with the default lifetime.
+const SINGLE_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6, needs_route: false };
+/// The same for the first Interest.
+const DISCOVERY_TRIES: Tries = Tries { needs_route: true, ..SINGLE_TRIES };
 
 #[derive(Debug)]
 enum Stage {
@@ -77,9 +77,10 @@ enum Stage {
     Discovering {
         is_stored: bool,
     },
-    /// The metadata is being verified.
+    /// What came is being verified.
     Believing {
-        metadata: Metadata,
+        /// `None`: it says that there is no such object.
+        metadata: Option<Metadata>,
         is_stored: bool,
     },
     /// The driver is to say what is there already.
@@ -123,6 +124,8 @@ pub struct Consumer {
     metadata: Option<Metadata>,
     /// Why the metadata that came last was not taken.
     refused: Option<ConsumerError>,
+    /// A router that lies behind the first one said last that it has no route.
+    has_far_no_route: bool,
     last_segment: Option<u64>,
     last_is_from_segment: bool,
     /// Of an object that grows.
@@ -206,6 +209,7 @@ impl Consumer {
             first_segment_done: false,
             metadata: None,
             refused: None,
+            has_far_no_route: false,
             last_segment: None,
             last_is_from_segment: false,
             live: None,
@@ -384,9 +388,9 @@ impl Consumer {
         out: &mut ConsumerOutbox,
     ) {
         let octets = packet.clone();
-        if let Some(reason) = header.nack {
+        if let Some(nack) = Nack::of(header) {
             match InterestView::decode(&octets) {
-                Ok(interest) => self.nack(now, &interest, reason, out),
+                Ok(interest) => self.nack(now, &interest, nack, out),
                 Err(_) => self.stats.malformed += 1,
             }
             return;
@@ -441,8 +445,8 @@ impl Consumer {
             {
                 continue;
             }
-            if data.content_type() == CONTENT_TYPE_NACK {
-                self.fail_unit(index, ConsumerError::Refused(data.name.to_name()), out);
+            if data.is_nack() {
+                self.unit_refused(now, index, out);
                 continue;
             }
             if matches!(self.naming.part_of(index).1, Part::Unit(_)) {
@@ -492,13 +496,15 @@ impl Consumer {
         &mut self,
         now: Instant,
         interest: &InterestView<'_>,
-        reason: NackReason,
+        nack: Nack,
         out: &mut ConsumerOutbox,
     ) {
-        if self.is_over() || self.questions.nacked(interest, reason, now) {
+        if self.is_over() || self.questions.nacked(interest, nack, now) {
             return;
         }
-        if let Some((purpose, result)) = self.requests.nacked(interest, reason, now) {
+        let reason = nack.reason;
+        self.has_far_no_route = reason == NackReason::NoRoute && !nack.is_of_first_router;
+        if let Some((purpose, result)) = self.requests.nacked(interest, nack, now) {
             self.stats.nacks += 1;
             return self.request_nacked(now, (purpose, result), reason, out);
         }
@@ -523,12 +529,36 @@ impl Consumer {
         self.unit_over(index, out);
     }
 
+    /// Somebody's word came that there is no such unit. It is asked for once more, for Data that
+    /// routers do not answer with what they kept; then that is the end.
+    fn unit_refused(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
+        let name = self.naming.name_of(index);
+        let selectors = Selectors { must_be_fresh: true, ..self.selectors() };
+        let retries_max = self.config.retries_max;
+        let is_first = self.verification.count_refusal(index) == 1 && self.config.is_reliable;
+        if !is_first
+            || !self.requests.ask_again(index, name.clone(), None, selectors, retries_max, now)
+        {
+            self.fail_unit(index, ConsumerError::Refused(name), out);
+        }
+    }
+
     /// Nothing more is to be done for a unit.
     fn unit_over(&mut self, index: u64, out: &mut ConsumerOutbox) {
         if let Naming::Sequence(pieces) = &mut self.naming
             && let Some(piece) = pieces.unit_done(index)
         {
             out.events.push(ConsumerEvent::PieceDone { piece });
+        }
+    }
+
+    /// Why there is nothing under this name.
+    fn error_of(&self, name: Name, reason: GiveUp) -> ConsumerError {
+        match reason {
+            GiveUp::NoRoute if self.has_far_no_route => ConsumerError::NoRouteBeyond(name),
+            GiveUp::NoRoute => ConsumerError::NoRoute(name),
+            GiveUp::Unanswered => ConsumerError::Unanswered(name),
+            GiveUp::Nacked(reason) => ConsumerError::Nacked { name, reason },
         }
     }
 
@@ -708,12 +738,4 @@ impl Consumer {
 /// What was drawn for all Interests that were sent with the one of this nonce and segment.
 fn nonce_base(nonce: u32, segment: Option<u64>) -> u32 {
     nonce.wrapping_sub(segment.unwrap_or(0) as u32)
-}
-
-fn error_of(name: Name, reason: GiveUp) -> ConsumerError {
-    match reason {
-        GiveUp::NoRoute => ConsumerError::NoRoute(name),
-        GiveUp::Unanswered => ConsumerError::Unanswered(name),
-        GiveUp::Nacked(reason) => ConsumerError::Nacked { name, reason },
-    }
 }

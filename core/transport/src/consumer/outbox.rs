@@ -180,6 +180,9 @@ pub enum ConsumerError {
     /// The router answers that it has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),
+    /// The router has a route for the name; another one that it leads to has none.
+    #[error("a router farther on has no route to {0}")]
+    NoRouteBeyond(Name),
     /// No answer comes for the name.
     #[error("nobody answers for {0}")]
     Unanswered(Name),

@@ -4,13 +4,13 @@
 use alloc::vec::Vec;
 
 use weir_base::{Instant, Rng};
-use weir_wire::{DataView, InterestView, NackReason, Name};
+use weir_wire::{DataView, InterestView, Name};
 
-use super::DISCOVERY_TRIES;
+use super::SINGLE_TRIES;
 use super::scoreboard::GiveUp;
 use crate::PathId;
 use crate::interest::{InterestBatch, Selectors};
-use crate::request::{Request, Tries};
+use crate::request::{Nack, Request, Tries};
 
 /// Units asked for again at one time at most.
 pub(crate) const AGAIN_MAX: usize = 256;
@@ -84,13 +84,13 @@ impl Requests {
             return false;
         }
         let sends_max = retries_max.saturating_add(1);
-        let tries = Tries { sends_max, ..DISCOVERY_TRIES };
+        let tries = Tries { sends_max, ..SINGLE_TRIES };
         let mut request = Request::new(&name, selectors, tries, now);
         let mut otherwise = None;
         if let Some(digest) = digest {
             name.append_implicit_digest(digest);
             otherwise = Some(request);
-            request = Request::new(&name, selectors, DISCOVERY_TRIES, now);
+            request = Request::new(&name, selectors, SINGLE_TRIES, now);
         }
         self.all.push(Entry { purpose: Purpose::Again(index), request, otherwise });
         true
@@ -121,13 +121,13 @@ impl Requests {
     pub(crate) fn nacked(
         &mut self,
         interest: &InterestView<'_>,
-        reason: NackReason,
+        nack: Nack,
         now: Instant,
     ) -> Option<(Purpose, Result<bool, GiveUp>)> {
         for at in 0..self.all.len() {
             let Entry { purpose, request, .. } = &mut self.all[at];
             let purpose = *purpose;
-            match request.nacked(interest, reason, now) {
+            match request.nacked(interest, nack, now) {
                 Ok(false) => {}
                 Ok(true) => return Some((purpose, Ok(request.is_refused_by_all()))),
                 Err(give_up) => {
@@ -197,7 +197,11 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
+    use weir_wire::NackReason;
+
     use super::*;
+
+    const NACK: Nack = Nack { reason: NackReason::NoRoute, is_of_first_router: true };
 
     /// Refuses what is asked for until it is asked for otherwise or no more.
     fn refuse(
@@ -209,7 +213,7 @@ mod tests {
         let mut wire = wire.to_vec();
         loop {
             let interest = InterestView::decode(&wire).unwrap();
-            let (purpose, result) = asked.nacked(&interest, NackReason::NoRoute, *now).unwrap();
+            let (purpose, result) = asked.nacked(&interest, NACK, *now).unwrap();
             result.map_err(|give_up| (purpose, give_up))?;
             *now = asked.next_wakeup().unwrap().max(*now);
             let mut out = InterestBatch::default();

@@ -37,6 +37,11 @@ pub enum Answer {
 pub trait Source {
     /// The answer to an Interest.
     fn find(&mut self, interest: &InterestView<'_>) -> Answer;
+
+    /// Whether there may be something of this name or below it.
+    fn has_below(&self, _name: NameView<'_>) -> bool {
+        true
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -237,6 +242,13 @@ impl Source for Catalog {
             Some(answer) => answer,
             None => self.search(interest),
         }
+    }
+
+    fn has_below(&self, name: NameView<'_>) -> bool {
+        let from = (Bound::Included(name.value()), Bound::Unbounded);
+        let packet = self.packets.range::<[u8], _>(from).next().map(|(name, _)| name);
+        let object = self.versions.range::<[u8], _>(from).next().map(|(name, _)| name);
+        [packet, object].into_iter().flatten().any(|found| found.starts_with(name.value()))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The producer: Interests in, Data out, with what is needed in between as operations.
 
+mod absence;
 mod buffer;
 mod catalog;
 mod config;
@@ -9,14 +10,16 @@ mod object;
 mod template;
 mod waiting;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet};
-use weir_security::sha256;
+use weir_security::{Signer, sha256};
 use weir_store::Lookup;
 use weir_store::disk::DiskTierConfig;
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
+use self::absence::Absence;
 use self::buffer::Buffer;
 use self::disk::DiskWaiters;
 use self::input::Asker;
@@ -41,6 +44,7 @@ pub struct Producer<S = Catalog> {
     waiting: Waiting,
     disk_waiters: DiskWaiters,
     reads: usize,
+    absence: Absence,
     stats: ProducerStats,
 }
 
@@ -67,6 +71,7 @@ impl<S: Source> Producer<S> {
             disk_waiters: DiskWaiters::default(),
             config,
             reads: 0,
+            absence: Absence::default(),
             stats: ProducerStats::default(),
         }
     }
@@ -80,6 +85,17 @@ impl<S: Source> Producer<S> {
     /// ([`ProducerInput::Published`]).
     pub fn source_mut(&mut self) -> &mut S {
         &mut self.source
+    }
+
+    /// Signs an answer (ContentType Nack) to Interests for what there is not, below the names that
+    /// it [owns](Self::own).
+    pub fn sign_absence(&mut self, signer: Arc<dyn Signer>) {
+        self.absence.set_signer(signer);
+    }
+
+    /// What is below `prefix` this producer has, or nobody.
+    pub fn own(&mut self, prefix: &Name) {
+        self.absence.own(prefix);
     }
 
     /// Counters.
@@ -224,7 +240,15 @@ impl<S: Source> Producer<S> {
             }
             Answer::Unknown => {
                 self.stats.unknown += 1;
-                self.refuse(asker, NackReason::NoRoute, out);
+                // An answer to a shorter name would stand for what is below it.
+                let answer = match self.source.has_below(interest.name) {
+                    true => None,
+                    false => self.absence.answer(now, interest),
+                };
+                match answer {
+                    Some(data) => send(&mut self.stats, &asker, data, out),
+                    None => self.refuse(asker, NackReason::NoRoute, out),
+                }
             }
         }
     }

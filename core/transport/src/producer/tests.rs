@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -405,4 +406,53 @@ fn run_history(rng: &mut Rng, config: ProducerConfig, seed: u64) {
     bed.pass(1000);
     assert_eq!((bed.producer.waiting(), bed.producer.reads()), (0, 0), "seed {seed}");
     assert_eq!(bed.producer.next_wakeup(), None, "seed {seed}");
+}
+
+/// Whether an Interest was answered by a Nack of the link (`Some(false)`), or by Data of
+/// ContentType Nack that its signer has signed.
+fn says_absent(bed: &mut Bed, interest: Interest) -> Option<bool> {
+    bed.ask(interest);
+    let (_, header, packet) = bed.out.packets.pop()?;
+    if header.nack.is_some() {
+        return Some(false);
+    }
+    let data = DataView::decode(&packet).unwrap();
+    weir_security::verify_data(&data, &weir_security::DigestVerifier).unwrap();
+    data.is_nack().then_some(true)
+}
+
+#[test]
+fn a_producer_says_what_is_not_below_its_names() {
+    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    let catalog = bed.producer.source_mut();
+    catalog.add_object(name("/d/x/v=1").as_view(), 2);
+    bed.producer.own(&name("/d"));
+    let interest = |uri: &str| Interest::new(name(uri)).can_be_prefix(true);
+    assert_eq!(says_absent(&mut bed, interest("/d/none/32=metadata")), Some(false));
+    bed.producer.sign_absence(Arc::new(weir_security::DigestSigner));
+    assert_eq!(says_absent(&mut bed, interest("/d/none/32=metadata")), Some(true));
+    assert_eq!(says_absent(&mut bed, interest("/d/x/v=2")), Some(true));
+    assert_eq!(says_absent(&mut bed, interest("/d/x/v=1/seg=2")), Some(true));
+    // What others may have, and what it has below.
+    assert_eq!(says_absent(&mut bed, interest("/e/none")), Some(false));
+    let exact = Interest::new(name("/d/x"));
+    assert_eq!(says_absent(&mut bed, exact), Some(false));
+    let mut full = name("/d/none");
+    full.append_implicit_digest([1; 32]);
+    assert_eq!(says_absent(&mut bed, Interest::new(full)), Some(false));
+}
+
+#[test]
+fn the_absences_that_are_signed_in_a_second_are_bounded() {
+    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    bed.producer.own(&name("/d"));
+    bed.producer.sign_absence(Arc::new(weir_security::DigestSigner));
+    let mut signed = || {
+        let interest = |at| Interest::new(name(&format!("/d/{at}")));
+        let answers = (0..1500).map(|at| says_absent(&mut bed, interest(at)));
+        let signed = answers.filter(|&answer| answer == Some(true)).count();
+        bed.now = bed.now.plus_ns(NS_PER_S);
+        signed
+    };
+    assert_eq!([signed(), signed()], [1000, 1000]);
 }

@@ -124,7 +124,7 @@ fn fetches_what_lies_between_many_holes() {
 
 #[test]
 fn ends_soon_where_there_is_no_route() {
-    let channels = vec![Channel { no_route: true, ..LOCAL }];
+    let channels = vec![Channel { no_route: Some(None), ..LOCAL }];
     let holes = Holes { channels, ..Holes::at([50..450, 3000..3010]) };
     let outcome = holes.check();
     assert_eq!(incomplete(&outcome).reason, GiveUp::NoRoute);
@@ -133,7 +133,7 @@ fn ends_soon_where_there_is_no_route() {
 
 #[test]
 fn gives_up_soon_where_everything_is_refused() {
-    let channels = vec![Channel { no_route: true, ..LOCAL }];
+    let channels = vec![Channel { no_route: Some(None), ..LOCAL }];
     let outcome = Holes { channels: channels.clone(), ..Holes::one(0..COUNT) }.run();
     let first = versioned().append_segment(0).clone();
     assert_eq!(outcome.result, Err(ConsumerError::NoRoute(first)));

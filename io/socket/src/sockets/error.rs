@@ -39,6 +39,9 @@ pub enum SocketError {
     /// The router has no route for the name.
     #[error("no route to {0}")]
     NoRoute(Name),
+    /// The producer answers that it has nothing of the name.
+    #[error("there is no {0}: its producer says so")]
+    NotFound(Name),
     /// Some segments of an object got no answer, everything else was fetched. Names them.
     #[error("{0}")]
     Incomplete(Box<MissingSegments>),
@@ -112,12 +115,13 @@ impl From<io::Error> for SocketError {
 impl From<ConsumerError> for SocketError {
     fn from(error: ConsumerError) -> Self {
         match error {
-            ConsumerError::NoRoute(name) => Self::NoRoute(name),
+            ConsumerError::NoRoute(name) | ConsumerError::NoRouteBeyond(name) => {
+                Self::NoRoute(name)
+            }
             ConsumerError::Unanswered(name) => Self::TimedOut(name),
             ConsumerError::Incomplete(missing) => Self::Incomplete(missing),
-            ConsumerError::Nacked { .. } | ConsumerError::Refused(_) => {
-                Self::Refused(error.to_string())
-            }
+            ConsumerError::Refused(name) => Self::NotFound(name),
+            ConsumerError::Nacked { .. } => Self::Refused(error.to_string()),
             ConsumerError::Superseded { versioned, newer } => Self::Superseded { versioned, newer },
             _ => Self::NotVerified(error.to_string()),
         }
@@ -149,6 +153,7 @@ impl From<SocketError> for io::Error {
             SocketError::NotVerified(_) => ErrorKind::InvalidData,
             SocketError::TimedOut(_) | SocketError::RouterTimedOut(_) => ErrorKind::TimedOut,
             SocketError::NoRoute(_) => ErrorKind::NetworkUnreachable,
+            SocketError::NotFound(_) => ErrorKind::NotFound,
             SocketError::Incomplete(missing) if missing.has_no_route() => {
                 ErrorKind::NetworkUnreachable
             }

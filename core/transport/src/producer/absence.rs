@@ -1,0 +1,65 @@
+//! The producer's word that it has no Data of a name: Data of ContentType Nack, signed.
+//!
+//! A Nack of the link ends only the way that it came by, and nobody can tell who sent it. This is
+//! an answer: routers keep it while it is fresh, and consumers need not ask again.
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_S, Packet};
+use weir_security::{Signer, sign_data};
+use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX, content_type};
+
+/// For how long it holds. What does not exist may be made at any time.
+const FRESHNESS_MS: u64 = 1000;
+/// Such Data signed a second at most: whoever asks for random names has each one signed.
+const SIGNED_MAX: u32 = 1000;
+
+/// See the module's text.
+#[derive(Default)]
+pub(super) struct Absence {
+    signer: Option<Arc<dyn Signer>>,
+    /// Names of which this producer alone says what is below, by value.
+    prefixes: BTreeSet<Vec<u8>>,
+    /// What was signed in the second that began then.
+    signed: u32,
+    since: Instant,
+}
+
+impl Absence {
+    pub(super) fn set_signer(&mut self, signer: Arc<dyn Signer>) {
+        self.signer = Some(signer);
+    }
+
+    pub(super) fn own(&mut self, prefix: &Name) {
+        self.prefixes.insert(prefix.value().to_vec());
+    }
+
+    /// The answer to an Interest for what there is not; `None` if this producer has none.
+    pub(super) fn answer(&mut self, now: Instant, interest: &InterestView<'_>) -> Option<Packet> {
+        let signer = self.signer.as_deref()?;
+        let name = interest.name;
+        // Data of another name does not answer it.
+        if name.last()?.is_implicit_digest() || !owns(&self.prefixes, name) {
+            return None;
+        }
+        if now.ns_since(self.since) >= NS_PER_S {
+            (self.signed, self.since) = (0, now);
+        }
+        if self.signed == SIGNED_MAX {
+            return None;
+        }
+        self.signed += 1;
+        let data =
+            Data::new(name.to_name()).content_type(content_type::NACK).freshness_ms(FRESHNESS_MS);
+        let packet = sign_data(&data, signer).ok()?;
+        (packet.len() <= PACKET_SIZE_MAX).then(|| packet.into())
+    }
+}
+
+fn owns(prefixes: &BTreeSet<Vec<u8>>, name: NameView<'_>) -> bool {
+    let lengths = 0..=name.component_count();
+    !prefixes.is_empty()
+        && lengths.into_iter().any(|length| prefixes.contains(name.prefix(length).value()))
+}
