@@ -18,9 +18,12 @@ use weir_wire::{DataView, NameView};
 mod gather;
 mod holdings;
 mod part;
+mod replaced;
 mod ruled;
 mod tiered;
 mod write_queue;
+
+use self::replaced::Replaced;
 
 pub use part::PartAnswer;
 pub use tiered::WriteBacklog;
@@ -31,6 +34,11 @@ pub const COMPONENTS_MAX: usize = 128;
 /// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so
 /// that it ends early only where it has to pass over Data that is not fresh.
 pub(crate) const PREFIX_VISITS_MAX: usize = 256;
+
+/// What Data may take of whose name there is other Data.
+fn replaced_bytes_max(config: &StoreConfig) -> u64 {
+    config.capacity_bytes / 16
+}
 
 /// Data evicted at a time for what disks have yet to write.
 const EVICTIONS_MAX: u32 = 32;
@@ -116,6 +124,7 @@ pub struct Store {
     generation: u64,
     /// What RAM has no room for.
     disk: Option<Box<tiered::Tiered>>,
+    replaced: Replaced,
 }
 
 impl Store {
@@ -138,6 +147,7 @@ impl Store {
             ruling: None,
             kept: List::EMPTY,
             disk: None,
+            replaced: Replaced::default(),
         }
     }
 
@@ -162,6 +172,7 @@ impl Store {
         if !is_same_index {
             self.rebuild_index();
         }
+        self.replaced.trim(replaced_bytes_max(&self.config));
         while self.bytes() > self.config.capacity_bytes {
             self.evict(now, Incoming::NOTHING);
         }
@@ -194,7 +205,7 @@ impl Store {
             Some(_) => self.entries.len() as u64 * ORDERED_BYTES,
             None => 0,
         };
-        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + order_bytes
+        self.entry_bytes + self.replaced.bytes() + self.tree.len() as u64 * NODE_BYTES + order_bytes
     }
 
     /// First stage before a lookup or an insertion: asks for the table's line of a whole name.
@@ -263,11 +274,28 @@ impl Store {
                     is_fresh: entry.is_fresh(now),
                 })
             }
-            None if self.ends_here(query) => {
-                self.stats.misses += 1;
-                Lookup::Miss
+            None if !self.replaced.is_empty() => self.look_at_replaced(now, query),
+            None => self.look_on_disks(now, query),
+        }
+    }
+
+    #[inline(always)]
+    fn look_on_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        if self.ends_here(query) {
+            self.stats.misses += 1;
+            return Lookup::Miss;
+        }
+        self.look_further(now, query)
+    }
+
+    #[cold]
+    fn look_at_replaced(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        match self.replaced.find(now, query).filter(|_| self.config.serve) {
+            Some(hit) => {
+                self.stats.hits += 1;
+                Lookup::Hit(hit)
             }
-            None => self.look_further(now, query),
+            None => self.look_on_disks(now, query),
         }
     }
 
@@ -288,7 +316,9 @@ impl Store {
     /// counters.
     pub fn has_answer(&self, now: Instant, query: &Query<'_>) -> bool {
         self.config.serve
-            && (self.find_answer(now, query).is_some() || self.has_answer_on_disk(query))
+            && (self.find_answer(now, query).is_some()
+                || self.replaced.find(now, query).is_some()
+                || self.has_answer_on_disk(query))
     }
 
     #[inline(always)]
@@ -434,34 +464,24 @@ impl Store {
         let rule = self.rule_for(data.name, hashes);
         let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
         let mut known = self.find(hashes.whole, data.name.value());
-        if let Some(index) = known
-            && self.entries[index].flags & NACK != 0
-            && !is_nack
-        {
-            self.take_out(index);
-            pool.recycle(self.discard(index));
-            known = None;
+        match is_nack {
+            true if !self.admits_nack(known, data, rule) => return None,
+            true => {}
+            false => known = self.without_nack(known, pool),
         }
         match known {
             Some(index) if *self.entries[index].packet == *data.wire => {
                 return Some(self.refresh(now, index, fresh_until));
             }
-            // What was there is worth more than word that it is there no more.
-            Some(index) if is_nack && self.entries[index].flags & NACK == 0 => return None,
             Some(index) => {
-                self.take_out(index);
-                pool.recycle(self.discard(index));
                 if !is_nack {
+                    self.replaced.keep(&self.entries[index], replaced_bytes_max(&self.config));
                     self.replace_on_disk(data, hashes);
                 }
+                self.take_out(index);
+                pool.recycle(self.discard(index));
             }
-            None if is_nack => {
-                // It would count as held.
-                let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
-                if is_segment || self.is_refused(rule) || !self.is_storable(data) {
-                    return None;
-                }
-            }
+            None if is_nack => {}
             None => {
                 is_unverified = self.note_new(data, hashes);
                 if self.is_refused(rule) {
@@ -494,6 +514,27 @@ impl Store {
             self.gather(pool);
         }
         Some(packet)
+    }
+
+    /// Whether a producer's word that there is no Data of a name is stored. What was there is worth
+    /// more, and that of a segment would count as held.
+    #[cold]
+    fn admits_nack(&mut self, known: Option<u32>, data: &DataView<'_>, rule: Option<u32>) -> bool {
+        let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
+        match known {
+            Some(index) => self.entries[index].flags & NACK != 0,
+            None => !is_segment && !self.is_refused(rule) && self.is_storable(data),
+        }
+    }
+
+    /// Takes out an entry that says there is no such Data: there is.
+    #[inline]
+    fn without_nack(&mut self, known: Option<u32>, pool: &mut Pool) -> Option<u32> {
+        let index = known.filter(|&index| self.entries[index].flags & NACK != 0);
+        let Some(index) = index else { return known };
+        self.take_out(index);
+        pool.recycle(self.discard(index));
+        None
     }
 
     /// Puts Data into memory that is not there and may be. It is yet to be taken in.
@@ -616,7 +657,11 @@ impl Store {
             // An eviction may take a node of the path with it.
             while self.tree.len() == nodes {
                 let used_bytes = self.bytes() + self.evicted_unwritten_bytes();
-                if used_bytes + needed <= bytes_max || self.entries.is_empty() {
+                if used_bytes + needed <= bytes_max {
+                    return (nearest, missing);
+                }
+                if self.entries.is_empty() {
+                    self.replaced.trim(0);
                     return (nearest, missing);
                 }
                 // What disks have yet to write leaves in its own time: it costs neither Data that
@@ -682,6 +727,9 @@ impl Store {
     /// looked at.
     pub fn erase(&mut self, prefix: NameView<'_>, prefix_hash: u64, limit: usize) -> usize {
         let mut erased = 0;
+        if !self.replaced.is_empty() {
+            self.replaced.erase(prefix);
+        }
         if limit > 0
             && let Some(index) = self.find(prefix_hash, prefix.value())
         {
@@ -711,6 +759,9 @@ impl Store {
     /// found to be false. Returns where it came from, [`UNKNOWN_SOURCE`] for what a disk alone has.
     /// A disk is not asked for the digest of what it has.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
+        if !self.replaced.is_empty() {
+            self.replaced.erase(name);
+        }
         let Some(index) = self.find(name_hash, name.value()) else {
             return self.erase_name_on_disk(name, name_hash).then_some(UNKNOWN_SOURCE);
         };

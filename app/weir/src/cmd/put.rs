@@ -179,7 +179,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             bail!("nothing is kept in {path} yet; name a file or directory, and what to call it");
         }
     }
-    served.names.iter().for_each(|name| served.store.own(name));
+    served.own_names(&args);
     let mut registering = controller.map(Registering::new);
     if let Some(registering) = &mut registering {
         registering.add(served.store.objects());
@@ -342,6 +342,21 @@ impl Args {
             signer.certificate().map(|certificate| certificate.key_name().to_name());
         let name = Some(signer.locator_name().clone());
         Ok(Signing { signer: Arc::new(signer), certificate, certificate_prefix, name })
+    }
+
+    /// What signs answers where nothing is put: the key that is named or the default one, if it can
+    /// be used without asking anybody.
+    fn signer_at_hand(&self) -> Option<Arc<dyn Signer>> {
+        if self.key.is_none() && self.sign == Sign::Digest {
+            return Some(Arc::new(DigestSigner));
+        }
+        let chain = self.keys.key_chain().ok()?;
+        let name = match &self.key {
+            Some(name) => name.clone(),
+            None => chain.default_name().ok()??,
+        };
+        let is_usable = !chain.find(&name).ok()?.is_encrypted;
+        is_usable.then(|| chain.signer(&name).ok())?.map(|signer| Arc::new(signer) as _)
     }
 }
 
@@ -511,6 +526,16 @@ impl Server<'_> {
 }
 
 impl Served {
+    /// Has the store say what is not there below the names that the router is told.
+    fn own_names(&mut self, args: &Args) {
+        if self.root.is_none()
+            && let Some(signer) = args.signer_at_hand()
+        {
+            self.store.sign_absence(signer);
+        }
+        self.names.iter().for_each(|name| self.store.own(name));
+    }
+
     /// Without its file there is nothing to serve.
     fn is_lone_file(&self) -> bool {
         self.root.as_ref().is_some_and(|root| !root.is_directory)

@@ -64,8 +64,8 @@ pub(crate) trait Behaviour: Debug + Send + Sync {
         false
     }
 
-    /// The time is over after which the Interest was to be [given back](Context::wake_after), and it
-    /// is still pending.
+    /// The time is over after which the Interest was to be [given back](Context::wake_after), and
+    /// it is still pending.
     fn on_silence(&self, _context: &mut Context<'_>) {}
 
     /// Whether pending Interests are to be given to it when a prefix gets a new next hop.

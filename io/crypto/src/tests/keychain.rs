@@ -51,6 +51,20 @@ fn a_first_signer_is_made_once_and_verifies_with_its_certificate() {
 }
 
 #[test]
+fn a_renewed_key_signs_under_its_new_certificate() {
+    let (_dir, chain) = chain();
+    let first = chain.default_signer_or_create().unwrap();
+    let first = first.certificate().unwrap();
+    let not_before = first.validity().not_before_unix_s;
+    assert!(not_before <= unix_time_s() - 86_400, "clocks of others may be behind");
+    let name = first.key_name().to_name();
+    let renewed = chain.renew(&name).unwrap();
+    assert!(renewed.name() > first.name());
+    assert_eq!(chain.signer(&name).unwrap().certificate(), Some(&renewed));
+    assert_eq!(chain.certificates_of(name.as_view()).unwrap().len(), 2);
+}
+
+#[test]
 fn keys_of_every_type_are_kept_and_found() {
     let (_dir, chain) = chain();
     for key_type in [KeyType::Hmac, KeyType::Ecdsa, KeyType::Ed25519, KeyType::Rsa] {

@@ -1,0 +1,89 @@
+//! Data that other Data of its name has taken the place of. It is found by its full name alone,
+//! with the implicit digest, as NFD finds it.
+
+use alloc::collections::VecDeque;
+
+use weir_base::{Instant, Packet};
+use weir_wire::{DataView, NameView};
+
+use super::{DIGEST_COMPONENT, Hit, Query};
+use crate::entry::{Entry, entry_bytes};
+
+/// Of all names together. Who publishes different Data under one name needs few of them.
+const PACKETS_MAX: usize = 256;
+
+struct Kept {
+    /// The keyed hash of the name without the digest.
+    hash: u64,
+    packet: Packet,
+    fresh_until: Instant,
+    freshness_ms: u32,
+}
+
+/// The oldest goes first.
+#[derive(Default)]
+pub(super) struct Replaced {
+    all: VecDeque<Kept>,
+    /// Octets of memory of all.
+    bytes: u64,
+}
+
+impl Replaced {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Keeps a copy of an entry's Data, as long as all of them take `bytes_max` at most.
+    #[cold]
+    pub(super) fn keep(&mut self, entry: &Entry, bytes_max: u64) {
+        let Entry { hash, fresh_until, freshness_ms, .. } = *entry;
+        // The store's own memory is moved about.
+        let packet = Packet::from(entry.packet.to_vec());
+        self.bytes += entry_bytes(packet.len());
+        self.all.push_back(Kept { hash, packet, fresh_until, freshness_ms });
+        self.trim(bytes_max);
+    }
+
+    /// Forgets the oldest of what takes more than this.
+    pub(super) fn trim(&mut self, bytes_max: u64) {
+        while self.bytes > bytes_max || self.all.len() > PACKETS_MAX {
+            let Some(oldest) = self.all.pop_front() else { break };
+            self.bytes -= entry_bytes(oldest.packet.len());
+        }
+    }
+
+    /// The Data of the digest that the name of an Interest ends with.
+    #[cold]
+    pub(super) fn find(&self, now: Instant, query: &Query<'_>) -> Option<Hit> {
+        let last = query.name.last()?;
+        let hash = query.hashes.parent.filter(|_| u32::from(last.typ) == DIGEST_COMPONENT)?;
+        let is_it = |one: &&Kept| {
+            let is_fresh_enough = !query.must_be_fresh || now < one.fresh_until;
+            let data = DataView::decode(&one.packet).expect("only Data is stored");
+            is_fresh_enough
+                && data.name == query.name.parent()
+                && data.implicit_digest() == *last.value
+        };
+        let found = self.all.iter().filter(|one| one.hash == hash).find(is_it)?;
+        Some(Hit {
+            packet: found.packet.clone(),
+            freshness_ms: found.freshness_ms.into(),
+            is_fresh: now < found.fresh_until,
+        })
+    }
+
+    /// Forgets the Data of a name, or below it.
+    pub(super) fn erase(&mut self, prefix: NameView<'_>) {
+        let is_below = |one: &Kept| {
+            DataView::decode(&one.packet).is_ok_and(|data| prefix.is_prefix_of(data.name))
+        };
+        self.all.retain(|one| !is_below(one));
+        self.bytes = self.all.iter().map(|one| entry_bytes(one.packet.len())).sum();
+    }
+}
