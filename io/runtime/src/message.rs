@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use weir_base::{FaceId, Packet};
-use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPort};
+use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
 use weir_forward::{FaceAttributes, FaceScope, RouterStats};
 use weir_link::{LinkConfig, LinkDrop};
 use weir_manage::{FacePersistency, FaceRequest};
@@ -27,7 +27,7 @@ pub(crate) enum NewSocket {
     /// The face's own, connected.
     Own(Socket),
     /// A peer of a shared port.
-    Peer { port: PortId, address: SocketAddr },
+    Peer { port: PortId, path: UdpPath },
 }
 
 impl NewSocket {
@@ -43,7 +43,7 @@ impl NewSocket {
     /// Where the peer is, when it is no application of this machine.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         match self {
-            Self::Peer { address, .. } => Some(address.ip()),
+            Self::Peer { path, .. } => Some(path.remote.ip()),
             Self::Own(socket) if socket.is_local() => None,
             Self::Own(socket) => match socket.remote_uri() {
                 FaceUri::Tcp(address) => Some(address.ip()),
@@ -182,7 +182,7 @@ pub(crate) struct ConnectOutcome {
 #[derive(Debug)]
 pub(crate) enum ToControl {
     /// A peer of a shared port got a face.
-    PeerFace { worker: u16, id: FaceId, port: PortId, peer: SocketAddr },
+    PeerFace { worker: u16, id: FaceId, port: PortId, path: UdpPath },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
     FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
     /// What faces have a packet thread do, a second: all of them, and those that may be moved and

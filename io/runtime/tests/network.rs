@@ -2,15 +2,18 @@
 
 mod common;
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of};
+use common::{
+    Got, PATIENCE, Peer, TestRouter, content_of, data, interest, name, name_of, response_of,
+    runs_among_hosts,
+};
 use weir_link::{LinkCounters, LinkDrop};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
-use weir_runtime::StaticFace;
+use weir_runtime::{Listener, StaticFace};
 use weir_wire::{LpFraming, LpHeader, LpView, NackReason};
 
 fn create_face(uri: &str, persistency: FacePersistency) -> ControlParameters {
@@ -36,6 +39,87 @@ fn a_udp_stranger_gets_a_face_and_its_data() {
     assert_eq!(face.uri, format!("udp4://{}", consumer.socket.local_addr().unwrap()));
     assert_eq!((face.counters.in_interests, face.counters.out_data), (1, 1));
     assert!(face.expires_in_ns.unwrap() > 590_000_000_000);
+}
+
+/// One peer that asks two addresses of a host has two faces there, and each answers from the
+/// address that was asked, with one packet thread as with several.
+#[test]
+fn udp_answers_from_the_address_that_was_asked() {
+    for threads in [1, 3] {
+        let router = TestRouter::start_with(|config| {
+            config.threads = threads;
+            let address = (Ipv4Addr::UNSPECIFIED, 0).into();
+            config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));
+            config.listeners.push(Listener::Udp { address, required: true });
+        });
+        let port = router.address("udp4").port();
+        let mut producer = router.unix();
+        producer.register("/p");
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        for round in 0..2 {
+            for last in [2, 3, 4] {
+                let asked = (Ipv4Addr::new(127, 0, 0, last), port);
+                let uri = format!("/p/{round}/{last}");
+                peer.send_to(&interest(&uri), asked).unwrap();
+                producer.got().interest();
+                producer.send(&data(&uri, &[last; 5000]));
+                let mut datagram = [0; 9000];
+                let (len, from) = peer.recv_from(&mut datagram).unwrap();
+                assert_eq!(from, asked.into());
+                assert_eq!(content_of(&Got::of_frame(&datagram[..len]).data()), [last; 5000]);
+            }
+        }
+        let snapshot = router.snapshot();
+        let mut locals: Vec<&str> = snapshot
+            .faces
+            .iter()
+            .filter(|face| face.uri == format!("udp4://{}", peer.local_addr().unwrap()))
+            .map(|face| face.local_uri.as_str())
+            .collect();
+        locals.sort_unstable();
+        assert_eq!(locals, [2, 3, 4].map(|last| format!("udp4://127.0.0.{last}:{port}")));
+    }
+}
+
+#[test]
+fn udp_faces_leave_from_the_address_of_the_route() {
+    if !runs_among_hosts("udp_faces_among_networks") {
+        eprintln!("NOT tested with two networks: no network namespace can be made");
+    }
+}
+
+#[test]
+#[ignore = "udp_faces_leave_from_the_address_of_the_route runs it in a network namespace"]
+fn udp_faces_among_networks() {
+    let router = TestRouter::start_with(|config| {
+        config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));
+        for address in ["10.1.0.1:6363", "10.2.0.1:6363"] {
+            let address = address.parse().unwrap();
+            config.listeners.push(Listener::Udp { address, required: true });
+        }
+    });
+    let mut local = router.unix();
+    for (network, source) in [(2, "10.2.0.1:6363"), (1, "10.1.0.1:6363")] {
+        let peer = UdpSocket::bind((Ipv4Addr::new(10, network, 0, 9), 0)).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let uri = format!("udp4://{}", peer.local_addr().unwrap());
+        let made = local
+            .command(Command::FacesCreate, &create_face(&uri, FacePersistency::Persistent))
+            .body
+            .unwrap();
+        assert_eq!(made.local_uri, Some(format!("udp4://{source}")));
+        let prefix = format!("/network/{network}");
+        let route = ControlParameters {
+            name: Some(name(&prefix)),
+            face_id: made.face_id,
+            ..ControlParameters::default()
+        };
+        assert_eq!(local.command(Command::RibRegister, &route).code, 200);
+        local.send(&interest(&prefix));
+        let (_, from) = peer.recv_from(&mut [0; 9000]).unwrap();
+        assert_eq!(from, source.parse().unwrap());
+    }
 }
 
 #[test]

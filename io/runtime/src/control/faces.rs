@@ -1,10 +1,9 @@
 //! Faces coming, changing and going.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant, NS_PER_MS};
-use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpOptions, UdpPort, udp_local_toward};
+use weir_face::{Connected, FaceUri, FaceUriError, Socket, source_toward};
 use weir_forward::FaceScope;
 use weir_link::{LinkConfig, RunsConfig};
 use weir_manage::{
@@ -14,28 +13,26 @@ use weir_manage::{
 
 use super::connect::backoff;
 use super::table::{FaceRecord, apply_changes};
-use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
+use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control};
 use crate::config::StaticFace;
 use crate::gathered::Gathered;
-use crate::message::{
-    CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, PeerLinks, PortId, ToWorker,
-};
+use crate::message::{CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, ToWorker};
 use crate::rooms::{Among, Claimant, Refusal};
 
 /// How often a connection is closed to make room for others, at most.
 const DISPLACE_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
 /// A face about to be made.
-struct Draft {
-    remote: FaceUri,
-    local: FaceUri,
-    scope: FaceScope,
-    persistency: FacePersistency,
-    link: LinkConfig,
-    socket: NewSocket,
+pub(super) struct Draft {
+    pub(super) remote: FaceUri,
+    pub(super) local: FaceUri,
+    pub(super) scope: FaceScope,
+    pub(super) persistency: FacePersistency,
+    pub(super) link: LinkConfig,
+    pub(super) socket: NewSocket,
     /// The thread that must own it, if it matters.
-    worker: Option<u16>,
-    static_index: Option<usize>,
+    pub(super) worker: Option<u16>,
+    pub(super) static_index: Option<usize>,
 }
 
 impl Control {
@@ -99,11 +96,11 @@ impl Control {
     }
 
     /// The configuration's defaults on top of the link's.
-    fn link_config(&self, base: LinkConfig) -> LinkConfig {
+    pub(super) fn link_config(&self, base: LinkConfig) -> LinkConfig {
         super::start::link_config(&self.config.face_defaults, base)
     }
 
-    fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
+    pub(super) fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
         self.claim_and_add(draft, Claimant::Operator)
             .map_err(|refusal| FaceError::Internal(refusal.to_string()))
     }
@@ -134,6 +131,7 @@ impl Control {
             id,
             remote: draft.remote,
             local: draft.local,
+            source: None,
             scope,
             persistency: draft.persistency,
             link: draft.link,
@@ -145,27 +143,6 @@ impl Control {
         });
         self.face_event(FaceEventKind::Created, id);
         Ok(id)
-    }
-
-    /// A packet thread gave a stranger a face.
-    pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, peer: SocketAddr) {
-        let port = &self.ports[&port];
-        let link = port.links.of(peer).clone();
-        let local = udp_local_toward(port.local, peer);
-        self.faces.insert(FaceRecord {
-            id,
-            remote: FaceUri::Udp(peer),
-            local,
-            scope: FaceScope::NonLocal,
-            persistency: FacePersistency::OnDemand,
-            link,
-            worker,
-            is_up: true,
-            static_index: None,
-            attempts: 0,
-            downs: Gathered::default(),
-        });
-        self.face_event(FaceEventKind::Created, id);
     }
 
     pub(super) fn on_face_closed(
@@ -258,87 +235,13 @@ impl Control {
     }
 
     fn existing(&self, remote: &FaceUri) -> Option<FaceError> {
-        self.faces.to_remote(remote).map(|face| FaceError::Exists(face.info()))
-    }
-
-    fn add_udp_face(
-        &mut self,
-        peer: SocketAddr,
-        request: &FaceRequest,
-        static_index: Option<usize>,
-    ) -> Result<FaceId, FaceError> {
-        let (port_id, port) = self.port_for(peer)?;
-        let remote = FaceUri::Udp(peer);
-        let mut link = port.links.of(peer).clone();
-        apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
-        begin_runs(&mut link);
-        let (worker, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
-        self.add_face(Draft {
-            remote,
-            local,
-            scope: FaceScope::NonLocal,
-            persistency: request.persistency,
-            link,
-            socket: NewSocket::Peer { port: port_id, address: peer },
-            worker: Some(worker),
-            static_index,
-        })
-    }
-
-    /// The port from which a peer is reached: a listening one of its family, or one made for
-    /// outgoing faces.
-    fn port_for(&mut self, peer: SocketAddr) -> Result<(PortId, &PortRecord), FaceError> {
-        let is_ipv6 = peer.is_ipv6();
-        // A port bound to loopback reaches nothing else, and the other way round.
-        let reaches = |local: IpAddr| {
-            local.is_unspecified() || local.is_loopback() == peer.ip().is_loopback()
+        let chosen_by_peer = || {
+            let peer = remote.socket_addr().filter(|_| remote.is_datagram())?;
+            let source = source_toward(peer)?;
+            self.faces.to_peer(remote, Some(source.ip))
         };
-        let found = self
-            .ports
-            .iter()
-            .find(|(_, port)| port.local.is_ipv6() == is_ipv6 && reaches(port.local.ip()));
-        let id = match found.map(|(id, _)| *id) {
-            Some(id) => id,
-            None => {
-                let any: IpAddr = match is_ipv6 {
-                    true => Ipv6Addr::UNSPECIFIED.into(),
-                    false => Ipv4Addr::UNSPECIFIED.into(),
-                };
-                let any = SocketAddr::new(any, 0);
-                let count = self.workers.len();
-                let (sockets, shared) = UdpPort::bind_all(any, count, &UdpOptions::default())
-                    .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
-                super::start::note_sharing(&sockets, &shared);
-                self.add_port(sockets)
-            }
-        };
-        Ok((id, &self.ports[&id]))
-    }
-
-    /// Gives the sockets of a UDP port to packet threads, one each.
-    pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) -> PortId {
-        let id = self.ports.len() as PortId;
-        let local = sockets[0].local_addr();
-        let links = PeerLinks {
-            loopback: self.udp_link(Ipv4Addr::LOCALHOST.into()),
-            network: self.udp_link(Ipv4Addr::UNSPECIFIED.into()),
-        };
-        let workers: Vec<u16> = sockets.iter().map(|_| self.pick_worker()).collect();
-        for (&worker, socket) in workers.iter().zip(sockets) {
-            self.workers[usize::from(worker)].send(ToWorker::AddPort {
-                id,
-                socket: Box::new(socket),
-                links: Box::new(links.clone()),
-            });
-        }
-        self.ports.insert(id, PortRecord { workers, local, links });
-        id
-    }
-
-    fn udp_link(&self, peer: IpAddr) -> LinkConfig {
-        let mtu = self.config.face_defaults.udp_mtu;
-        let mtu = mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer));
-        self.link_config(LinkConfig::datagram(mtu))
+        let face = self.faces.to_peer(remote, None).or_else(chosen_by_peer)?;
+        Some(FaceError::Exists(face.info()))
     }
 
     pub(super) fn connect(&mut self, purpose: ConnectPurpose) {
@@ -502,7 +405,7 @@ impl Control {
 }
 
 /// Who makes a connection is the first to speak of runs there.
-fn begin_runs(link: &mut LinkConfig) {
+pub(super) fn begin_runs(link: &mut LinkConfig) {
     if link.codec.runs != RunsConfig::Off {
         link.codec.runs = RunsConfig::Begins;
     }

@@ -9,6 +9,7 @@ mod contents;
 mod disks;
 mod faces;
 mod management;
+mod ports;
 mod signals;
 mod stalls;
 mod start;
@@ -223,8 +224,8 @@ impl Control {
 
     fn on_message(&mut self, now: Instant, message: ToControl) {
         match message {
-            ToControl::PeerFace { worker, id, port, peer } => {
-                self.on_peer_face(worker, id, port, peer);
+            ToControl::PeerFace { worker, id, port, path } => {
+                self.on_peer_face(worker, id, port, path);
             }
             ToControl::FaceClosed { id, reason, removed } => {
                 self.on_face_closed(now, id, &reason, removed);

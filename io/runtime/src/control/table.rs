@@ -1,6 +1,7 @@
 //! The faces of the whole router, as the control thread knows them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use weir_base::FaceId;
 use weir_face::FaceUri;
@@ -17,6 +18,8 @@ pub(super) struct FaceRecord {
     pub(super) id: FaceId,
     pub(super) remote: FaceUri,
     pub(super) local: FaceUri,
+    /// The address of this host that a UDP peer chose to speak to; `None` where the system chooses.
+    pub(super) source: Option<IpAddr>,
     pub(super) scope: FaceScope,
     pub(super) persistency: FacePersistency,
     pub(super) link: LinkConfig,
@@ -130,18 +133,22 @@ pub(super) fn apply_changes(
     Ok(())
 }
 
-/// Faces by identifier, and by remote address where there is at most one face to each.
+/// Faces by identifier, and by both ends where there is at most one face of each.
 #[derive(Debug, Default)]
 pub(super) struct FaceTable {
     faces: BTreeMap<FaceId, FaceRecord>,
-    by_remote: HashMap<FaceUri, FaceId>,
+    by_ends: HashMap<Ends, FaceId>,
 }
+
+/// What there is at most one face of: the peer, and the address of this host that it chose.
+type Ends = (FaceUri, Option<IpAddr>);
 
 impl FaceTable {
     pub(super) fn insert(&mut self, record: FaceRecord) {
         let remote = &record.remote;
         if remote.is_of_one_peer() {
-            let known = self.by_remote.entry(remote.clone()).or_insert(record.id);
+            let ends = (remote.clone(), record.source);
+            let known = self.by_ends.entry(ends).or_insert(record.id);
             // Of two faces to a peer one is about to close. With a connection it is the one before.
             // Of a shared port's it is that of an unknown peer, which may be told of after a
             // command has made one to the same peer.
@@ -154,8 +161,9 @@ impl FaceTable {
 
     pub(super) fn remove(&mut self, id: FaceId) -> Option<FaceRecord> {
         let record = self.faces.remove(&id)?;
-        if self.by_remote.get(&record.remote) == Some(&id) {
-            self.by_remote.remove(&record.remote);
+        let ends = (record.remote.clone(), record.source);
+        if self.by_ends.get(&ends) == Some(&id) {
+            self.by_ends.remove(&ends);
         }
         Some(record)
     }
@@ -168,9 +176,9 @@ impl FaceTable {
         self.faces.get_mut(&id)
     }
 
-    /// The face to a UDP or TCP peer.
-    pub(super) fn to_remote(&self, remote: &FaceUri) -> Option<&FaceRecord> {
-        self.faces.get(self.by_remote.get(remote)?)
+    /// The face to a UDP or TCP peer from `source`, or from where the system chooses.
+    pub(super) fn to_peer(&self, remote: &FaceUri, source: Option<IpAddr>) -> Option<&FaceRecord> {
+        self.faces.get(self.by_ends.get(&(remote.clone(), source))?)
     }
 }
 
@@ -183,6 +191,7 @@ mod tests {
             id: FaceId(256),
             remote: remote.parse().unwrap(),
             local: "udp4://127.0.0.1:6363".parse().unwrap(),
+            source: None,
             scope,
             persistency: FacePersistency::OnDemand,
             link: LinkConfig::datagram(1420),
@@ -225,11 +234,11 @@ mod tests {
         let mut table = FaceTable::default();
         table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
         let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
-        assert_eq!(table.to_remote(&remote).unwrap().id, FaceId(256));
+        assert_eq!(table.to_peer(&remote, None).unwrap().id, FaceId(256));
         table.insert(FaceRecord { id: FaceId(257), ..record("fd://9", FaceScope::Local) });
-        assert!(table.to_remote(&"fd://9".parse().unwrap()).is_none());
+        assert!(table.to_peer(&"fd://9".parse().unwrap(), None).is_none());
         table.remove(FaceId(256));
-        assert!(table.to_remote(&remote).is_none());
+        assert!(table.to_peer(&remote, None).is_none());
         assert!(table.find(FaceId(257)).is_some());
     }
 
@@ -241,6 +250,6 @@ mod tests {
         table.insert(FaceRecord { id: FaceId(257), ..late });
         table.remove(FaceId(257));
         let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
-        assert_eq!(table.to_remote(&remote).unwrap().id, FaceId(256));
+        assert_eq!(table.to_peer(&remote, None).unwrap().id, FaceId(256));
     }
 }

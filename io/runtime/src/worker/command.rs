@@ -82,14 +82,14 @@ impl Worker {
                 }
                 Socket::Own(socket)
             }
-            NewSocket::Peer { port, address } => {
+            NewSocket::Peer { port, path } => {
                 let port = self.port_slots[&port];
-                if let Some(known) = self.ports[port].socket.peer_key(address) {
+                if let Some(known) = self.ports[port].socket.peer_key(path) {
                     // The peer's first packet was faster than the command.
                     self.close_socket(known as u32, CloseReason::Replaced);
                 }
-                self.ports[port].socket.add_peer(address, u64::from(slot));
-                Socket::Peer { port, address }
+                self.ports[port].socket.add_peer(path, u64::from(slot));
+                Socket::Peer { port, path }
             }
         };
         let Some(face) = self.faces.at(slot) else {
@@ -188,9 +188,9 @@ impl Worker {
             Socket::Own(socket) => {
                 let _ = self.poll.registry().deregister(socket);
             }
-            Socket::Peer { port, address } => {
+            Socket::Peer { port, path } => {
                 let port = &mut self.ports[*port];
-                port.socket.remove_peer(*address);
+                port.socket.remove_peer(*path);
                 port.blocked.retain(|&blocked| blocked != slot);
             }
             Socket::Down => {}
