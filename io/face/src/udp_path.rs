@@ -17,8 +17,8 @@ use crate::uri::FaceUri;
 pub struct LocalAddress {
     /// The address.
     pub ip: IpAddr,
-    /// The index of its interface, for link-local IPv6 alone, whose addresses are unique only on one
-    /// link; 0 otherwise.
+    /// The index of its interface, for link-local IPv6 alone, whose addresses are unique on one
+    /// link only; 0 otherwise.
     pub interface: u32,
 }
 

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use weir_base::{FaceId, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
-use weir_forward::{FaceAttributes, FaceScope, RouterStats};
+use weir_forward::{FaceAttributes, FaceScope, PitTokens, RouterStats};
 use weir_link::{LinkConfig, LinkDrop};
 use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
+use crate::config::PitTokenChoice;
 use crate::questions::{AnswerTo, Question};
 use crate::rooms::{Among, Network};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
@@ -32,12 +33,8 @@ pub(crate) enum NewSocket {
 
 impl NewSocket {
     /// What the router is told of a face with this socket.
-    pub(crate) fn attributes(&self, scope: FaceScope) -> FaceAttributes {
-        FaceAttributes {
-            is_spoofable: matches!(self, Self::Peer { .. }),
-            host: self.peer().map(|peer| Network::host(peer).number()),
-            ..FaceAttributes::point_to_point(scope)
-        }
+    pub(crate) fn attributes(&self, scope: FaceScope, token: PitTokenChoice) -> FaceAttributes {
+        face_attributes(self.peer(), matches!(self, Self::Peer { .. }), scope, token)
     }
 
     /// Where the peer is, when it is no application of this machine.
@@ -51,6 +48,23 @@ impl NewSocket {
             },
         }
     }
+}
+
+/// What the router is told of a face to `peer`, a datagram's sender or not.
+pub(crate) fn face_attributes(
+    peer: Option<IpAddr>,
+    is_datagram: bool,
+    scope: FaceScope,
+    token: PitTokenChoice,
+) -> FaceAttributes {
+    let tokens = match (token, is_datagram) {
+        (PitTokenChoice::Off, _) => PitTokens::Off,
+        (PitTokenChoice::Short | PitTokenChoice::Long, false) => PitTokens::Shard,
+        (PitTokenChoice::Short, true) => PitTokens::Secret,
+        (PitTokenChoice::Long, true) => PitTokens::LongSecret,
+    };
+    let host = peer.map(|peer| Network::host(peer).number());
+    FaceAttributes { tokens, host, ..FaceAttributes::point_to_point(scope) }
 }
 
 /// A face to be added to the packet thread that will own it.
@@ -106,11 +120,12 @@ pub(crate) struct FaceWork {
     pub(crate) work: u64,
 }
 
-/// Link settings for the peers of a shared port.
+/// Settings for the peers of a shared port.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerLinks {
     pub(crate) loopback: LinkConfig,
     pub(crate) network: LinkConfig,
+    pub(crate) pit_token: PitTokenChoice,
 }
 
 impl PeerLinks {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_face::{Connected, FaceUri, FaceUriError, Socket, source_toward};
-use weir_forward::FaceScope;
+use weir_forward::{Command, FaceScope};
 use weir_link::{LinkConfig, RunsConfig};
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, FaceRequest, ManagerInput,
@@ -14,9 +14,11 @@ use weir_manage::{
 use super::connect::backoff;
 use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control};
-use crate::config::StaticFace;
+use crate::config::{PitTokenChoice, StaticFace};
 use crate::gathered::Gathered;
-use crate::message::{CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, ToWorker};
+use crate::message::{
+    CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, ToWorker, face_attributes,
+};
 use crate::rooms::{Among, Claimant, Refusal};
 
 /// How often a connection is closed to make room for others, at most.
@@ -105,6 +107,27 @@ impl Control {
             .map_err(|refusal| FaceError::Internal(refusal.to_string()))
     }
 
+    /// The PIT tokens of a face, which may be one of the configuration. Applications of this host
+    /// have nothing to forge.
+    fn pit_token(&self, static_index: Option<usize>, scope: FaceScope) -> PitTokenChoice {
+        let declared = static_index.and_then(|index| self.config.static_faces[index].pit_token);
+        declared.unwrap_or(match scope {
+            FaceScope::Local => PitTokenChoice::Short,
+            FaceScope::NonLocal => self.config.face_defaults.pit_token,
+        })
+    }
+
+    /// A face that is there becomes one of the configuration.
+    fn adopt(&mut self, id: FaceId, index: usize) {
+        let Some(face) = self.faces.find_mut(id) else { return };
+        face.static_index = Some(index);
+        let (scope, is_datagram) = (face.scope, face.remote.is_datagram());
+        let peer = face.remote.socket_addr().filter(|_| scope == FaceScope::NonLocal);
+        let token = self.pit_token(Some(index), scope);
+        let attributes = face_attributes(peer.map(|peer| peer.ip()), is_datagram, scope, token);
+        self.tell_all(|| ToWorker::Router(Command::AddFace { face: id, attributes }));
+    }
+
     /// Tells everyone of a new face.
     fn claim_and_add(&mut self, mut draft: Draft, claimant: Claimant) -> Result<FaceId, Refusal> {
         let declared = draft.static_index.and_then(|index| self.config.static_faces.get(index));
@@ -114,7 +137,8 @@ impl Control {
         let id = self.rooms.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
         let scope = draft.scope;
-        let attributes = draft.socket.attributes(scope);
+        let token = self.pit_token(draft.static_index, scope);
+        let attributes = draft.socket.attributes(scope, token);
         for (index, worker) in self.workers.iter().enumerate() {
             if index != usize::from(owner) {
                 worker.send(ToWorker::AddRemoteFace { id, attributes, owner });
@@ -376,9 +400,7 @@ impl Control {
                 if let Err(error) = self.update_face(id, &request.changes, Some(&config)) {
                     tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
                 }
-                if let Some(face) = self.faces.find_mut(id) {
-                    face.static_index = Some(index);
-                }
+                self.adopt(id, index);
                 id
             }
             Err(error) => {

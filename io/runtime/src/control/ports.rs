@@ -92,6 +92,7 @@ impl Control {
         let links = PeerLinks {
             loopback: self.udp_link(Ipv4Addr::LOCALHOST.into()),
             network: self.udp_link(Ipv4Addr::UNSPECIFIED.into()),
+            pit_token: self.config.face_defaults.pit_token,
         };
         let workers: Vec<u16> = sockets.iter().map(|_| self.pick_worker()).collect();
         for (&worker, socket) in workers.iter().zip(sockets) {

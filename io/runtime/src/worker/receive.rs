@@ -298,7 +298,7 @@ impl Worker {
             }
         };
         let port = &self.ports[port_slot];
-        let port_id = port.id;
+        let (port_id, token) = (port.id, port.links.pit_token);
         let link = Link::new(port.links.of(peer).clone());
         let socket = Socket::Peer { port: port_slot, path };
         let mut face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
@@ -306,7 +306,7 @@ impl Worker {
         let slot = self.faces.insert(face);
         self.ports[port_slot].socket.add_peer(path, u64::from(slot));
         let attributes = NewSocket::Peer { port: port_id, path };
-        let attributes = attributes.attributes(FaceScope::NonLocal);
+        let attributes = attributes.attributes(FaceScope::NonLocal, token);
         self.inputs.push(Input::Command(Command::AddFace { face: id, attributes }));
         if let Some(shards) = &self.shards {
             // Through the command queues, which lose nothing; shards read them before the rings.
