@@ -122,6 +122,45 @@ fn udp_faces_among_networks() {
     }
 }
 
+/// NFD's clients send the largest number for `mtu auto`.
+#[test]
+fn mtu_auto_is_the_default() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    // 192.0.2.0/24 is nobody's: nothing is sent there.
+    let create = ControlParameters {
+        mtu: Some(weir_manage::MTU_AUTO),
+        ..create_face("udp4://192.0.2.1:6363", FacePersistency::Persistent)
+    };
+    let made = peer.command(Command::FacesCreate, &create).body.unwrap();
+    assert_eq!(made.mtu, Some(1420));
+    for (asked, mtu) in [(600, 600), (9000, 8800), (weir_manage::MTU_AUTO, 1420)] {
+        let update = ControlParameters {
+            face_id: made.face_id,
+            mtu: Some(asked),
+            ..ControlParameters::default()
+        };
+        let updated = peer.command(Command::FacesUpdate, &update).body.unwrap();
+        assert_eq!(updated.mtu, Some(mtu));
+    }
+}
+
+#[test]
+fn link_local_peers_need_an_interface() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    let mut create =
+        |uri| peer.command(Command::FacesCreate, &create_face(uri, FacePersistency::Persistent));
+    let refused = create("udp6://[fe80::1]:6363");
+    assert_eq!(refused.code, 406);
+    assert!(refused.text.contains("[fe80::1%eth0]"), "{refused:?}");
+    for uri in ["udp6://[fe80::1%lo]:6363", "udp6://[fe80::2%25lo]:6363"] {
+        let made = create(uri);
+        assert_eq!(made.code, 200, "{made:?}");
+        assert_eq!(made.body.unwrap().uri.unwrap(), uri.replace("%25", "%"));
+    }
+}
+
 #[test]
 fn small_mtu_cuts_data_into_fragments_that_are_put_together() {
     let near = TestRouter::start();
@@ -256,14 +295,8 @@ fn static_faces_join_two_routers() {
             config.static_faces = vec![StaticFace {
                 uri: format!("{}://localhost:{}", &scheme[..3], address.port()),
                 permanent: true,
-                mtu: None,
-                congestion_marking: None,
-                reliability: None,
-                runs: None,
-                marking: None,
-                discipline: None,
-                shaping: None,
                 routes: vec![(name("/"), 0)],
+                ..StaticFace::default()
             }];
         });
         near.wait_until("the face is there", |snapshot| {
@@ -364,14 +397,9 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
             config.static_faces = vec![StaticFace {
                 uri: format!("{scheme}://{address}"),
                 permanent: true,
-                mtu: None,
-                congestion_marking: None,
-                reliability: None,
-                runs: None,
-                marking: None,
                 discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
-                shaping: None,
                 routes: vec![(name("/"), 0)],
+                ..StaticFace::default()
             }];
         });
         near.wait_until("the face is there", |snapshot| {

@@ -53,7 +53,7 @@ impl Connector {
 }
 
 fn attempt(uri: &str) -> Result<Connected, String> {
-    let remote = FaceUri::resolve(uri).map_err(|error| error.to_string())?;
+    let remote = FaceUri::resolve_reachable(uri, None).map_err(|error| error.to_string())?;
     Connected::to(&remote, CONNECT_TIMEOUT)
         .map_err(|error| format!("cannot connect to {remote}: {error}"))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant, NS_PER_MS};
-use weir_face::{Connected, FaceUri, FaceUriError, Socket, source_toward};
+use weir_face::{Connected, FaceUri, Socket, source_toward};
 use weir_forward::{Command, FaceScope};
 use weir_link::{LinkConfig, RunsConfig};
 use weir_manage::{
@@ -219,8 +219,11 @@ impl Control {
         changes: &FaceChanges,
         declared: Option<&StaticFace>,
     ) -> Result<FaceInfo, FaceError> {
+        let face = self.faces.find(id).ok_or(FaceError::NotFound)?;
+        let peer = face.remote.socket_addr().map(|peer| peer.ip());
+        let mtu_default = peer.map_or(face.link.codec.mtu, |peer| self.udp_mtu(peer));
         let face = self.faces.find_mut(id).ok_or(FaceError::NotFound)?;
-        let (persistency, mut link) = face.changed(changes)?;
+        let (persistency, mut link) = face.changed(changes, mtu_default)?;
         if let Some(declared) = declared {
             declared.configure(&mut link);
         }
@@ -238,8 +241,8 @@ impl Control {
     /// faces/create: answered now, or when the connection stands.
     pub(super) fn create_face(&mut self, txn: u64, request: FaceRequest) {
         let result = match request.uri.parse::<FaceUri>() {
-            Ok(remote) if !remote.may_be_peer() => {
-                Err(FaceError::Unsupported(FaceUriError::NoPeer(request.uri.clone()).to_string()))
+            Ok(remote) if let Err(error) = remote.check_peer(&request.uri) => {
+                Err(FaceError::Unsupported(error.to_string()))
             }
             Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
                 Some(exists) => Err(exists),
@@ -317,7 +320,9 @@ impl Control {
             return Err(exists);
         }
         let mut draft = self.socket_draft(socket, request.persistency);
-        apply_changes(&mut draft.link, &request.changes, &draft.remote, draft.scope)?;
+        let mtu_default = draft.link.codec.mtu;
+        let face = (&draft.remote, draft.scope);
+        apply_changes(&mut draft.link, &request.changes, face, mtu_default)?;
         begin_runs(&mut draft.link);
         draft.static_index = static_index;
         self.add_face(draft)

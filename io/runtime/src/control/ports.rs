@@ -48,7 +48,9 @@ impl Control {
         let (port_id, port) = self.port_for(peer)?;
         let remote = FaceUri::Udp(peer);
         let mut link = port.links.of(peer).clone();
-        apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
+        let mtu_default = link.codec.mtu;
+        let face = (&remote, FaceScope::NonLocal);
+        apply_changes(&mut link, &request.changes, face, mtu_default)?;
         begin_runs(&mut link);
         let (worker, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
         self.add_face(Draft {
@@ -107,9 +109,13 @@ impl Control {
     }
 
     fn udp_link(&self, peer: IpAddr) -> LinkConfig {
+        self.link_config(LinkConfig::datagram(self.udp_mtu(peer)))
+    }
+
+    /// The largest datagram to `peer`, unless its face says otherwise.
+    pub(super) fn udp_mtu(&self, peer: IpAddr) -> usize {
         let mtu = self.config.face_defaults.udp_mtu;
-        let mtu = mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer));
-        self.link_config(LinkConfig::datagram(mtu))
+        mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer))
     }
 }
 

@@ -7,7 +7,7 @@ use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_forward::FaceScope;
 use weir_link::{LinkConfig, MTU_MIN};
-use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, face_flags};
+use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, MTU_AUTO, face_flags};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::gathered::Gathered;
@@ -76,6 +76,7 @@ impl FaceRecord {
     pub(super) fn changed(
         &self,
         changes: &FaceChanges,
+        mtu_default: usize,
     ) -> Result<(FacePersistency, LinkConfig), FaceError> {
         let persistency = changes.persistency.unwrap_or(self.persistency);
         if persistency != self.persistency && matches!(self.remote, FaceUri::Fd(_)) {
@@ -84,7 +85,7 @@ impl FaceRecord {
             ));
         }
         let mut link = self.link.clone();
-        apply_changes(&mut link, changes, &self.remote, self.scope)?;
+        apply_changes(&mut link, changes, (&self.remote, self.scope), mtu_default)?;
         Ok((persistency, link))
     }
 }
@@ -96,8 +97,8 @@ impl FaceRecord {
 pub(super) fn apply_changes(
     link: &mut LinkConfig,
     changes: &FaceChanges,
-    remote: &FaceUri,
-    scope: FaceScope,
+    (remote, scope): (&FaceUri, FaceScope),
+    mtu_default: usize,
 ) -> Result<(), FaceError> {
     let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
     if let Some(mtu) = changes.mtu {
@@ -107,7 +108,10 @@ pub(super) fn apply_changes(
         if mtu < MTU_MIN as u64 {
             return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
         }
-        link.codec.mtu = mtu.min(PACKET_SIZE_MAX as u64) as usize;
+        link.codec.mtu = match mtu {
+            MTU_AUTO => mtu_default,
+            _ => mtu.min(PACKET_SIZE_MAX as u64) as usize,
+        };
     }
     if let Some(local_fields) = changes.local_fields {
         if local_fields && scope == FaceScope::NonLocal {
@@ -209,24 +213,26 @@ mod tests {
         let tcp = record("tcp4://127.0.0.1:6363", FaceScope::Local);
         let fd = record("fd://9", FaceScope::Local);
         let refused = |record: &FaceRecord, changes: FaceChanges| {
-            matches!(record.changed(&changes), Err(FaceError::Unsupported(_)))
+            matches!(record.changed(&changes, 1420), Err(FaceError::Unsupported(_)))
         };
         let mtu = |mtu| FaceChanges { mtu: Some(mtu), ..Default::default() };
-        assert_eq!(udp.changed(&mtu(9000)).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.changed(&mtu(9000), 1420).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.changed(&mtu(MTU_AUTO), 1420).unwrap().1.codec.mtu, 1420);
+        assert_eq!(udp.changed(&mtu(MTU_AUTO), 8800).unwrap().1.codec.mtu, 8800);
         assert!(refused(&udp, mtu(63)));
         assert!(refused(&tcp, mtu(1420)));
         let fields = FaceChanges { local_fields: Some(true), ..Default::default() };
         assert!(refused(&udp, fields));
-        assert!(tcp.changed(&fields).unwrap().1.codec.local_fields);
+        assert!(tcp.changed(&fields, 1420).unwrap().1.codec.local_fields);
         let permanent =
             FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
         assert!(refused(&fd, permanent));
-        assert_eq!(udp.changed(&permanent).unwrap().0, FacePersistency::Permanent);
+        assert_eq!(udp.changed(&permanent, 1420).unwrap().0, FacePersistency::Permanent);
         let reliability = FaceChanges { reliability: Some(true), ..Default::default() };
-        assert!(udp.changed(&reliability).unwrap().1.codec.reliability);
+        assert!(udp.changed(&reliability, 1420).unwrap().1.codec.reliability);
         assert!(refused(&tcp, reliability) && refused(&fd, reliability));
         let off = FaceChanges { reliability: Some(false), ..Default::default() };
-        assert!(!tcp.changed(&off).unwrap().1.codec.reliability);
+        assert!(!tcp.changed(&off, 1420).unwrap().1.codec.reliability);
     }
 
     #[test]

@@ -249,6 +249,7 @@ impl Worker {
             down_drops: face.down_drops,
             thread: self.index,
             is_shared: matches!(&face.socket, Socket::Own(socket) if socket.is_shared()),
+            heard_ns_ago: face.link.last_received().map(|at| now.ns_since(at)),
             expires_in_ns: face
                 .idle_deadline(self.idle_timeout_ns)
                 .map(|deadline| deadline.ns_since(now)),
