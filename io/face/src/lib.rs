@@ -8,6 +8,7 @@ mod listen;
 mod locate;
 mod mmsg;
 mod padding;
+mod reach;
 mod shared;
 mod socket;
 mod standard_output;
