@@ -29,20 +29,23 @@ enum Outcome {
 
 impl FaceUri {
     /// As [`FaceUri::resolve`], and of several addresses of a host the first that answers: over TCP
-    /// with a connection, over UDP with any packet. Where none does it is the one after `current`
-    /// that has not refused, so that repeated calls try each in turn. One address alone is not
-    /// tried. Blocks for some seconds at most.
+    /// with a connection, over UDP with any packet. `current` is tried first; where none answers it
+    /// is the one after that which has not refused, so that repeated calls try each in turn. One
+    /// address alone is not tried. Blocks for some seconds at most.
     ///
     /// # Errors
     /// As [`FaceUri::resolve`].
     pub fn resolve_reachable(text: &str, current: Option<&Self>) -> Result<Self, ResolveError> {
         let mut all = Self::resolve_all(text)?;
-        let chosen = if all.len() > 1 { choose(&all, current) } else { 0 };
+        let at = all.iter().position(|uri| Some(uri) == current);
+        all.rotate_left(at.unwrap_or(0));
+        let chosen = if all.len() > 1 { choose(&all, at.is_some()) } else { 0 };
         Ok(all.swap_remove(chosen))
     }
 }
 
-fn choose(all: &[FaceUri], current: Option<&FaceUri>) -> usize {
+/// `has_current`: the first is in use, and comes last where none answers.
+fn choose(all: &[FaceUri], has_current: bool) -> usize {
     let (tell, outcomes) = mpsc::channel();
     let mut results = vec![None; all.len()];
     let (mut begun, mut next_at) = (0, Instant::now());
@@ -71,10 +74,9 @@ fn choose(all: &[FaceUri], current: Option<&FaceUri>) -> usize {
             Err(_) => break,
         }
     }
-    let after = all.iter().position(|uri| Some(uri) == current).map_or(0, |at| at + 1);
-    let in_turn = (0..all.len()).map(|offset| (after + offset) % all.len());
-    let mut silent = in_turn.filter(|&index| results[index] != Some(Outcome::Failed));
-    silent.next().unwrap_or(0)
+    let first = usize::from(has_current);
+    let mut in_turn = (first..all.len()).chain(0..first);
+    in_turn.find(|&index| results[index] != Some(Outcome::Failed)).unwrap_or(0)
 }
 
 fn attempt(uri: &FaceUri) -> Outcome {
@@ -125,7 +127,7 @@ mod tests {
         let listener = TcpListener::bind(loopback(3, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let all = [1, 2, 3].map(|last| FaceUri::Tcp(loopback(last, port)));
-        assert_eq!(choose(&all, None), 2);
+        assert_eq!(choose(&all, false), 2);
     }
 
     #[test]
@@ -138,13 +140,12 @@ mod tests {
             let (_, from) = answering.recv_from(&mut [0; 100]).unwrap();
             answering.send_to(b"a Nack", from).unwrap();
         });
-        assert_eq!(choose(&all, None), 2);
+        assert_eq!(choose(&all, false), 2);
         router.join().unwrap();
         // Now both are silent, and the second refuses: they are taken in turn.
         let answering = UdpSocket::bind(loopback(3, port));
         assert!(answering.is_ok());
-        assert_eq!(choose(&all, None), 0);
-        assert_eq!(choose(&all, Some(&all[0])), 2);
-        assert_eq!(choose(&all, Some(&all[2])), 0);
+        assert_eq!(choose(&all, false), 0);
+        assert_eq!(choose(&all, true), 2);
     }
 }

@@ -196,7 +196,7 @@ pub enum PitTokenChoice {
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
     /// `udp://host:port`, `tcp://host:port`, `unix:///path`; host names are resolved, and resolved
-    /// again when the face has to be built anew.
+    /// again when the face has to be built anew, and while a UDP peer is silent.
     pub uri: String,
     /// Whether the face is rebuilt when it breaks; persistent faces are not.
     pub permanent: bool,

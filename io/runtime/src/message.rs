@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use weir_base::{FaceId, Packet};
+use weir_base::{FaceId, Instant, Packet};
 use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
 use weir_forward::{FaceAttributes, FaceScope, PitTokens, RouterStats};
 use weir_link::{LinkConfig, LinkDrop};
@@ -93,9 +93,12 @@ pub(crate) enum ToWorker {
     /// Close the least used face among these, if one is silent: others want its place.
     Displace(Among),
     /// Let thread `to` have this face. [`ToControl::FaceMoved`] follows in any case.
-    GiveFace { id: FaceId, to: u16 },
-    /// Have a face that another thread had.
-    TakeFace(Box<Face>),
+    /// With a socket, that is the one that it has there, and else its own.
+    GiveFace { id: FaceId, to: u16, socket: Option<NewSocket> },
+    /// Have a face that another thread had, with this socket.
+    TakeFace { face: Box<Face>, socket: Box<NewSocket> },
+    /// Answer with [`ToControl::Heard`].
+    TellHeard(FaceId),
     /// Thread `owner` has this face now.
     FaceMoved { id: FaceId, owner: u16 },
     /// Own this socket of a shared UDP port. Peers that are not configured get faces with these
@@ -184,6 +187,8 @@ pub(crate) enum ConnectPurpose {
     Static { index: usize },
     /// A permanent face that lost its socket.
     Reconnect { face: FaceId },
+    /// A UDP face of the configuration, whose host may have another address by now.
+    Recheck { face: FaceId },
 }
 
 /// What came of an attempt.
@@ -205,6 +210,8 @@ pub(crate) enum ToControl {
     Work { worker: u16, total: u64, movable: Vec<FaceWork> },
     /// The move of a face has ended: this thread has it, if it is still there.
     FaceMoved { id: FaceId, worker: u16 },
+    /// When the peer of a face was last heard, or the face was made.
+    Heard { id: FaceId, at: Instant },
     /// What a shard counts of its disks, now and then.
     Disks { worker: u16, stats: Box<DiskTierStats> },
     /// An event of a shard.

@@ -161,6 +161,95 @@ fn link_local_peers_need_an_interface() {
     }
 }
 
+/// Runs the ignored test `name` with a file of its own at /etc/hosts, `WEIR_TEST_HOSTS`.
+fn runs_with_hosts(name: &str) -> bool {
+    let hosts = tempfile::NamedTempFile::new().unwrap();
+    let script = "mount --bind \"$WEIR_TEST_HOSTS\" /etc/hosts && exec \"$0\" \"$@\"";
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    unshare.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", name]);
+    let Ok(output) = unshare.env("WEIR_TEST_HOSTS", hosts.path()).output() else { return false };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !text.contains("running 1 test") {
+        return false;
+    }
+    assert!(output.status.success(), "{text}");
+    true
+}
+
+#[test]
+fn configured_udp_faces_follow_their_host() {
+    if !runs_with_hosts("udp_faces_follow_hosts") {
+        eprintln!("NOT tested with host names that change: no mount namespace can be made");
+    }
+}
+
+#[test]
+#[ignore = "configured_udp_faces_follow_their_host runs it with /etc/hosts of its own"]
+fn udp_faces_follow_hosts() {
+    let set_hosts = |addresses: &[&str]| {
+        let lines = addresses.iter().map(|address| format!("{address} moving.test\n"));
+        std::fs::write("/etc/hosts", lines.collect::<String>()).unwrap();
+    };
+    for threads in [1, 4] {
+        let first = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let second = UdpSocket::bind(("127.0.0.3", port)).unwrap();
+        let third = UdpSocket::bind(("127.0.0.4", port)).unwrap();
+        set_hosts(&["127.0.0.2"]);
+        let router = TestRouter::start_with(|config| {
+            config.threads = threads;
+            config.static_faces = vec![StaticFace {
+                uri: format!("udp://moving.test:{port}"),
+                routes: vec![(name("/a"), 0)],
+                ..StaticFace::default()
+            }];
+        });
+        let leads_to = |socket: &UdpSocket| {
+            let uri = format!("udp4://{}", socket.local_addr().unwrap());
+            let begun = std::time::Instant::now();
+            while !router.snapshot().faces.iter().any(|face| face.uri == uri) {
+                assert!(begun.elapsed() < Duration::from_secs(100), "no face to {uri}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            router.snapshot().faces.iter().find(|face| face.uri == uri).unwrap().id
+        };
+        let mut consumer = router.unix();
+        let mut exchange = |socket: &UdpSocket, uri: &str| {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            consumer.send(&interest(uri));
+            let mut octets = [0; 9000];
+            loop {
+                let (len, from) = socket.recv_from(&mut octets).unwrap();
+                let Got::Interest { header, wire } = Got::of_frame(&octets[..len]) else {
+                    panic!("an Interest was due")
+                };
+                // Or one that asks whether anybody is there, which stays silent.
+                if name_of(&wire) == uri {
+                    let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+                    let answer = header.encode(&LpFraming::BARE, &[], Some(&data(uri, b"here")));
+                    socket.send_to(&answer, from).unwrap();
+                    break;
+                }
+            }
+            assert_eq!(content_of(&consumer.got().data()), b"here");
+        };
+        let face = leads_to(&first);
+        router.wait_until("the route", |snapshot| snapshot.router.fib_entries >= 1);
+        exchange(&first, "/a/1");
+        // The name changes, and the peer is silent.
+        set_hosts(&["127.0.0.3"]);
+        assert_eq!(leads_to(&second), face, "the same face, with its routes");
+        exchange(&second, "/a/2");
+        // Of two addresses the one in use refuses.
+        set_hosts(&["127.0.0.3", "127.0.0.4"]);
+        drop(second);
+        assert_eq!(leads_to(&third), face);
+        exchange(&third, "/a/3");
+        router.stop();
+    }
+}
+
 #[test]
 fn small_mtu_cuts_data_into_fragments_that_are_put_together() {
     let near = TestRouter::start();

@@ -11,7 +11,7 @@ use weir_manage::{
     Route, route_flags, route_origin,
 };
 
-use super::connect::backoff;
+use super::connect::{backoff, recheck_pause};
 use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control};
 use crate::config::{PitTokenChoice, StaticFace};
@@ -119,11 +119,26 @@ impl Control {
 
     /// A face that is there becomes one of the configuration.
     fn adopt(&mut self, id: FaceId, index: usize) {
+        let may_move = self.may_move();
         let Some(face) = self.faces.find_mut(id) else { return };
         face.static_index = Some(index);
+        // It follows the route from now on, as those that the configuration makes.
+        match face.remote {
+            FaceUri::Udp(peer) if face.source.is_some() && may_move => {
+                if let Err(error) = self.move_udp_face(id, peer) {
+                    tracing::warn!(%peer, ?error, "[[face]] stays as its peer made it");
+                }
+            }
+            _ => self.tell_attributes(id),
+        }
+    }
+
+    /// Tells all shards what is to be known of a face.
+    pub(super) fn tell_attributes(&self, id: FaceId) {
+        let Some(face) = self.faces.find(id) else { return };
         let (scope, is_datagram) = (face.scope, face.remote.is_datagram());
         let peer = face.remote.socket_addr().filter(|_| scope == FaceScope::NonLocal);
-        let token = self.pit_token(Some(index), scope);
+        let token = self.pit_token(face.static_index, scope);
         let attributes = face_attributes(peer.map(|peer| peer.ip()), is_datagram, scope, token);
         self.tell_all(|| ToWorker::Router(Command::AddFace { face: id, attributes }));
     }
@@ -261,7 +276,7 @@ impl Control {
         self.face_created(txn, result);
     }
 
-    fn existing(&self, remote: &FaceUri) -> Option<FaceError> {
+    pub(super) fn existing(&self, remote: &FaceUri) -> Option<FaceError> {
         let chosen_by_peer = || {
             let peer = remote.socket_addr().filter(|_| remote.is_datagram())?;
             let source = source_toward(peer)?;
@@ -283,8 +298,10 @@ impl Control {
                 Some(face) => face.remote.to_string(),
                 None => return,
             },
+            // Whether it is silent is asked first.
+            ConnectPurpose::Recheck { face } => return self.ask_heard(*face),
         };
-        self.connector.start(uri, purpose);
+        self.connector.start(uri, None, purpose);
     }
 
     pub(super) fn on_connected(&mut self, now: Instant, outcome: ConnectOutcome) {
@@ -298,6 +315,7 @@ impl Control {
             }
             ConnectPurpose::Static { index } => self.on_static_connected(now, index, result),
             ConnectPurpose::Reconnect { face } => self.on_reconnected(now, face, result),
+            ConnectPurpose::Recheck { face } => self.on_rechecked(now, face, result),
         }
     }
 
@@ -345,15 +363,15 @@ impl Control {
         };
         face.attempts = 0;
         face.is_up = true;
-        face.local = socket.local_uri();
         let worker = usize::from(face.worker);
+        self.faces.set_ends(id, socket.remote_uri(), socket.local_uri());
         self.workers[worker].send(ToWorker::AttachSocket { id, socket: NewSocket::Own(socket) });
         self.face_event(FaceEventKind::Up, id);
     }
 
-    fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {
+    pub(super) fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {
         let attempts = match &purpose {
-            ConnectPurpose::Reconnect { face } => {
+            ConnectPurpose::Reconnect { face } | ConnectPurpose::Recheck { face } => {
                 self.faces.find_mut(*face).map(|face| &mut face.attempts)
             }
             ConnectPurpose::Static { index } => Some(&mut self.static_attempts[*index]),
@@ -363,7 +381,10 @@ impl Control {
             return;
         };
         *attempts += 1;
-        let pause = backoff(*attempts);
+        let pause = match purpose {
+            ConnectPurpose::Recheck { .. } => recheck_pause(*attempts),
+            _ => backoff(*attempts),
+        };
         self.retries.push((now.plus_ns(pause.as_nanos() as u64), purpose));
     }
 
@@ -418,6 +439,7 @@ impl Control {
             }
         };
         self.static_attempts[index] = 0;
+        self.begin_rechecks(now, id, &config.uri);
         for (prefix, cost) in config.routes {
             let route = Route {
                 face: id,

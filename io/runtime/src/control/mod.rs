@@ -10,6 +10,7 @@ mod disks;
 mod faces;
 mod management;
 mod ports;
+mod recheck;
 mod signals;
 mod stalls;
 mod start;
@@ -234,6 +235,7 @@ impl Control {
                 self.on_work(now, worker, total, movable);
             }
             ToControl::FaceMoved { id, worker } => self.on_move_ended(id, worker),
+            ToControl::Heard { id, at } => self.on_heard(now, id, at),
             ToControl::Disks { worker, stats } => {
                 if let Some(disks) = &mut self.disks {
                     disks.on_report(now, worker, *stats);

@@ -66,7 +66,10 @@ impl Control {
     }
 
     /// The port from which a peer is reached: a listening one, or one made for outgoing faces.
-    fn port_for(&mut self, peer: SocketAddr) -> Result<(PortId, &PortRecord), FaceError> {
+    pub(super) fn port_for(
+        &mut self,
+        peer: SocketAddr,
+    ) -> Result<(PortId, &PortRecord), FaceError> {
         let is_ipv6 = peer.is_ipv6();
         let locals = self.ports.iter().map(|(id, port)| (*id, port.local));
         let id = match best_port(locals, peer, source_toward(peer)) {

@@ -172,6 +172,13 @@ impl FaceTable {
         Some(record)
     }
 
+    /// The face leads elsewhere from now on, from where the system chooses.
+    pub(super) fn set_ends(&mut self, id: FaceId, remote: FaceUri, local: FaceUri) {
+        if let Some(record) = self.remove(id) {
+            self.insert(FaceRecord { remote, local, source: None, ..record });
+        }
+    }
+
     pub(super) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
         self.faces.get(&id)
     }
