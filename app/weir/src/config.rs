@@ -818,16 +818,17 @@ impl FileConfig {
         }
     }
 
-    /// Rates of declared faces in bits per second, by the URIs that the router has them under.
+    /// Rates of declared faces in bits per second, by the URIs that the router may have them under:
+    /// of a host with several addresses, by each.
     pub(crate) fn rates_bps(&self) -> BTreeMap<String, u64> {
-        let rate = |face: &FaceSection| {
-            let rate = face.rate?;
-            let uri = FaceUri::resolve(&face.uri.0).inspect_err(|error| {
+        let rates = |face: &FaceSection| {
+            let Some(rate) = face.rate else { return Vec::new() };
+            let uris = FaceUri::resolve_all(&face.uri.0).inspect_err(|error| {
                 tracing::warn!(uri = face.uri.0, %error, "no controller is told this rate");
             });
-            Some((uri.ok()?.to_string(), rate.bps))
+            uris.unwrap_or_default().iter().map(|uri| (uri.to_string(), rate.bps)).collect()
         };
-        self.face.iter().filter_map(rate).collect()
+        self.face.iter().flat_map(rates).collect()
     }
 
     fn static_faces(&self) -> anyhow::Result<Vec<StaticFace>> {

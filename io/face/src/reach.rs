@@ -42,6 +42,11 @@ impl FaceUri {
         let chosen = if all.len() > 1 { choose(&all, at.is_some()) } else { 0 };
         Ok(all.swap_remove(chosen))
     }
+
+    /// Whether the host of a UDP address says that nothing listens there, or cannot be reached.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Udp(_)) && attempt(self) == Outcome::Failed
+    }
 }
 
 /// `has_current`: the first is in use, and comes last where none answers.
@@ -142,6 +147,7 @@ mod tests {
         });
         assert_eq!(choose(&all, false), 2);
         router.join().unwrap();
+        assert!(!all[0].is_refused() && all[1].is_refused());
         // Now both are silent, and the second refuses: they are taken in turn.
         let answering = UdpSocket::bind(loopback(3, port));
         assert!(answering.is_ok());

@@ -221,7 +221,10 @@ impl FaceUri {
 
     /// As [`FaceUri::resolve`], with all addresses of a host, at least one: in the order of the
     /// system (RFC 6724), the families by turns (RFC 8305, 4).
-    pub(crate) fn resolve_all(text: &str) -> Result<Vec<Self>, ResolveError> {
+    ///
+    /// # Errors
+    /// As [`FaceUri::resolve`].
+    pub fn resolve_all(text: &str) -> Result<Vec<Self>, ResolveError> {
         let (ip, host, port) = match read_lenient(text)? {
             Lenient::Whole(uri) => return Ok(vec![uri]),
             Lenient::Host { ip, host, port } => (ip, host, port),

@@ -197,9 +197,13 @@ fn print_made(made: &MadeFace, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn with_scheme(text: &str) -> String {
+    if text.contains("://") { text.to_owned() } else { format!("udp://{text}") }
+}
+
 /// The canonical form of what a person types for a router's address: without a scheme it is UDP.
 pub(crate) fn canonical_uri(text: &str) -> anyhow::Result<String> {
-    let full = if text.contains("://") { text.to_owned() } else { format!("udp://{text}") };
+    let full = with_scheme(text);
     // The error tells its cause itself; a chain would tell it twice.
     let uri =
         FaceUri::resolve_reachable(&full, None).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -237,16 +241,21 @@ pub(crate) fn make_face(
 pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Result<FaceStatus> {
     let faces = client.dataset::<FaceStatus>("faces/list")?;
     let id = face.parse().ok().map(FaceId);
-    let uri = match id {
-        Some(_) => None,
-        None => Some(canonical_uri(face)?),
+    // Of a host with several addresses the face may lead to any.
+    let uris = match id {
+        Some(_) => Vec::new(),
+        None => FaceUri::resolve_all(&with_scheme(face))
+            .map_err(|error| anyhow::anyhow!("{error}"))?
+            .iter()
+            .map(FaceUri::to_string)
+            .collect(),
     };
     // Of several to one address, those that the peer made come last.
     faces
         .into_iter()
-        .filter(|status| match &uri {
-            Some(uri) => status.info.uri == *uri,
-            None => Some(status.info.face_id) == id,
+        .filter(|status| match id {
+            Some(id) => status.info.face_id == id,
+            None => uris.contains(&status.info.uri),
         })
         .min_by_key(|status| status.info.persistency == FacePersistency::OnDemand)
         .with_context(|| format!("the router has no face {face}; `weir face list` shows them"))

@@ -121,6 +121,11 @@ fn no_answer(target: &Target, client: &Client) -> anyhow::Error {
             "nobody answered for {name}. Does `weir ping --serve {name}` run there, and is there \
              a route to it (`weir route list`)?"
         ),
+        Target::Neighbour(_) if client.uri().is_refused() => anyhow::anyhow!(
+            "nothing listens at {}, or it cannot be reached; start a router there with \
+             `weir router`, or check the address",
+            client.uri()
+        ),
         Target::Neighbour(_) => anyhow::anyhow!(
             "no router answered at {}. Does one run there and listen, and does a firewall let \
              it through? Routers that drop what they have no route for, as ndnd does, are silent \
@@ -138,7 +143,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         refuse_local_name(name)?;
         return serve(&args, &prefix, &mut client, &stop);
     }
-    let next = client.random();
+    let next = match args.target {
+        // Stores may have answers of others.
+        Target::Name(_) => client.random(),
+        Target::Neighbour(_) => 1,
+    };
     let mut pinger = Pinger {
         args: &args,
         prefix,
