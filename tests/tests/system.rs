@@ -355,6 +355,33 @@ fn on_a_full_disk(site: &Site) -> Command {
 }
 
 #[test]
+fn ping_says_whether_a_neighbour_lives() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    for uri in [router.udp(), router.tcp()] {
+        let said = router.weir(&site, &["ping", &uri, "-c", "2", "-i", "10"]).success();
+        assert!(said.output.contains("2 sent, 2 answered, 0 refused"), "{said:?}");
+    }
+    let faces = router.weir_json(&site, &["face", "list"]);
+    let udp = faces
+        .as_array()
+        .expect("faces")
+        .iter()
+        .find(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("udp4://")));
+    assert!(udp.expect("ping's face")["heardMsAgo"].as_u64().expect("heard") < 60_000);
+    assert!(router.weir(&site, &["face", "list"]).success().output.contains("HEARD"));
+
+    let other = UdpSocket::bind("127.0.0.1:0").expect("socket");
+    let uri = format!("udp://{}", other.local_addr().expect("bound"));
+    let ping = ["ping", &uri, "-c", "1", "-t", "200"];
+    let message = router.weir(&site, &ping).failure();
+    assert!(message.contains("no router answered at"), "{message}");
+    drop(other);
+    let message = router.weir(&site, &ping).failure();
+    assert!(message.contains("nothing listens at"), "{message}");
+}
+
+#[test]
 fn garbage_is_counted_and_harms_nobody() {
     let site = Site::new();
     let router = Router::start(&site);

@@ -20,8 +20,8 @@ use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, MarkingPolicy,
-    RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX, TrustAnchor,
-    memory_bytes_least,
+    PitTokenChoice, RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX,
+    TrustAnchor, memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
@@ -129,6 +129,7 @@ pub(crate) struct FacesSection {
     pub(crate) mark_interval: Time,
     pub(crate) reliability: bool,
     pub(crate) runs: bool,
+    pub(crate) pit_token: PitTokenWord,
     pub(crate) shared_memory: bool,
     pub(crate) discipline: DisciplineText,
     pub(crate) shaping: ShapingText,
@@ -170,6 +171,7 @@ impl Default for FacesSection {
             mark_interval: to_time(defaults.mark_interval),
             reliability: defaults.reliability,
             runs: defaults.runs,
+            pit_token: PitTokenWord::Short,
             shared_memory: defaults.shared_memory,
             discipline: DisciplineText(defaults.discipline),
             shaping: ShapingText(defaults.shaping),
@@ -238,11 +240,32 @@ pub(crate) struct FaceSection {
     #[serde(default)]
     pub(crate) runs: Option<bool>,
     #[serde(default)]
+    pub(crate) pit_token: Option<PitTokenWord>,
+    #[serde(default)]
     pub(crate) marking: Option<MarkingText>,
     #[serde(default)]
     pub(crate) discipline: Option<DisciplineText>,
     #[serde(default)]
     pub(crate) shaping: Option<ShapingText>,
+}
+
+/// Which PIT tokens other hosts are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PitTokenWord {
+    Off,
+    Short,
+    Long,
+}
+
+impl From<PitTokenWord> for PitTokenChoice {
+    fn from(word: PitTokenWord) -> Self {
+        match word {
+            PitTokenWord::Off => Self::Off,
+            PitTokenWord::Short => Self::Short,
+            PitTokenWord::Long => Self::Long,
+        }
+    }
 }
 
 /// What becomes of a configured face that breaks.
@@ -786,6 +809,7 @@ impl FileConfig {
             mark_interval: Duration::from_nanos(self.faces.mark_interval.ns),
             reliability: self.faces.reliability,
             runs: self.faces.runs,
+            pit_token: self.faces.pit_token.into(),
             shared_memory: self.faces.shared_memory,
             discipline: self.faces.discipline.0,
             shaping: self.faces.shaping.0,
@@ -794,16 +818,17 @@ impl FileConfig {
         }
     }
 
-    /// Rates of declared faces in bits per second, by the URIs that the router has them under.
+    /// Rates of declared faces in bits per second, by the URIs that the router may have them under:
+    /// of a host with several addresses, by each.
     pub(crate) fn rates_bps(&self) -> BTreeMap<String, u64> {
-        let rate = |face: &FaceSection| {
-            let rate = face.rate?;
-            let uri = FaceUri::resolve(&face.uri.0).inspect_err(|error| {
+        let rates = |face: &FaceSection| {
+            let Some(rate) = face.rate else { return Vec::new() };
+            let uris = FaceUri::resolve_all(&face.uri.0).inspect_err(|error| {
                 tracing::warn!(uri = face.uri.0, %error, "no controller is told this rate");
             });
-            Some((uri.ok()?.to_string(), rate.bps))
+            uris.unwrap_or_default().iter().map(|uri| (uri.to_string(), rate.bps)).collect()
         };
-        self.face.iter().filter_map(rate).collect()
+        self.face.iter().flat_map(rates).collect()
     }
 
     fn static_faces(&self) -> anyhow::Result<Vec<StaticFace>> {
@@ -822,6 +847,7 @@ impl FileConfig {
                 congestion_marking: face.congestion_marking,
                 reliability: face.reliability,
                 runs: face.runs,
+                pit_token: face.pit_token.map(PitTokenChoice::from),
                 marking: face.marking.map(|text| text.0),
                 discipline: face.discipline.map(|text| text.0),
                 shaping: face.shaping.map(|text| text.0),

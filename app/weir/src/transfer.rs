@@ -82,10 +82,15 @@ impl RouterArgs {
     }
 }
 
+/// Connects to the router at an address.
+pub(crate) fn connect_to(uri: &str) -> anyhow::Result<Client> {
+    Client::connect(&parse_uri(uri)?).map_err(cannot_connect)
+}
+
 fn parse_uri(text: &str) -> anyhow::Result<FaceUri> {
     match text {
         path if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
-        text => FaceUri::resolve(text).map_err(|error| anyhow::anyhow!("{error}")),
+        text => FaceUri::resolve_reachable(text, None).map_err(|error| anyhow::anyhow!("{error}")),
     }
 }
 

@@ -108,7 +108,7 @@ fn send(to: SocketAddr, len: usize, rate_bps: f64, time: Duration, burst: usize)
             frames.push(block.freeze(len));
         }
         let unix_ns = unix_ns();
-        let done = port.send_frames(to, &frames).expect("send").done;
+        let done = port.send_frames(to.into(), &frames).expect("send").done;
         sent.extend(numbers.take(done).map(|number| Stamp { number, unix_ns }));
     }
     sent

@@ -210,7 +210,7 @@ impl Worker {
         let (Some(shard), Some(data)) = (shards.pop_front(), data.next()) else { return };
         let header = match self.count {
             1 => LpHeader::default(),
-            _ => LpHeader { pit_token: token_of_shard(shard), ..LpHeader::default() },
+            _ => LpHeader { pit_token: token_of_shard(shard, self.count), ..LpHeader::default() },
         };
         self.receive(PRODUCER, data, header);
     }

@@ -13,6 +13,6 @@ pub fn router_of(text: Option<&str>) -> Result<FaceUri, SocketError> {
     match text {
         None => client_transport().map(|choice| choice.uri).map_err(|error| no_router(&error)),
         Some(path) if path.starts_with('/') => Ok(FaceUri::Unix(path.into())),
-        Some(text) => FaceUri::resolve(text).map_err(|error| no_router(&error)),
+        Some(text) => FaceUri::resolve_reachable(text, None).map_err(|error| no_router(&error)),
     }
 }

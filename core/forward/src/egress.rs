@@ -3,7 +3,7 @@
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PitToken};
 
-use crate::io::{OutPacket, Outbox};
+use crate::io::{OutPacket, Outbox, PitTokens};
 use crate::scope::is_localhost;
 use crate::shard;
 use crate::stats::{DropReason, RouterStats};
@@ -15,11 +15,12 @@ const NACKS_MAX: u32 = 32;
 
 /// Puts packets into the outbox and counts them.
 pub(crate) struct Sender {
-    /// The token of our Interests; empty with one shard.
+    /// The token of Interests to peers whose packets are their own; empty with one shard.
     token: PitToken,
     /// The same of those with CanBePrefix.
     prefix_token: PitToken,
     shard: u16,
+    shard_count: u16,
     /// Of tokens that must not be guessed.
     key: HashKey,
 }
@@ -43,39 +44,49 @@ impl Sender {
     pub(crate) fn new(shard: u16, shard_count: u16, key: &HashKey) -> Self {
         let (token, prefix_token) = match shard_count {
             1 => Default::default(),
-            _ => (shard::token_of_shard(shard), shard::token_by_name()),
+            _ => {
+                let token = |shard| shard::token_of_shard(shard, shard_count);
+                (token(shard), token(shard::by_name(shard_count)))
+            }
         };
         // Names are hashed with `key` itself.
         let key = HashKey::new([key.hash(b"PIT token 0"), key.hash(b"PIT token 1")]);
-        Self { token, prefix_token, shard, key }
+        Self { token, prefix_token, shard, shard_count, key }
     }
 
     /// The token of an entry's Interest towards a peer that strangers can send in the name of: only
     /// who gets the Interest can return it.
     #[inline(never)]
-    pub(crate) fn secret_token(&self, face: FaceId, entry: &PitEntry) -> PitToken {
+    pub(crate) fn secret_token(
+        &self,
+        face: FaceId,
+        tokens: PitTokens,
+        entry: &PitEntry,
+    ) -> PitToken {
         let mut octets = [0; 16];
         octets[..8].copy_from_slice(&entry.hash.to_le_bytes());
         octets[8..].copy_from_slice(&face.0.to_le_bytes());
-        let shard = if entry.can_be_prefix { shard::BY_NAME } else { self.shard };
-        shard::secret_token(shard, self.key.hash(&octets))
+        let by_name = shard::by_name(self.shard_count);
+        let shard = if entry.can_be_prefix { by_name } else { self.shard };
+        let is_long = tokens == PitTokens::LongSecret;
+        shard::secret_token(shard, self.shard_count, self.key.hash(&octets), is_long)
     }
 
-    /// `is_spoofable`: strangers can send in the name of the face's peer.
     #[inline(always)]
     pub(crate) fn interest(
         &self,
-        (face, is_spoofable): (FaceId, bool),
+        (face, tokens): (FaceId, PitTokens),
         ingress: FaceId,
         entry: &PitEntry,
         stats: &mut RouterStats,
         out: &mut Outbox,
     ) {
         stats.out_interests += 1;
-        let pit_token = match (is_spoofable, entry.can_be_prefix) {
-            (true, _) => self.secret_token(face, entry),
-            (false, true) => self.prefix_token,
-            (false, false) => self.token,
+        let pit_token = match tokens {
+            PitTokens::Shard if entry.can_be_prefix => self.prefix_token,
+            PitTokens::Shard => self.token,
+            PitTokens::Off => PitToken::EMPTY,
+            PitTokens::Secret | PitTokens::LongSecret => self.secret_token(face, tokens, entry),
         };
         let header = LpHeader { pit_token, incoming_face: Some(ingress.0), ..LpHeader::default() };
         let packet = entry.interest.clone();

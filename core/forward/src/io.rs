@@ -29,6 +29,31 @@ pub enum LinkType {
     AdHoc,
 }
 
+/// The PIT tokens of Interests that leave by a face. All but the long ones have six octets, since
+/// ndnd ends when Data bears a token of any other length but none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PitTokens {
+    /// None. Data finds its shard by its name, and strangers who forge the peer's address are
+    /// believed.
+    Off,
+    /// The shard, where there are several: for a peer whose packets are its own.
+    #[default]
+    Shard,
+    /// A keyed hash that only the peer learns, with the shard inside: for a peer that strangers can
+    /// send in the name of, as over UDP with a forged source address. Of 48 bits, one to seven of
+    /// which are the shard's where there are several.
+    Secret,
+    /// The same in twelve octets, with 64 bits that nobody can guess.
+    LongSecret,
+}
+
+impl PitTokens {
+    /// Whether only the peer can return the token of an Interest.
+    pub(crate) fn are_secret(self) -> bool {
+        matches!(self, Self::Secret | Self::LongSecret)
+    }
+}
+
 /// What a router is told of a face.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaceAttributes {
@@ -36,9 +61,8 @@ pub struct FaceAttributes {
     pub scope: FaceScope,
     /// Point to point or not.
     pub link_type: LinkType,
-    /// Strangers can send in the peer's name, as over UDP with a forged source address. Interests
-    /// to it bear a PIT token that only who gets them knows.
-    pub is_spoofable: bool,
+    /// The PIT tokens of Interests to it.
+    pub tokens: PitTokens,
     /// A number for the peer's host, below 2^63: faces that have the same one have one share of the
     /// PIT when it is full.
     pub host: Option<u64>,
@@ -48,7 +72,8 @@ impl FaceAttributes {
     /// A face to one peer whose packets are its own.
     #[must_use]
     pub const fn point_to_point(scope: FaceScope) -> Self {
-        Self { scope, link_type: LinkType::PointToPoint, is_spoofable: false, host: None }
+        let tokens = PitTokens::Shard;
+        Self { scope, link_type: LinkType::PointToPoint, tokens, host: None }
     }
 }
 

@@ -27,7 +27,7 @@ pub use content::decision::StoreDecision;
 pub use contents::{StoreCommand, StoreEvent};
 pub use input::{Command, Input, MissWatch};
 pub use io::{
-    DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox,
+    DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox, PitTokens,
     UnsolicitedPolicy,
 };
 pub use path::InterestStep;

@@ -145,7 +145,7 @@ pub struct FaceRequest {
 pub struct FaceChanges {
     /// When it closes.
     pub persistency: Option<FacePersistency>,
-    /// Largest frame in octets.
+    /// Largest frame in octets, or [`MTU_AUTO`](crate::MTU_AUTO).
     pub mtu: Option<u64>,
     /// Whether the peer may use local fields.
     pub local_fields: Option<bool>,

@@ -57,5 +57,8 @@ pub const PREFIX_COMPONENTS_MAX: usize = 32;
 /// packet stands for this many octets, so that NFD's default of 65536 packets is 512 MiB.
 pub const STORE_PACKET_BYTES: u64 = 8192;
 
+/// The MTU of a command that asks for the default: NFD's clients send it for `mtu auto`.
+pub const MTU_AUTO: u64 = u64::MAX;
+
 /// One cs/erase command erases at most this many Data (NFD).
 pub(crate) const ERASE_LIMIT: u64 = 256;

@@ -78,6 +78,9 @@ pub mod types {
     /// See [`N_IN_RUNS`].
     pub(crate) const N_OUT_RUN_INTERESTS: u32 = 0xf5a8;
 
+    /// Weir's own, as [`MARKING_POLICY`]: milliseconds since a frame was last received.
+    pub(crate) const LAST_HEARD: u32 = 0xf5aa;
+
     pub(crate) const NFD_VERSION: u32 = 128;
     pub(crate) const START_TIMESTAMP: u32 = 129;
     pub(crate) const CURRENT_TIMESTAMP: u32 = 130;

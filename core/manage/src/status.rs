@@ -79,6 +79,8 @@ pub struct FaceStatus {
     pub counters: FaceCounters,
     /// Weir's own: what decides which packets are marked; `None` is NFD's schedule.
     pub marking_policy: Option<String>,
+    /// Weir's own: milliseconds since the peer was last heard; `None` is never.
+    pub heard_ms_ago: Option<u64>,
 }
 
 /// Every element that some structure about faces holds.
@@ -96,6 +98,7 @@ struct FaceFields {
     interval_ns: Option<u64>,
     threshold_bytes: Option<u64>,
     marking_policy: Option<String>,
+    heard_ms_ago: Option<u64>,
     mtu: Option<u64>,
     counters: [Option<u64>; 12],
     flags: Option<u64>,
@@ -149,6 +152,7 @@ impl FaceFields {
                 types::MARKING_POLICY => {
                     fields.marking_policy = Some(element.text("MarkingPolicy")?);
                 }
+                types::LAST_HEARD => fields.heard_ms_ago = Some(element.number()?),
                 other => match COUNTER_TYPES.iter().position(|typ| *typ == other) {
                     Some(index) => fields.counters[index] = Some(element.number()?),
                     None => element.skip()?,
@@ -201,7 +205,9 @@ impl Element for FaceStatus {
         let expiration_period_ms = fields.expiration_period_ms;
         let counters = fields.counters()?;
         let marking_policy = fields.marking_policy.take();
-        Ok(Self { info: fields.info()?, expiration_period_ms, counters, marking_policy })
+        let heard_ms_ago = fields.heard_ms_ago;
+        let info = fields.info()?;
+        Ok(Self { info, expiration_period_ms, counters, marking_policy, heard_ms_ago })
     }
 
     fn encode_value(&self, writer: &mut Writer) {
@@ -237,7 +243,8 @@ impl Element for FaceStatus {
             .number_if(types::N_IN_RUNS, some(counters.in_runs))
             .number_if(types::N_IN_RUN_INTERESTS, some(counters.in_run_interests))
             .number_if(types::N_OUT_RUNS, some(counters.out_runs))
-            .number_if(types::N_OUT_RUN_INTERESTS, some(counters.out_run_interests));
+            .number_if(types::N_OUT_RUN_INTERESTS, some(counters.out_run_interests))
+            .number_if(types::LAST_HEARD, self.heard_ms_ago);
     }
 }
 

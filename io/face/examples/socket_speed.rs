@@ -171,7 +171,7 @@ fn udp_speed(name: &str, options: &UdpOptions, len: usize) {
         });
         let fd = std::os::fd::AsRawFd::as_raw_fd(&near);
         let sent = send_all(&mut mio::unix::SourceFd(&fd), &packet, |link| {
-            near.send(peer, link).expect("send")
+            near.send(peer.into(), link).expect("send")
         });
         is_done.store(true, Ordering::Relaxed);
         report(name, &sent, &receiver.join().expect("receiver"));

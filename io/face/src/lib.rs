@@ -8,6 +8,7 @@ mod listen;
 mod locate;
 mod mmsg;
 mod padding;
+mod reach;
 mod shared;
 mod socket;
 mod standard_output;
@@ -16,6 +17,7 @@ mod steering;
 mod stranger_file;
 mod stream;
 mod udp;
+mod udp_path;
 mod udp_peer;
 mod uri;
 
@@ -28,9 +30,8 @@ pub use standard_output::standard_output_was_closed;
 pub use status::{RecvStatus, SendStatus};
 pub use steering::steered_to;
 pub use stream::StreamSocket;
-pub use udp::{
-    Datagram, FramesSent, UdpCounters, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default,
-};
+pub use udp::{Datagram, FramesSent, UdpCounters, UdpOptions, UdpPort, udp_mtu_default};
+pub use udp_path::{LocalAddress, UdpPath, source_toward, udp_local_toward};
 pub use udp_peer::UdpPeer;
 pub use uri::{FaceUri, FaceUriError, ResolveError};
 

@@ -138,7 +138,7 @@ fn transport_of(text: &str) -> Option<&str> {
 
 fn resolve(text: &str, origin: Origin) -> Result<TransportChoice, ClientTransportError> {
     let text = text.trim();
-    match FaceUri::resolve(text) {
+    match FaceUri::resolve_reachable(text, None) {
         Ok(uri) => Ok(TransportChoice { uri, origin }),
         Err(source) => Err(ClientTransportError { text: text.to_owned(), origin, source }),
     }

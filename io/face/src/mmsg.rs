@@ -3,19 +3,23 @@
 
 use std::io;
 use std::mem;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::RawFd;
 
 use socket2::SockAddr;
+
+use crate::udp_path::LocalAddress;
 
 /// Datagrams, or runs of them, of one call.
 pub(crate) const BATCH_MAX: usize = 32;
 /// Pieces of all messages of one sending call.
 pub(crate) const PIECES_MAX: usize = 512;
 
-/// Room for the control messages asked for: segment size and drop counter, 24 octets each, and the
-/// time of arrival, 32.
-type Control = [u64; 12];
+/// Room for the control messages asked for: segment size and drop counter, 24 octets each, the time
+/// of arrival, 32, and the address that the message came to, 40 for IPv6.
+type Control = [u64; 15];
+/// Room for those sent: segment size and source address.
+type SentControl = [u64; 8];
 
 /// Where one message is received: its first and its further octets.
 pub(crate) struct Target<'a> {
@@ -27,6 +31,8 @@ pub(crate) struct Target<'a> {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) peer: Option<SocketAddr>,
+    /// The address of this host that it came to, where that was asked for.
+    pub(crate) local: Option<LocalAddress>,
     pub(crate) len: usize,
     /// Size of each datagram in the message but the last, which may be shorter.
     pub(crate) segment: usize,
@@ -64,7 +70,7 @@ pub(crate) fn receive(
         [[libc::iovec; 2]; BATCH_MAX],
         [libc::mmsghdr; BATCH_MAX],
     ) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
-    let mut controls: [Control; BATCH_MAX] = [[0; 12]; BATCH_MAX];
+    let mut controls: [Control; BATCH_MAX] = [[0; 15]; BATCH_MAX];
     for (index, target) in targets[..count].iter_mut().enumerate() {
         pieces[index] = [piece_mut(target.head), piece_mut(target.rest)];
         let header = &mut messages[index].msg_hdr;
@@ -93,9 +99,11 @@ pub(crate) fn receive(
     };
     for (message, name) in messages[..received].iter().zip(&names) {
         let len = message.msg_len as usize;
-        let ControlValues { segment, overflows, taken_in_unix_ns } = read_control(&message.msg_hdr);
+        let ControlValues { local, segment, overflows, taken_in_unix_ns } =
+            read_control(&message.msg_hdr);
         arrivals.push(Arrival {
             peer: read_address(name),
+            local,
             len,
             segment: segment.filter(|&size| size > 0).unwrap_or(len),
             is_truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
@@ -121,18 +129,19 @@ fn receive_singly(fd: RawFd, messages: &mut [libc::mmsghdr]) -> io::Result<usize
 
 #[derive(Default)]
 struct ControlValues {
+    local: Option<LocalAddress>,
     segment: Option<usize>,
     overflows: Option<u32>,
     taken_in_unix_ns: Option<u64>,
 }
 
-/// Segment size (UDP_GRO), drop counter (SO_RXQ_OVFL) and time of arrival (SO_TIMESTAMPNS) of a
-/// received message.
+/// Local address (IP_PKTINFO, IPV6_PKTINFO), segment size (UDP_GRO), drop counter (SO_RXQ_OVFL) and
+/// time of arrival (SO_TIMESTAMPNS) of a received message.
 fn read_control(header: &libc::msghdr) -> ControlValues {
     let mut values = ControlValues::default();
     // SAFETY: the header was filled in by the kernel and its control buffer is still alive, so that
-    // the macros walk control messages within it; the data of these kinds is an int or a timespec,
-    // maybe unaligned.
+    // the macros walk control messages within it; the data of these kinds is an int, a timespec or
+    // an in_pktinfo or in6_pktinfo, maybe unaligned.
     unsafe {
         let mut control = libc::CMSG_FIRSTHDR(header);
         while !control.is_null() {
@@ -141,6 +150,20 @@ fn read_control(header: &libc::msghdr) -> ControlValues {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     let size = data.cast::<libc::c_int>().read_unaligned();
                     values.segment = usize::try_from(size).ok();
+                }
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    let info = data.cast::<libc::in_pktinfo>().read_unaligned();
+                    // Where the message was sent to a broadcast address, this is an address to
+                    // answer from.
+                    let ip = Ipv4Addr::from(u32::from_be(info.ipi_spec_dst.s_addr));
+                    values.local = Some(LocalAddress::new(ip.into(), 0));
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
+                    let ip = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+                    // Nothing can be sent from a multicast address.
+                    let local = LocalAddress::new(ip.into(), info.ipi6_ifindex);
+                    values.local = (!ip.is_multicast()).then_some(local);
                 }
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     values.overflows = Some(data.cast::<u32>().read_unaligned());
@@ -194,6 +217,13 @@ pub(crate) struct Departure {
     pub(crate) segment: u16,
 }
 
+/// Where messages are sent.
+pub(crate) struct Destination {
+    pub(crate) address: SockAddr,
+    /// The address they leave from; `None` leaves it to the system.
+    pub(crate) source: Option<LocalAddress>,
+}
+
 /// The octets of several messages, in order.
 pub(crate) struct Pieces<'a> {
     pieces: [&'a [u8]; PIECES_MAX],
@@ -215,14 +245,14 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Sends `departures`, at most [`BATCH_MAX`], to `peer`; their pieces follow one another in
+/// Sends `departures`, at most [`BATCH_MAX`]; their pieces follow one another in
 /// `pieces`. Returns how many messages the socket took.
 ///
 /// # Errors
 /// What the system says when the first message fails.
 pub(crate) fn send(
     fd: RawFd,
-    peer: &SockAddr,
+    destination: &Destination,
     pieces: &Pieces<'_>,
     departures: &[Departure],
     is_batched: bool,
@@ -231,7 +261,7 @@ pub(crate) fn send(
     // SAFETY: plain C structures for which zeros are a valid value.
     let (mut vectors, mut messages): ([libc::iovec; PIECES_MAX], [libc::mmsghdr; BATCH_MAX]) =
         unsafe { (mem::zeroed(), mem::zeroed()) };
-    let mut controls: [Control; BATCH_MAX] = [[0; 12]; BATCH_MAX];
+    let mut controls: [SentControl; BATCH_MAX] = [[0; 8]; BATCH_MAX];
     for (vector, octets) in vectors.iter_mut().zip(&pieces.pieces[..pieces.count]) {
         // The kernel only reads what it is given to send; the structure has no const pointer.
         *vector =
@@ -242,12 +272,12 @@ pub(crate) fn send(
         let vectors = &mut vectors[first..first + departure.piece_count];
         first += departure.piece_count;
         let header = &mut messages[index].msg_hdr;
-        header.msg_name = peer.as_ptr().cast_mut().cast();
-        header.msg_namelen = peer.len();
+        header.msg_name = destination.address.as_ptr().cast_mut().cast();
+        header.msg_namelen = destination.address.len();
         header.msg_iov = vectors.as_mut_ptr();
         header.msg_iovlen = vectors.len();
-        if departure.segment != 0 {
-            write_segment_size(header, &mut controls[index], departure.segment);
+        if departure.segment != 0 || destination.source.is_some() {
+            write_control(header, &mut controls[index], departure.segment, destination.source);
         }
     }
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -268,17 +298,60 @@ pub(crate) fn send(
     Ok(count)
 }
 
-fn write_segment_size(header: &mut libc::msghdr, control: &mut Control, segment: u16) {
+/// Gives a message its segment size, if that is not 0, and its source address.
+fn write_control(
+    header: &mut libc::msghdr,
+    control: &mut SentControl,
+    segment: u16,
+    source: Option<LocalAddress>,
+) {
     header.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: CMSG_SPACE and CMSG_LEN compute sizes only. The control buffer is aligned for a
-    // control message and has room for one with a u16, so the first header and its data lie within
-    // it.
-    unsafe {
-        header.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as libc::c_uint) as usize;
-        let message = libc::CMSG_FIRSTHDR(header);
-        (*message).cmsg_level = libc::SOL_UDP;
-        (*message).cmsg_type = libc::UDP_SEGMENT;
-        (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as libc::c_uint) as usize;
-        libc::CMSG_DATA(message).cast::<u16>().write_unaligned(segment);
+    header.msg_controllen = 0;
+    if segment != 0 {
+        push_control(header, control, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
     }
+    match source.map(|source| (source.ip, source.interface)) {
+        None => {}
+        Some((IpAddr::V4(ip), _)) => {
+            let info = libc::in_pktinfo {
+                ipi_ifindex: 0,
+                ipi_spec_dst: libc::in_addr { s_addr: ip.to_bits().to_be() },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            };
+            push_control(header, control, (libc::IPPROTO_IP, libc::IP_PKTINFO), info);
+        }
+        Some((IpAddr::V6(ip), interface)) => {
+            let info = libc::in6_pktinfo {
+                ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                ipi6_ifindex: interface,
+            };
+            push_control(header, control, (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), info);
+        }
+    }
+}
+
+/// Appends a control message to those that `header` has in `control`.
+fn push_control<T: Copy>(
+    header: &mut libc::msghdr,
+    control: &mut SentControl,
+    (level, kind): (libc::c_int, libc::c_int),
+    value: T,
+) {
+    let at = header.msg_controllen;
+    // SAFETY: these compute sizes only.
+    let (space, len) = unsafe {
+        let bytes = size_of::<T>() as libc::c_uint;
+        (libc::CMSG_SPACE(bytes) as usize, libc::CMSG_LEN(bytes) as usize)
+    };
+    assert!(at + space <= size_of::<SentControl>(), "room for both kinds");
+    // SAFETY: `at` is a sum of CMSG_SPACE, so that it keeps the alignment that `control` has for a
+    // control message, and the message with its data ends within `control`, as just asserted.
+    unsafe {
+        let message = control.as_mut_ptr().cast::<u8>().add(at).cast::<libc::cmsghdr>();
+        (*message).cmsg_level = level;
+        (*message).cmsg_type = kind;
+        (*message).cmsg_len = len;
+        libc::CMSG_DATA(message).cast::<T>().write_unaligned(value);
+    }
+    header.msg_controllen = at + space;
 }

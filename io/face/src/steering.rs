@@ -194,7 +194,7 @@ mod tests {
             came += datagrams.len();
             for datagram in datagrams {
                 assert_eq!(&datagram.frame[..], b"late");
-                assert_eq!(steered_to(datagram.peer, 3), index);
+                assert_eq!(steered_to(datagram.path.remote, 3), index);
             }
         }
         assert_eq!(came, 50);

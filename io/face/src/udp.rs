@@ -1,21 +1,20 @@
-use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, Socket, Type};
 use weir_base::{Packet, PacketMut, Pool};
 use weir_link::{Link, LinkDrop};
 use weir_wire::PACKET_SIZE_MAX;
 
-use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Pieces, Target};
+use crate::mmsg::{self, Arrival, BATCH_MAX, Departure, Destination, Pieces, Target};
 use crate::padding::Padding;
 use crate::socket::{
     Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
 };
 use crate::status::{RecvStatus, SendStatus};
-use crate::uri::FaceUri;
+use crate::udp_path::{UdpPath, UdpPeers};
 
 /// A datagram alone lies in a block of this size; runs go on in a second block.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -34,17 +33,6 @@ pub fn udp_mtu_default(peer: IpAddr) -> usize {
     if peer.to_canonical().is_loopback() { PACKET_SIZE_MAX } else { 1420 }
 }
 
-/// The LocalUri of a face to `peer` at a port bound to `bound`: the address that datagrams leave
-/// from, as the system routes now.
-pub fn udp_local_toward(mut bound: SocketAddr, peer: SocketAddr) -> FaceUri {
-    if bound.ip().is_unspecified()
-        && let Some(ip) = source_toward(peer)
-    {
-        bound.set_ip(ip);
-    }
-    FaceUri::Udp(bound)
-}
-
 /// How a [`UdpPort`] is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
@@ -58,6 +46,9 @@ pub struct UdpOptions {
     pub batch: bool,
     /// Whether each datagram shall say when the system took it in, where it can.
     pub timestamps: bool,
+    /// Whether datagrams shall say which address of this host they came to, on a port bound to all
+    /// of them; answers leave from there ([`UdpPath::local`]). Of no use with one peer alone.
+    pub local_addresses: bool,
 }
 
 impl Default for UdpOptions {
@@ -68,6 +59,7 @@ impl Default for UdpOptions {
             offload: true,
             batch: true,
             timestamps: false,
+            local_addresses: true,
         }
     }
 }
@@ -75,8 +67,8 @@ impl Default for UdpOptions {
 /// One received datagram.
 #[derive(Clone, Debug)]
 pub struct Datagram {
-    /// Who sent it.
-    pub peer: SocketAddr,
+    /// Who sent it, and to which address of this host.
+    pub path: UdpPath,
     /// The key that [`UdpPort::add_peer`] gave this peer; `None` for a stranger.
     pub key: Option<u64>,
     /// Its octets, a slice of the block it was received into.
@@ -122,9 +114,7 @@ struct Slot {
 pub struct UdpPort {
     socket: Socket,
     local: SocketAddr,
-    peers: HashMap<SocketAddr, u64>,
-    /// The latest peer looked up, since datagrams come in runs.
-    recent: Option<(SocketAddr, Option<u64>)>,
+    peers: UdpPeers,
     slots: Vec<Slot>,
     arrivals: Vec<Arrival>,
     is_batched: bool,
@@ -182,13 +172,20 @@ impl UdpPort {
         // is asked before there are any.
         let batches = || mmsg::is_there(socket.as_raw_fd());
         let is_batched = try_out("sendmmsg and recvmmsg", options.batch, &batches);
+        // A port bound to one address sends from that one anyway.
+        let wants_local = options.local_addresses && address.ip().is_unspecified();
+        let (level, option, name) = match address {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_PKTINFO, "IP_PKTINFO"),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, "IPV6_RECVPKTINFO"),
+        };
+        let tell_local = || set_int_option(&socket, level, option, 1).is_ok();
+        let knows_local = try_out(name, wants_local, &tell_local);
         socket.bind(&address.into())?;
         let local = socket.local_addr()?.as_socket().unwrap_or(address);
         Ok(Self {
             socket,
             local,
-            peers: HashMap::new(),
-            recent: None,
+            peers: UdpPeers::new(knows_local),
             slots: Vec::new(),
             arrivals: Vec::with_capacity(BATCH_MAX),
             is_batched,
@@ -226,21 +223,19 @@ impl UdpPort {
         self.socket.recv_buffer_size().map(|bytes| bytes / 2)
     }
 
-    /// Datagrams from `peer` carry `key` from now on.
-    pub fn add_peer(&mut self, peer: SocketAddr, key: u64) {
-        self.recent = None;
-        self.peers.insert(peer, key);
+    /// Datagrams over `path` carry `key` from now on.
+    pub fn add_peer(&mut self, path: UdpPath, key: u64) {
+        self.peers.add(path, key);
     }
 
-    /// `peer` is a stranger from now on.
-    pub fn remove_peer(&mut self, peer: SocketAddr) {
-        self.recent = None;
-        self.peers.remove(&peer);
+    /// The peer of `path` is a stranger from now on.
+    pub fn remove_peer(&mut self, path: UdpPath) {
+        self.peers.remove(path);
     }
 
-    /// The key of `peer`.
-    pub fn peer_key(&self, peer: SocketAddr) -> Option<u64> {
-        self.peers.get(&peer).copied()
+    /// The key of the peer that `path` leads to.
+    pub fn peer_key(&self, path: UdpPath) -> Option<u64> {
+        self.peers.key(path)
     }
 
     /// What happened beside datagrams delivered.
@@ -317,12 +312,13 @@ impl UdpPort {
             self.counters.truncated += 1;
             return;
         }
-        let Some(peer) = arrival.peer.filter(|_| arrival.len > 0) else {
+        let Some(remote) = arrival.peer.filter(|_| arrival.len > 0) else {
             return;
         };
-        let key = self.key_of(peer);
+        let path = UdpPath { remote, local: arrival.local };
+        let key = self.peers.key_of_arrival(path);
         let taken_in_unix_ns = arrival.taken_in_unix_ns;
-        let mut push = |frame| datagrams.push(Datagram { peer, key, frame, taken_in_unix_ns });
+        let mut push = |frame| datagrams.push(Datagram { path, key, frame, taken_in_unix_ns });
         let slot = &mut self.slots[index];
         let head_capacity = slot.head.as_ref().map_or(0, PacketMut::capacity);
         let head_len = arrival.len.min(head_capacity);
@@ -355,27 +351,16 @@ impl UdpPort {
         }
     }
 
-    fn key_of(&mut self, peer: SocketAddr) -> Option<u64> {
-        match self.recent {
-            Some((recent, key)) if recent == peer => key,
-            _ => {
-                let key = self.peer_key(peer);
-                self.recent = Some((peer, key));
-                key
-            }
-        }
-    }
-
-    /// Sends what `link` has queued to `peer`. Where the system cuts runs, frames of nearly one
+    /// Sends what `link` has queued over `path`. Where the system cuts runs, frames of nearly one
     /// length are made one length by octets that the link does not count. What the system refuses
     /// to send (too long, unreachable, no buffers) is dropped and counted, in the link as
     /// [`LinkDrop::SocketRefused`].
     ///
     /// # Errors
     /// Only if the socket itself is broken.
-    pub fn send(&mut self, peer: SocketAddr, link: &mut Link) -> io::Result<SendStatus> {
+    pub fn send(&mut self, path: UdpPath, link: &mut Link) -> io::Result<SendStatus> {
         link.gather_runs(0);
-        let address = SockAddr::from(peer);
+        let destination = self.destination(path);
         let sent_before = link.counters().out_bytes;
         let result = loop {
             if link.is_egress_empty() {
@@ -389,7 +374,7 @@ impl UdpPort {
             plan.fill(frames, self.run_frame_max);
             let sent = mmsg::send(
                 self.socket.as_raw_fd(),
-                &address,
+                &destination,
                 &plan.pieces,
                 plan.departures(),
                 self.is_batched,
@@ -425,19 +410,24 @@ impl UdpPort {
         self.backlog.tell(&self.socket, link);
     }
 
-    /// Sends `frames` to `peer`, each as a datagram of its own, without a [`Link`].
+    fn destination(&self, path: UdpPath) -> Destination {
+        Destination { address: path.remote.into(), source: self.peers.source_of(path) }
+    }
+
+    /// Sends `frames` over `path`, each as a datagram of its own, without a [`Link`].
     ///
     /// # Errors
     /// Only if the socket itself is broken.
-    pub fn send_frames(&mut self, peer: SocketAddr, frames: &[Packet]) -> io::Result<FramesSent> {
-        let address = SockAddr::from(peer);
+    pub fn send_frames(&mut self, path: UdpPath, frames: &[Packet]) -> io::Result<FramesSent> {
+        let destination = self.destination(path);
         let mut result = FramesSent::default();
         while result.done < frames.len() {
             let mut plan = Plan::new();
             let rest = frames[result.done..].iter().map(|frame| (&[][..], &frame[..]));
             plan.fill(rest, self.run_frame_max);
             let fd = self.socket.as_raw_fd();
-            let sent = mmsg::send(fd, &address, &plan.pieces, plan.departures(), self.is_batched);
+            let (pieces, departures) = (&plan.pieces, plan.departures());
+            let sent = mmsg::send(fd, &destination, pieces, departures, self.is_batched);
             match sent {
                 Ok(count) => result.done += plan.frame_counts[..count].iter().sum::<usize>(),
                 Err(error) => match self.on_send_error(error, plan.departures[0])? {
@@ -563,13 +553,6 @@ impl<'a> Plan<'a> {
         }
         self.frame_counts[latest] += 1;
     }
-}
-
-/// The address the system would send from to `peer`. Connecting a UDP socket sends nothing.
-fn source_toward(peer: SocketAddr) -> Option<IpAddr> {
-    let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, None).ok()?;
-    socket.connect(&peer.into()).ok()?;
-    socket.local_addr().ok()?.as_socket().map(|address| address.ip())
 }
 
 impl fmt::Debug for UdpPort {

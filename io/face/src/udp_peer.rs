@@ -6,7 +6,8 @@ use weir_link::{Link, LinkConfig};
 
 use crate::socket::socket_source;
 use crate::status::{RecvStatus, SendStatus};
-use crate::udp::{Datagram, UdpOptions, UdpPort, udp_local_toward, udp_mtu_default};
+use crate::udp::{Datagram, UdpOptions, UdpPort, udp_mtu_default};
+use crate::udp_path::udp_local_toward;
 use crate::uri::FaceUri;
 
 /// One UDP peer at a port that serves it alone, as an application has; a router's peers share a
@@ -30,7 +31,8 @@ impl UdpPeer {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0; 16], 0).into(),
         };
-        Ok(Self::at(UdpPort::bind(any, &UdpOptions::default())?, peer))
+        let options = UdpOptions { local_addresses: false, ..UdpOptions::default() };
+        Ok(Self::at(UdpPort::bind(any, &options)?, peer))
     }
 
     /// Speaks to `peer` from `port`.
@@ -46,13 +48,13 @@ impl UdpPeer {
     ) -> io::Result<RecvStatus> {
         let status = self.port.recv(pool, &mut self.arrivals)?;
         let peer = self.peer;
-        let ours = self.arrivals.drain(..).filter(|datagram| datagram.peer == peer);
+        let ours = self.arrivals.drain(..).filter(|datagram| datagram.path.remote == peer);
         frames.extend(ours.map(|datagram| datagram.frame));
         Ok(status)
     }
 
     pub(crate) fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
-        self.port.send(self.peer, link)
+        self.port.send(self.peer.into(), link)
     }
 
     pub(crate) fn tell_backlog(&mut self, link: &mut Link) {

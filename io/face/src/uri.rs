@@ -57,6 +57,20 @@ pub enum FaceUriError {
     /// An address that no peer has, such as 0.0.0.0, or port 0.
     #[error("`{0}` is the address of no peer; give that of one, such as udp://192.0.2.1:6363")]
     NoPeer(String),
+    /// A link-local address without the interface whose link it is on.
+    #[error(
+        "`{uri}` has a link-local address, which needs its interface: write [{ip}%INTERFACE], such \
+         as [{ip}%eth0]"
+    )]
+    NoZone {
+        /// The text.
+        uri: String,
+        /// The address.
+        ip: Ipv6Addr,
+    },
+    /// The interface of an address is not one of this host's.
+    #[error("this host has no interface `{0}`; `ip link` lists those that it has")]
+    Zone(String),
     /// A port beyond the largest.
     #[error("`{0}` has a port beyond 65535")]
     Port(String),
@@ -168,10 +182,22 @@ impl FaceUri {
         }
     }
 
-    /// Whether the address may be a peer's: not 0.0.0.0, and not port 0.
-    pub fn may_be_peer(&self) -> bool {
-        self.socket_addr()
-            .is_none_or(|address| !address.ip().is_unspecified() && address.port() != 0)
+    /// Whether the address may be a peer's: not 0.0.0.0, not port 0, and no link-local address
+    /// without its interface. `text` is what the error shows.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check_peer(&self, text: &str) -> Result<(), FaceUriError> {
+        match self.socket_addr() {
+            Some(address) if address.ip().is_unspecified() || address.port() == 0 => {
+                Err(FaceUriError::NoPeer(text.to_owned()))
+            }
+            Some(address) if lacks_zone(&address) => {
+                let IpAddr::V6(ip) = address.ip() else { unreachable!("only IPv6 has zones") };
+                Err(FaceUriError::NoZone { uri: text.to_owned(), ip })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether [`Self::resolve`] can do something with `text`, as far as can be said without a look
@@ -190,18 +216,47 @@ impl FaceUri {
     /// # Errors
     /// [`ResolveError`]: the text is malformed, or the host has no address.
     pub fn resolve(text: &str) -> Result<Self, ResolveError> {
+        Self::resolve_all(text).map(|mut all| all.swap_remove(0))
+    }
+
+    /// As [`FaceUri::resolve`], with all addresses of a host, at least one: in the order of the
+    /// system (RFC 6724), the families by turns (RFC 8305, 4).
+    ///
+    /// # Errors
+    /// As [`FaceUri::resolve`].
+    pub fn resolve_all(text: &str) -> Result<Vec<Self>, ResolveError> {
         let (ip, host, port) = match read_lenient(text)? {
-            Lenient::Whole(uri) => return Ok(uri),
+            Lenient::Whole(uri) => return Ok(vec![uri]),
             Lenient::Host { ip, host, port } => (ip, host, port),
         };
-        let mut found = (host, port)
+        let found = (host, port)
             .to_socket_addrs()
             .map_err(|source| ResolveError::Lookup { host: host.to_owned(), source })?;
-        let address = found.find(|address| ip.family.has(address.ip()));
-        address.map(ip.make).ok_or_else(|| ResolveError::NoAddress {
-            host: host.to_owned(),
-            family: ip.family.name(),
-        })
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in found {
+            let is_wanted = ip.family.has(address.ip()) && !lacks_zone(&address);
+            if is_wanted && !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        let is_first_ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+        let of_family =
+            |is_ipv6| addresses.iter().copied().filter(move |address| address.is_ipv6() == is_ipv6);
+        let (mut first, mut second) = (of_family(is_first_ipv6), of_family(!is_first_ipv6));
+        let mut all = Vec::with_capacity(addresses.len());
+        while all.len() < addresses.len() {
+            all.extend(first.next().into_iter().chain(second.next()).map(ip.make));
+        }
+        if all.is_empty() {
+            let (host, family) = (host.to_owned(), ip.family.name());
+            return Err(ResolveError::NoAddress { host, family });
+        }
+        Ok(all)
+    }
+
+    /// Whether `text` has a host name, whose addresses may change.
+    pub fn has_host_name(text: &str) -> bool {
+        matches!(read_lenient(text), Ok(Lenient::Host { .. }))
     }
 }
 
@@ -219,16 +274,14 @@ fn read_lenient(text: &str) -> Result<Lenient<'_>, FaceUriError> {
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = split_host_port(rest, text)?;
     let port = port.unwrap_or(ip.port_default);
-    let Some(address) = parse_address(host, port) else {
+    let Some(address) = parse_address(host, port)? else {
         return Ok(Lenient::Host { ip, host, port });
     };
     if !ip.family.has(address.ip()) {
         return Err(FaceUriError::NotCanonical(text.to_owned()));
     }
     let uri = (ip.make)(address);
-    if !uri.may_be_peer() {
-        return Err(FaceUriError::NoPeer(text.to_owned()));
-    }
+    uri.check_peer(text)?;
     Ok(Lenient::Whole(uri))
 }
 
@@ -242,7 +295,10 @@ impl FromStr for FaceUri {
         if let Some(ip) = ip_scheme(scheme) {
             let not_canonical = || FaceUriError::NotCanonical(text.to_owned());
             let (host, port) = split_host_port(rest, text)?;
-            let address = port.and_then(|port| parse_address(host, port));
+            let address = match port {
+                Some(port) => parse_address(host, port)?,
+                None => None,
+            };
             let address = address.filter(|address| ip.family.has(address.ip()));
             let is_exact = !matches!(scheme, "udp" | "tcp");
             return address.filter(|_| is_exact).map(ip.make).ok_or_else(not_canonical);
@@ -336,17 +392,33 @@ fn split_host_port<'a>(text: &'a str, uri: &str) -> Result<(&'a str, Option<u16>
     Ok((host, Some(port)))
 }
 
-fn parse_address(host: &str, port: u16) -> Option<SocketAddr> {
+/// `None` for what is a host name.
+fn parse_address(host: &str, port: u16) -> Result<Option<SocketAddr>, FaceUriError> {
     if let Ok(address) = host.parse::<IpAddr>() {
-        return Some(SocketAddr::new(address, port));
+        return Ok(Some(SocketAddr::new(address, port)));
     }
-    let (address, zone) = host.split_once('%')?;
-    let address: Ipv6Addr = address.parse().ok()?;
-    let scope = match zone.parse() {
-        Ok(number) => number,
-        Err(_) => nix::net::if_::if_nametoindex(zone).ok()?,
+    let Some((address, zone)) = host.split_once('%') else { return Ok(None) };
+    let Ok(address) = address.parse::<Ipv6Addr>() else { return Ok(None) };
+    let scope = interface_index(zone).ok_or_else(|| FaceUriError::Zone(zone.to_owned()))?;
+    Ok(Some(SocketAddrV6::new(address, port, 0, scope).into()))
+}
+
+/// The interface that a zone names: by its name or number, after `%` as people write it or after
+/// `%25` as RFC 6874 has it in URIs. `%251` is interface 251 where there is one, else 1.
+fn interface_index(zone: &str) -> Option<u32> {
+    let index_of = |name: &str| {
+        let by_name = nix::net::if_::if_nametoindex(name).ok();
+        let number = || name.parse().ok().filter(|&index| index != 0);
+        by_name.or_else(number)
     };
-    Some(SocketAddrV6::new(address, port, 0, scope).into())
+    let is_there = |index: &u32| nix::net::if_::if_indextoname(*index).is_ok();
+    let encoded = zone.strip_prefix("25").filter(|name| !name.is_empty());
+    index_of(zone).filter(is_there).or_else(|| encoded.and_then(index_of).filter(is_there))
+}
+
+/// Whether an address is unique on one link only, and the link is not said.
+fn lacks_zone(address: &SocketAddr) -> bool {
+    matches!(address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0)
 }
 
 fn parse_ether(text: &str) -> Option<[u8; 6]> {
@@ -387,7 +459,7 @@ mod tests {
             assert_eq!(uri.to_string(), text);
             match FaceUri::resolve(text) {
                 Ok(resolved) => assert_eq!(resolved, uri),
-                Err(error) => assert!(!uri.may_be_peer(), "{error}"),
+                Err(_) => assert!(uri.check_peer(text).is_err(), "{text}"),
             }
         }
     }
@@ -449,6 +521,22 @@ mod tests {
             "udp4://1.2.3.4:99999".parse::<FaceUri>(),
             Err(FaceUriError::Port("udp4://1.2.3.4:99999".into()))
         );
+    }
+
+    #[test]
+    fn link_local_addresses_have_an_interface() {
+        for text in ["udp://[fe80::1%lo]", "udp6://[fe80::1%25lo]:6363", "udp://[fe80::1%1]"] {
+            assert_eq!(FaceUri::resolve(text).unwrap().to_string(), "udp6://[fe80::1%lo]:6363");
+        }
+        for text in ["udp://[fe80::1]", "tcp6://[fe80::1]:6363"] {
+            let error = FaceUri::check(text).unwrap_err();
+            assert!(error.to_string().contains("[fe80::1%eth0]"), "{error}");
+        }
+        let canonical: FaceUri = "udp6://[fe80::1]:6363".parse().unwrap();
+        assert!(canonical.check_peer("udp6://[fe80::1]:6363").is_err());
+        for text in ["udp://[fe80::1%nosuch0]", "udp6://[fe80::1%25nosuch0]:6363"] {
+            assert!(matches!(FaceUri::check(text), Err(FaceUriError::Zone(_))), "{text}");
+        }
     }
 
     #[test]

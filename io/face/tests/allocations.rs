@@ -55,7 +55,7 @@ fn a_udp_port_allocates_nothing() {
         let mut exchange = |rounds: usize| {
             for _ in 0..rounds {
                 enqueue_batch(&mut link, &packet);
-                near.send(far.local_addr(), &mut link).unwrap();
+                near.send(far.local_addr().into(), &mut link).unwrap();
                 while datagrams.len() < BATCH {
                     far.recv(&mut pool, &mut datagrams).unwrap();
                 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant as Clock};
 use common::{data, link_with, packets_of};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
-    Datagram, FaceUri, FramesSent, RecvStatus, SendStatus, UdpOptions, UdpPort, steered_to,
-    udp_local_toward, udp_mtu_default,
+    Datagram, FaceUri, FramesSent, LocalAddress, RecvStatus, SendStatus, UdpOptions, UdpPath,
+    UdpPort, source_toward, steered_to, udp_local_toward, udp_mtu_default,
 };
 use weir_link::{Link, LinkConfig, LinkDrop};
 use weir_wire::lp::{LpHeader, PitToken};
@@ -53,7 +53,9 @@ fn datagrams_arrive_as_they_were_sent_in_every_mode() {
                     let mut near = UdpPort::bind(any, &sending).unwrap();
                     let mut far = UdpPort::bind(any, &receiving).unwrap();
                     let arrived = exchange(&mut near, &mut far, &packets, 8800);
-                    assert!(arrived.iter().all(|datagram| datagram.peer == near.local_addr()));
+                    assert!(
+                        arrived.iter().all(|datagram| datagram.path.remote == near.local_addr())
+                    );
                     assert!(packets_of(frames(arrived)) == packets, "{sending:?} {receiving:?}");
                     assert_eq!(far.counters().receive_overflows, 0);
                 }
@@ -80,7 +82,7 @@ fn exchange(
     for chunk in packets.chunks((90_000 / largest).min(100)) {
         let mut link = link_with(chunk, LinkConfig::datagram(mtu));
         let count = link.frames().len();
-        assert_eq!(near.send(far.local_addr(), &mut link).unwrap(), SendStatus::Drained);
+        assert_eq!(near.send(far.local_addr().into(), &mut link).unwrap(), SendStatus::Drained);
         arrived.extend(receive(far, &mut pool, count));
     }
     arrived
@@ -96,7 +98,7 @@ fn datagrams_of_nearly_one_length_leave_with_one_length() {
         let options = UdpOptions { offload, ..UdpOptions::default() };
         let mut near = UdpPort::bind(ANY_V4, &options).unwrap();
         let mut link = link_with_tokens(packets, token);
-        let sent = near.send(far.local_addr().unwrap(), &mut link).unwrap();
+        let sent = near.send(far.local_addr().unwrap().into(), &mut link).unwrap();
         assert_eq!(sent, SendStatus::Drained);
         let mut octets = [0; 9000];
         let datagrams: Vec<Packet> = (0..packets.len())
@@ -126,7 +128,7 @@ fn many_datagrams_of_nearly_one_length_arrive_as_they_were_sent() {
     let mut near = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let mut far = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let mut link = link_with_tokens(&packets, b"token");
-    assert_eq!(near.send(far.local_addr(), &mut link).unwrap(), SendStatus::Drained);
+    assert_eq!(near.send(far.local_addr().into(), &mut link).unwrap(), SendStatus::Drained);
     let arrived = receive(&mut far, &mut Pool::new(8 << 20), packets.len());
     assert!(packets_of(frames(arrived)) == packets);
 }
@@ -160,8 +162,8 @@ fn peers_are_told_apart_and_answered_from_the_same_port() {
     let mut pool = Pool::new(1 << 20);
     let mut port = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind(ANY_V4).unwrap()).collect();
-    port.add_peer(clients[0].local_addr().unwrap(), 300);
-    port.add_peer(clients[1].local_addr().unwrap(), 301);
+    port.add_peer(clients[0].local_addr().unwrap().into(), 300);
+    port.add_peer(clients[1].local_addr().unwrap().into(), 301);
     for (index, client) in clients.iter().enumerate() {
         client.send_to(&data(50, index), port.local_addr()).unwrap();
     }
@@ -169,17 +171,17 @@ fn peers_are_told_apart_and_answered_from_the_same_port() {
     let keys: Vec<_> = arrived.iter().map(|datagram| datagram.key).collect();
     assert_eq!(keys, [Some(300), Some(301), None]);
     for (index, datagram) in arrived.iter().enumerate() {
-        assert_eq!(datagram.peer, clients[index].local_addr().unwrap());
+        assert_eq!(datagram.path.remote, clients[index].local_addr().unwrap());
         assert_eq!(datagram.frame, data(50, index));
         let mut link = link_with(&[data(60, index)], LinkConfig::datagram(1420));
-        port.send(datagram.peer, &mut link).unwrap();
+        port.send(datagram.path, &mut link).unwrap();
         let (mut octets, from) = ([0; 2000], port.local_addr());
         let (len, sender) = clients[index].recv_from(&mut octets).unwrap();
         assert_eq!(sender, from);
         assert_eq!(packets_of(vec![Packet::from(&octets[..len])]), [data(60, index)]);
     }
-    port.remove_peer(clients[0].local_addr().unwrap());
-    assert_eq!(port.peer_key(clients[0].local_addr().unwrap()), None);
+    port.remove_peer(clients[0].local_addr().unwrap().into());
+    assert_eq!(port.peer_key(clients[0].local_addr().unwrap().into()), None);
     clients[0].send_to(&data(50, 0), port.local_addr()).unwrap();
     assert_eq!(receive(&mut port, &mut pool, 1)[0].key, None);
 }
@@ -216,7 +218,7 @@ fn a_peer_that_is_gone_closes_nothing() {
     let mut datagrams = Vec::new();
     for index in 0..20 {
         let mut link = link_with(&[data(50, index)], LinkConfig::datagram(1420));
-        assert_eq!(port.send(gone, &mut link).unwrap(), SendStatus::Drained);
+        assert_eq!(port.send(gone.into(), &mut link).unwrap(), SendStatus::Drained);
         assert_eq!(port.recv(&mut pool, &mut datagrams).unwrap(), RecvStatus::Drained);
     }
     let client = UdpSocket::bind(ANY_V4).unwrap();
@@ -232,7 +234,7 @@ fn what_the_system_refuses_to_send_is_dropped_and_counted() {
         let nowhere: SocketAddr = ([192, 0, 2, 1], 6363).into();
         let packets: Vec<Packet> = (0..40).map(|index| data(100, index)).collect();
         let mut link = link_with(&packets, LinkConfig::datagram(1420));
-        assert_eq!(port.send(nowhere, &mut link).unwrap(), SendStatus::Drained);
+        assert_eq!(port.send(nowhere.into(), &mut link).unwrap(), SendStatus::Drained);
         assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 40);
         assert_eq!(port.counters().send_errors, 40);
         assert_eq!(link.counters().out_frames, 0);
@@ -246,13 +248,13 @@ fn a_full_receive_buffer_is_counted() {
     let mut near = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
     let packets: Vec<Packet> = (0..500).map(|index| data(1400, index)).collect();
     let mut link = link_with(&packets, LinkConfig::datagram(1420));
-    near.send(far.local_addr(), &mut link).unwrap();
+    near.send(far.local_addr().into(), &mut link).unwrap();
     let mut pool = Pool::new(1 << 20);
     let mut datagrams = Vec::new();
     while far.recv(&mut pool, &mut datagrams).unwrap() == RecvStatus::More {}
     // The kernel tells the count with the next datagram that gets in.
     let mut link = link_with(&[data(50, 0)], LinkConfig::datagram(1420));
-    near.send(far.local_addr(), &mut link).unwrap();
+    near.send(far.local_addr().into(), &mut link).unwrap();
     receive(&mut far, &mut pool, 1);
     assert!(datagrams.len() < 500);
     assert!(far.counters().receive_overflows > 0, "{far:?}");
@@ -285,12 +287,12 @@ fn frames_are_sent_without_a_link_in_every_mode() {
     for sending in all_options() {
         let mut near = UdpPort::bind(ANY_V4, &sending).unwrap();
         let mut far = UdpPort::bind(ANY_V4, &UdpOptions::default()).unwrap();
-        let sent = near.send_frames(far.local_addr(), &packets).unwrap();
+        let sent = near.send_frames(far.local_addr().into(), &packets).unwrap();
         assert_eq!(sent, FramesSent { done: 90, refused: 0, refused_bytes: 0 });
         let arrived = receive(&mut far, &mut Pool::new(1 << 20), packets.len());
         assert!(frames(arrived) == packets, "{sending:?}");
         let too_long = [Packet::from(vec![6; 65_535]), data(40, 1)];
-        let sent = near.send_frames(far.local_addr(), &too_long).unwrap();
+        let sent = near.send_frames(far.local_addr().into(), &too_long).unwrap();
         assert_eq!(sent, FramesSent { done: 2, refused: 1, refused_bytes: 65_535 });
         assert_eq!(near.counters().send_errors, 1);
     }
@@ -315,6 +317,89 @@ fn datagrams_say_when_they_were_taken_in_if_asked() {
     assert!(arrived.iter().all(|datagram| datagram.taken_in_unix_ns.is_none()));
 }
 
+/// A port bound to all addresses answers each peer from the address that it asked. A connected
+/// client takes datagrams from no other.
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let packets: Vec<Packet> = (0..60).map(|index| data(900, index)).collect();
+    for options in all_options() {
+        let all: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
+        let mut port = UdpPort::bind(all, &options).unwrap();
+        let client = UdpSocket::bind(ANY_V4).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        for (key, asked) in [(2, [127, 0, 0, 2]), (3, [127, 0, 0, 3])] {
+            client.connect((Ipv4Addr::from(asked), port.local_addr().port())).unwrap();
+            client.send(&data(50, 1)).unwrap();
+            let arrived = receive(&mut port, &mut Pool::new(1 << 20), 1);
+            let local = LocalAddress { ip: asked.into(), interface: 0 };
+            let path = UdpPath { remote: client.local_addr().unwrap(), local: Some(local) };
+            assert_eq!((arrived[0].path, arrived[0].key), (path, None));
+            port.add_peer(path, key);
+            client.send(&data(50, 2)).unwrap();
+            let arrived = receive(&mut port, &mut Pool::new(1 << 20), 1);
+            assert_eq!(arrived[0].key, Some(key), "each address has a peer of its own");
+            let mut link = link_with(&packets, LinkConfig::datagram(1420));
+            assert_eq!(port.send(path, &mut link).unwrap(), SendStatus::Drained);
+            let sent = port.send_frames(path, &packets[..3]).unwrap();
+            assert_eq!(sent.done, 3);
+            let mut octets = [0; 2000];
+            let mut next = || {
+                let len = client.recv(&mut octets).unwrap();
+                Packet::from(&octets[..len])
+            };
+            let arrived: Vec<Packet> = (0..packets.len()).map(|_| next()).collect();
+            assert!(packets_of(arrived) == packets, "{options:?}");
+            assert!([next(), next(), next()] == packets[..3], "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn ipv6_ports_know_which_address_was_asked() {
+    if addresses().count() < 2 {
+        return;
+    }
+    let all: SocketAddr = (Ipv6Addr::UNSPECIFIED, 0).into();
+    let mut port = UdpPort::bind(all, &UdpOptions::default()).unwrap();
+    let client = UdpSocket::bind(ANY_V6).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.connect((Ipv6Addr::LOCALHOST, port.local_addr().port())).unwrap();
+    client.send(&data(50, 1)).unwrap();
+    let path = receive(&mut port, &mut Pool::new(1 << 20), 1)[0].path;
+    let local = LocalAddress { ip: Ipv6Addr::LOCALHOST.into(), interface: 0 };
+    assert_eq!(path.local, Some(local));
+    let mut link = link_with(&[data(50, 2), data(50, 3)], LinkConfig::datagram(1420));
+    assert_eq!(port.send(path, &mut link).unwrap(), SendStatus::Drained);
+    let mut octets = [0; 100];
+    let mut next = || {
+        let len = client.recv(&mut octets).unwrap();
+        Packet::from(&octets[..len])
+    };
+    assert!(packets_of(vec![next(), next()]) == [data(50, 2), data(50, 3)]);
+}
+
+/// A peer whose local address the system chooses is found by what it answers to that address, and
+/// what it sends to another address is another peer's.
+#[test]
+fn routed_peer_is_known_at_the_address_of_its_route() {
+    let all: SocketAddr = (Ipv4Addr::UNSPECIFIED, 0).into();
+    let mut port = UdpPort::bind(all, &UdpOptions::default()).unwrap();
+    let peer = UdpSocket::bind(ANY_V4).unwrap();
+    let remote = peer.local_addr().unwrap();
+    assert_eq!(source_toward(remote).unwrap().ip, Ipv4Addr::LOCALHOST);
+    port.add_peer(remote.into(), 7);
+    assert_eq!(port.peer_key(remote.into()), Some(7));
+    let at = port.local_addr().port();
+    for (asked, key) in [([127, 0, 0, 1], Some(7)), ([127, 0, 0, 2], None)] {
+        peer.send_to(&data(50, 1), (Ipv4Addr::from(asked), at)).unwrap();
+        assert_eq!(receive(&mut port, &mut Pool::new(1 << 20), 1)[0].key, key);
+    }
+    port.remove_peer(remote.into());
+    assert_eq!(port.peer_key(remote.into()), None);
+    peer.send_to(&data(50, 1), (Ipv4Addr::LOCALHOST, at)).unwrap();
+    assert_eq!(receive(&mut port, &mut Pool::new(1 << 20), 1)[0].key, None);
+}
+
 /// Threads that share a port must agree with the system on whose peer is whose.
 #[test]
 fn what_a_peer_sends_comes_to_the_socket_that_is_said() {
@@ -336,7 +421,7 @@ fn what_a_peer_sends_comes_to_the_socket_that_is_said() {
         assert!(expected.iter().all(|peers| !peers.is_empty()), "{expected:?}");
         for (port, mut expected) in ports.iter_mut().zip(expected) {
             let arrived = receive(port, &mut Pool::new(1 << 20), expected.len());
-            let mut peers: Vec<SocketAddr> = arrived.iter().map(|arrived| arrived.peer).collect();
+            let mut peers: Vec<SocketAddr> = arrived.iter().map(|one| one.path.remote).collect();
             peers.sort_unstable();
             expected.sort_unstable();
             assert_eq!(peers, expected);

@@ -143,6 +143,8 @@ pub struct FaceDefaults {
     /// Whether one frame may stand for several Interests between routers that know it
     /// (`docs/run-interests.md`).
     pub runs: bool,
+    /// The PIT tokens of Interests to other hosts.
+    pub pit_token: PitTokenChoice,
     /// Whether applications of this machine may go over from the Unix socket to shared memory
     /// (`docs/shared-memory.md`).
     pub shared_memory: bool,
@@ -167,6 +169,7 @@ impl Default for FaceDefaults {
             mark_interval: Duration::from_millis(100),
             reliability: false,
             runs: true,
+            pit_token: PitTokenChoice::Short,
             shared_memory: true,
             discipline: DisciplineConfig::default(),
             shaping: ShapingConfig::default(),
@@ -176,11 +179,24 @@ impl Default for FaceDefaults {
     }
 }
 
+/// Which PIT tokens Interests bear. Over UDP they prove that Data comes from whoever got the
+/// Interest; with several packet threads they say which one waits for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PitTokenChoice {
+    /// None: anyone who forges a UDP peer's address is believed.
+    Off,
+    /// Six octets, which ndnd takes, too; over UDP 41 to 48 bits of them are secret.
+    #[default]
+    Short,
+    /// Twelve octets over UDP, with 64 secret bits.
+    Long,
+}
+
 /// A face that exists from the start.
 #[derive(Clone, Debug, Default)]
 pub struct StaticFace {
     /// `udp://host:port`, `tcp://host:port`, `unix:///path`; host names are resolved, and resolved
-    /// again when the face has to be built anew.
+    /// again when the face has to be built anew, and while a UDP peer is silent.
     pub uri: String,
     /// Whether the face is rebuilt when it breaks; persistent faces are not.
     pub permanent: bool,
@@ -194,6 +210,8 @@ pub struct StaticFace {
     pub marking: Option<MarkingPolicy>,
     /// Overrides [`FaceDefaults::runs`].
     pub runs: Option<bool>,
+    /// Overrides [`FaceDefaults::pit_token`].
+    pub pit_token: Option<PitTokenChoice>,
     /// Overrides [`FaceDefaults::discipline`].
     pub discipline: Option<DisciplineConfig>,
     /// Overrides [`FaceDefaults::shaping`].

@@ -24,8 +24,8 @@ mod worker;
 pub use weir_link::{DisciplineConfig, MarkingPolicy, ShapingConfig};
 
 pub use config::{
-    DisksConfig, FaceDefaults, Listener, ManagementConfig, RuntimeConfig, StaticFace, THREADS_MAX,
-    TrustAnchor,
+    DisksConfig, FaceDefaults, Listener, ManagementConfig, PitTokenChoice, RuntimeConfig,
+    StaticFace, THREADS_MAX, TrustAnchor,
 };
 pub use contents::Contents;
 pub use control::is_kept_ignored;

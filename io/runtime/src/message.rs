@@ -5,14 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use weir_base::{FaceId, Packet};
-use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPort};
-use weir_forward::{FaceAttributes, FaceScope, RouterStats};
+use weir_base::{FaceId, Instant, Packet};
+use weir_face::{Connected, FaceUri, Socket, UdpCounters, UdpPath, UdpPort};
+use weir_forward::{FaceAttributes, FaceScope, PitTokens, RouterStats};
 use weir_link::{LinkConfig, LinkDrop};
 use weir_manage::{FacePersistency, FaceRequest};
 use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
+use crate::config::PitTokenChoice;
 use crate::questions::{AnswerTo, Question};
 use crate::rooms::{Among, Network};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
@@ -27,23 +28,19 @@ pub(crate) enum NewSocket {
     /// The face's own, connected.
     Own(Socket),
     /// A peer of a shared port.
-    Peer { port: PortId, address: SocketAddr },
+    Peer { port: PortId, path: UdpPath },
 }
 
 impl NewSocket {
     /// What the router is told of a face with this socket.
-    pub(crate) fn attributes(&self, scope: FaceScope) -> FaceAttributes {
-        FaceAttributes {
-            is_spoofable: matches!(self, Self::Peer { .. }),
-            host: self.peer().map(|peer| Network::host(peer).number()),
-            ..FaceAttributes::point_to_point(scope)
-        }
+    pub(crate) fn attributes(&self, scope: FaceScope, token: PitTokenChoice) -> FaceAttributes {
+        face_attributes(self.peer(), matches!(self, Self::Peer { .. }), scope, token)
     }
 
     /// Where the peer is, when it is no application of this machine.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         match self {
-            Self::Peer { address, .. } => Some(address.ip()),
+            Self::Peer { path, .. } => Some(path.remote.ip()),
             Self::Own(socket) if socket.is_local() => None,
             Self::Own(socket) => match socket.remote_uri() {
                 FaceUri::Tcp(address) => Some(address.ip()),
@@ -51,6 +48,23 @@ impl NewSocket {
             },
         }
     }
+}
+
+/// What the router is told of a face to `peer`, a datagram's sender or not.
+pub(crate) fn face_attributes(
+    peer: Option<IpAddr>,
+    is_datagram: bool,
+    scope: FaceScope,
+    token: PitTokenChoice,
+) -> FaceAttributes {
+    let tokens = match (token, is_datagram) {
+        (PitTokenChoice::Off, _) => PitTokens::Off,
+        (PitTokenChoice::Short | PitTokenChoice::Long, false) => PitTokens::Shard,
+        (PitTokenChoice::Short, true) => PitTokens::Secret,
+        (PitTokenChoice::Long, true) => PitTokens::LongSecret,
+    };
+    let host = peer.map(|peer| Network::host(peer).number());
+    FaceAttributes { tokens, host, ..FaceAttributes::point_to_point(scope) }
 }
 
 /// A face to be added to the packet thread that will own it.
@@ -79,9 +93,12 @@ pub(crate) enum ToWorker {
     /// Close the least used face among these, if one is silent: others want its place.
     Displace(Among),
     /// Let thread `to` have this face. [`ToControl::FaceMoved`] follows in any case.
-    GiveFace { id: FaceId, to: u16 },
-    /// Have a face that another thread had.
-    TakeFace(Box<Face>),
+    /// With a socket, that is the one that it has there, and else its own.
+    GiveFace { id: FaceId, to: u16, socket: Option<NewSocket> },
+    /// Have a face that another thread had, with this socket.
+    TakeFace { face: Box<Face>, socket: Box<NewSocket> },
+    /// Answer with [`ToControl::Heard`].
+    TellHeard(FaceId),
     /// Thread `owner` has this face now.
     FaceMoved { id: FaceId, owner: u16 },
     /// Own this socket of a shared UDP port. Peers that are not configured get faces with these
@@ -106,11 +123,12 @@ pub(crate) struct FaceWork {
     pub(crate) work: u64,
 }
 
-/// Link settings for the peers of a shared port.
+/// Settings for the peers of a shared port.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerLinks {
     pub(crate) loopback: LinkConfig,
     pub(crate) network: LinkConfig,
+    pub(crate) pit_token: PitTokenChoice,
 }
 
 impl PeerLinks {
@@ -169,6 +187,8 @@ pub(crate) enum ConnectPurpose {
     Static { index: usize },
     /// A permanent face that lost its socket.
     Reconnect { face: FaceId },
+    /// A UDP face of the configuration, whose host may have another address by now.
+    Recheck { face: FaceId },
 }
 
 /// What came of an attempt.
@@ -182,7 +202,7 @@ pub(crate) struct ConnectOutcome {
 #[derive(Debug)]
 pub(crate) enum ToControl {
     /// A peer of a shared port got a face.
-    PeerFace { worker: u16, id: FaceId, port: PortId, peer: SocketAddr },
+    PeerFace { worker: u16, id: FaceId, port: PortId, path: UdpPath },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
     FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
     /// What faces have a packet thread do, a second: all of them, and those that may be moved and
@@ -190,6 +210,8 @@ pub(crate) enum ToControl {
     Work { worker: u16, total: u64, movable: Vec<FaceWork> },
     /// The move of a face has ended: this thread has it, if it is still there.
     FaceMoved { id: FaceId, worker: u16 },
+    /// When the peer of a face was last heard, or the face was made.
+    Heard { id: FaceId, at: Instant },
     /// What a shard counts of its disks, now and then.
     Disks { worker: u16, stats: Box<DiskTierStats> },
     /// An event of a shard.

@@ -366,6 +366,7 @@ mod tests {
             queue_bytes: 5,
             down_drops: 0,
             expires_in_ns: None,
+            heard_ns_ago: None,
         });
         for time_ns in [300, 10_000, 12_000] {
             snapshot.router.upstream_latency.record(time_ns);

@@ -75,6 +75,8 @@ pub struct FaceSnapshot {
     pub down_drops: u64,
     /// Until it closes if its peer stays silent, ns.
     pub expires_in_ns: Option<u64>,
+    /// Nanoseconds since a frame of the peer came last; `None` if there was none.
+    pub heard_ns_ago: Option<u64>,
 }
 
 /// Counters of one face and what its packet thread knows of it.
@@ -90,6 +92,7 @@ pub(crate) struct WorkerFace {
     pub(crate) is_shared: bool,
     /// Until an on-demand face closes if its peer stays silent, ns.
     pub(crate) expires_in_ns: Option<u64>,
+    pub(crate) heard_ns_ago: Option<u64>,
 }
 
 /// Counters of a packet thread that belong to no face.
@@ -131,6 +134,7 @@ impl FaceSnapshot {
             queue_bytes: face.queue_bytes,
             down_drops: face.down_drops,
             expires_in_ns: face.expires_in_ns,
+            heard_ns_ago: face.heard_ns_ago,
         }
     }
 }

@@ -2,11 +2,16 @@
 
 mod common;
 
-use common::{Got, TestRouter, data, interest, name};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use common::{Got, PATIENCE, Peer, TestRouter, content_of, data, interest, name, name_of};
 use weir_forward::DropReason;
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
-use weir_wire::{LpFraming, LpHeader, PitToken};
+use weir_runtime::{PitTokenChoice, StaticFace};
+use weir_wire::{LpFraming, LpHeader, LpView, PitToken};
 
 /// A router on which a neighbour over UDP, `producer`, is the next hop for `/a`.
 fn with_neighbour(threads: usize) -> (TestRouter, common::UdpPeer) {
@@ -73,7 +78,7 @@ fn a_forged_source_address_without_the_token_is_found_out() {
         let uri = format!("/a/{turn}");
         consumer.send(&interest(&uri));
         let token = token_of(&producer, &uri);
-        assert_eq!(token.as_slice().len(), 12);
+        assert_eq!(token.as_slice().len(), 6);
         if turn > 0 {
             producer.send(&data(&uri, b"forged"));
             router.wait_until("the forged Data is dropped", |snapshot| {
@@ -85,4 +90,95 @@ fn a_forged_source_address_without_the_token_is_found_out() {
     }
     assert_eq!(drops(&router, DropReason::NotAsked), 0);
     router.stop();
+}
+
+/// Answers one Interest as ndnd does, which ends when a PIT token has any other length than none or
+/// six octets.
+fn answer_of_ndnd(frame: &[u8]) -> Option<Vec<u8>> {
+    let view = LpView::decode(frame).unwrap();
+    // An idle packet, such as the offer of runs that begins a connection.
+    view.fragment?;
+    let Got::Interest { header, wire } = Got::of_frame(frame) else { return None };
+    let len = header.pit_token.as_slice().len();
+    assert!([0, 6].contains(&len), "a token of {len} octets ends ndnd");
+    Some(with_token(header.pit_token, &data(&name_of(&wire), b"ndnd")))
+}
+
+fn ndnd_over_udp(socket: &UdpSocket) {
+    let mut octets = [0; 9000];
+    // An empty datagram ends it.
+    while let (len @ 1.., from) = socket.recv_from(&mut octets).unwrap() {
+        if let Some(answer) = answer_of_ndnd(&octets[..len]) {
+            socket.send_to(&answer, from).unwrap();
+        }
+    }
+}
+
+fn ndnd_over_tcp(stream: TcpStream) {
+    let mut sending = stream.try_clone().unwrap();
+    let mut peer = Peer::new(stream);
+    while let Some(frame) = peer.try_frame().unwrap() {
+        if let Some(answer) = answer_of_ndnd(&frame) {
+            sending.write_all(&answer).unwrap();
+        }
+    }
+}
+
+/// A router with a configured face to `uri` and a route there for `/a`.
+fn with_face(uri: &str, threads: usize, pit_token: Option<PitTokenChoice>) -> TestRouter {
+    let router = TestRouter::start_with(|config| {
+        config.threads = threads;
+        let routes = vec![(name("/a"), 0)];
+        let uri = uri.to_owned();
+        config.static_faces = vec![StaticFace { uri, pit_token, routes, ..StaticFace::default() }];
+    });
+    router.wait_until("the face and its route are there", |snapshot| {
+        snapshot.router.fib_entries > 0 && snapshot.faces.iter().any(|face| face.uri == uri)
+    });
+    router
+}
+
+/// Over UDP and TCP, with one packet thread and several.
+#[test]
+fn neighbours_get_tokens_that_end_none_of_them() {
+    for (threads, scheme) in [1, 2, 5].into_iter().flat_map(|n| [(n, "udp4"), (n, "tcp4")]) {
+        let udp = UdpSocket::bind("127.0.0.2:0").unwrap();
+        udp.set_read_timeout(Some(PATIENCE)).unwrap();
+        let address: SocketAddr = udp.local_addr().unwrap();
+        let tcp = TcpListener::bind(address).unwrap();
+        let ending = udp.try_clone().unwrap();
+        let neighbour = std::thread::spawn(move || match scheme {
+            "udp4" => ndnd_over_udp(&udp),
+            _ => ndnd_over_tcp(tcp.accept().unwrap().0),
+        });
+        let router = with_face(&format!("{scheme}://{address}"), threads, None);
+        let mut consumer = router.unix();
+        for turn in 0..20 {
+            consumer.send(&interest(&format!("/a/{turn}")));
+            assert_eq!(content_of(&consumer.got().data()), b"ndnd");
+        }
+        assert_eq!(drops(&router, DropReason::Spoofed), 0);
+        router.stop();
+        ending.send_to(&[], address).unwrap();
+        neighbour.join().expect("it was never given a token that ends it");
+    }
+}
+
+#[test]
+fn tokens_are_long_or_off_where_configured() {
+    for (choice, len) in [(PitTokenChoice::Long, 12), (PitTokenChoice::Off, 0)] {
+        let producer = UdpSocket::bind("127.0.0.2:0").unwrap();
+        producer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let uri = format!("udp4://{}", producer.local_addr().unwrap());
+        let router = with_face(&uri, 3, Some(choice));
+        let mut consumer = router.unix();
+        consumer.send(&interest("/a/1"));
+        let mut octets = [0; 9000];
+        let (read, from) = producer.recv_from(&mut octets).unwrap();
+        let token = LpView::decode(&octets[..read]).unwrap().header.pit_token;
+        assert_eq!(token.as_slice().len(), len, "{choice:?}");
+        producer.send_to(&with_token(token, &data("/a/1", b"right")), from).unwrap();
+        assert_eq!(content_of(&consumer.got().data()), b"right");
+        router.stop();
+    }
 }

@@ -4,10 +4,9 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Peer, TestRouter, data, interest, name};
+use common::{PATIENCE, Peer, TestRouter, data, interest, name, runs_among_hosts};
 use socket2::{Domain, Type};
 use weir_face::steered_to;
 use weir_link::LinkDrop;
@@ -459,22 +458,6 @@ fn scrapers_that_do_not_read_hold_up_no_other() {
     router.stop();
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     drop(stuck);
-}
-
-/// Runs the ignored test `name` where 10.1.0.0/16 is this machine's and not loopback.
-/// False where the system lets no user make a network of its own.
-fn runs_among_hosts(name: &str) -> bool {
-    let script = "ip link set lo up && ip addr add 10.1.0.1/16 dev lo && exec \"$0\" \"$@\"";
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-root-user", "--net", "sh", "-c", script]);
-    unshare.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", name]);
-    let Ok(output) = unshare.output() else { return false };
-    let text = String::from_utf8_lossy(&output.stdout);
-    if !text.contains("running 1 test") {
-        return false;
-    }
-    assert!(output.status.success(), "{text}");
-    true
 }
 
 #[test]

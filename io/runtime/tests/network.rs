@@ -2,15 +2,18 @@
 
 mod common;
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of};
+use common::{
+    Got, PATIENCE, Peer, TestRouter, content_of, data, interest, name, name_of, response_of,
+    runs_among_hosts,
+};
 use weir_link::{LinkCounters, LinkDrop};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency};
-use weir_runtime::StaticFace;
+use weir_runtime::{Listener, StaticFace};
 use weir_wire::{LpFraming, LpHeader, LpView, NackReason};
 
 fn create_face(uri: &str, persistency: FacePersistency) -> ControlParameters {
@@ -36,6 +39,215 @@ fn a_udp_stranger_gets_a_face_and_its_data() {
     assert_eq!(face.uri, format!("udp4://{}", consumer.socket.local_addr().unwrap()));
     assert_eq!((face.counters.in_interests, face.counters.out_data), (1, 1));
     assert!(face.expires_in_ns.unwrap() > 590_000_000_000);
+}
+
+/// One peer that asks two addresses of a host has two faces there, and each answers from the
+/// address that was asked, with one packet thread as with several.
+#[test]
+fn udp_answers_from_the_address_that_was_asked() {
+    for threads in [1, 3] {
+        let router = TestRouter::start_with(|config| {
+            config.threads = threads;
+            let address = (Ipv4Addr::UNSPECIFIED, 0).into();
+            config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));
+            config.listeners.push(Listener::Udp { address, required: true });
+        });
+        let port = router.address("udp4").port();
+        let mut producer = router.unix();
+        producer.register("/p");
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        for round in 0..2 {
+            for last in [2, 3, 4] {
+                let asked = (Ipv4Addr::new(127, 0, 0, last), port);
+                let uri = format!("/p/{round}/{last}");
+                peer.send_to(&interest(&uri), asked).unwrap();
+                producer.got().interest();
+                producer.send(&data(&uri, &[last; 5000]));
+                let mut datagram = [0; 9000];
+                let (len, from) = peer.recv_from(&mut datagram).unwrap();
+                assert_eq!(from, asked.into());
+                assert_eq!(content_of(&Got::of_frame(&datagram[..len]).data()), [last; 5000]);
+            }
+        }
+        let snapshot = router.snapshot();
+        let mut locals: Vec<&str> = snapshot
+            .faces
+            .iter()
+            .filter(|face| face.uri == format!("udp4://{}", peer.local_addr().unwrap()))
+            .map(|face| face.local_uri.as_str())
+            .collect();
+        locals.sort_unstable();
+        assert_eq!(locals, [2, 3, 4].map(|last| format!("udp4://127.0.0.{last}:{port}")));
+    }
+}
+
+#[test]
+fn udp_faces_leave_from_the_address_of_the_route() {
+    if !runs_among_hosts("udp_faces_among_networks") {
+        eprintln!("NOT tested with two networks: no network namespace can be made");
+    }
+}
+
+#[test]
+#[ignore = "udp_faces_leave_from_the_address_of_the_route runs it in a network namespace"]
+fn udp_faces_among_networks() {
+    let router = TestRouter::start_with(|config| {
+        config.listeners.retain(|listener| !matches!(listener, Listener::Udp { .. }));
+        for address in ["10.1.0.1:6363", "10.2.0.1:6363"] {
+            let address = address.parse().unwrap();
+            config.listeners.push(Listener::Udp { address, required: true });
+        }
+    });
+    let mut local = router.unix();
+    for (network, source) in [(2, "10.2.0.1:6363"), (1, "10.1.0.1:6363")] {
+        let peer = UdpSocket::bind((Ipv4Addr::new(10, network, 0, 9), 0)).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let uri = format!("udp4://{}", peer.local_addr().unwrap());
+        let made = local
+            .command(Command::FacesCreate, &create_face(&uri, FacePersistency::Persistent))
+            .body
+            .unwrap();
+        assert_eq!(made.local_uri, Some(format!("udp4://{source}")));
+        let prefix = format!("/network/{network}");
+        let route = ControlParameters {
+            name: Some(name(&prefix)),
+            face_id: made.face_id,
+            ..ControlParameters::default()
+        };
+        assert_eq!(local.command(Command::RibRegister, &route).code, 200);
+        local.send(&interest(&prefix));
+        let (_, from) = peer.recv_from(&mut [0; 9000]).unwrap();
+        assert_eq!(from, source.parse().unwrap());
+    }
+}
+
+/// NFD's clients send the largest number for `mtu auto`.
+#[test]
+fn mtu_auto_is_the_default() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    // 192.0.2.0/24 is nobody's: nothing is sent there.
+    let create = ControlParameters {
+        mtu: Some(weir_manage::MTU_AUTO),
+        ..create_face("udp4://192.0.2.1:6363", FacePersistency::Persistent)
+    };
+    let made = peer.command(Command::FacesCreate, &create).body.unwrap();
+    assert_eq!(made.mtu, Some(1420));
+    for (asked, mtu) in [(600, 600), (9000, 8800), (weir_manage::MTU_AUTO, 1420)] {
+        let update = ControlParameters {
+            face_id: made.face_id,
+            mtu: Some(asked),
+            ..ControlParameters::default()
+        };
+        let updated = peer.command(Command::FacesUpdate, &update).body.unwrap();
+        assert_eq!(updated.mtu, Some(mtu));
+    }
+}
+
+#[test]
+fn link_local_peers_need_an_interface() {
+    let router = TestRouter::start();
+    let mut peer = router.unix();
+    let mut create =
+        |uri| peer.command(Command::FacesCreate, &create_face(uri, FacePersistency::Persistent));
+    let refused = create("udp6://[fe80::1]:6363");
+    assert_eq!(refused.code, 406);
+    assert!(refused.text.contains("[fe80::1%eth0]"), "{refused:?}");
+    for uri in ["udp6://[fe80::1%lo]:6363", "udp6://[fe80::2%25lo]:6363"] {
+        let made = create(uri);
+        assert_eq!(made.code, 200, "{made:?}");
+        assert_eq!(made.body.unwrap().uri.unwrap(), uri.replace("%25", "%"));
+    }
+}
+
+/// Runs the ignored test `name` with a file of its own at /etc/hosts, `WEIR_TEST_HOSTS`.
+fn runs_with_hosts(name: &str) -> bool {
+    let hosts = tempfile::NamedTempFile::new().unwrap();
+    let script = "mount --bind \"$WEIR_TEST_HOSTS\" /etc/hosts && exec \"$0\" \"$@\"";
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    unshare.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", name]);
+    let Ok(output) = unshare.env("WEIR_TEST_HOSTS", hosts.path()).output() else { return false };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !text.contains("running 1 test") {
+        return false;
+    }
+    assert!(output.status.success(), "{text}");
+    true
+}
+
+#[test]
+fn configured_udp_faces_follow_their_host() {
+    if !runs_with_hosts("udp_faces_follow_hosts") {
+        eprintln!("NOT tested with host names that change: no mount namespace can be made");
+    }
+}
+
+#[test]
+#[ignore = "configured_udp_faces_follow_their_host runs it with /etc/hosts of its own"]
+fn udp_faces_follow_hosts() {
+    let set_hosts = |addresses: &[&str]| {
+        let lines = addresses.iter().map(|address| format!("{address} moving.test\n"));
+        std::fs::write("/etc/hosts", lines.collect::<String>()).unwrap();
+    };
+    for threads in [1, 4] {
+        let first = UdpSocket::bind("127.0.0.2:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let second = UdpSocket::bind(("127.0.0.3", port)).unwrap();
+        let third = UdpSocket::bind(("127.0.0.4", port)).unwrap();
+        set_hosts(&["127.0.0.2"]);
+        let router = TestRouter::start_with(|config| {
+            config.threads = threads;
+            config.static_faces = vec![StaticFace {
+                uri: format!("udp://moving.test:{port}"),
+                routes: vec![(name("/a"), 0)],
+                ..StaticFace::default()
+            }];
+        });
+        let leads_to = |socket: &UdpSocket| {
+            let uri = format!("udp4://{}", socket.local_addr().unwrap());
+            let begun = std::time::Instant::now();
+            while !router.snapshot().faces.iter().any(|face| face.uri == uri) {
+                assert!(begun.elapsed() < Duration::from_secs(100), "no face to {uri}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            router.snapshot().faces.iter().find(|face| face.uri == uri).unwrap().id
+        };
+        let mut consumer = router.unix();
+        let mut exchange = |socket: &UdpSocket, uri: &str| {
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
+            consumer.send(&interest(uri));
+            let mut octets = [0; 9000];
+            loop {
+                let (len, from) = socket.recv_from(&mut octets).unwrap();
+                let Got::Interest { header, wire } = Got::of_frame(&octets[..len]) else {
+                    panic!("an Interest was due")
+                };
+                // Or one that asks whether anybody is there, which stays silent.
+                if name_of(&wire) == uri {
+                    let header = LpHeader { pit_token: header.pit_token, ..LpHeader::default() };
+                    let answer = header.encode(&LpFraming::BARE, &[], Some(&data(uri, b"here")));
+                    socket.send_to(&answer, from).unwrap();
+                    break;
+                }
+            }
+            assert_eq!(content_of(&consumer.got().data()), b"here");
+        };
+        let face = leads_to(&first);
+        router.wait_until("the route", |snapshot| snapshot.router.fib_entries >= 1);
+        exchange(&first, "/a/1");
+        // The name changes, and the peer is silent.
+        set_hosts(&["127.0.0.3"]);
+        assert_eq!(leads_to(&second), face, "the same face, with its routes");
+        exchange(&second, "/a/2");
+        // Of two addresses the one in use refuses.
+        set_hosts(&["127.0.0.3", "127.0.0.4"]);
+        drop(second);
+        assert_eq!(leads_to(&third), face);
+        exchange(&third, "/a/3");
+        router.stop();
+    }
 }
 
 #[test]
@@ -172,14 +384,8 @@ fn static_faces_join_two_routers() {
             config.static_faces = vec![StaticFace {
                 uri: format!("{}://localhost:{}", &scheme[..3], address.port()),
                 permanent: true,
-                mtu: None,
-                congestion_marking: None,
-                reliability: None,
-                runs: None,
-                marking: None,
-                discipline: None,
-                shaping: None,
                 routes: vec![(name("/"), 0)],
+                ..StaticFace::default()
             }];
         });
         near.wait_until("the face is there", |snapshot| {
@@ -280,14 +486,9 @@ fn interests_beyond_the_rate_of_a_face_leave_later() {
             config.static_faces = vec![StaticFace {
                 uri: format!("{scheme}://{address}"),
                 permanent: true,
-                mtu: None,
-                congestion_marking: None,
-                reliability: None,
-                runs: None,
-                marking: None,
                 discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
-                shaping: None,
                 routes: vec![(name("/"), 0)],
+                ..StaticFace::default()
             }];
         });
         near.wait_until("the face is there", |snapshot| {

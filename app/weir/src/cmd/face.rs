@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
-use weir_manage::{ControlParameters, FacePersistency, FaceStatus, face_flags};
+use weir_manage::{ControlParameters, FacePersistency, FaceStatus, MTU_AUTO, face_flags};
 
 use crate::management_client::{ManagementArgs, ManagementClient, refused};
 use crate::table::{Align, Table, octets, out, outln, printable, span};
@@ -61,8 +61,9 @@ struct Settings {
     /// When the face closes: persistent: when it fails; permanent: never, it is rebuilt
     #[arg(long)]
     persistency: Option<Persistency>,
-    /// Largest datagram in octets, for UDP; larger packets are sent in pieces
-    #[arg(long)]
+    /// Largest datagram in octets, for UDP; larger packets are sent in pieces. auto: 1420, and 8800
+    /// on this machine, unless [faces] udp_mtu says otherwise
+    #[arg(long, value_name = "OCTETS|auto", value_parser = mtu)]
     mtu: Option<u64>,
     /// Whether lost packets are sent again, for UDP; the other router must have it on, too
     #[arg(long, value_name = "ON|OFF")]
@@ -82,6 +83,13 @@ struct Settings {
 enum Persistency {
     Persistent,
     Permanent,
+}
+
+fn mtu(text: &str) -> Result<u64, String> {
+    if text == "auto" {
+        return Ok(MTU_AUTO);
+    }
+    text.parse().map_err(|_| "give a number of octets, or auto".to_owned())
 }
 
 /// On or off.
@@ -189,11 +197,16 @@ fn print_made(made: &MadeFace, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn with_scheme(text: &str) -> String {
+    if text.contains("://") { text.to_owned() } else { format!("udp://{text}") }
+}
+
 /// The canonical form of what a person types for a router's address: without a scheme it is UDP.
 pub(crate) fn canonical_uri(text: &str) -> anyhow::Result<String> {
-    let full = if text.contains("://") { text.to_owned() } else { format!("udp://{text}") };
+    let full = with_scheme(text);
     // The error tells its cause itself; a chain would tell it twice.
-    let uri = FaceUri::resolve(&full).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let uri =
+        FaceUri::resolve_reachable(&full, None).map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(uri.to_string())
 }
 
@@ -228,16 +241,23 @@ pub(crate) fn make_face(
 pub(crate) fn find_face(client: &mut ManagementClient, face: &str) -> anyhow::Result<FaceStatus> {
     let faces = client.dataset::<FaceStatus>("faces/list")?;
     let id = face.parse().ok().map(FaceId);
-    let uri = match id {
-        Some(_) => None,
-        None => Some(canonical_uri(face)?),
+    // Of a host with several addresses the face may lead to any.
+    let uris = match id {
+        Some(_) => Vec::new(),
+        None => FaceUri::resolve_all(&with_scheme(face))
+            .map_err(|error| anyhow::anyhow!("{error}"))?
+            .iter()
+            .map(FaceUri::to_string)
+            .collect(),
     };
+    // Of several to one address, those that the peer made come last.
     faces
         .into_iter()
-        .find(|status| match &uri {
-            Some(uri) => status.info.uri == *uri,
-            None => Some(status.info.face_id) == id,
+        .filter(|status| match id {
+            Some(id) => status.info.face_id == id,
+            None => uris.contains(&status.info.uri),
         })
+        .min_by_key(|status| status.info.persistency == FacePersistency::OnDemand)
         .with_context(|| format!("the router has no face {face}; `weir face list` shows them"))
 }
 
@@ -248,18 +268,20 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
         ("TO", Align::Left),
         ("SCOPE", Align::Left),
         ("KEPT", Align::Left),
+        ("HEARD", Align::Right),
         ("INTERESTS IN/OUT", Align::Right),
         ("DATA IN/OUT", Align::Right),
         ("NACKS IN/OUT", Align::Right),
         ("BYTES IN/OUT", Align::Right),
     ]);
-    for FaceStatus { info, counters, .. } in faces {
+    for FaceStatus { info, counters, heard_ms_ago, .. } in faces {
         let both = |received: u64, sent: u64| format!("{received} / {sent}");
         table.row(vec![
             info.face_id.to_string(),
             info.uri.clone(),
             info.scope.to_string(),
             info.persistency.to_string(),
+            heard(*heard_ms_ago),
             both(counters.in_interests, counters.out_interests),
             both(counters.in_data, counters.out_data),
             both(counters.in_nacks, counters.out_nacks),
@@ -269,8 +291,13 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
     table.render("no faces")
 }
 
+/// When the peer was last heard.
+fn heard(ms_ago: Option<u64>) -> String {
+    ms_ago.map_or_else(|| "never".to_owned(), |ms| format!("{} ago", span(ms)))
+}
+
 fn face_details(face: &FaceStatus) -> String {
-    let FaceStatus { info, expiration_period_ms, counters, marking_policy } = face;
+    let FaceStatus { info, expiration_period_ms, counters, marking_policy, heard_ms_ago } = face;
     let flag = |bit| if info.flags & bit != 0 { "on" } else { "off" };
     let optional = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let rows = [
@@ -280,6 +307,7 @@ fn face_details(face: &FaceStatus) -> String {
         ("scope", info.scope.to_string()),
         ("kept", info.persistency.to_string()),
         ("link", info.link_type.to_string()),
+        ("last heard", heard(*heard_ms_ago)),
         ("closes in", expiration_period_ms.map_or_else(|| "-".to_owned(), span)),
         ("mtu", optional(info.mtu.map(|mtu| format!("{mtu} B")))),
         ("local fields", flag(face_flags::LOCAL_FIELDS).to_owned()),
@@ -316,7 +344,7 @@ fn face_details(face: &FaceStatus) -> String {
 
 /// A face for programs, with the field names of the protocol.
 pub(crate) fn face_json(face: &FaceStatus) -> Value {
-    let FaceStatus { info, expiration_period_ms, counters, marking_policy } = face;
+    let FaceStatus { info, expiration_period_ms, counters, marking_policy, heard_ms_ago } = face;
     json!({
         "faceId": info.face_id.0,
         "uri": info.uri,
@@ -325,6 +353,7 @@ pub(crate) fn face_json(face: &FaceStatus) -> Value {
         "persistency": info.persistency.to_string(),
         "linkType": info.link_type.to_string(),
         "expirationMs": expiration_period_ms,
+        "heardMsAgo": heard_ms_ago,
         "mtu": info.mtu,
         "flags": {
             "localFields": info.flags & face_flags::LOCAL_FIELDS != 0,

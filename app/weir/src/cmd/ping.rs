@@ -1,16 +1,20 @@
 //! `weir ping`, compatible with ndnping and ndnpingserver.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Write as _;
 
 use anyhow::{Context, bail};
 use serde_json::json;
 use weir_base::{Instant, NS_PER_MS};
+use weir_face::FaceUri;
 use weir_socket::{Client, FromRouter, ObjectStore, PathId};
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
 use crate::table::outln;
-use crate::transfer::{RouterArgs, Stop, parse_name, parse_positive, refuse_local_name};
+use crate::transfer::{
+    RouterArgs, Stop, connect_to, parse_name, parse_positive, refuse_local_name,
+};
 
 /// The component that both sides put after the prefix.
 const PING_COMPONENT: &[u8] = b"ping";
@@ -26,11 +30,15 @@ const CONTENT_BYTES_MAX: u32 = 8000;
 /// Somebody must answer: run `weir ping --serve PREFIX` on the one machine and `weir ping PREFIX`
 /// on the other. What `weir put` serves does not answer pings. The names are
 /// <prefix>/ping/<number>, as ndnping and ndnpingserver use them.
+///
+/// `weir ping udp://HOST` (or tcp://HOST) asks the router there, by itself and without this
+/// machine's router, for a name that nobody has. A refusal shows that it runs, too. Routers that
+/// drop such Interests, as ndnd does, do not answer.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The prefix
-    #[arg(value_parser = parse_name)]
-    prefix: Name,
+    /// The prefix, or the address of a router: udp://HOST[:PORT] or tcp://HOST[:PORT]
+    #[arg(value_name = "PREFIX|ADDRESS", value_parser = Target::parse)]
+    target: Target,
     /// Answer pings below the prefix until Ctrl-C
     #[arg(long)]
     serve: bool,
@@ -56,16 +64,90 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What is pinged.
+#[derive(Clone, Debug)]
+enum Target {
+    /// Whoever answers for a name.
+    Name(Name),
+    /// The router at this address.
+    Neighbour(String),
+}
+
+impl Target {
+    fn parse(text: &str) -> Result<Self, String> {
+        if !text.contains("://") {
+            return parse_name(text).map(Self::Name);
+        }
+        FaceUri::check(text).map_err(|error| error.to_string())?;
+        Ok(Self::Neighbour(text.to_owned()))
+    }
+
+    /// What names begin with. No router hands on what is in /localhop.
+    fn prefix(&self) -> Name {
+        let mut prefix = match self {
+            Self::Name(name) => name.clone(),
+            Self::Neighbour(_) => {
+                let mut name = Name::new();
+                name.append_str("localhop");
+                name
+            }
+        };
+        prefix.append_generic(PING_COMPONENT);
+        prefix
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => name.fmt(f),
+            Self::Neighbour(uri) => f.write_str(uri),
+        }
+    }
+}
+
+fn connect(args: &Args) -> anyhow::Result<Client> {
+    match &args.target {
+        Target::Name(_) => args.router.connect(),
+        Target::Neighbour(_) if args.serve => bail!("--serve needs a prefix, not an address"),
+        Target::Neighbour(uri) => connect_to(uri),
+    }
+}
+
+/// Why nobody answered, and what to do.
+fn no_answer(target: &Target, client: &Client) -> anyhow::Error {
+    match target {
+        Target::Name(name) => anyhow::anyhow!(
+            "nobody answered for {name}. Does `weir ping --serve {name}` run there, and is there \
+             a route to it (`weir route list`)?"
+        ),
+        Target::Neighbour(_) if client.uri().is_refused() => anyhow::anyhow!(
+            "nothing listens at {}, or it cannot be reached; start a router there with \
+             `weir router`, or check the address",
+            client.uri()
+        ),
+        Target::Neighbour(_) => anyhow::anyhow!(
+            "no router answered at {}. Does one run there and listen, and does a firewall let \
+             it through? Routers that drop what they have no route for, as ndnd does, are silent \
+             although they run",
+            client.uri()
+        ),
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let stop = Stop::on_signals()?;
-    let mut client = args.router.connect()?;
-    let mut prefix = args.prefix.clone();
-    prefix.append_generic(PING_COMPONENT);
-    if args.serve {
-        refuse_local_name(&args.prefix)?;
+    let mut client = connect(&args)?;
+    let prefix = args.target.prefix();
+    if let (true, Target::Name(name)) = (args.serve, &args.target) {
+        refuse_local_name(name)?;
         return serve(&args, &prefix, &mut client, &stop);
     }
-    let next = client.random();
+    let next = match args.target {
+        // Stores may have answers of others.
+        Target::Name(_) => client.random(),
+        Target::Neighbour(_) => 1,
+    };
     let mut pinger = Pinger {
         args: &args,
         prefix,
@@ -77,11 +159,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     pinger.run(&stop)?;
     pinger.statistics.print(&args)?;
     if pinger.statistics.answers == 0 {
-        bail!(
-            "nobody answered for {0}. Does `weir ping --serve {0}` run there, and is there a route \
-             to it (`weir route list`)?",
-            args.prefix
-        );
+        return Err(no_answer(&args.target, &pinger.client));
     }
     Ok(())
 }
@@ -198,21 +276,38 @@ impl Pinger<'_> {
                 .outstanding
                 .get(&sequence)
                 .is_some_and(|ping| Some(ping.nonce) == interest.nonce);
-            if is_ours {
-                self.outstanding.remove(&sequence);
-                self.statistics.nacks += 1;
-                self.say(sequence, describe(reason))?;
+            let ping = if is_ours { self.outstanding.remove(&sequence) } else { None };
+            match (ping, &self.args.target) {
+                (None, _) => {}
+                (Some(ping), Target::Neighbour(_)) => {
+                    let what = format!(" (it has {})", describe(reason));
+                    self.answered(now, sequence, ping, &what)?;
+                }
+                (Some(_), Target::Name(_)) => {
+                    self.statistics.nacks += 1;
+                    self.say(sequence, describe(reason))?;
+                }
             }
             return Ok(());
         }
         let Ok(data) = DataView::decode(packet) else { return Ok(()) };
         let Some(sequence) = self.sequence_of(data.name) else { return Ok(()) };
         if let Some(ping) = self.outstanding.remove(&sequence) {
-            let rtt_ns = now.ns_since(ping.sent);
-            self.statistics.answered(rtt_ns);
-            self.say(sequence, &format!("{:.3} ms", rtt_ns as f64 / 1e6))?;
+            self.answered(now, sequence, ping, "")?;
         }
         Ok(())
+    }
+
+    fn answered(
+        &mut self,
+        now: Instant,
+        sequence: u64,
+        ping: Outstanding,
+        what: &str,
+    ) -> anyhow::Result<()> {
+        let rtt_ns = now.ns_since(ping.sent);
+        self.statistics.answered(rtt_ns);
+        self.say(sequence, &format!("{:.3} ms{what}", rtt_ns as f64 / 1e6))
     }
 
     fn sequence_of(&self, name: weir_wire::NameView<'_>) -> Option<u64> {
@@ -224,7 +319,7 @@ impl Pinger<'_> {
 
     fn say(&self, sequence: u64, what: &str) -> anyhow::Result<()> {
         if !self.args.json {
-            outln!("{} {sequence}: {what}", self.args.prefix)?;
+            outln!("{} {sequence}: {what}", self.args.target)?;
         }
         Ok(())
     }
@@ -289,7 +384,7 @@ impl Statistics {
                 })
             });
             let statistics = json!({
-                "prefix": args.prefix.to_string(),
+                "prefix": args.target.to_string(),
                 "sent": self.pings,
                 "received": self.answers,
                 "nacked": self.nacks,

@@ -131,7 +131,7 @@ fn canonical(uri: &str) -> anyhow::Result<String> {
 fn reachable(listening: &[String]) -> Vec<String> {
     let is_peer = |uri: &&String| {
         let uri: Option<FaceUri> = uri.parse().ok();
-        uri.is_some_and(|uri| uri.socket_addr().is_some() && uri.may_be_peer())
+        uri.is_some_and(|uri| uri.socket_addr().is_some() && uri.check_peer("").is_ok())
     };
     listening.iter().filter(is_peer).cloned().collect()
 }

@@ -79,7 +79,7 @@ impl Router {
     ) -> Option<DropReason> {
         if let [index] = matched[..]
             && self.pit.entry(index).is_first_asked(face.id())
-            && !face.is_spoofable()
+            && !face.has_secret_tokens()
         {
             return None;
         }
@@ -103,8 +103,9 @@ impl Router {
         if matched.is_empty() {
             return Some(DropReason::NotAsked);
         }
-        if let Some(token) = token.filter(|_| face.is_spoofable()) {
-            let secret = |&index: &u32| self.sender.secret_token(face.id(), pit.entry(index));
+        if let Some(token) = token.filter(|_| face.has_secret_tokens()) {
+            let (id, kind) = (face.id(), face.tokens());
+            let secret = |&index: &u32| self.sender.secret_token(id, kind, pit.entry(index));
             let has_token = matched.iter().map(secret).any(|secret| *token == secret);
             if !self.is_believed(face.id(), Echo::Data, has_token, out) {
                 matched.clear();

@@ -84,10 +84,11 @@ impl Router {
         index: u32,
         out: &mut Outbox,
     ) -> bool {
-        if !self.faces.is_spoofable(received.face) {
+        let tokens = self.faces.tokens_of(received.face);
+        if !tokens.are_secret() {
             return true;
         }
-        let secret = self.sender.secret_token(received.face, self.pit.entry(index));
+        let secret = self.sender.secret_token(received.face, tokens, self.pit.entry(index));
         self.is_believed(received.face, Echo::Nacks, received.header.pit_token == secret, out)
     }
 

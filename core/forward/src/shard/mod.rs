@@ -21,13 +21,12 @@ pub const SHARDS_MAX: usize = 64;
 /// not change with each packet, few enough that a window of the usual size is spread.
 const RANGE_BITS: u32 = 6;
 
-const TOKEN_OCTETS: usize = 4;
-/// What follows the shard in tokens that must not be guessed.
-const SECRET_OCTETS: usize = 8;
-/// First octets of our tokens: a token of an earlier run or of another maker is not taken for ours.
-const TOKEN_MARK: u16 = 0x5777;
-/// Where tokens have the shard: Data goes by its name.
-pub(crate) const BY_NAME: u16 = u16::MAX;
+/// Length of our PIT tokens: ndnd panics at any other but none.
+const TOKEN_OCTETS: usize = 6;
+/// Of those towards peers that are said to take them.
+const LONG_TOKEN_OCTETS: usize = 12;
+/// What tokens have after the shard, where nothing has to be secret.
+const TOKEN_FILLER: u64 = 0x5777_5777_5777;
 
 /// The shard that Data of a name belongs to, among `shard_count`.
 ///
@@ -121,38 +120,50 @@ fn read_integer(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// The PIT token of Interests without CanBePrefix that a shard sends.
+/// The number in the place of the shard in tokens of Interests with CanBePrefix: their Data goes to
+/// the shard of its own name.
+pub(crate) fn by_name(shard_count: u16) -> u16 {
+    shard_count
+}
+
+/// Bits at the beginning of a token that say the shard, or that Data goes by its name: none with
+/// one shard, up to seven with [`SHARDS_MAX`].
+const fn shard_bits(shard_count: u16) -> u32 {
+    if shard_count == 1 { 0 } else { shard_count.ilog2() + 1 }
+}
+
+/// The PIT token of Interests that a shard sends to peers whose packets are their own.
 #[must_use]
-pub fn token_of_shard(shard: u16) -> PitToken {
-    let mut octets = [0; TOKEN_OCTETS];
-    octets[..2].copy_from_slice(&TOKEN_MARK.to_be_bytes());
-    octets[2..].copy_from_slice(&shard.to_be_bytes());
-    PitToken::new(&octets).expect("four octets fit a PIT token")
+pub fn token_of_shard(shard: u16, shard_count: u16) -> PitToken {
+    secret_token(shard, shard_count, TOKEN_FILLER, false)
 }
 
-/// The same towards a peer that strangers can send in the name of.
-pub(crate) fn secret_token(shard: u16, secret: u64) -> PitToken {
-    let mut octets = [0; TOKEN_OCTETS + SECRET_OCTETS];
-    octets[..TOKEN_OCTETS].copy_from_slice(token_of_shard(shard).as_slice());
-    octets[TOKEN_OCTETS..].copy_from_slice(&secret.to_be_bytes());
-    PitToken::new(&octets).expect("twelve octets fit a PIT token")
+/// The same towards a peer that strangers can send in the name of. All 64 bits of `secret` are in a
+/// long token, and the low 48 less those of the shard in another.
+pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: bool) -> PitToken {
+    let secret_bits = 48 - shard_bits(shard_count);
+    let low = secret & ((1 << secret_bits) - 1);
+    let number = u64::from(shard) << secret_bits | low;
+    let mut octets = [0; LONG_TOKEN_OCTETS];
+    octets[..TOKEN_OCTETS].copy_from_slice(&number.to_be_bytes()[2..]);
+    octets[TOKEN_OCTETS..]
+        .copy_from_slice(&secret.to_be_bytes()[..LONG_TOKEN_OCTETS - TOKEN_OCTETS]);
+    let len = if is_long { LONG_TOKEN_OCTETS } else { TOKEN_OCTETS };
+    PitToken::new(&octets[..len]).expect("twelve octets fit a PIT token")
 }
 
-/// The PIT token of Interests with CanBePrefix: their Data goes to the shard of its own name.
-pub(crate) fn token_by_name() -> PitToken {
-    token_of_shard(BY_NAME)
-}
-
-/// The shard that a PIT token names, when the token is ours and the shard exists.
+/// The shard that a PIT token names, when the token may be ours and the shard exists. One that is
+/// not ours may lead anywhere; its Data is then passed on by its name.
 #[must_use]
 pub(crate) fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
-    let (octets, secret) = token.as_slice().split_first_chunk::<TOKEN_OCTETS>()?;
-    if ![0, SECRET_OCTETS].contains(&secret.len()) {
+    let (&[high, low, ..], TOKEN_OCTETS | LONG_TOKEN_OCTETS) =
+        (token.as_slice(), token.as_slice().len())
+    else {
         return None;
-    }
-    let mark = u16::from_be_bytes([octets[0], octets[1]]);
-    let shard = u16::from_be_bytes([octets[2], octets[3]]);
-    (mark == TOKEN_MARK && shard < shard_count).then_some(shard)
+    };
+    let bits = shard_bits(shard_count);
+    let shard = u16::from_be_bytes([high, low]).checked_shr(16 - bits).unwrap_or(0);
+    (shard < shard_count).then_some(shard)
 }
 
 #[cfg(test)]

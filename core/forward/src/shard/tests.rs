@@ -57,16 +57,39 @@ fn what_is_no_packet_has_no_shard() {
 
 #[test]
 fn tokens_name_their_shard_and_nothing_else_does() {
-    for shard in 0..4 {
-        assert_eq!(shard_of_token(&token_of_shard(shard), 4), Some(shard));
+    for count in [2, 3, 4, 7, 8, 64] {
+        for shard in 0..count {
+            for token in [
+                token_of_shard(shard, count),
+                secret_token(shard, count, 0, false),
+                secret_token(shard, count, u64::MAX, false),
+                secret_token(shard, count, u64::MAX, true),
+            ] {
+                assert_eq!(shard_of_token(&token, count), Some(shard), "{shard} of {count}");
+            }
+        }
+        let prefix = token_of_shard(by_name(count), count);
+        assert_eq!(shard_of_token(&prefix, count), None, "by name, of {count}");
     }
-    assert_eq!(shard_of_token(&token_of_shard(4), 4), None, "no such shard");
-    assert_eq!(shard_of_token(&token_by_name(), u16::MAX), None);
-    for stranger in [&[][..], &[0, 0, 0, 1], &[0x57, 0x77, 0], &[0x57, 0x77, 0, 0, 0]] {
+    for stranger in [&[][..], &[0], &[0, 0, 0, 1], &[0; 8], &[0; 32]] {
         let token = match stranger {
             [] => PitToken::default(),
             octets => PitToken::new(octets).unwrap(),
         };
         assert_eq!(shard_of_token(&token, 4), None);
+    }
+}
+
+#[test]
+fn tokens_have_the_lengths_and_secrets_that_are_promised() {
+    for (count, secret_bits) in [(1, 48), (2, 46), (4, 45), (64, 41)] {
+        let token = |secret| secret_token(0, count, secret, false);
+        assert_eq!(token(0).as_slice().len(), 6);
+        for bit in 0..64 {
+            let is_secret = token(0) != token(1 << bit);
+            assert_eq!(is_secret, bit < secret_bits, "bit {bit} of {count} shards");
+            assert_ne!(secret_token(0, count, 0, true), secret_token(0, count, 1 << bit, true));
+        }
+        assert_eq!(secret_token(0, count, 0, true).as_slice().len(), 12);
     }
 }

@@ -172,7 +172,7 @@ impl Context<'_> {
         }
         let entry = self.pit.entry(self.entry);
         let ingress = self.ingress;
-        let to = (face, self.faces.is_spoofable(face));
+        let to = (face, self.faces.tokens_of(face));
         self.sender.interest(to, ingress, entry, self.stats, self.out);
         true
     }

@@ -2,7 +2,7 @@
 
 use weir_base::{FaceId, Slab, Table};
 
-use crate::io::{FaceAttributes, FaceScope, LinkType};
+use crate::io::{FaceAttributes, FaceScope, LinkType, PitTokens};
 use crate::shard::Echo;
 
 /// What a shard knows of a face.
@@ -11,8 +11,7 @@ pub(crate) struct Face {
     id: FaceId,
     scope: FaceScope,
     link_type: LinkType,
-    /// Strangers can send in the peer's name.
-    is_spoofable: bool,
+    tokens: PitTokens,
     /// Its place in the table, until it is removed.
     slot: u32,
     /// PIT entries that it waits for.
@@ -36,8 +35,13 @@ impl Face {
         self.scope == FaceScope::Local
     }
 
-    pub(crate) fn is_spoofable(&self) -> bool {
-        self.is_spoofable
+    pub(crate) fn tokens(&self) -> PitTokens {
+        self.tokens
+    }
+
+    /// Whether Data from the face must bear the secret token of its Interest.
+    pub(crate) fn has_secret_tokens(&self) -> bool {
+        self.tokens.are_secret()
     }
 
     pub(crate) fn is_ad_hoc(&self) -> bool {
@@ -67,13 +71,14 @@ pub(crate) struct FaceTable {
     guesses: [u32; GUESSES],
     table: Table,
     faces: Slab<Known>,
-    spoofable: usize,
+    /// Faces with other tokens than most.
+    with_own_tokens: usize,
 }
 
 impl FaceTable {
     pub(crate) fn new() -> Self {
         let (table, faces) = (Table::with_capacity(64), Slab::new());
-        Self { guesses: [0; GUESSES], table, faces, spoofable: 0 }
+        Self { guesses: [0; GUESSES], table, faces, with_own_tokens: 0 }
     }
 
     /// Identifiers are ours and dense: spreading them is enough.
@@ -96,20 +101,20 @@ impl FaceTable {
     }
 
     pub(crate) fn insert(&mut self, id: FaceId, attributes: FaceAttributes) {
-        let FaceAttributes { scope, link_type, is_spoofable, host } = attributes;
-        self.spoofable += usize::from(is_spoofable);
+        let FaceAttributes { scope, link_type, tokens, host } = attributes;
+        self.with_own_tokens += usize::from(tokens != PitTokens::default());
         // Identifiers of faces are far from the upper half of numbers.
         let host = host.map_or(id.0, |host| host | 1 << 63);
         match self.index(id) {
             Some(index) => {
                 let known = &mut self.faces[index];
-                self.spoofable -= usize::from(known.face.is_spoofable);
-                known.face = Face { scope, link_type, is_spoofable, ..known.face };
+                self.with_own_tokens -= usize::from(known.face.tokens != PitTokens::default());
+                known.face = Face { scope, link_type, tokens, ..known.face };
                 known.host = host;
             }
             None => {
                 let (slot, waits_for) = (0, 0);
-                let face = Face { id, scope, link_type, is_spoofable, slot, waits_for };
+                let face = Face { id, scope, link_type, tokens, slot, waits_for };
                 let slot = self.faces.insert(Known { face, host, echoes: [false; 2] });
                 self.faces[slot].face.slot = slot;
                 self.guesses[id.0 as usize % GUESSES] = slot;
@@ -118,10 +123,13 @@ impl FaceTable {
         }
     }
 
-    /// Whether strangers can send in the name of the face's peer.
+    /// The PIT tokens of Interests to a face.
     #[inline]
-    pub(crate) fn is_spoofable(&self, id: FaceId) -> bool {
-        self.spoofable > 0 && self.find(id).is_some_and(|face| face.is_spoofable())
+    pub(crate) fn tokens_of(&self, id: FaceId) -> PitTokens {
+        match self.with_own_tokens {
+            0 => PitTokens::default(),
+            _ => self.find(id).map_or(PitTokens::default(), Face::tokens),
+        }
     }
 
     /// Whether the peer of a face is known to return PIT tokens.
@@ -158,7 +166,7 @@ impl FaceTable {
         if let Some(index) = self.index(id) {
             self.table.remove(Self::hash(id), index);
             let known = self.faces.remove(index);
-            self.spoofable -= usize::from(known.face.is_spoofable);
+            self.with_own_tokens -= usize::from(known.face.tokens != PitTokens::default());
         }
     }
 }

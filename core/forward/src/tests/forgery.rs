@@ -57,7 +57,7 @@ fn tokens_towards_peers_over_udp_differ_by_name_and_key() {
     };
     let [[one, two], [other, _]] = [tokens(1), tokens(2)];
     assert!(one != two && one != other);
-    assert_eq!(one.as_slice().len(), 12);
+    assert_eq!(one.as_slice().len(), 6);
 }
 
 /// Whoever forges the source address of a peer that returns tokens does not know them.
@@ -70,13 +70,34 @@ fn a_forged_source_address_is_not_enough() {
     for turn in 0..4 {
         let name = alloc::format!("/a/x{turn}");
         let header = ask_spoofable(&mut bed, &name);
-        let guess = token(&[7; 12]);
+        let guess = token(&[7; 6]);
         assert!(bed.answer(SPOOFABLE, data(&name, 0)).is_empty(), "no token");
         assert!(bed.packet(SPOOFABLE, guess, data(&name, 0)).is_empty(), "a guess");
         bed.pass_ms(3900);
         assert_eq!(bed.packet(SPOOFABLE, header, data(&name, 0)).len(), 1);
     }
     assert_eq!(bed.drops(DropReason::Spoofed), 8);
+}
+
+#[test]
+fn tokens_are_long_or_off_where_a_face_says_so() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(SPOOFABLE, 0)]);
+    for (tokens, len) in [(PitTokens::LongSecret, 12), (PitTokens::Off, 0)] {
+        let attributes =
+            FaceAttributes { tokens, ..FaceAttributes::point_to_point(FaceScope::NonLocal) };
+        bed.command(Command::AddFace { face: SPOOFABLE, attributes });
+        for turn in 0..2 {
+            let name = alloc::format!("/a/{len}/{turn}");
+            let header = ask_spoofable(&mut bed, &name);
+            assert_eq!(header.pit_token.as_slice().len(), len);
+            assert_eq!(bed.packet(SPOOFABLE, header, data(&name, 0)).len(), 1);
+        }
+    }
+    // Without tokens the address is all there is to go by.
+    ask_spoofable(&mut bed, "/a/any");
+    assert_eq!(bed.packet(SPOOFABLE, token(&[7; 6]), data("/a/any", 0)).len(), 1);
+    assert_eq!(bed.drops(DropReason::Spoofed), 0);
 }
 
 /// A peer need not know of tokens. One that has returned them is not forged by waiting.

@@ -9,7 +9,7 @@ use weir_wire::{Data, Interest, InterestView, LpHeader, NackReason, Name, PitTok
 
 use crate::{
     BlockingStore, Command, DropReason, Event, FaceAttributes, FaceScope, Input, LinkType, NextHop,
-    OutPacket, Outbox, Router, RouterConfig,
+    OutPacket, Outbox, PitTokens, Router, RouterConfig,
 };
 
 mod contents;
@@ -125,8 +125,8 @@ impl Bed {
             (RADIO, FaceScope::NonLocal, LinkType::AdHoc),
             (SPOOFABLE, FaceScope::NonLocal, LinkType::PointToPoint),
         ] {
-            let is_spoofable = face == SPOOFABLE;
-            let attributes = FaceAttributes { scope, link_type, is_spoofable, host: None };
+            let tokens = if face == SPOOFABLE { PitTokens::Secret } else { PitTokens::Shard };
+            let attributes = FaceAttributes { scope, link_type, tokens, host: None };
             bed.command(Command::AddFace { face, attributes });
         }
         bed

@@ -20,7 +20,7 @@ const HOPS: [FaceId; 3] = [A, B, C];
 fn add(bed: &mut Bed, parameters: &str) {
     for face in HOPS {
         let (scope, link_type) = (FaceScope::NonLocal, LinkType::PointToPoint);
-        let attributes = FaceAttributes { scope, link_type, is_spoofable: false, host: None };
+        let attributes = FaceAttributes { link_type, ..FaceAttributes::point_to_point(scope) };
         bed.command(Command::AddFace { face, attributes });
     }
     bed.route("/f", &[(A, 0), (B, 0), (C, 0)]);

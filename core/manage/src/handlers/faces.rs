@@ -33,7 +33,11 @@ impl Manager {
     }
 
     fn refuse_known(&self, wanted: FaceRequest) -> Result<FaceRequest, ControlResponse> {
-        match self.faces.values().find(|face| face.uri == wanted.uri) {
+        // One that the peer made may be to another address of this host: the driver knows.
+        let is_same = |face: &&FaceInfo| {
+            face.uri == wanted.uri && face.persistency != FacePersistency::OnDemand
+        };
+        match self.faces.values().find(is_same) {
             Some(face) => Err(already_exists(face)),
             None => Ok(wanted),
         }

@@ -4,9 +4,12 @@ mod faces;
 mod status;
 mod tables;
 
+use alloc::format;
+
 use crate::authorize::{AccessPolicy, Verdict, check_anchored};
 use crate::commands::{Command, Scope};
 use crate::element::Element;
+use crate::error::DecodeError;
 use crate::io::ManagerOutbox;
 use crate::manager::{Call, Manager};
 use crate::parameters::{ControlParameters, ControlResponse};
@@ -15,28 +18,30 @@ use crate::parameters::{ControlParameters, ControlResponse};
 const PARAMETERS_AT: usize = 4;
 
 impl Manager {
-    /// A command: parse, authorize, validate, carry out. What cannot be parsed is not answered, as
-    /// in NFD.
+    /// A command: parse, authorize, validate, carry out. Unlike NFD, which is silent then, what
+    /// cannot be parsed is answered: a client must not wait for nothing.
     pub(crate) fn on_command(
         &mut self,
         call: &Call<'_>,
         command: Command,
         out: &mut ManagerOutbox,
     ) {
-        let parameters = call
-            .interest
-            .name
-            .component(PARAMETERS_AT)
-            .and_then(|component| ControlParameters::decode(component.value).ok());
-        let Some(mut parameters) = parameters else {
-            self.stats.ignored += 1;
-            return;
+        let parameters = match call.interest.name.component(PARAMETERS_AT) {
+            Some(component) => ControlParameters::decode(component.value),
+            None => Err(DecodeError::Missing { element: "ControlParameters" }),
         };
         let is_rib = matches!(command, Command::RibRegister | Command::RibUnregister);
         if !self.authorize(call, is_rib, out) {
             return;
         }
         self.stats.commands += 1;
+        let mut parameters = match parameters {
+            Ok(parameters) => parameters,
+            Err(error) => {
+                let response = ControlResponse::new(400, format!("malformed command: {error}"));
+                return self.respond(&call.request(), &response, out);
+            }
+        };
         if !command.accepts(&parameters) {
             let response = ControlResponse::new(400, "failed in validating parameters");
             self.respond(&call.request(), &response, out);

@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, NS_PER_MS};
+use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_security::verify_data;
 use weir_wire::{DataView, Name, tlv};
 
@@ -35,6 +35,15 @@ fn is_too_long(name: &Name) -> bool {
 fn too_long(what: &str) -> ControlResponse {
     let text = format!("{what} prefix cannot exceed {PREFIX_COMPONENTS_MAX} components");
     ControlResponse::new(414, text)
+}
+
+/// Longest period until a route expires, in milliseconds: 292 years, what nanoseconds of a signed
+/// 64-bit integer can count. NFD's clients write "for ever" as the largest number of theirs.
+const EXPIRATION_MS_MAX: u64 = i64::MAX as u64 / NS_PER_MS;
+
+/// When a route expires that is given so long; never, beyond what can be counted.
+fn expiry(now: Instant, period_ms: u64) -> Option<Instant> {
+    (period_ms < EXPIRATION_MS_MAX).then(|| now.plus_ns(period_ms * NS_PER_MS))
 }
 
 impl Manager {
@@ -86,13 +95,12 @@ impl Manager {
             return;
         }
         let face = fill_in_face(call, &mut parameters);
-        let after = |ms: u64| call.at.now.plus_ns(ms.saturating_mul(NS_PER_MS));
         let route = Route {
             face,
             origin: parameters.origin.unwrap_or(route_origin::APP),
             cost: parameters.cost.unwrap_or(0),
             flags: parameters.flags.unwrap_or(route_flags::CHILD_INHERIT),
-            expires: parameters.expiration_period_ms.map(after),
+            expires: parameters.expiration_period_ms.and_then(|ms| expiry(call.at.now, ms)),
         };
         let response = self.add_route(&prefix, route, ControlResponse::ok(parameters), out);
         self.respond(&call.request(), &response, out);
@@ -168,7 +176,7 @@ impl Manager {
             origin: route_origin::PREFIX_ANNOUNCEMENT,
             cost: ANNOUNCED_COST,
             flags: route_flags::CHILD_INHERIT,
-            expires: Some(call.at.now.plus_ns(expiration_ms.saturating_mul(NS_PER_MS))),
+            expires: expiry(call.at.now, expiration_ms),
         };
         let success = ControlResponse::ok(ControlParameters {
             name: Some(prefix.clone()),

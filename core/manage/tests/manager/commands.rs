@@ -561,8 +561,6 @@ fn what_nfd_does_not_answer() {
     for uri in [
         "/localhost/nfd",
         "/localhost/nfd/rib",
-        "/localhost/nfd/rib/register",
-        "/localhost/nfd/rib/register/x",
         "/localhost/nfd/rib/reticulate/x",
         "/localhost/nfd/rib/announce",
         "/localhost/nfd/splines/list",
@@ -572,5 +570,46 @@ fn what_nfd_does_not_answer() {
         harness.interest(&Interest::new(name(uri)).nonce(1).encode());
         harness.assert_silent();
     }
-    assert_eq!(harness.manager.stats().ignored, 9);
+    assert_eq!(harness.manager.stats().ignored, 7);
+}
+
+/// NFD is silent then, and its clients wait for nothing.
+#[test]
+fn commands_that_cannot_be_read_are_answered() {
+    let mut harness = Harness::new();
+    for uri in [
+        "/localhost/nfd/rib/register",
+        "/localhost/nfd/rib/register/x",
+        "/localhost/nfd/faces/update",
+        // ControlParameters with a FacePersistency of 7; with a FaceId of three octets; with a Name
+        // that is none; with a Uri that is no text.
+        "/localhost/nfd/faces/update/h%03%85%01%07",
+        "/localhost/nfd/faces/destroy/h%05i%03%01%02%03",
+        "/localhost/nfd/rib/unregister/h%03%07%01%08",
+        "/localhost/nfd/faces/create/h%03r%01%FF",
+        "/localhost/nfd/cs/config/h%03%83%01",
+    ] {
+        harness.interest(&Interest::new(name(uri)).nonce(1).encode());
+        let response = harness.response();
+        assert_eq!(response.code, 400, "{uri}: {response:?}");
+        assert!(response.text.starts_with("malformed command: "), "{uri}: {response:?}");
+    }
+    assert_eq!(harness.manager.stats().ignored, 0);
+}
+
+/// NFD's clients give the largest number that they have.
+#[test]
+fn routes_for_ever_do_not_expire() {
+    let mut harness = Harness::new();
+    for (period_ms, expires) in [(i64::MAX as u64, false), (u64::MAX, false), (60_000, true)] {
+        let parameters = ControlParameters {
+            name: Some(name("/for/ever")),
+            expiration_period_ms: Some(period_ms),
+            ..ControlParameters::default()
+        };
+        assert_eq!(harness.command(Command::RibRegister, &parameters).code, 200);
+        let (_, mut routes) =
+            harness.manager.rib().iter().find(|(found, _)| **found == name("/for/ever")).unwrap();
+        assert_eq!(routes.next().unwrap().expires.is_some(), expires, "{period_ms}");
+    }
 }

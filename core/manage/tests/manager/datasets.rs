@@ -22,7 +22,8 @@ fn status(info: FaceInfo) -> FaceStatus {
         ..FaceCounters::default()
     };
     let marking_policy = info.uri.starts_with("udp").then(|| "rem".to_owned());
-    FaceStatus { info, expiration_period_ms: None, counters, marking_policy }
+    let heard_ms_ago = Some(70);
+    FaceStatus { info, expiration_period_ms: None, counters, marking_policy, heard_ms_ago }
 }
 
 impl Harness {

@@ -118,6 +118,7 @@ impl Control {
                 marking_policy: (policy != MarkingPolicy::default())
                     .then(|| policy.name().to_owned()),
                 expiration_period_ms: face.expires_in_ns.map(|ns| ns / 1_000_000),
+                heard_ms_ago: face.heard_ns_ago.map(|ns| ns / 1_000_000),
                 counters: FaceCounters {
                     in_interests: counters.in_interests,
                     in_data: counters.in_data,

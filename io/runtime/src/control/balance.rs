@@ -50,6 +50,11 @@ impl Balance {
         self.moving.as_mut().filter(|moving| moving.id == id)
     }
 
+    /// The face is on its way from now on. None other may be.
+    pub(super) fn begin(&mut self, id: FaceId) {
+        self.moving = Some(Moving { id, updates: Vec::new(), snapshots: Vec::new() });
+    }
+
     /// Any face that is moving.
     pub(super) fn any_moving(&mut self) -> Option<&mut Moving> {
         self.moving.as_mut()
@@ -106,8 +111,8 @@ impl Control {
             && let Some((id, from, to)) = self.balance.decide(now)
         {
             tracing::debug!(face = id.0, from, to, "a face goes to another packet thread");
-            self.balance.moving = Some(Moving { id, updates: Vec::new(), snapshots: Vec::new() });
-            self.workers[from].send(ToWorker::GiveFace { id, to: to as u16 });
+            self.balance.begin(id);
+            self.workers[from].send(ToWorker::GiveFace { id, to: to as u16, socket: None });
         }
     }
 

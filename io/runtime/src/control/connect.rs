@@ -27,8 +27,9 @@ impl Connector {
         Self { control, running: Arc::new(AtomicUsize::new(0)) }
     }
 
-    /// Starts an attempt; its outcome comes as a message, always.
-    pub(super) fn start(&self, uri: String, purpose: ConnectPurpose) {
+    /// Starts an attempt. Of several addresses `current` is tried first. The outcome comes as a
+    /// message, always.
+    pub(super) fn start(&self, uri: String, current: Option<FaceUri>, purpose: ConnectPurpose) {
         let control = self.control.clone();
         let running = Arc::clone(&self.running);
         let refuse = |purpose, why: String| {
@@ -41,7 +42,7 @@ impl Connector {
         }
         let spare = purpose.clone();
         let thread = std::thread::Builder::new().name("weir-connect".into()).spawn(move || {
-            let result = attempt(&uri);
+            let result = attempt(&uri, current.as_ref());
             running.fetch_sub(1, Ordering::Relaxed);
             control.send(ToControl::Connected(Box::new(ConnectOutcome { purpose, result })));
         });
@@ -52,8 +53,8 @@ impl Connector {
     }
 }
 
-fn attempt(uri: &str) -> Result<Connected, String> {
-    let remote = FaceUri::resolve(uri).map_err(|error| error.to_string())?;
+fn attempt(uri: &str, current: Option<&FaceUri>) -> Result<Connected, String> {
+    let remote = FaceUri::resolve_reachable(uri, current).map_err(|error| error.to_string())?;
     Connected::to(&remote, CONNECT_TIMEOUT)
         .map_err(|error| format!("cannot connect to {remote}: {error}"))
 }
@@ -61,6 +62,12 @@ fn attempt(uri: &str) -> Result<Connected, String> {
 /// How long to wait before attempt number `attempts` (from 1): 1 s, doubling up to a minute.
 pub(super) fn backoff(attempts: u32) -> Duration {
     Duration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(Duration::from_secs(60))
+}
+
+/// How long a configured UDP face may be silent before its host is looked up again, after
+/// `attempts` (from 1) that changed nothing: 5 s, doubling up to a minute.
+pub(super) fn recheck_pause(attempts: u32) -> Duration {
+    Duration::from_secs(5 << attempts.saturating_sub(1).min(4)).min(Duration::from_secs(60))
 }
 
 #[cfg(test)]

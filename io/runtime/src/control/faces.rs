@@ -1,24 +1,23 @@
 //! Faces coming, changing and going.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use weir_base::{FaceId, Instant, NS_PER_MS};
-use weir_face::{Connected, FaceUri, FaceUriError, Socket, UdpOptions, UdpPort, udp_local_toward};
-use weir_forward::FaceScope;
+use weir_face::{Connected, FaceUri, Socket, source_toward};
+use weir_forward::{Command, FaceScope};
 use weir_link::{LinkConfig, RunsConfig};
 use weir_manage::{
     FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, FaceRequest, ManagerInput,
     Route, route_flags, route_origin,
 };
 
-use super::connect::backoff;
+use super::connect::{backoff, recheck_pause};
 use super::table::{FaceRecord, apply_changes};
-use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control, PortRecord};
-use crate::config::StaticFace;
+use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control};
+use crate::config::{PitTokenChoice, StaticFace};
 use crate::gathered::Gathered;
 use crate::message::{
-    CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, PeerLinks, PortId, ToWorker,
+    CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, ToWorker, face_attributes,
 };
 use crate::rooms::{Among, Claimant, Refusal};
 
@@ -26,16 +25,16 @@ use crate::rooms::{Among, Claimant, Refusal};
 const DISPLACE_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 
 /// A face about to be made.
-struct Draft {
-    remote: FaceUri,
-    local: FaceUri,
-    scope: FaceScope,
-    persistency: FacePersistency,
-    link: LinkConfig,
-    socket: NewSocket,
+pub(super) struct Draft {
+    pub(super) remote: FaceUri,
+    pub(super) local: FaceUri,
+    pub(super) scope: FaceScope,
+    pub(super) persistency: FacePersistency,
+    pub(super) link: LinkConfig,
+    pub(super) socket: NewSocket,
     /// The thread that must own it, if it matters.
-    worker: Option<u16>,
-    static_index: Option<usize>,
+    pub(super) worker: Option<u16>,
+    pub(super) static_index: Option<usize>,
 }
 
 impl Control {
@@ -99,13 +98,49 @@ impl Control {
     }
 
     /// The configuration's defaults on top of the link's.
-    fn link_config(&self, base: LinkConfig) -> LinkConfig {
+    pub(super) fn link_config(&self, base: LinkConfig) -> LinkConfig {
         super::start::link_config(&self.config.face_defaults, base)
     }
 
-    fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
+    pub(super) fn add_face(&mut self, draft: Draft) -> Result<FaceId, FaceError> {
         self.claim_and_add(draft, Claimant::Operator)
             .map_err(|refusal| FaceError::Internal(refusal.to_string()))
+    }
+
+    /// The PIT tokens of a face, which may be one of the configuration. Applications of this host
+    /// have nothing to forge.
+    fn pit_token(&self, static_index: Option<usize>, scope: FaceScope) -> PitTokenChoice {
+        let declared = static_index.and_then(|index| self.config.static_faces[index].pit_token);
+        declared.unwrap_or(match scope {
+            FaceScope::Local => PitTokenChoice::Short,
+            FaceScope::NonLocal => self.config.face_defaults.pit_token,
+        })
+    }
+
+    /// A face that is there becomes one of the configuration.
+    fn adopt(&mut self, id: FaceId, index: usize) {
+        let may_move = self.may_move();
+        let Some(face) = self.faces.find_mut(id) else { return };
+        face.static_index = Some(index);
+        // It follows the route from now on, as those that the configuration makes.
+        match face.remote {
+            FaceUri::Udp(peer) if face.source.is_some() && may_move => {
+                if let Err(error) = self.move_udp_face(id, peer) {
+                    tracing::warn!(%peer, ?error, "[[face]] stays as its peer made it");
+                }
+            }
+            _ => self.tell_attributes(id),
+        }
+    }
+
+    /// Tells all shards what is to be known of a face.
+    pub(super) fn tell_attributes(&self, id: FaceId) {
+        let Some(face) = self.faces.find(id) else { return };
+        let (scope, is_datagram) = (face.scope, face.remote.is_datagram());
+        let peer = face.remote.socket_addr().filter(|_| scope == FaceScope::NonLocal);
+        let token = self.pit_token(face.static_index, scope);
+        let attributes = face_attributes(peer.map(|peer| peer.ip()), is_datagram, scope, token);
+        self.tell_all(|| ToWorker::Router(Command::AddFace { face: id, attributes }));
     }
 
     /// Tells everyone of a new face.
@@ -117,7 +152,8 @@ impl Control {
         let id = self.rooms.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
         let scope = draft.scope;
-        let attributes = draft.socket.attributes(scope);
+        let token = self.pit_token(draft.static_index, scope);
+        let attributes = draft.socket.attributes(scope, token);
         for (index, worker) in self.workers.iter().enumerate() {
             if index != usize::from(owner) {
                 worker.send(ToWorker::AddRemoteFace { id, attributes, owner });
@@ -134,6 +170,7 @@ impl Control {
             id,
             remote: draft.remote,
             local: draft.local,
+            source: None,
             scope,
             persistency: draft.persistency,
             link: draft.link,
@@ -145,27 +182,6 @@ impl Control {
         });
         self.face_event(FaceEventKind::Created, id);
         Ok(id)
-    }
-
-    /// A packet thread gave a stranger a face.
-    pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, peer: SocketAddr) {
-        let port = &self.ports[&port];
-        let link = port.links.of(peer).clone();
-        let local = udp_local_toward(port.local, peer);
-        self.faces.insert(FaceRecord {
-            id,
-            remote: FaceUri::Udp(peer),
-            local,
-            scope: FaceScope::NonLocal,
-            persistency: FacePersistency::OnDemand,
-            link,
-            worker,
-            is_up: true,
-            static_index: None,
-            attempts: 0,
-            downs: Gathered::default(),
-        });
-        self.face_event(FaceEventKind::Created, id);
     }
 
     pub(super) fn on_face_closed(
@@ -218,8 +234,11 @@ impl Control {
         changes: &FaceChanges,
         declared: Option<&StaticFace>,
     ) -> Result<FaceInfo, FaceError> {
+        let face = self.faces.find(id).ok_or(FaceError::NotFound)?;
+        let peer = face.remote.socket_addr().map(|peer| peer.ip());
+        let mtu_default = peer.map_or(face.link.codec.mtu, |peer| self.udp_mtu(peer));
         let face = self.faces.find_mut(id).ok_or(FaceError::NotFound)?;
-        let (persistency, mut link) = face.changed(changes)?;
+        let (persistency, mut link) = face.changed(changes, mtu_default)?;
         if let Some(declared) = declared {
             declared.configure(&mut link);
         }
@@ -237,8 +256,8 @@ impl Control {
     /// faces/create: answered now, or when the connection stands.
     pub(super) fn create_face(&mut self, txn: u64, request: FaceRequest) {
         let result = match request.uri.parse::<FaceUri>() {
-            Ok(remote) if !remote.may_be_peer() => {
-                Err(FaceError::Unsupported(FaceUriError::NoPeer(request.uri.clone()).to_string()))
+            Ok(remote) if let Err(error) = remote.check_peer(&request.uri) => {
+                Err(FaceError::Unsupported(error.to_string()))
             }
             Ok(remote) if remote.is_made_by_command() => match self.existing(&remote) {
                 Some(exists) => Err(exists),
@@ -257,88 +276,14 @@ impl Control {
         self.face_created(txn, result);
     }
 
-    fn existing(&self, remote: &FaceUri) -> Option<FaceError> {
-        self.faces.to_remote(remote).map(|face| FaceError::Exists(face.info()))
-    }
-
-    fn add_udp_face(
-        &mut self,
-        peer: SocketAddr,
-        request: &FaceRequest,
-        static_index: Option<usize>,
-    ) -> Result<FaceId, FaceError> {
-        let (port_id, port) = self.port_for(peer)?;
-        let remote = FaceUri::Udp(peer);
-        let mut link = port.links.of(peer).clone();
-        apply_changes(&mut link, &request.changes, &remote, FaceScope::NonLocal)?;
-        begin_runs(&mut link);
-        let (worker, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
-        self.add_face(Draft {
-            remote,
-            local,
-            scope: FaceScope::NonLocal,
-            persistency: request.persistency,
-            link,
-            socket: NewSocket::Peer { port: port_id, address: peer },
-            worker: Some(worker),
-            static_index,
-        })
-    }
-
-    /// The port from which a peer is reached: a listening one of its family, or one made for
-    /// outgoing faces.
-    fn port_for(&mut self, peer: SocketAddr) -> Result<(PortId, &PortRecord), FaceError> {
-        let is_ipv6 = peer.is_ipv6();
-        // A port bound to loopback reaches nothing else, and the other way round.
-        let reaches = |local: IpAddr| {
-            local.is_unspecified() || local.is_loopback() == peer.ip().is_loopback()
+    pub(super) fn existing(&self, remote: &FaceUri) -> Option<FaceError> {
+        let chosen_by_peer = || {
+            let peer = remote.socket_addr().filter(|_| remote.is_datagram())?;
+            let source = source_toward(peer)?;
+            self.faces.to_peer(remote, Some(source.ip))
         };
-        let found = self
-            .ports
-            .iter()
-            .find(|(_, port)| port.local.is_ipv6() == is_ipv6 && reaches(port.local.ip()));
-        let id = match found.map(|(id, _)| *id) {
-            Some(id) => id,
-            None => {
-                let any: IpAddr = match is_ipv6 {
-                    true => Ipv6Addr::UNSPECIFIED.into(),
-                    false => Ipv4Addr::UNSPECIFIED.into(),
-                };
-                let any = SocketAddr::new(any, 0);
-                let count = self.workers.len();
-                let (sockets, shared) = UdpPort::bind_all(any, count, &UdpOptions::default())
-                    .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
-                super::start::note_sharing(&sockets, &shared);
-                self.add_port(sockets)
-            }
-        };
-        Ok((id, &self.ports[&id]))
-    }
-
-    /// Gives the sockets of a UDP port to packet threads, one each.
-    pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) -> PortId {
-        let id = self.ports.len() as PortId;
-        let local = sockets[0].local_addr();
-        let links = PeerLinks {
-            loopback: self.udp_link(Ipv4Addr::LOCALHOST.into()),
-            network: self.udp_link(Ipv4Addr::UNSPECIFIED.into()),
-        };
-        let workers: Vec<u16> = sockets.iter().map(|_| self.pick_worker()).collect();
-        for (&worker, socket) in workers.iter().zip(sockets) {
-            self.workers[usize::from(worker)].send(ToWorker::AddPort {
-                id,
-                socket: Box::new(socket),
-                links: Box::new(links.clone()),
-            });
-        }
-        self.ports.insert(id, PortRecord { workers, local, links });
-        id
-    }
-
-    fn udp_link(&self, peer: IpAddr) -> LinkConfig {
-        let mtu = self.config.face_defaults.udp_mtu;
-        let mtu = mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer));
-        self.link_config(LinkConfig::datagram(mtu))
+        let face = self.faces.to_peer(remote, None).or_else(chosen_by_peer)?;
+        Some(FaceError::Exists(face.info()))
     }
 
     pub(super) fn connect(&mut self, purpose: ConnectPurpose) {
@@ -353,8 +298,10 @@ impl Control {
                 Some(face) => face.remote.to_string(),
                 None => return,
             },
+            // Whether it is silent is asked first.
+            ConnectPurpose::Recheck { face } => return self.ask_heard(*face),
         };
-        self.connector.start(uri, purpose);
+        self.connector.start(uri, None, purpose);
     }
 
     pub(super) fn on_connected(&mut self, now: Instant, outcome: ConnectOutcome) {
@@ -368,6 +315,7 @@ impl Control {
             }
             ConnectPurpose::Static { index } => self.on_static_connected(now, index, result),
             ConnectPurpose::Reconnect { face } => self.on_reconnected(now, face, result),
+            ConnectPurpose::Recheck { face } => self.on_rechecked(now, face, result),
         }
     }
 
@@ -390,7 +338,9 @@ impl Control {
             return Err(exists);
         }
         let mut draft = self.socket_draft(socket, request.persistency);
-        apply_changes(&mut draft.link, &request.changes, &draft.remote, draft.scope)?;
+        let mtu_default = draft.link.codec.mtu;
+        let face = (&draft.remote, draft.scope);
+        apply_changes(&mut draft.link, &request.changes, face, mtu_default)?;
         begin_runs(&mut draft.link);
         draft.static_index = static_index;
         self.add_face(draft)
@@ -413,15 +363,15 @@ impl Control {
         };
         face.attempts = 0;
         face.is_up = true;
-        face.local = socket.local_uri();
         let worker = usize::from(face.worker);
+        self.faces.set_ends(id, socket.remote_uri(), socket.local_uri());
         self.workers[worker].send(ToWorker::AttachSocket { id, socket: NewSocket::Own(socket) });
         self.face_event(FaceEventKind::Up, id);
     }
 
-    fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {
+    pub(super) fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {
         let attempts = match &purpose {
-            ConnectPurpose::Reconnect { face } => {
+            ConnectPurpose::Reconnect { face } | ConnectPurpose::Recheck { face } => {
                 self.faces.find_mut(*face).map(|face| &mut face.attempts)
             }
             ConnectPurpose::Static { index } => Some(&mut self.static_attempts[*index]),
@@ -431,7 +381,10 @@ impl Control {
             return;
         };
         *attempts += 1;
-        let pause = backoff(*attempts);
+        let pause = match purpose {
+            ConnectPurpose::Recheck { .. } => recheck_pause(*attempts),
+            _ => backoff(*attempts),
+        };
         self.retries.push((now.plus_ns(pause.as_nanos() as u64), purpose));
     }
 
@@ -473,9 +426,7 @@ impl Control {
                 if let Err(error) = self.update_face(id, &request.changes, Some(&config)) {
                     tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
                 }
-                if let Some(face) = self.faces.find_mut(id) {
-                    face.static_index = Some(index);
-                }
+                self.adopt(id, index);
                 id
             }
             Err(error) => {
@@ -488,6 +439,7 @@ impl Control {
             }
         };
         self.static_attempts[index] = 0;
+        self.begin_rechecks(now, id, &config.uri);
         for (prefix, cost) in config.routes {
             let route = Route {
                 face: id,
@@ -502,7 +454,7 @@ impl Control {
 }
 
 /// Who makes a connection is the first to speak of runs there.
-fn begin_runs(link: &mut LinkConfig) {
+pub(super) fn begin_runs(link: &mut LinkConfig) {
     if link.codec.runs != RunsConfig::Off {
         link.codec.runs = RunsConfig::Begins;
     }

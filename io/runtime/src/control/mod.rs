@@ -9,6 +9,8 @@ mod contents;
 mod disks;
 mod faces;
 mod management;
+mod ports;
+mod recheck;
 mod signals;
 mod stalls;
 mod start;
@@ -223,8 +225,8 @@ impl Control {
 
     fn on_message(&mut self, now: Instant, message: ToControl) {
         match message {
-            ToControl::PeerFace { worker, id, port, peer } => {
-                self.on_peer_face(worker, id, port, peer);
+            ToControl::PeerFace { worker, id, port, path } => {
+                self.on_peer_face(worker, id, port, path);
             }
             ToControl::FaceClosed { id, reason, removed } => {
                 self.on_face_closed(now, id, &reason, removed);
@@ -233,6 +235,7 @@ impl Control {
                 self.on_work(now, worker, total, movable);
             }
             ToControl::FaceMoved { id, worker } => self.on_move_ended(id, worker),
+            ToControl::Heard { id, at } => self.on_heard(now, id, at),
             ToControl::Disks { worker, stats } => {
                 if let Some(disks) = &mut self.disks {
                     disks.on_report(now, worker, *stats);

@@ -1,12 +1,13 @@
 //! The faces of the whole router, as the control thread knows them.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 
 use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_forward::FaceScope;
 use weir_link::{LinkConfig, MTU_MIN};
-use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, face_flags};
+use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, MTU_AUTO, face_flags};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::gathered::Gathered;
@@ -17,6 +18,8 @@ pub(super) struct FaceRecord {
     pub(super) id: FaceId,
     pub(super) remote: FaceUri,
     pub(super) local: FaceUri,
+    /// The address of this host that a UDP peer chose to speak to; `None` where the system chooses.
+    pub(super) source: Option<IpAddr>,
     pub(super) scope: FaceScope,
     pub(super) persistency: FacePersistency,
     pub(super) link: LinkConfig,
@@ -73,6 +76,7 @@ impl FaceRecord {
     pub(super) fn changed(
         &self,
         changes: &FaceChanges,
+        mtu_default: usize,
     ) -> Result<(FacePersistency, LinkConfig), FaceError> {
         let persistency = changes.persistency.unwrap_or(self.persistency);
         if persistency != self.persistency && matches!(self.remote, FaceUri::Fd(_)) {
@@ -81,7 +85,7 @@ impl FaceRecord {
             ));
         }
         let mut link = self.link.clone();
-        apply_changes(&mut link, changes, &self.remote, self.scope)?;
+        apply_changes(&mut link, changes, (&self.remote, self.scope), mtu_default)?;
         Ok((persistency, link))
     }
 }
@@ -93,8 +97,8 @@ impl FaceRecord {
 pub(super) fn apply_changes(
     link: &mut LinkConfig,
     changes: &FaceChanges,
-    remote: &FaceUri,
-    scope: FaceScope,
+    (remote, scope): (&FaceUri, FaceScope),
+    mtu_default: usize,
 ) -> Result<(), FaceError> {
     let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
     if let Some(mtu) = changes.mtu {
@@ -104,7 +108,10 @@ pub(super) fn apply_changes(
         if mtu < MTU_MIN as u64 {
             return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
         }
-        link.codec.mtu = mtu.min(PACKET_SIZE_MAX as u64) as usize;
+        link.codec.mtu = match mtu {
+            MTU_AUTO => mtu_default,
+            _ => mtu.min(PACKET_SIZE_MAX as u64) as usize,
+        };
     }
     if let Some(local_fields) = changes.local_fields {
         if local_fields && scope == FaceScope::NonLocal {
@@ -130,18 +137,22 @@ pub(super) fn apply_changes(
     Ok(())
 }
 
-/// Faces by identifier, and by remote address where there is at most one face to each.
+/// Faces by identifier, and by both ends where there is at most one face of each.
 #[derive(Debug, Default)]
 pub(super) struct FaceTable {
     faces: BTreeMap<FaceId, FaceRecord>,
-    by_remote: HashMap<FaceUri, FaceId>,
+    by_ends: HashMap<Ends, FaceId>,
 }
+
+/// What there is at most one face of: the peer, and the address of this host that it chose.
+type Ends = (FaceUri, Option<IpAddr>);
 
 impl FaceTable {
     pub(super) fn insert(&mut self, record: FaceRecord) {
         let remote = &record.remote;
         if remote.is_of_one_peer() {
-            let known = self.by_remote.entry(remote.clone()).or_insert(record.id);
+            let ends = (remote.clone(), record.source);
+            let known = self.by_ends.entry(ends).or_insert(record.id);
             // Of two faces to a peer one is about to close. With a connection it is the one before.
             // Of a shared port's it is that of an unknown peer, which may be told of after a
             // command has made one to the same peer.
@@ -154,10 +165,18 @@ impl FaceTable {
 
     pub(super) fn remove(&mut self, id: FaceId) -> Option<FaceRecord> {
         let record = self.faces.remove(&id)?;
-        if self.by_remote.get(&record.remote) == Some(&id) {
-            self.by_remote.remove(&record.remote);
+        let ends = (record.remote.clone(), record.source);
+        if self.by_ends.get(&ends) == Some(&id) {
+            self.by_ends.remove(&ends);
         }
         Some(record)
+    }
+
+    /// The face leads elsewhere from now on, from where the system chooses.
+    pub(super) fn set_ends(&mut self, id: FaceId, remote: FaceUri, local: FaceUri) {
+        if let Some(record) = self.remove(id) {
+            self.insert(FaceRecord { remote, local, source: None, ..record });
+        }
     }
 
     pub(super) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
@@ -168,9 +187,9 @@ impl FaceTable {
         self.faces.get_mut(&id)
     }
 
-    /// The face to a UDP or TCP peer.
-    pub(super) fn to_remote(&self, remote: &FaceUri) -> Option<&FaceRecord> {
-        self.faces.get(self.by_remote.get(remote)?)
+    /// The face to a UDP or TCP peer from `source`, or from where the system chooses.
+    pub(super) fn to_peer(&self, remote: &FaceUri, source: Option<IpAddr>) -> Option<&FaceRecord> {
+        self.faces.get(self.by_ends.get(&(remote.clone(), source))?)
     }
 }
 
@@ -183,6 +202,7 @@ mod tests {
             id: FaceId(256),
             remote: remote.parse().unwrap(),
             local: "udp4://127.0.0.1:6363".parse().unwrap(),
+            source: None,
             scope,
             persistency: FacePersistency::OnDemand,
             link: LinkConfig::datagram(1420),
@@ -200,24 +220,26 @@ mod tests {
         let tcp = record("tcp4://127.0.0.1:6363", FaceScope::Local);
         let fd = record("fd://9", FaceScope::Local);
         let refused = |record: &FaceRecord, changes: FaceChanges| {
-            matches!(record.changed(&changes), Err(FaceError::Unsupported(_)))
+            matches!(record.changed(&changes, 1420), Err(FaceError::Unsupported(_)))
         };
         let mtu = |mtu| FaceChanges { mtu: Some(mtu), ..Default::default() };
-        assert_eq!(udp.changed(&mtu(9000)).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.changed(&mtu(9000), 1420).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.changed(&mtu(MTU_AUTO), 1420).unwrap().1.codec.mtu, 1420);
+        assert_eq!(udp.changed(&mtu(MTU_AUTO), 8800).unwrap().1.codec.mtu, 8800);
         assert!(refused(&udp, mtu(63)));
         assert!(refused(&tcp, mtu(1420)));
         let fields = FaceChanges { local_fields: Some(true), ..Default::default() };
         assert!(refused(&udp, fields));
-        assert!(tcp.changed(&fields).unwrap().1.codec.local_fields);
+        assert!(tcp.changed(&fields, 1420).unwrap().1.codec.local_fields);
         let permanent =
             FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
         assert!(refused(&fd, permanent));
-        assert_eq!(udp.changed(&permanent).unwrap().0, FacePersistency::Permanent);
+        assert_eq!(udp.changed(&permanent, 1420).unwrap().0, FacePersistency::Permanent);
         let reliability = FaceChanges { reliability: Some(true), ..Default::default() };
-        assert!(udp.changed(&reliability).unwrap().1.codec.reliability);
+        assert!(udp.changed(&reliability, 1420).unwrap().1.codec.reliability);
         assert!(refused(&tcp, reliability) && refused(&fd, reliability));
         let off = FaceChanges { reliability: Some(false), ..Default::default() };
-        assert!(!tcp.changed(&off).unwrap().1.codec.reliability);
+        assert!(!tcp.changed(&off, 1420).unwrap().1.codec.reliability);
     }
 
     #[test]
@@ -225,11 +247,11 @@ mod tests {
         let mut table = FaceTable::default();
         table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
         let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
-        assert_eq!(table.to_remote(&remote).unwrap().id, FaceId(256));
+        assert_eq!(table.to_peer(&remote, None).unwrap().id, FaceId(256));
         table.insert(FaceRecord { id: FaceId(257), ..record("fd://9", FaceScope::Local) });
-        assert!(table.to_remote(&"fd://9".parse().unwrap()).is_none());
+        assert!(table.to_peer(&"fd://9".parse().unwrap(), None).is_none());
         table.remove(FaceId(256));
-        assert!(table.to_remote(&remote).is_none());
+        assert!(table.to_peer(&remote, None).is_none());
         assert!(table.find(FaceId(257)).is_some());
     }
 
@@ -241,6 +263,6 @@ mod tests {
         table.insert(FaceRecord { id: FaceId(257), ..late });
         table.remove(FaceId(257));
         let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
-        assert_eq!(table.to_remote(&remote).unwrap().id, FaceId(256));
+        assert_eq!(table.to_peer(&remote, None).unwrap().id, FaceId(256));
     }
 }

@@ -37,8 +37,15 @@ impl Worker {
                 self.mark_dirty(slot);
             }
             ToWorker::Displace(among) => self.displace(now, among),
-            ToWorker::GiveFace { id, to } => self.give_face(now, id, to),
-            ToWorker::TakeFace(face) => self.take_face(*face),
+            ToWorker::GiveFace { id, to, socket } => self.give_face(now, id, to, socket),
+            ToWorker::TakeFace { face, socket } => self.take_face(*face, *socket),
+            ToWorker::TellHeard(id) => {
+                let slot = self.faces.slot_of(id);
+                if let Some(face) = slot.and_then(|slot| self.faces.at(slot)) {
+                    let at = face.heard();
+                    self.control.send(ToControl::Heard { id, at });
+                }
+            }
             ToWorker::FaceMoved { id, owner } => self.note_moved(id, owner),
             ToWorker::AddPort { id, socket, links } => self.add_port(id, *socket, *links),
             ToWorker::Router(command) => self.inputs.push(Input::Command(command)),
@@ -71,6 +78,7 @@ impl Worker {
     }
 
     pub(super) fn attach(&mut self, slot: u32, socket: NewSocket) {
+        self.leave_port(slot);
         let peer = socket.peer();
         let socket = match socket {
             NewSocket::Own(mut socket) => {
@@ -82,14 +90,14 @@ impl Worker {
                 }
                 Socket::Own(socket)
             }
-            NewSocket::Peer { port, address } => {
+            NewSocket::Peer { port, path } => {
                 let port = self.port_slots[&port];
-                if let Some(known) = self.ports[port].socket.peer_key(address) {
+                if let Some(known) = self.ports[port].socket.peer_key(path) {
                     // The peer's first packet was faster than the command.
                     self.close_socket(known as u32, CloseReason::Replaced);
                 }
-                self.ports[port].socket.add_peer(address, u64::from(slot));
-                Socket::Peer { port, address }
+                self.ports[port].socket.add_peer(path, u64::from(slot));
+                Socket::Peer { port, path }
             }
         };
         let Some(face) = self.faces.at(slot) else {
@@ -101,6 +109,17 @@ impl Worker {
         if matches!(face.socket, Socket::Own(_)) {
             // What came before the socket was registered raises no event on some systems.
             self.mark_ready(Source::Face(slot));
+        }
+    }
+
+    /// The face in `slot` is no peer of its UDP port any more: it gets another address.
+    fn leave_port(&mut self, slot: u32) {
+        let Some(face) = self.faces.at(slot) else { return };
+        if let Socket::Peer { port, path } = face.socket {
+            face.socket = Socket::Down;
+            let port = &mut self.ports[port];
+            port.socket.remove_peer(path);
+            port.blocked.retain(|&blocked| blocked != slot);
         }
     }
 
@@ -188,9 +207,9 @@ impl Worker {
             Socket::Own(socket) => {
                 let _ = self.poll.registry().deregister(socket);
             }
-            Socket::Peer { port, address } => {
+            Socket::Peer { port, path } => {
                 let port = &mut self.ports[*port];
-                port.socket.remove_peer(*address);
+                port.socket.remove_peer(*path);
                 port.blocked.retain(|&blocked| blocked != slot);
             }
             Socket::Down => {}
@@ -249,6 +268,7 @@ impl Worker {
             down_drops: face.down_drops,
             thread: self.index,
             is_shared: matches!(&face.socket, Socket::Own(socket) if socket.is_shared()),
+            heard_ns_ago: face.link.last_received().map(|at| now.ns_since(at)),
             expires_in_ns: face
                 .idle_deadline(self.idle_timeout_ns)
                 .map(|deadline| deadline.ns_since(now)),

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use weir_base::{FaceId, Instant, NS_PER_S, Packet, Slab};
+use weir_face::UdpPath;
 use weir_link::Link;
 use weir_manage::FacePersistency;
 
@@ -17,7 +18,7 @@ pub(super) enum Socket {
     /// The face's own.
     Own(weir_face::Socket),
     /// One peer of the shared UDP port in this slot.
-    Peer { port: u32, address: SocketAddr },
+    Peer { port: u32, path: UdpPath },
     /// A permanent face whose peer is not there.
     Down,
 }

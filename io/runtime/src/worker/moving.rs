@@ -37,17 +37,29 @@ impl Worker {
     }
 
     /// Lets thread `to` have a face.
-    pub(super) fn give_face(&mut self, now: Instant, id: FaceId, to: u16) {
+    pub(super) fn give_face(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        to: u16,
+        socket: Option<NewSocket>,
+    ) {
         // What was read from it goes to its shards first, and what they have for it to its socket.
         self.process(now);
         self.flush(now);
         let slot = self.faces.slot_of(id);
         let face = slot.and_then(|slot| self.faces.at(slot));
         // It may have lost its socket or its place meanwhile.
-        if !face.is_some_and(|face| matches!(face.socket, Socket::Own(_))) {
+        let has_own = face.as_ref().is_some_and(|face| matches!(face.socket, Socket::Own(_)));
+        if face.is_none() || !(has_own || socket.is_some()) {
             return self.control.send(ToControl::FaceMoved { id, worker: self.index });
         }
-        let face = self.detach(slot.expect("found above"));
+        let mut face = self.detach(slot.expect("found above"));
+        let socket = match (socket, std::mem::replace(&mut face.socket, Socket::Down)) {
+            (Some(socket), _) => socket,
+            (None, Socket::Own(socket)) => NewSocket::Own(socket),
+            _ => unreachable!("only faces with sockets of their own are given without one"),
+        };
         let shards = self.shards.as_mut().expect("there is another thread");
         shards.owners.insert(id, to);
         for (index, sibling) in shards.siblings.iter().enumerate() {
@@ -56,12 +68,13 @@ impl Worker {
                 let _ = sibling.send(ToWorker::FaceMoved { id, owner: to });
             }
         }
-        let _ = shards.siblings[usize::from(to)].send(ToWorker::TakeFace(Box::new(face)));
+        let _ = shards.siblings[usize::from(to)]
+            .send(ToWorker::TakeFace { face: Box::new(face), socket: Box::new(socket) });
         shards.ports.rouse(to);
     }
 
     /// Has a face that another thread had.
-    pub(super) fn take_face(&mut self, mut face: Face) {
+    pub(super) fn take_face(&mut self, mut face: Face, socket: NewSocket) {
         let id = face.id;
         self.control.send(ToControl::FaceMoved { id, worker: self.index });
         let shards = self.shards.as_mut().expect("another thread gave it");
@@ -69,13 +82,10 @@ impl Worker {
             // It was destroyed on its way.
             return self.count_gone(&face);
         }
-        let Socket::Own(socket) = std::mem::replace(&mut face.socket, Socket::Down) else {
-            unreachable!("only faces with sockets of their own are given");
-        };
         // What it did before was another thread's work.
         let _ = face.work_since_told(1);
         let slot = self.faces.insert(face);
-        self.attach(slot, NewSocket::Own(socket));
+        self.attach(slot, socket);
         // At the end of the turn it sends what waits, its timers are set and its queue is counted.
         self.mark_dirty(slot);
         if let Some(face) = self.faces.at(slot)

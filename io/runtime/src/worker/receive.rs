@@ -1,10 +1,9 @@
 //! From sockets to the shard.
 
 use std::mem;
-use std::net::SocketAddr;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_face::RecvStatus;
+use weir_face::{RecvStatus, UdpPath};
 use weir_forward::{Command, FaceScope, Input};
 use weir_link::{Link, Received};
 use weir_manage::FacePersistency;
@@ -138,11 +137,11 @@ impl Worker {
             let key = match self.counters.faces_displaced == displaced {
                 true => datagram.key,
                 // A slot that was looked up with the batch may be another peer's by now.
-                false => self.ports[slot].socket.peer_key(datagram.peer),
+                false => self.ports[slot].socket.peer_key(datagram.path),
             };
             let known = key.map(|slot| slot as u32);
             let face = known
-                .or_else(|| self.face_of_unknown_peer(now, slot, datagram.peer, &datagram.frame));
+                .or_else(|| self.face_of_unknown_peer(now, slot, datagram.path, &datagram.frame));
             if let Some(face) = face {
                 self.receive(now, face, datagram.frame);
             }
@@ -276,10 +275,10 @@ impl Worker {
         &mut self,
         now: Instant,
         port_slot: u32,
-        peer: SocketAddr,
+        path: UdpPath,
         frame: &[u8],
     ) -> Option<u32> {
-        if let Some(slot) = self.ports[port_slot].socket.peer_key(peer) {
+        if let Some(slot) = self.ports[port_slot].socket.peer_key(path) {
             return Some(slot as u32);
         }
         let is_packet = matches!(peek_frame(frame), Ok(Some(len)) if len == frame.len());
@@ -287,6 +286,7 @@ impl Worker {
             self.counters.unknown_peer_malformed += 1;
             return None;
         }
+        let peer = path.remote;
         let id = match self.claim_for_peer(now, peer.ip()) {
             Ok(id) => id,
             Err(refusal) => {
@@ -298,15 +298,15 @@ impl Worker {
             }
         };
         let port = &self.ports[port_slot];
-        let port_id = port.id;
+        let (port_id, token) = (port.id, port.links.pit_token);
         let link = Link::new(port.links.of(peer).clone());
-        let socket = Socket::Peer { port: port_slot, address: peer };
+        let socket = Socket::Peer { port: port_slot, path };
         let mut face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
         face.peer = Some(peer.ip());
         let slot = self.faces.insert(face);
-        self.ports[port_slot].socket.add_peer(peer, u64::from(slot));
-        let attributes = NewSocket::Peer { port: port_id, address: peer };
-        let attributes = attributes.attributes(FaceScope::NonLocal);
+        self.ports[port_slot].socket.add_peer(path, u64::from(slot));
+        let attributes = NewSocket::Peer { port: port_id, path };
+        let attributes = attributes.attributes(FaceScope::NonLocal, token);
         self.inputs.push(Input::Command(Command::AddFace { face: id, attributes }));
         if let Some(shards) = &self.shards {
             // Through the command queues, which lose nothing; shards read them before the rings.
@@ -317,7 +317,7 @@ impl Worker {
                 }
             }
         }
-        self.control.send(ToControl::PeerFace { worker: self.index, id, port: port_id, peer });
+        self.control.send(ToControl::PeerFace { worker: self.index, id, port: port_id, path });
         Some(slot)
     }
 

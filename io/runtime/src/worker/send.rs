@@ -1,11 +1,10 @@
 //! From the shard to sockets.
 
-use std::net::SocketAddr;
 use std::{io, mem};
 
 use mio::Interest;
 use weir_base::{FaceId, Instant};
-use weir_face::SendStatus;
+use weir_face::{SendStatus, UdpPath};
 use weir_forward::{Event, OutPacket};
 use weir_wire::HopSignal;
 
@@ -176,9 +175,9 @@ impl Worker {
             // Asking again would cost a system call for each batch that a deaf peer asks for.
             Socket::Own(_) if face.is_full => Ok(SendStatus::WouldBlock),
             Socket::Own(socket) => socket.send(&mut face.link),
-            Socket::Peer { port, address } => {
-                let (port_slot, address) = (*port, *address);
-                return self.flush_peer(now, slot, port_slot, address);
+            Socket::Peer { port, path } => {
+                let (port_slot, path) = (*port, *path);
+                return self.flush_peer(now, slot, port_slot, path);
             }
             Socket::Down => {
                 face.link.discard_all();
@@ -230,11 +229,11 @@ impl Worker {
         }
     }
 
-    fn flush_peer(&mut self, now: Instant, slot: u32, port_slot: u32, address: SocketAddr) {
+    fn flush_peer(&mut self, now: Instant, slot: u32, port_slot: u32, path: UdpPath) {
         let (Some(face), Some(port)) = (self.faces.at(slot), self.ports.get_mut(port_slot)) else {
             return;
         };
-        let is_blocked = match port.socket.send(address, &mut face.link) {
+        let is_blocked = match port.socket.send(path, &mut face.link) {
             Ok(SendStatus::Drained) => false,
             Ok(SendStatus::WouldBlock | SendStatus::RingBroken) => true,
             Err(error) => {

@@ -289,3 +289,21 @@ pub(crate) fn command_interest(command: Command, parameters: &ControlParameters)
 pub(crate) fn response_of(data: &[u8]) -> ControlResponse {
     ControlResponse::decode(&content_of(data)).unwrap()
 }
+
+/// Runs the ignored test `name` of this file where 10.1.0.0/16 and 10.2.0.0/16 are this machine's
+/// and not loopback, each with its own address as the system's choice. False where the system lets
+/// no user make a network of its own.
+pub(crate) fn runs_among_hosts(name: &str) -> bool {
+    let script = "ip link set lo up && ip addr add 10.1.0.1/16 dev lo && \
+                  ip addr add 10.2.0.1/16 dev lo && exec \"$0\" \"$@\"";
+    let mut unshare = std::process::Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--net", "sh", "-c", script]);
+    unshare.arg(std::env::current_exe().unwrap()).args(["--ignored", "--exact", name]);
+    let Ok(output) = unshare.output() else { return false };
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !text.contains("running 1 test") {
+        return false;
+    }
+    assert!(output.status.success(), "{text}");
+    true
+}

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use weir_base::{Packet, Pool};
-use weir_face::{Datagram, FramesSent, RecvStatus, UdpOptions, UdpPort};
+use weir_face::{Datagram, FramesSent, RecvStatus, UdpOptions, UdpPath, UdpPort};
 
 use super::config::EmulatorError;
 
@@ -56,7 +56,7 @@ pub trait Port: AsFd + fmt::Display {
 pub struct UdpEnd {
     port: UdpPort,
     /// `None` until somebody sends.
-    peer: Option<SocketAddr>,
+    peer: Option<UdpPath>,
     datagrams: Vec<Datagram>,
     strangers: u64,
 }
@@ -86,7 +86,7 @@ impl UdpEnd {
         if peer.is_ipv4() != port.is_ipv4() {
             return Err(EmulatorError::Family { port, peer });
         }
-        self.peer = Some(peer);
+        self.peer = Some(peer.into());
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl Port for UdpEnd {
         let status = self.port.recv(pool, &mut self.datagrams)?;
         let now_unix_ns = unix_ns();
         for datagram in self.datagrams.drain(..) {
-            if *self.peer.get_or_insert(datagram.peer) != datagram.peer {
+            if self.peer.get_or_insert(datagram.path).remote != datagram.path.remote {
                 self.strangers += 1;
                 continue;
             }

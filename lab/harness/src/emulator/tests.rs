@@ -47,7 +47,7 @@ impl Rig {
     }
 
     fn send(&mut self, frames: &[Packet]) {
-        let sent = self.near.send_frames(self.to_far, frames).unwrap();
+        let sent = self.near.send_frames(self.to_far.into(), frames).unwrap();
         assert_eq!(sent.done, frames.len());
     }
 
@@ -112,7 +112,7 @@ fn everything_arrives_in_order_no_sooner_and_no_faster_than_the_link_allows() {
         sent_bytes += chunk.iter().map(|frame| frame.len() as u128).sum::<u128>();
         for (datagram, sent) in rig.receive(chunk.len()).iter().zip(chunk) {
             assert_eq!(datagram.frame, *sent, "chunk {index}");
-            assert_eq!(datagram.peer, rig.to_near);
+            assert_eq!(datagram.path.remote, rig.to_near);
         }
         let least_ns = sent_bytes * 8_000_000_000 / u128::from(rate_bps)
             + (index as u128 + 1) * u128::from(delay_ns);

@@ -1,0 +1,157 @@
+//! Which of a host's addresses answers (RFC 8305, "Happy Eyeballs": attempts side by side, each
+//! begun a little after the one before).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use weir_wire::{Interest, Name};
+
+use crate::uri::{FaceUri, ResolveError};
+
+/// How long after one attempt the next begins, unless it has failed before (RFC 8305, 5).
+const STAGGER: Duration = Duration::from_millis(250);
+/// How long the last attempt may take over TCP, which retransmits after 1 s.
+const TCP_TIMEOUT: Duration = Duration::from_millis(3500);
+/// Datagrams sent to one address, [`STAGGER`] apart.
+const DATAGRAMS: u32 = 4;
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    /// Nothing, which over UDP may be a router that drops what it has no route for.
+    Silent,
+    /// The host or the network refuses.
+    Failed,
+}
+
+impl FaceUri {
+    /// As [`FaceUri::resolve`], and of several addresses of a host the first that answers: over TCP
+    /// with a connection, over UDP with any packet. `current` is tried first; where none answers it
+    /// is the one after that which has not refused, so that repeated calls try each in turn. One
+    /// address alone is not tried. Blocks for some seconds at most.
+    ///
+    /// # Errors
+    /// As [`FaceUri::resolve`].
+    pub fn resolve_reachable(text: &str, current: Option<&Self>) -> Result<Self, ResolveError> {
+        let mut all = Self::resolve_all(text)?;
+        let at = all.iter().position(|uri| Some(uri) == current);
+        all.rotate_left(at.unwrap_or(0));
+        let chosen = if all.len() > 1 { choose(&all, at.is_some()) } else { 0 };
+        Ok(all.swap_remove(chosen))
+    }
+
+    /// Whether the host of a UDP address says that nothing listens there, or cannot be reached.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Udp(_)) && attempt(self) == Outcome::Failed
+    }
+}
+
+/// `has_current`: the first is in use, and comes last where none answers.
+fn choose(all: &[FaceUri], has_current: bool) -> usize {
+    let (tell, outcomes) = mpsc::channel();
+    let mut results = vec![None; all.len()];
+    let (mut begun, mut next_at) = (0, Instant::now());
+    while results.iter().any(Option::is_none) {
+        if begun < all.len() && Instant::now() >= next_at {
+            let (tell, uri, index) = (tell.clone(), all[begun].clone(), begun);
+            // It ends by itself; what it finds out too late does not matter.
+            let attempt = move || tell.send((index, attempt(&uri)));
+            if std::thread::Builder::new().name("weir-reach".into()).spawn(attempt).is_err() {
+                results[begun] = Some(Outcome::Silent);
+            }
+            (begun, next_at) = (begun + 1, Instant::now() + STAGGER);
+            continue;
+        }
+        let wait = match begun < all.len() {
+            true => next_at.saturating_duration_since(Instant::now()),
+            false => 2 * TCP_TIMEOUT,
+        };
+        match outcomes.recv_timeout(wait) {
+            Ok((index, Outcome::Answered)) => return index,
+            Ok((index, outcome)) => {
+                results[index] = Some(outcome);
+                next_at = Instant::now();
+            }
+            Err(RecvTimeoutError::Timeout) if begun < all.len() => {}
+            Err(_) => break,
+        }
+    }
+    let first = usize::from(has_current);
+    let mut in_turn = (first..all.len()).chain(0..first);
+    in_turn.find(|&index| results[index] != Some(Outcome::Failed)).unwrap_or(0)
+}
+
+fn attempt(uri: &FaceUri) -> Outcome {
+    let outcome = match uri {
+        FaceUri::Tcp(address) => {
+            TcpStream::connect_timeout(address, TCP_TIMEOUT).map(|_| Outcome::Answered)
+        }
+        FaceUri::Udp(address) => ask(*address),
+        _ => Ok(Outcome::Silent),
+    };
+    outcome.unwrap_or(Outcome::Failed)
+}
+
+/// Asks for a name that nobody has, which a router refuses and hands on to no other.
+fn ask(address: SocketAddr) -> io::Result<Outcome> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect(address)?;
+    socket.set_read_timeout(Some(STAGGER))?;
+    let mut name = Name::new();
+    name.append_str("localhop").append_str("ping");
+    for attempt in 0..DATAGRAMS {
+        let nonce = u32::from(address.port());
+        socket.send(&Interest::new(name.clone()).nonce(attempt << 16 | nonce).encode())?;
+        match socket.recv(&mut [0; 64]) {
+            Ok(_) => return Ok(Outcome::Answered),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Outcome::Silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn loopback(last: u8, port: u16) -> SocketAddr {
+        (Ipv4Addr::new(127, 0, 0, last), port).into()
+    }
+
+    #[test]
+    fn tcp_takes_the_address_that_accepts() {
+        let listener = TcpListener::bind(loopback(3, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let all = [1, 2, 3].map(|last| FaceUri::Tcp(loopback(last, port)));
+        assert_eq!(choose(&all, false), 2);
+    }
+
+    #[test]
+    fn udp_takes_the_address_that_answers() {
+        let silent = UdpSocket::bind(loopback(1, 0)).unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let answering = UdpSocket::bind(loopback(3, port)).unwrap();
+        let all = [1, 2, 3].map(|last| FaceUri::Udp(loopback(last, port)));
+        let router = std::thread::spawn(move || {
+            let (_, from) = answering.recv_from(&mut [0; 100]).unwrap();
+            answering.send_to(b"a Nack", from).unwrap();
+        });
+        assert_eq!(choose(&all, false), 2);
+        router.join().unwrap();
+        assert!(!all[0].is_refused() && all[1].is_refused());
+        // Now both are silent, and the second refuses: they are taken in turn.
+        let answering = UdpSocket::bind(loopback(3, port));
+        assert!(answering.is_ok());
+        assert_eq!(choose(&all, false), 0);
+        assert_eq!(choose(&all, true), 2);
+    }
+}

@@ -1,0 +1,174 @@
+//! Both ends of a UDP face, and the table of a port's peers.
+//!
+//! A host with several addresses must answer from the one it was asked at: the peer accepts an
+//! answer from no other, and filters and NAT on the way drop it. So a peer is the pair of both
+//! addresses.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::uri::FaceUri;
+
+/// An address of this host.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LocalAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The index of its interface, for link-local IPv6 alone, whose addresses are unique on one
+    /// link only; 0 otherwise.
+    pub interface: u32,
+}
+
+impl LocalAddress {
+    /// An address as the system reports it, with the interface that a packet came in on.
+    pub(crate) fn new(ip: IpAddr, interface: u32) -> Self {
+        let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        Self { ip, interface: if is_link_local { interface } else { 0 } }
+    }
+
+    /// With a port.
+    pub fn with_port(self, port: u16) -> SocketAddr {
+        let mut address = SocketAddr::new(self.ip, port);
+        if let SocketAddr::V6(v6) = &mut address {
+            v6.set_scope_id(self.interface);
+        }
+        address
+    }
+}
+
+/// Both ends of a UDP face.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct UdpPath {
+    /// The peer.
+    pub remote: SocketAddr,
+    /// The address of this host that the peer speaks to. `None` leaves it to the system, by its
+    /// routes, as it does for whoever speaks first; and where the port is bound to one address.
+    pub local: Option<LocalAddress>,
+}
+
+impl From<SocketAddr> for UdpPath {
+    /// From the address that the system chooses.
+    fn from(remote: SocketAddr) -> Self {
+        Self { remote, local: None }
+    }
+}
+
+/// The remote address alone: a peer speaks to few addresses of this host, and hashing both would
+/// cost every datagram.
+impl Hash for UdpPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.remote.hash(state);
+    }
+}
+
+/// The address that the system sends from to `remote` as it routes now; `None` without a route.
+/// Connecting a UDP socket sends nothing.
+pub fn source_toward(remote: SocketAddr) -> Option<LocalAddress> {
+    let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, None).ok()?;
+    socket.connect(&remote.into()).ok()?;
+    let address = socket.local_addr().ok()?.as_socket()?;
+    let interface = match address {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    Some(LocalAddress::new(address.ip(), interface))
+}
+
+/// The LocalUri of a face to `remote` at a port bound to `bound`: the address that datagrams leave
+/// from, as the system routes now.
+pub fn udp_local_toward(bound: SocketAddr, remote: SocketAddr) -> FaceUri {
+    let source = if bound.ip().is_unspecified() { source_toward(remote) } else { None };
+    FaceUri::Udp(source.map_or(bound, |source| source.with_port(bound.port())))
+}
+
+/// The keys of a port's peers.
+#[derive(Debug)]
+pub(crate) struct UdpPeers {
+    /// Whether datagrams say which address of this host they came to.
+    knows_local: bool,
+    keys: HashMap<UdpPath, u64>,
+    /// Peers reached from the address that the system chooses, and which that was when they were
+    /// last looked up. Such a peer's entry in `keys` has this address.
+    routed: HashMap<SocketAddr, Option<LocalAddress>>,
+    /// The latest path looked up, since datagrams come in runs.
+    recent: Option<(UdpPath, Option<u64>)>,
+}
+
+impl UdpPeers {
+    pub(crate) fn new(knows_local: bool) -> Self {
+        Self { knows_local, keys: HashMap::new(), routed: HashMap::new(), recent: None }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether datagrams to `path` must name their source address.
+    pub(crate) fn source_of(&self, path: UdpPath) -> Option<LocalAddress> {
+        path.local.filter(|_| self.knows_local)
+    }
+
+    pub(crate) fn add(&mut self, path: UdpPath, key: u64) {
+        self.recent = None;
+        let entry = self.entry_of(path);
+        if self.knows_local && path.local.is_none() {
+            self.routed.insert(path.remote, entry.local);
+        }
+        self.keys.insert(entry, key);
+    }
+
+    pub(crate) fn remove(&mut self, path: UdpPath) {
+        self.recent = None;
+        let entry = self.entry_of(path);
+        if path.local.is_none() {
+            self.routed.remove(&path.remote);
+        }
+        self.keys.remove(&entry);
+    }
+
+    /// The key of the peer that `path` leads to.
+    pub(crate) fn key(&self, path: UdpPath) -> Option<u64> {
+        self.keys.get(&self.entry_of(path)).copied()
+    }
+
+    /// The key of the peer that a datagram came from.
+    pub(crate) fn key_of_arrival(&mut self, path: UdpPath) -> Option<u64> {
+        match self.recent {
+            Some((recent, key)) if recent == path => key,
+            _ => {
+                let key = self.keys.get(&path).copied().or_else(|| self.rerouted(path));
+                self.recent = Some((path, key));
+                key
+            }
+        }
+    }
+
+    /// A datagram of a peer reached by route came to another address than before: it is of the same
+    /// face if the route leads from there by now, as after a change of networks.
+    #[cold]
+    fn rerouted(&mut self, path: UdpPath) -> Option<u64> {
+        let before = *self.routed.get(&path.remote)?;
+        if source_toward(path.remote) != path.local {
+            return None;
+        }
+        let key = self.keys.remove(&UdpPath { local: before, ..path })?;
+        self.routed.insert(path.remote, path.local);
+        self.keys.insert(path, key);
+        Some(key)
+    }
+
+    /// The path under which `keys` has a peer.
+    fn entry_of(&self, path: UdpPath) -> UdpPath {
+        if !self.knows_local {
+            return path.remote.into();
+        }
+        if path.local.is_some() {
+            return path;
+        }
+        let known = self.routed.get(&path.remote).copied();
+        UdpPath { local: known.unwrap_or_else(|| source_toward(path.remote)), ..path }
+    }
+}
