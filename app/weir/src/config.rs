@@ -3,6 +3,7 @@
 
 mod controller;
 mod disk;
+mod unix;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,13 +21,15 @@ use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, MarkingPolicy,
-    RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX, TrustAnchor,
+    RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX, TrustAnchor, UnixAccess,
     memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
 pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
+pub(crate) use self::unix::UnixChoice;
+use self::unix::{GroupText, ModeText};
 
 /// The commented default configuration, as `weir router --print-default-config` prints it. The
 /// options of the store and of disks have their texts from `weir-options`.
@@ -109,6 +112,8 @@ impl Default for RouterSection {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct FacesSection {
     pub(crate) unix: UnixChoice,
+    pub(crate) unix_mode: ModeText,
+    pub(crate) unix_group: GroupText,
     #[serde(deserialize_with = "listen_addresses")]
     pub(crate) udp: Vec<SocketAddr>,
     #[serde(deserialize_with = "listen_addresses")]
@@ -157,6 +162,8 @@ impl Default for FacesSection {
         let defaults = FaceDefaults::default();
         Self {
             unix: UnixChoice::Auto,
+            unix_mode: ModeText(UnixAccess::default().mode),
+            unix_group: GroupText::default(),
             udp: default_addresses(),
             tcp: default_addresses(),
             faces_max: 16384,
@@ -179,12 +186,27 @@ impl Default for FacesSection {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ManagementSection {
     pub(crate) trust_anchors: Vec<PathBuf>,
+    pub(crate) local_registration: bool,
+    pub(crate) loopback_commands: bool,
     pub(crate) localhop: bool,
     pub(crate) holdings_for_neighbours: bool,
+}
+
+impl Default for ManagementSection {
+    fn default() -> Self {
+        let defaults = ManagementConfig::default();
+        Self {
+            trust_anchors: Vec::new(),
+            local_registration: defaults.local_registration,
+            loopback_commands: defaults.loopback_commands,
+            localhop: defaults.localhop,
+            holdings_for_neighbours: defaults.holdings_for_neighbours,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -448,30 +470,6 @@ impl<'de> Deserialize<'de> for MtuChoice {
     }
 }
 
-/// Where the Unix socket is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UnixChoice {
-    /// The first of the usual places that may be created.
-    Auto,
-    /// No Unix socket.
-    None,
-    /// Here.
-    Path(PathBuf),
-}
-
-impl FromStr for UnixChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "auto" => Self::Auto,
-            "none" => Self::None,
-            "" => return Err("write a path, \"auto\", or \"none\" for no Unix socket".into()),
-            path => Self::Path(path.strip_prefix("unix://").unwrap_or(path).into()),
-        })
-    }
-}
-
 /// A forwarder's address: `udp://host:6363`, `tcp://host`, `unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UriText(pub(crate) String);
@@ -618,6 +616,7 @@ macro_rules! deserialize_text {
 
 deserialize_text!(
     UnixChoice,
+    ModeText,
     UriText,
     Prefix,
     StrategyName,
@@ -705,6 +704,7 @@ impl FileConfig {
                 per_network_max: self.faces.faces_per_network_max,
             },
             listeners: self.listeners()?,
+            unix_access: self.unix_access()?,
             face_defaults: self.face_defaults(),
             static_faces: self.static_faces()?,
             strategies: self
@@ -776,6 +776,11 @@ impl FileConfig {
         Ok(listeners)
     }
 
+    fn unix_access(&self) -> anyhow::Result<UnixAccess> {
+        let group = self.faces.unix_group.resolve()?;
+        Ok(UnixAccess { mode: self.faces.unix_mode.0, group })
+    }
+
     fn face_defaults(&self) -> FaceDefaults {
         FaceDefaults {
             udp_mtu: self.faces.udp_mtu.0,
@@ -844,6 +849,8 @@ impl FileConfig {
         });
         Ok(ManagementConfig {
             trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
+            local_registration: self.management.local_registration,
+            loopback_commands: self.management.loopback_commands,
             localhop: self.management.localhop,
             holdings_for_neighbours: self.management.holdings_for_neighbours,
         })

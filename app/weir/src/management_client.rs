@@ -112,7 +112,10 @@ fn path_of(command: Command) -> String {
 pub(crate) fn refused(response: &ControlResponse) -> anyhow::Error {
     let hint = match response.code {
         400 => "; the router does not take these arguments",
-        403 => "; the router obeys only commands signed with a key that it trusts",
+        // NFD's text, which does not say who may.
+        403 if response.text == "authorization rejected" => {
+            "; the router obeys only commands signed with a key that it trusts"
+        }
         404 | 410 => "; see what there is with `weir status`",
         406 => "; this router cannot do that",
         504 => "; is the other side up, and the address right?",
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
     use weir_base::Packet;
     use weir_manage::{
-        Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, StrategyChoice,
+        Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, Sender, StrategyChoice,
     };
 
     fn args(uri: &str) -> ManagementArgs {
@@ -164,7 +167,7 @@ mod tests {
             let mut out = ManagerOutbox::default();
             let packet = Packet::from(interest);
             let ingress = weir_base::FaceId(256);
-            let input = ManagerInput::Interest { ingress, ingress_is_local: true, packet };
+            let input = ManagerInput::Interest { ingress, sender: Sender::Operator, packet };
             manager.handle(now, 1, input, &mut out);
             let mut wire = stray.clone();
             for data in out.data {

@@ -21,6 +21,7 @@ mod rooms;
 mod snapshot;
 mod worker;
 
+pub use weir_face::UnixAccess;
 pub use weir_link::{DisciplineConfig, MarkingPolicy, ShapingConfig};
 
 pub use config::{

@@ -383,6 +383,7 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
         face_defaults: FaceDefaults::default(),
         static_faces: neighbours.iter().map(face).collect(),
         strategies: Vec::new(),
+        unix_access: weir_runtime::UnixAccess::default(),
         management: ManagementConfig::default(),
         metrics: None,
         rebalance_interval: Duration::from_secs(1),

@@ -30,6 +30,7 @@ struct Draft {
     remote: FaceUri,
     local: FaceUri,
     scope: FaceScope,
+    is_operator: bool,
     persistency: FacePersistency,
     link: LinkConfig,
     socket: NewSocket,
@@ -64,7 +65,9 @@ impl Control {
     }
 
     pub(super) fn on_accepted(&mut self, socket: Socket) {
-        let draft = self.socket_draft(socket, FacePersistency::OnDemand);
+        let is_operator = self.operators.includes(&socket);
+        let mut draft = self.socket_draft(socket, FacePersistency::OnDemand);
+        draft.is_operator = is_operator;
         let claimant = match draft.socket.peer() {
             Some(peer) => Claimant::Stream(peer),
             None => Claimant::Local,
@@ -90,6 +93,7 @@ impl Control {
             remote: socket.remote_uri(),
             local: socket.local_uri(),
             scope: if socket.is_local() { FaceScope::Local } else { FaceScope::NonLocal },
+            is_operator: false,
             persistency,
             link: self.link_config(socket.link_config()),
             socket: NewSocket::Own(socket),
@@ -135,6 +139,7 @@ impl Control {
             remote: draft.remote,
             local: draft.local,
             scope,
+            is_operator: draft.is_operator,
             persistency: draft.persistency,
             link: draft.link,
             worker: owner,
@@ -157,6 +162,7 @@ impl Control {
             remote: FaceUri::Udp(peer),
             local,
             scope: FaceScope::NonLocal,
+            is_operator: false,
             persistency: FacePersistency::OnDemand,
             link,
             worker,
@@ -277,6 +283,7 @@ impl Control {
             remote,
             local,
             scope: FaceScope::NonLocal,
+            is_operator: false,
             persistency: request.persistency,
             link,
             socket: NewSocket::Peer { port: port_id, address: peer },

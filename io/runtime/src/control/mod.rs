@@ -9,6 +9,7 @@ mod contents;
 mod disks;
 mod faces;
 mod management;
+mod operators;
 mod signals;
 mod stalls;
 mod start;
@@ -97,6 +98,7 @@ struct Control {
     sender: ControlSender,
     receiver: ControlReceiver,
     listeners: Vec<weir_face::Listener>,
+    operators: operators::Operators,
     /// Descriptors ran out: listen again then.
     accept_again: Option<Instant>,
     signals: Option<signals::Signals>,
