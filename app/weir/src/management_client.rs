@@ -25,8 +25,9 @@ impl ManagementArgs {
         match self.router.uri()? {
             FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
             other => bail!(
-                "a router takes commands over its Unix socket, or over TCP from the same machine, \
-                 not over {other}; give --router unix:///PATH or --router tcp://127.0.0.1"
+                "a router answers commands over its Unix socket and, unless they change it, over TCP \
+                 from the same machine, not over {other}; give --router unix:///PATH or \
+                 --router tcp://127.0.0.1"
             ),
         }
     }
@@ -78,6 +79,7 @@ impl ManagementClient {
         let uri = self.0.uri();
         match error {
             CommandError::Refused(response) => refused(&response),
+            CommandError::TooLong(_) => anyhow::anyhow!("{what}: {error}"),
             CommandError::Malformed => {
                 anyhow::anyhow!(
                     "the answer of the router at {uri} to {what} makes no sense; is it a router, \

@@ -33,6 +33,7 @@ pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_least;
+pub use metrics::OuterMetric;
 pub use profile::{FunctionSamples, Profiler};
 pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};
 pub use rooms::FaceBounds;
