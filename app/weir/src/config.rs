@@ -55,7 +55,11 @@ fn described(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> Stri
 
 /// A configuration file as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct FileConfig {
     pub(crate) router: RouterSection,
     pub(crate) store: StoreOptions,
@@ -72,7 +76,11 @@ pub(crate) struct FileConfig {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct RouterSection {
     pub(crate) threads: Threads,
     #[serde(deserialize_with = "positive")]
@@ -109,7 +117,11 @@ impl Default for RouterSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct FacesSection {
     pub(crate) unix: UnixChoice,
     pub(crate) unix_mode: ModeText,
@@ -187,7 +199,11 @@ impl Default for FacesSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct ManagementSection {
     pub(crate) trust_anchors: Vec<PathBuf>,
     pub(crate) local_registration: bool,
@@ -210,14 +226,22 @@ impl Default for ManagementSection {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct MetricsSection {
     #[serde(deserialize_with = "metrics_address")]
     pub(crate) address: Option<SocketAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct LogSection {
     pub(crate) level: LogFilter,
     pub(crate) format: LogFormat,
@@ -238,7 +262,7 @@ pub(crate) enum LogFormat {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
 pub(crate) struct FaceSection {
     pub(crate) uri: UriText,
     #[serde(default)]
@@ -277,7 +301,7 @@ pub(crate) enum PersistencyName {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
 pub(crate) struct RouteSection {
     pub(crate) prefix: Prefix,
     pub(crate) face: toml::Spanned<UriText>,
@@ -286,7 +310,7 @@ pub(crate) struct RouteSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
 pub(crate) struct StrategySection {
     pub(crate) prefix: Prefix,
     pub(crate) strategy: StrategyName,
@@ -630,8 +654,13 @@ impl FileConfig {
     /// Parses a configuration; `origin` (a path) begins the error.
     pub(crate) fn parse(text: &str, origin: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text).map_err(|error| {
+            let is_single = error.message().contains("map, expected a sequence");
+            let hint = match is_single {
+                true => "\nTables of which there may be several have two brackets: [[disk]]",
+                false => "",
+            };
             anyhow::anyhow!(
-                "{origin}: {}\nEvery key and its meaning: weir router --print-default-config",
+                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
                 error.to_string().trim_end()
             )
         })?;
