@@ -18,7 +18,9 @@ use std::time::Duration;
 use stranger::{OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH, Stranger};
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
-use weir_face::{FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixListener};
+use weir_face::{
+    FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
+};
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::peek_frame;
 
@@ -49,7 +51,9 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let mut router = UnixListener::bind(&directory.path().join("router")).expect("a socket");
+        let mut router =
+            UnixListener::bind(&directory.path().join("router"), UnixAccess::default())
+                .expect("a socket");
         let memory = Arc::new(SharedMemory::new(1 << 30));
         router.share_memory(Arc::clone(&memory));
         let stranger = StdListener::bind(directory.path().join("stranger")).expect("a socket");

@@ -3,6 +3,7 @@
 
 mod controller;
 mod disk;
+mod unix;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,12 +22,14 @@ use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
     DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, MarkingPolicy,
     PitTokenChoice, RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX,
-    TrustAnchor, memory_bytes_least,
+    TrustAnchor, UnixAccess, memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
 pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
+pub(crate) use self::unix::UnixChoice;
+use self::unix::{GroupText, ModeText};
 
 /// The commented default configuration, as `weir router --print-default-config` prints it. The
 /// options of the store and of disks have their texts from `weir-options`.
@@ -52,7 +55,11 @@ fn described(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> Stri
 
 /// A configuration file as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct FileConfig {
     pub(crate) router: RouterSection,
     pub(crate) store: StoreOptions,
@@ -69,7 +76,11 @@ pub(crate) struct FileConfig {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct RouterSection {
     pub(crate) threads: Threads,
     #[serde(deserialize_with = "positive")]
@@ -106,9 +117,15 @@ impl Default for RouterSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct FacesSection {
     pub(crate) unix: UnixChoice,
+    pub(crate) unix_mode: ModeText,
+    pub(crate) unix_group: GroupText,
     #[serde(deserialize_with = "listen_addresses")]
     pub(crate) udp: Vec<SocketAddr>,
     #[serde(deserialize_with = "listen_addresses")]
@@ -158,6 +175,8 @@ impl Default for FacesSection {
         let defaults = FaceDefaults::default();
         Self {
             unix: UnixChoice::Auto,
+            unix_mode: ModeText(UnixAccess::default().mode),
+            unix_group: GroupText::default(),
             udp: default_addresses(),
             tcp: default_addresses(),
             faces_max: 16384,
@@ -181,23 +200,50 @@ impl Default for FacesSection {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct ManagementSection {
     pub(crate) trust_anchors: Vec<PathBuf>,
+    pub(crate) local_registration: bool,
+    pub(crate) loopback_commands: bool,
     pub(crate) localhop: bool,
     pub(crate) holdings_for_neighbours: bool,
 }
 
+impl Default for ManagementSection {
+    fn default() -> Self {
+        let defaults = ManagementConfig::default();
+        Self {
+            trust_anchors: Vec::new(),
+            local_registration: defaults.local_registration,
+            loopback_commands: defaults.loopback_commands,
+            localhop: defaults.localhop,
+            holdings_for_neighbours: defaults.holdings_for_neighbours,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct MetricsSection {
     #[serde(deserialize_with = "metrics_address")]
     pub(crate) address: Option<SocketAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct LogSection {
     pub(crate) level: LogFilter,
     pub(crate) format: LogFormat,
@@ -218,7 +264,7 @@ pub(crate) enum LogFormat {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
 pub(crate) struct FaceSection {
     pub(crate) uri: UriText,
     #[serde(default)]
@@ -278,7 +324,7 @@ pub(crate) enum PersistencyName {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
 pub(crate) struct RouteSection {
     pub(crate) prefix: Prefix,
     pub(crate) face: toml::Spanned<UriText>,
@@ -287,7 +333,7 @@ pub(crate) struct RouteSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
 pub(crate) struct StrategySection {
     pub(crate) prefix: Prefix,
     pub(crate) strategy: StrategyName,
@@ -471,30 +517,6 @@ impl<'de> Deserialize<'de> for MtuChoice {
     }
 }
 
-/// Where the Unix socket is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UnixChoice {
-    /// The first of the usual places that may be created.
-    Auto,
-    /// No Unix socket.
-    None,
-    /// Here.
-    Path(PathBuf),
-}
-
-impl FromStr for UnixChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "auto" => Self::Auto,
-            "none" => Self::None,
-            "" => return Err("write a path, \"auto\", or \"none\" for no Unix socket".into()),
-            path => Self::Path(path.strip_prefix("unix://").unwrap_or(path).into()),
-        })
-    }
-}
-
 /// A forwarder's address: `udp://host:6363`, `tcp://host`, `unix:///path`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UriText(pub(crate) String);
@@ -641,6 +663,7 @@ macro_rules! deserialize_text {
 
 deserialize_text!(
     UnixChoice,
+    ModeText,
     UriText,
     Prefix,
     StrategyName,
@@ -654,8 +677,13 @@ impl FileConfig {
     /// Parses a configuration; `origin` (a path) begins the error.
     pub(crate) fn parse(text: &str, origin: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text).map_err(|error| {
+            let is_single = error.message().contains("map, expected a sequence");
+            let hint = match is_single {
+                true => "\nTables of which there may be several have two brackets: [[disk]]",
+                false => "",
+            };
             anyhow::anyhow!(
-                "{origin}: {}\nEvery key and its meaning: weir router --print-default-config",
+                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
                 error.to_string().trim_end()
             )
         })?;
@@ -728,6 +756,7 @@ impl FileConfig {
                 per_network_max: self.faces.faces_per_network_max,
             },
             listeners: self.listeners()?,
+            unix_access: self.unix_access()?,
             face_defaults: self.face_defaults(),
             static_faces: self.static_faces()?,
             strategies: self
@@ -797,6 +826,11 @@ impl FileConfig {
             listeners.push(Listener::Tcp { address, required });
         }
         Ok(listeners)
+    }
+
+    fn unix_access(&self) -> anyhow::Result<UnixAccess> {
+        let group = self.faces.unix_group.resolve()?;
+        Ok(UnixAccess { mode: self.faces.unix_mode.0, group })
     }
 
     fn face_defaults(&self) -> FaceDefaults {
@@ -870,6 +904,8 @@ impl FileConfig {
         });
         Ok(ManagementConfig {
             trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
+            local_registration: self.management.local_registration,
+            loopback_commands: self.management.loopback_commands,
             localhop: self.management.localhop,
             holdings_for_neighbours: self.management.holdings_for_neighbours,
         })

@@ -55,6 +55,7 @@ impl ControllerArgs {
             url: url.clone(),
             others: others.to_vec(),
             token: token.map(|token| token.trim().to_owned()),
+            token_file: self.token_file.clone(),
             ca_pem: pem(&self.ca)?,
             certificate_pem: pem(&self.certificate)?,
             key_pem: pem(&self.controller_key)?,

@@ -7,6 +7,7 @@ mod limits;
 mod management_client;
 mod packet_json;
 mod signals;
+mod state;
 mod table;
 mod transfer;
 

@@ -25,8 +25,9 @@ impl ManagementArgs {
         match self.router.uri()? {
             FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
             other => bail!(
-                "a router takes commands over its Unix socket, or over TCP from the same machine, \
-                 not over {other}; give --router unix:///PATH or --router tcp://127.0.0.1"
+                "a router answers commands over its Unix socket and, unless they change it, over TCP \
+                 from the same machine, not over {other}; give --router unix:///PATH or \
+                 --router tcp://127.0.0.1"
             ),
         }
     }
@@ -78,6 +79,7 @@ impl ManagementClient {
         let uri = self.0.uri();
         match error {
             CommandError::Refused(response) => refused(&response),
+            CommandError::TooLong(_) => anyhow::anyhow!("{what}: {error}"),
             CommandError::Malformed => {
                 anyhow::anyhow!(
                     "the answer of the router at {uri} to {what} makes no sense; is it a router, \
@@ -112,7 +114,10 @@ fn path_of(command: Command) -> String {
 pub(crate) fn refused(response: &ControlResponse) -> anyhow::Error {
     let hint = match response.code {
         400 => "; the router does not take these arguments",
-        403 => "; the router obeys only commands signed with a key that it trusts",
+        // NFD's text, which does not say who may.
+        403 if response.text == "authorization rejected" => {
+            "; the router obeys only commands signed with a key that it trusts"
+        }
         404 | 410 => "; see what there is with `weir status`",
         406 => "; this router cannot do that",
         504 => "; is the other side up, and the address right?",
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
     use weir_base::Packet;
     use weir_manage::{
-        Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, StrategyChoice,
+        Manager, ManagerConfig, ManagerInput, ManagerOutbox, RibEntry, Sender, StrategyChoice,
     };
 
     fn args(uri: &str) -> ManagementArgs {
@@ -164,7 +169,7 @@ mod tests {
             let mut out = ManagerOutbox::default();
             let packet = Packet::from(interest);
             let ingress = weir_base::FaceId(256);
-            let input = ManagerInput::Interest { ingress, ingress_is_local: true, packet };
+            let input = ManagerInput::Interest { ingress, sender: Sender::Operator, packet };
             manager.handle(now, 1, input, &mut out);
             let mut wire = stray.clone();
             for data in out.data {

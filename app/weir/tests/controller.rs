@@ -98,6 +98,8 @@ fn tokens_are_made_listed_and_removed() {
         listed.contains(id) && listed.contains("west") && listed.contains("router"),
         "{listed}"
     );
+    let heading: Vec<&str> = listed.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(heading, ["ID", "ROLE", "NAME", "HOLDS", "BELOW"]);
     assert!(!listed.contains(&text), "the secret is shown once: {listed}");
     assert!(token(folder.path(), &["remove", &text]).0);
     let (is_removed, _, error) = token(folder.path(), &["remove", id]);
@@ -125,6 +127,8 @@ fn the_password_of_a_database_is_told_nobody() {
     };
     let text = run(&["-c", config.to_str().unwrap()]);
     assert!(text.contains("me@127.0.0.1:1/weir"), "{text}");
+    // Why, and not that a pool of connections has none.
+    assert!(text.contains("refused") && !text.contains("pool timed out"), "{text}");
     run(&["--database", "postgres://me:open-sesame@127.0.0.1:none/weir"]);
     run(&["--database", "mysql://me:open-sesame@127.0.0.1/weir"]);
     run(&["--database", "postgres://127.0.0.1:1/weir?pasword=open-sesame", "token", "list"]);

@@ -77,7 +77,11 @@ fn a_new_user_gets_a_default_key_and_sees_it() {
     assert!(made["identity"].as_str().unwrap().starts_with("/local/"));
     let listed = keys.json(&["list"]);
     assert_eq!(listed["keys"], Value::Array(vec![made.clone()]));
-    assert!(keys.text(&["list"]).starts_with("* ecdsa"));
+    let listed = keys.text(&["list"]);
+    let lines: Vec<Vec<&str>> =
+        listed.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[0], ["DEFAULT", "TYPE", "ENCRYPTED", "NAME"]);
+    assert_eq!(lines[1][..3], ["yes", "ecdsa", "no"]);
     let shown = keys.json(&["show"]);
     assert_eq!(shown["name"], made["name"]);
     assert_eq!(shown["certificates"][0]["selfIssued"], true);

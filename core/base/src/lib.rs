@@ -10,6 +10,7 @@ mod block;
 mod bloom;
 mod class;
 mod counters;
+mod exposition;
 mod face;
 mod hash;
 mod histogram;
@@ -30,6 +31,7 @@ mod words;
 
 pub use bloom::CountingBloom;
 pub use counters::{Counter, CounterKind, Counters, Merge};
+pub use exposition::Exposition;
 pub use face::FaceId;
 pub use hash::{HashKey, NameHasher, PrefixHasher};
 pub use histogram::{Histogram, bucket_count};

@@ -108,7 +108,7 @@ counters! {
         out_nacks: Total;
         /// PIT entries that ended with Data.
         satisfied: Total, "interests_satisfied";
-        /// PIT entries that ended without.
+        /// PIT entries that ended without Data.
         unsatisfied: Total, "interests_unsatisfied";
         /// PIT entries that have made room for those of others.
         displaced: Total, "interests_displaced";
@@ -121,7 +121,7 @@ counters! {
         shard_timeouts: Total, "shard_timeouts";
         /// Entries in the PIT.
         pit_entries: Now, "pit_entries";
-        /// Octets of memory that they take.
+        /// Octets of memory that PIT entries take.
         pit_bytes: Now, "pit_bytes";
         /// Prefixes in the FIB.
         fib_entries: Shared, "fib_entries";

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_S};
 use weir_security::Verifier;
-use weir_wire::{InterestView, KeyLocatorView, NameView, SignatureInfoView, signature_type, tlv};
+use weir_wire::{InterestView, KeyLocatorView, NameView, SignatureInfoView, tlv};
 
-/// Which signatures are good enough.
+/// Which signatures of prefix announcements are good enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AccessPolicy {
-    /// Any, and none at all: whoever has a local face may command (NFD, `certfile any`).
+    /// Any, and none at all (NFD, `certfile any`).
     #[default]
     Any,
     /// Those of a configured trust anchor.
@@ -30,17 +30,6 @@ const GRACE_MS: u64 = 120_000;
 const RECORDS_MAX: usize = 1000;
 /// For how long it is remembered (NFD).
 const RECORD_LIFETIME_NS: u64 = 3600 * NS_PER_S;
-
-/// What becomes of a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is carried out.
-    Accept,
-    /// Answered with 403.
-    Reject,
-    /// The signature is none; not worth an answer.
-    Malformed,
-}
 
 /// The signature of a command Interest in either format.
 struct CommandSignature<'a> {
@@ -108,33 +97,24 @@ impl ReplayRecords {
     }
 }
 
-/// Checks a command Interest against the anchors and for replay.
-pub(crate) fn check_anchored(
+/// Whether one of the anchors signed a command Interest, which is no replay.
+pub(crate) fn is_anchored(
     interest: &InterestView<'_>,
     anchors: Option<&dyn AnchorLookup>,
     records: &mut ReplayRecords,
     now: Instant,
     now_unix_ms: u64,
-) -> Verdict {
-    let Some(signature) = CommandSignature::of(interest) else { return Verdict::Malformed };
-    if signature.info.signature_type == signature_type::DIGEST_SHA256 {
-        // Well formed, but anybody's.
-        return Verdict::Reject;
-    }
-    let Some(KeyLocatorView::Name(key)) = signature.info.key_locator else {
-        return Verdict::Malformed;
-    };
-    let verifier =
-        anchors.and_then(|anchors| anchors.verifier(KeyLocatorView::Name(key), now_unix_ms));
-    let (Some(verifier), Some(time_ms)) = (verifier, signature.time_ms) else {
-        return Verdict::Reject;
-    };
+) -> bool {
+    let Some(anchors) = anchors else { return false };
+    let Some(signature) = CommandSignature::of(interest) else { return false };
+    let Some(KeyLocatorView::Name(key)) = signature.info.key_locator else { return false };
+    let verifier = anchors.verifier(KeyLocatorView::Name(key), now_unix_ms);
+    let (Some(verifier), Some(time_ms)) = (verifier, signature.time_ms) else { return false };
     let is_genuine = verifier.signature_type().0 == signature.info.signature_type
         && records.is_new(key.value(), time_ms, now_unix_ms)
         && verifier.verify(&signature.portions, signature.value).is_ok();
-    if !is_genuine {
-        return Verdict::Reject;
+    if is_genuine {
+        records.remember(key.value(), time_ms, now);
     }
-    records.remember(key.value(), time_ms, now);
-    Verdict::Accept
+    is_genuine
 }

@@ -10,6 +10,19 @@ use crate::numbers::{FaceEventKind, FacePersistency};
 use crate::rib::Route;
 use crate::status::{CsInfo, FaceInfo, FaceStatus, GeneralStatus, NextHopRecord};
 
+/// Who is at the face that a management Interest came from. The driver knows; a signature may give
+/// more rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Another host.
+    Remote,
+    /// A program of this host. It may do what concerns its own face: see
+    /// [`ManagerConfig::local_registration`](crate::ManagerConfig::local_registration).
+    Application,
+    /// A program of this host that runs as a user who may command the router.
+    Operator,
+}
+
 /// One thing that the manager is given.
 #[derive(Clone, Debug)]
 pub enum ManagerInput {
@@ -17,8 +30,8 @@ pub enum ManagerInput {
     Interest {
         /// The face it came from, as IncomingFaceId tells.
         ingress: FaceId,
-        /// Whether that face has local scope.
-        ingress_is_local: bool,
+        /// What is known of who is at that face.
+        sender: Sender,
         /// Exactly one Interest TLV.
         packet: Packet,
     },

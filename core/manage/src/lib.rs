@@ -32,8 +32,8 @@ pub use element::{Element, Writer};
 pub use error::DecodeError;
 pub use fib::Fib;
 pub use io::{
-    Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Snapshot,
-    SnapshotKind, StoreSettings,
+    Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Sender,
+    Snapshot, SnapshotKind, StoreSettings,
 };
 pub use manager::{Manager, ManagerConfig, ManagerStats};
 pub use numbers::{

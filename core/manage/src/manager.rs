@@ -16,7 +16,7 @@ use crate::dataset::{DatasetCache, FRESHNESS_MS};
 use crate::element::Element;
 use crate::events::EventStream;
 use crate::fib::Fib;
-use crate::io::{Action, ManagerInput, ManagerOutbox, OutData, StoreSettings};
+use crate::io::{Action, ManagerInput, ManagerOutbox, OutData, Sender, StoreSettings};
 use crate::numbers::{FaceEventKind, route_flags, route_origin};
 use crate::parameters::ControlResponse;
 use crate::rib::{Rib, RibError, Route};
@@ -29,8 +29,11 @@ pub struct ManagerConfig {
     pub version: String,
     /// Signs all Data of the manager.
     pub signer: Box<dyn Signer>,
-    /// Which commands from local faces are obeyed.
-    pub local_access: AccessPolicy,
+    /// Whether programs of this host that may not command the router may register prefixes for
+    /// their own face, and unregister them.
+    pub local_registration: bool,
+    /// Who may command the router without a signature, for refusals: "root and group ndn".
+    pub operators: String,
     /// Which prefix announcements are believed (rib/announce).
     pub announcements: AccessPolicy,
     /// The trust anchors, if any.
@@ -58,8 +61,8 @@ pub struct ManagerConfig {
 }
 
 impl Default for ManagerConfig {
-    /// As NFD: local commands are obeyed, best-route everywhere but in `/localhost` and
-    /// `/ndn/broadcast`, where it is multicast, and best-route again in `/localhost/nfd`.
+    /// As NFD: best-route everywhere but in `/localhost` and `/ndn/broadcast`, where it is
+    /// multicast, and best-route again in `/localhost/nfd`.
     fn default() -> Self {
         let best_route = StrategyKind::from(RouterStrategy::BestRoute);
         let multicast = StrategyKind::from(RouterStrategy::Multicast);
@@ -79,7 +82,8 @@ impl Default for ManagerConfig {
         Self {
             version: String::from(concat!("weir ", env!("CARGO_PKG_VERSION"))),
             signer: Box::new(DigestSigner),
-            local_access: AccessPolicy::Any,
+            local_registration: true,
+            operators: String::from("the router's operator"),
             announcements: AccessPolicy::Any,
             anchors: None,
             localhop: false,
@@ -217,7 +221,8 @@ impl Manager {
             face: FaceId::INTERNAL,
             origin: route_origin::APP,
             cost: 0,
-            flags: route_flags::CHILD_INHERIT,
+            // An application's route for a shorter prefix must not lead commands to it.
+            flags: route_flags::CHILD_INHERIT | route_flags::CAPTURE,
             expires: None,
         };
         manager.register_trusted(&Scope::Localhost.prefix(), own, out);
@@ -242,9 +247,9 @@ impl Manager {
         out: &mut ManagerOutbox,
     ) {
         match input {
-            ManagerInput::Interest { ingress, ingress_is_local, packet } => {
+            ManagerInput::Interest { ingress, sender, packet } => {
                 let at = Moment { now, now_unix_ms };
-                self.on_interest(at, ingress, ingress_is_local, &packet, out);
+                self.on_interest(at, ingress, sender, &packet, out);
             }
             ManagerInput::FaceEvent { kind, info } => self.on_face_event(now, kind, info, out),
             ManagerInput::FaceCreated { txn, result } => {
@@ -322,7 +327,7 @@ impl Manager {
         &mut self,
         at: Moment,
         ingress: FaceId,
-        ingress_is_local: bool,
+        sender: Sender,
         packet: &Packet,
         out: &mut ManagerOutbox,
     ) {
@@ -341,7 +346,7 @@ impl Manager {
         };
         let is_holdings = (module.value, verb.value) == HOLDINGS;
         let is_served = match scope {
-            Scope::Localhost => ingress_is_local,
+            Scope::Localhost => sender != Sender::Remote,
             Scope::Localhop if is_holdings => {
                 self.config.holdings_for_neighbours && self.neighbours.may_ask(at.now)
             }
@@ -351,7 +356,7 @@ impl Manager {
             self.stats.ignored += 1;
             return;
         }
-        let call = Call { at, ingress, scope, ingress_is_local, interest: &interest };
+        let call = Call { at, ingress, scope, sender, interest: &interest };
         if let Some(command) = Command::from_module_and_verb(module.value, verb.value) {
             self.on_command(&call, command, out);
         } else if (module.value, verb.value) == (b"rib", b"announce") {
@@ -582,7 +587,7 @@ pub(crate) struct Call<'a> {
     pub(crate) at: Moment,
     pub(crate) ingress: FaceId,
     pub(crate) scope: Scope,
-    pub(crate) ingress_is_local: bool,
+    pub(crate) sender: Sender,
     pub(crate) interest: &'a InterestView<'a>,
 }
 

@@ -89,15 +89,15 @@ weir_base::counters! {
     pub struct StoreStats {
         /// Data in the store.
         entries: Now, "store_entries";
-        /// Octets of memory in use, as [`StoreConfig::capacity_bytes`] counts them.
+        /// Octets of memory in use. [`StoreConfig::capacity_bytes`] is their bound.
         bytes: Now, "store_bytes";
         /// Octets of memory for the index of what is held, which `bytes` does not count.
         holdings_bytes: Now, "store_holdings_bytes";
-        /// The bound of `bytes`.
+        /// Octets of memory that the store may use.
         capacity_bytes: Now, "store_capacity_bytes";
         /// Lookups that were answered.
         hits: Total, "store_hits";
-        /// Lookups that were not.
+        /// Lookups that found nothing in the store.
         misses: Total, "store_misses";
         /// Data stored, other Data of the same name replaced included.
         insertions: Total, "store_insertions";
@@ -112,7 +112,7 @@ weir_base::counters! {
         kept_bytes: Now, "store_kept_bytes";
         /// Data that made room for other Data.
         evictions: Total, "store_evictions";
-        /// Data removed by [`Store::erase`](crate::Store::erase).
+        /// Data erased by command. See [`Store::erase`](crate::Store::erase).
         erasures: Total, "store_erasures";
     }
     also {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ureq::http::Uri;
@@ -18,6 +19,9 @@ pub struct Access {
     pub others: Vec<String>,
     /// The bearer token that requests bear. Over plain http it goes to this machine alone.
     pub token: Option<String>,
+    /// The file that the token is from. It is read again when a controller refuses the token: the
+    /// token may have been replaced.
+    pub token_file: Option<PathBuf>,
     /// PEM of the certificates by which the controller's is believed; needed for https.
     pub ca_pem: Option<Vec<u8>>,
     /// PEM of one's own certificate, followed by those between it and the root, for controllers

@@ -6,16 +6,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_control::message::{Configuration, SetupPart};
-use weir_runtime::Handle;
+use weir_runtime::{Handle, OuterMetric};
 
 use crate::apply::Applier;
 use crate::backoff::Backoff;
 use crate::config::AgentConfig;
 use crate::error::AgentError;
+use crate::kept::Keeper;
 use crate::prefetch::{Orders, Prefetcher};
-use crate::rest::Rest;
+use crate::rest::{ControllerHealth, Rest};
 use crate::round_trips::RoundTrips;
-use crate::shared::Shared;
+use crate::shared::{Shared, unix_time_ms};
 use crate::tell::Teller;
 
 /// How long the controller keeps a question for a newer configuration.
@@ -23,6 +24,9 @@ const POLL: Duration = Duration::from_secs(25);
 
 /// How soon it is looked again whether the controller refuses this router for its name.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often what a controller says is kept at most.
+const STORE_PAUSE: Duration = Duration::from_secs(1);
 
 /// What an agent has done.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -63,14 +67,21 @@ impl Agent {
         }
         let round_trips = RoundTrips::new(Arc::clone(&shared), config.interval);
         spawn("weir-agent-rtt", move || round_trips.run())?;
+        let (health, observed) = (rest.health(), Arc::clone(&shared));
+        router.add_metrics(move || metrics(&health, &observed));
+        let urls = config.access.urls().cloned().collect();
+        let keeper = config.state_file.map(|path| Keeper::new(path, config.name, urls));
         let configurer = Configurer {
             rest,
             shared: Arc::clone(&shared),
             orders,
             backoff: Backoff::new(seed()?),
             retry: Backoff::new(seed()?),
-            applier: Applier::new(shared),
+            applier: Applier::new(shared, config.routes_max),
             wanted: None,
+            keeper,
+            is_kept: false,
+            stored: None,
             pause: None,
         };
         spawn("weir-agent-conf", move || configurer.run())?;
@@ -105,6 +116,32 @@ impl std::fmt::Debug for Agent {
     }
 }
 
+/// What `/metrics` of the router says of its controller.
+fn metrics(health: &ControllerHealth, shared: &Shared) -> Vec<OuterMetric> {
+    let is_reachable = u64::from(health.is_reachable.load(Ordering::Relaxed));
+    let refused = health.refused.load(Ordering::Relaxed);
+    let unanswered = health.unanswered.load(Ordering::Relaxed);
+    let gauge = |name, help, value| OuterMetric { name, help, is_total: false, value };
+    let total = |name, help, value| OuterMetric { name, help, is_total: true, value };
+    let reachable = "Whether the controller answered the last request";
+    let generation = "Number of the configuration that is set up, 0 before the first";
+    let mut metrics = vec![
+        gauge("agent_controller_reachable", reachable, is_reachable),
+        total("agent_requests_refused", "Requests that the controller refused", refused),
+        total("agent_requests_unanswered", "Requests that no controller answered", unanswered),
+        gauge("agent_configuration_generation", generation, shared.setup().0),
+        gauge(
+            "agent_routes_left_out",
+            "Routes of the configuration beyond routes_max",
+            shared.left_out(),
+        ),
+    ];
+    let age = "Seconds since the controller gave the configuration or said that it holds";
+    let age_s = shared.configuration_age_s();
+    metrics.extend(age_s.map(|age_s| gauge("agent_configuration_age_seconds", age, age_s)));
+    metrics
+}
+
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name(name.into()).spawn(run).map(drop)
 }
@@ -120,12 +157,19 @@ struct Configurer {
     retry: Backoff,
     applier: Applier,
     wanted: Option<Configuration>,
+    keeper: Option<Keeper>,
+    /// Whether what is wanted was kept from before the start. It holds until a controller says
+    /// anything, also of a lower generation.
+    is_kept: bool,
+    /// The generation that was stored last, and when.
+    stored: Option<(u64, Instant)>,
     /// How long until the present configuration is tried again; nothing if it is set up.
     pause: Option<Duration>,
 }
 
 impl Configurer {
     fn run(mut self) {
+        self.begin_with_kept();
         while !self.shared.is_stopping() {
             if self.shared.is_refused() {
                 // What it was to fetch ahead was for another router.
@@ -134,29 +178,61 @@ impl Configurer {
                 continue;
             }
             if !self.ask() {
-                return;
+                break;
             }
             // It may have been refused while it waited.
             if self.shared.is_refused() {
                 continue;
             }
-            let Some(wanted) = &self.wanted else { continue };
             // What is set up is looked at again: a face may be gone, and its routes with it.
-            let outcome = self.applier.apply(wanted);
-            let generation = wanted.generation;
-            if !outcome.has_failed(SetupPart::Rules) {
-                self.orders.replace(wanted.prefetch.clone());
-            }
-            self.shared
-                .set_up(outcome.is_whole().then_some(generation), outcome.problems(generation));
-            self.pause = match outcome.is_whole() {
-                true => {
-                    self.retry.reset();
-                    None
-                }
-                false => Some(self.retry.next(None)),
-            };
+            self.apply();
+            self.store(STORE_PAUSE);
         }
+        self.store(Duration::ZERO);
+    }
+
+    /// Sets up what was kept from before the start, until a controller says what is to be.
+    fn begin_with_kept(&mut self) {
+        let Some(kept) = self.keeper.as_ref().and_then(Keeper::load) else { return };
+        let generation = kept.configuration.generation;
+        tracing::info!(
+            generation,
+            age_s = unix_time_ms().saturating_sub(kept.received_ms) / 1000,
+            "set up as kept from before the start, until a controller answers"
+        );
+        self.stored = Some((generation, Instant::now()));
+        self.shared.confirm(kept.received_ms);
+        (self.wanted, self.is_kept) = (Some(kept.configuration), true);
+        self.apply();
+    }
+
+    /// Keeps what a controller has said, but not more often than once in `pause`.
+    fn store(&mut self, pause: Duration) {
+        let (Some(keeper), Some(wanted)) = (&mut self.keeper, &self.wanted) else { return };
+        let is_due = self.stored.is_none_or(|(generation, at)| {
+            generation != wanted.generation && at.elapsed() >= pause
+        });
+        if is_due && !self.is_kept {
+            keeper.store(wanted, unix_time_ms());
+            self.stored = Some((wanted.generation, Instant::now()));
+        }
+    }
+
+    fn apply(&mut self) {
+        let Some(wanted) = &self.wanted else { return };
+        let outcome = self.applier.apply(wanted);
+        let generation = wanted.generation;
+        if !outcome.has_failed(SetupPart::Rules) {
+            self.orders.replace(wanted.prefetch.clone());
+        }
+        self.shared.set_up(outcome.is_whole().then_some(generation), outcome.problems(generation));
+        self.pause = match outcome.is_whole() {
+            true => {
+                self.retry.reset();
+                None
+            }
+            false => Some(self.retry.next(None)),
+        };
     }
 
     /// Asks for a newer configuration than the one that is wanted, for as long as that one need not
@@ -166,7 +242,8 @@ impl Configurer {
         let heard = self.shared.waits().heard();
         // The controller counts in whole seconds.
         let wait_s = wait.as_secs().max(1);
-        let after = self.wanted.as_ref().map_or(0, |wanted| wanted.generation);
+        let known = self.wanted.as_ref().filter(|_| !self.is_kept);
+        let after = known.map_or(0, |wanted| wanted.generation);
         match self.rest.configuration(after, wait_s) {
             // It is for another router, which has this one's name.
             Ok(Some(_)) if self.shared.is_refused() => true,
@@ -181,7 +258,11 @@ impl Configurer {
             Ok(Some(newer)) => {
                 self.backoff.reset();
                 self.retry.reset();
-                self.wanted = Some(newer);
+                if self.is_kept && self.wanted.as_ref() != Some(&newer) {
+                    self.stored = None;
+                }
+                (self.wanted, self.is_kept) = (Some(newer), false);
+                self.shared.confirm(unix_time_ms());
                 true
             }
             // One that does not wait is not asked all the time.
@@ -190,6 +271,9 @@ impl Configurer {
             }
             Ok(None) => {
                 self.backoff.reset();
+                if !self.is_kept && self.wanted.is_some() {
+                    self.shared.confirm(unix_time_ms());
+                }
                 true
             }
             Err(error) => {

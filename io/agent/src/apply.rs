@@ -37,6 +37,7 @@ pub(crate) struct Applier {
     told: BTreeSet<(SetupPart, String)>,
     /// The generation that was last set up whole.
     whole: u64,
+    routes_max: usize,
 }
 
 /// What came of a configuration.
@@ -76,9 +77,9 @@ impl Outcome {
 }
 
 impl Applier {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, routes_max: usize) -> Self {
         let (setup, made, told) = (Setup::default(), BTreeSet::new(), BTreeSet::new());
-        Self { shared, client: None, setup, made, told, whole: 0 }
+        Self { shared, client: None, setup, made, told, whole: 0, routes_max }
     }
 
     /// Sets up what a configuration asks for and takes away what it lacks.
@@ -160,7 +161,16 @@ impl Applier {
         let face_of = |router: &str| faces.get(router).copied();
         let others = |object: &Name| others(&routes, object);
         let keeps = |object: &Name| kept.contains(object);
-        let wanted = Setup::wanted(configuration, face_of, others, keeps);
+        let (wanted, left_out) =
+            Setup::wanted(configuration, self.routes_max, face_of, others, keeps);
+        self.shared.set_left_out(left_out);
+        if left_out > 0 {
+            let text = format!(
+                "{left_out} routes are left out: [controller] routes_max allows {}",
+                self.routes_max
+            );
+            outcome.kept.insert((SetupPart::Routes, text));
+        }
         for step in self.setup.steps_to(&wanted) {
             match carry_out(&mut client, &step) {
                 Ok(()) => self.setup.note(step),
@@ -168,6 +178,10 @@ impl Applier {
                     let (code, text) = (response.code, response.text);
                     let text = format!("the router refuses {step:?}: {code} {text}");
                     outcome.failed(step.part(), text);
+                }
+                // It is wrong by itself, and stops no other step.
+                Err(error @ CommandError::TooLong(_)) => {
+                    outcome.failed(step.part(), format!("a step cannot be taken: {error}"));
                 }
                 Err(error) => return Err(error),
             }
@@ -250,7 +264,13 @@ impl Applier {
                 face_persistency: Some(FacePersistency::Permanent),
                 ..Default::default()
             };
-            let response = client.respond(Command::FacesCreate, &parameters)?;
+            let response = match client.respond(Command::FacesCreate, &parameters) {
+                Err(error @ CommandError::TooLong(_)) => {
+                    why = error.to_string();
+                    continue;
+                }
+                response => response?,
+            };
             let face = response.body.as_ref().and_then(|body| body.face_id);
             match (response.code, face) {
                 (200, Some(face)) => {

@@ -1,6 +1,7 @@
 //! How an agent is started.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::access::Access;
@@ -20,6 +21,10 @@ pub struct AgentConfig {
     pub rates_bps: BTreeMap<String, u64>,
     /// How often the controller is told what has changed.
     pub interval: Duration,
+    /// Routes that a controller may set at most, those to parts of files included.
+    pub routes_max: usize,
+    /// Where the last configuration is kept, for a start while the controller is away.
+    pub state_file: Option<PathBuf>,
     /// Whether orders to fetch ahead of demand are followed.
     pub prefetch: bool,
     /// Whether it asks about what hosts without a router of their own miss, too, and not only
@@ -49,6 +54,8 @@ mod tests {
             uris: Vec::new(),
             rates_bps: BTreeMap::new(),
             interval: Duration::from_secs(1),
+            routes_max: 100,
+            state_file: None,
             prefetch: true,
             asks_for_hosts: false,
         };

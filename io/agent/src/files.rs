@@ -33,7 +33,7 @@ impl FileError {
     pub fn status(&self) -> Option<u16> {
         match self.0 {
             RestError::Refused { status, .. } => Some(status),
-            RestError::Failed(_) => None,
+            RestError::Failed(_) | RestError::BadAnswer(_) => None,
         }
     }
 }

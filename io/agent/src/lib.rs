@@ -8,6 +8,7 @@ mod backoff;
 mod config;
 mod error;
 mod files;
+mod kept;
 mod prefetch;
 mod questions;
 mod report;

@@ -1,6 +1,7 @@
 //! Requests to the controller.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,8 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(2);
 const DEFLATED_MIN: usize = 1000;
 /// What most programs take.
 const LEVEL: u8 = 6;
-/// Octets of an answer at most.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
+/// Octets of an answer at most: those of a configuration of two hundred thousand routes.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// How soon controllers that are asked before the present one are tried again.
 const TRY_FORMER: Duration = Duration::from_secs(30);
@@ -42,7 +43,34 @@ pub(crate) struct Http {
     at: Arc<AtomicUsize>,
     /// When those before it were tried last.
     tried: Arc<Mutex<Option<Instant>>>,
-    authorization: Option<String>,
+    token: Arc<Mutex<Option<String>>>,
+    /// Where the token is read again when it is refused.
+    token_file: Option<PathBuf>,
+    pub(crate) health: Arc<ControllerHealth>,
+}
+
+/// How requests end.
+#[derive(Debug, Default)]
+pub(crate) struct ControllerHealth {
+    /// Whether the last request was answered.
+    pub(crate) is_reachable: AtomicBool,
+    /// Requests that a controller refused.
+    pub(crate) refused: AtomicU64,
+    /// Requests that no controller answered.
+    pub(crate) unanswered: AtomicU64,
+}
+
+impl ControllerHealth {
+    fn note<T>(&self, result: &Result<T, RestError>) {
+        let is_unanswered = matches!(result, Err(RestError::Failed(_)));
+        self.is_reachable.store(!is_unanswered, Ordering::Relaxed);
+        match result {
+            Err(RestError::Failed(_)) => _ = self.unanswered.fetch_add(1, Ordering::Relaxed),
+            // A controller that has heard of no report yet knows no router: that is no refusal.
+            Err(error) if !error.is_unknown() => _ = self.refused.fetch_add(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
 }
 
 /// The controller, as one router sees it.
@@ -65,9 +93,12 @@ pub(crate) enum RestError {
         /// After which it may be tried again.
         retry_after: Option<Duration>,
     },
-    /// It does not answer, or what it says makes no sense.
+    /// It does not answer.
     #[error("{0}")]
     Failed(String),
+    /// It answers, and the answer cannot be used. What was asked for may be done.
+    #[error("the controller's answer cannot be used: {0}")]
+    BadAnswer(String),
 }
 
 impl RestError {
@@ -95,14 +126,19 @@ impl RestError {
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::Failed(_) => true,
+            Self::Failed(_) | Self::BadAnswer(_) => true,
         }
+    }
+
+    /// Whether only the answer is wrong, and no other request need wait for a better one.
+    pub(crate) fn is_about_answer(&self) -> bool {
+        matches!(self, Self::BadAnswer(_))
     }
 
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
-            Self::Failed(_) => None,
+            Self::Failed(_) | Self::BadAnswer(_) => None,
         }
     }
 }
@@ -120,9 +156,10 @@ impl Http {
         }
         let http = builder.build().new_agent();
         let urls = access.urls().map(|url| url.trim_end_matches('/').to_owned()).collect();
-        let authorization = access.token.as_ref().map(|token| format!("Bearer {token}"));
-        let (at, tried) = (Arc::default(), Arc::default());
-        Ok(Self { http, urls, at, tried, authorization })
+        let token = Arc::new(Mutex::new(access.token.clone()));
+        let token_file = access.token_file.clone();
+        let (at, tried, health) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Self { http, urls, at, tried, token, token_file, health })
     }
 
     pub(crate) fn put(&self, path: &str, body: &impl Serialize) -> Result<Vec<u8>, RestError> {
@@ -133,8 +170,47 @@ impl Http {
         self.ask(|url| self.send(self.http.post(format!("{url}{path}")), body))
     }
 
-    /// Asks the present controller, and the others in turn while one is away.
+    /// Asks a controller, and once more with a new token if the present one is refused and its file
+    /// has another one by now.
     fn ask<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
+        let used = self.token();
+        let mut result = self.ask_any(&send);
+        let is_refused = matches!(result, Err(RestError::Refused { status: 401, .. }));
+        if is_refused && self.read_token_again(used.as_deref()) {
+            result = self.ask_any(&send);
+        }
+        self.health.note(&result);
+        result
+    }
+
+    fn token(&self) -> Option<String> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the token's file; whether there is another token now than the one that was used.
+    fn read_token_again(&self, used: Option<&str>) -> bool {
+        let Some(path) = &self.token_file else { return false };
+        let read = match std::fs::read_to_string(path) {
+            Ok(text) => text.trim().to_owned(),
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "the token is refused, and cannot be read again");
+                return false;
+            }
+        };
+        if read.is_empty() {
+            return false;
+        }
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if token.as_deref() != Some(read.as_str()) {
+            tracing::info!(path = %path.display(), "the token was refused and is read again");
+            *token = Some(read);
+        }
+        token.as_deref() != used
+    }
+
+    /// Asks the present controller, and the others in turn while one is away.
+    fn ask_any<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
         self.try_former();
         let first = self.at.load(Ordering::Relaxed);
         let mut at = first;
@@ -204,8 +280,8 @@ impl Http {
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
-        match &self.authorization {
-            Some(authorization) => request.header("Authorization", authorization),
+        match self.token() {
+            Some(token) => request.header("Authorization", format!("Bearer {token}")),
             None => request,
         }
     }
@@ -230,6 +306,10 @@ impl Rest {
     pub(crate) fn new(config: &AgentConfig) -> Result<Self, AgentError> {
         let http = Http::new(&config.access)?;
         Ok(Self { http, path: format!("/v1/routers/{}", config.name) })
+    }
+
+    pub(crate) fn health(&self) -> Arc<ControllerHealth> {
+        Arc::clone(&self.http.health)
     }
 
     pub(crate) fn report(&self, report: &RouterReport) -> Result<Registered, RestError> {
@@ -273,8 +353,13 @@ fn check(
         .headers()
         .get("Retry-After")
         .and_then(|value| value.to_str().ok()?.trim().parse().ok().map(Duration::from_secs));
-    let octets =
-        response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec().map_err(failed)?;
+    let read = response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
+    let octets = read.map_err(|error| match error {
+        ureq::Error::BodyExceedsLimit(_) => {
+            RestError::BadAnswer(format!("it has more than {ANSWER_BYTES_MAX} octets"))
+        }
+        error => failed(error),
+    })?;
     if status.is_success() {
         return Ok(octets);
     }
@@ -288,5 +373,5 @@ fn check(
 
 pub(crate) fn answer<T: DeserializeOwned>(octets: Vec<u8>) -> Result<T, RestError> {
     serde_json::from_slice(&octets)
-        .map_err(|error| RestError::Failed(format!("its answer makes no sense: {error}")))
+        .map_err(|error| RestError::BadAnswer(format!("it makes no sense: {error}")))
 }

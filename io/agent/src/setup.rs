@@ -43,22 +43,31 @@ impl Step {
 impl Setup {
     /// What a configuration asks for. `face_of` is the face to a router, and `others` are the faces
     /// by which routes lead that are not the controller's. An object that `keeps` a strategy of
-    /// somebody else goes as without a plan.
+    /// somebody else goes as without a plan. Beyond `routes_max` routes the rest is left out: how
+    /// many routes that are.
     pub(crate) fn wanted(
         configuration: &Configuration,
+        routes_max: usize,
         face_of: impl Fn(&str) -> Option<FaceId>,
         others: impl Fn(&Name) -> Vec<FaceId>,
         keeps: impl Fn(&Name) -> bool,
-    ) -> Self {
-        let mut setup = Self::default();
+    ) -> (Self, usize) {
+        let (mut setup, mut left_out) = (Self::default(), 0);
         for route in &configuration.routes {
-            if let Some(face) = face_of(&route.router) {
+            if setup.routes.len() >= routes_max {
+                left_out += 1;
+            } else if let Some(face) = face_of(&route.router) {
                 let value = (route.cost, route_flags::CHILD_INHERIT);
                 setup.routes.insert((route.prefix.clone(), face), value);
             }
         }
         for distribution in configuration.distributions.iter().filter(|one| !keeps(&one.object)) {
             let object = &distribution.object;
+            let parts = distribution.routers().count();
+            if setup.routes.len() + parts > routes_max {
+                left_out += parts;
+                continue;
+            }
             let mut ordinary = others(object);
             let is_above = |prefix: &Name| prefix.as_view().is_prefix_of(object.as_view());
             let own = setup.routes.keys().filter(|(prefix, _)| is_above(prefix));
@@ -68,7 +77,7 @@ impl Setup {
                 setup.routes.entry((object.clone(), face)).or_insert((PART_COST, 0));
             }
         }
-        setup
+        (setup, left_out)
     }
 
     /// The steps from this to another: what is new first, so that no name is without a way between.
@@ -174,7 +183,20 @@ mod tests {
     }
 
     fn wanted(configuration: &Configuration) -> Setup {
-        Setup::wanted(configuration, face_of, |_| Vec::new(), |_| false)
+        Setup::wanted(configuration, usize::MAX, face_of, |_| Vec::new(), |_| false).0
+    }
+
+    #[test]
+    fn routes_beyond_the_bound_are_left_out() {
+        let bounded = |configuration: &Configuration, routes_max| {
+            Setup::wanted(configuration, routes_max, face_of, |_| Vec::new(), |_| false)
+        };
+        let (setup, left_out) = bounded(&configuration(&["one", "two"]), 1);
+        assert_eq!((setup, left_out), (wanted(&configuration(&["one"])), 1));
+        // An object whose parts have no room goes as without a plan.
+        let (setup, left_out) = bounded(&parted(), 2);
+        assert_eq!((setup, left_out), (wanted(&configuration(&["one"])), 3));
+        assert_eq!(bounded(&parted(), 4).1, 0);
     }
 
     #[test]
@@ -207,7 +229,7 @@ mod tests {
         assert!(matches!(steps[0], Step::UnsetStrategy { .. }));
         assert!(setup.uses(FaceId(258)));
         // What somebody else has set at the object's name stays, and nothing is set beside it.
-        let kept = Setup::wanted(&parted(), face_of, |_| Vec::new(), |_| true);
+        let (kept, _) = Setup::wanted(&parted(), usize::MAX, face_of, |_| Vec::new(), |_| true);
         assert_eq!(kept, wanted(&configuration(&["one"])));
         let object = name("/data/file/v=1");
         let mut replaced = setup.clone();

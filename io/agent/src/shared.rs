@@ -10,6 +10,12 @@ use weir_control::message::SetupProblem;
 use weir_runtime::{Contents, LocalPort};
 use weir_socket::{Client, ClientError};
 
+/// Milliseconds since 1970, by the system's clock.
+pub(crate) fn unix_time_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// What is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -86,6 +92,11 @@ pub(crate) struct Shared {
     waits: Waits,
     /// The generation of the configuration that is set up, and what of the last one is not.
     setup: Mutex<(u64, Vec<SetupProblem>)>,
+    /// Routes of the present configuration that are left out, beyond the bound.
+    left_out: AtomicU64,
+    /// When a controller last gave the present configuration or said that it holds, in milliseconds
+    /// since 1970; 0: there is none.
+    confirmed_ms: AtomicU64,
     /// Another router has this one's name at the controller: what that has for the name is not for
     /// this one.
     is_refused: AtomicBool,
@@ -103,6 +114,8 @@ impl Shared {
             port,
             waits: Waits::default(),
             setup: Mutex::default(),
+            left_out: AtomicU64::new(0),
+            confirmed_ms: AtomicU64::new(0),
             is_refused: AtomicBool::new(false),
             round_trips: Mutex::default(),
             prefetch_face: AtomicU64::new(0),
@@ -118,6 +131,26 @@ impl Shared {
     /// The generation that is set up, and what is wrong.
     pub(crate) fn setup(&self) -> (u64, Vec<SetupProblem>) {
         self.setup.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// So many routes of the present configuration are left out.
+    pub(crate) fn set_left_out(&self, routes: usize) {
+        self.left_out.store(routes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// A controller stood by the present configuration then.
+    pub(crate) fn confirm(&self, at_ms: u64) {
+        self.confirmed_ms.store(at_ms, Ordering::Relaxed);
+    }
+
+    /// Seconds since then; nothing without a configuration.
+    pub(crate) fn configuration_age_s(&self) -> Option<u64> {
+        let confirmed_ms = self.confirmed_ms.load(Ordering::Relaxed);
+        (confirmed_ms > 0).then(|| unix_time_ms().saturating_sub(confirmed_ms) / 1000)
     }
 
     /// Whether another router has this one's name, as the controller says.

@@ -100,6 +100,13 @@ impl Teller {
                     }
                     self.hear_misses();
                 }
+                Err(error) if error.is_about_answer() => {
+                    let _ = self.backoff.next(None);
+                    if self.backoff.is_first() {
+                        tracing::warn!(%error, "the router goes on with what it has");
+                    }
+                    self.hear_misses();
+                }
                 Err(error) => {
                     let pause = self.backoff.next(error.retry_after());
                     // That it has another one's name has been said.
@@ -119,11 +126,15 @@ impl Teller {
 
     /// What is due to be told.
     fn tell(&mut self) -> Result<(), RestError> {
-        self.report()?;
+        let reported = match self.report() {
+            // It has taken the report.
+            Err(error) if error.is_about_answer() => Err(error),
+            reported => Ok(reported?),
+        };
         loop {
             match self.update() {
                 Ok(true) if !self.shared.is_stopping() => {}
-                Ok(_) => return Ok(()),
+                Ok(_) => return reported,
                 Err(error) if error.is_unknown() && self.reported.is_some() => {
                     // It has forgotten this router. If it says so again, that waits its turn.
                     self.reported = None;

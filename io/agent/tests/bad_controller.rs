@@ -104,3 +104,83 @@ fn a_controller_of_before_agents_had_numbers_is_told_none() {
         assert!(controller.routers().all(|(_, report)| report.instance == 0));
     });
 }
+
+/// Regression: a command that no packet has room for cost the connection, and no step after it was
+/// taken; an answer beyond the bound was taken for silence.
+#[test]
+fn a_controller_that_says_too_much_fails_at_that_alone() {
+    let controller = TestController::start(ControllerConfig::default());
+    controller.pad(17 << 20);
+    let site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
+    let mut long = with_route(1000);
+    let endless = name(&format!("/a/{}", "x".repeat(9000)));
+    long.routes.insert(0, RouteOrder { prefix: endless, ..long.routes[0].clone() });
+    long.peers.insert(0, Peer { router: "far".into(), uris: vec!["u".repeat(9000)] });
+    controller.dictate(long);
+    let until = Instant::now() + PATIENCE;
+    while !has_route(&site) {
+        assert!(Instant::now() < until, "{:?}", site.agent);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // What it holds is told, although no answer to a report can be used.
+    while controller.updates().0.is_empty() {
+        assert!(Instant::now() < until, "{:?}", site.agent);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn routes_beyond_the_bound_are_refused_and_counted() {
+    let controller = TestController::start(ControllerConfig::default());
+    let (router, uri) = common::router(1, 1 << 20, &[]);
+    let mut site = Site { agent: None, router, uri };
+    site.start_agent_with("edge", &controller, |config| config.routes_max = 10);
+    controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
+    let mut many = with_route(1000);
+    let route = |number: u64| RouteOrder {
+        prefix: name(&format!("/r/{number}")),
+        ..many.routes[0].clone()
+    };
+    let more: Vec<RouteOrder> = (0..50).map(route).collect();
+    many.routes.extend(more);
+    controller.dictate(many);
+    let told = |controller: &weir_control::Controller| {
+        controller.routers().next().is_some_and(|(_, report)| {
+            let text = report.problems.first().map(|problem| problem.text.as_str());
+            report.generation == 1000
+                && text.is_some_and(|text| text.contains("41 routes are left"))
+        })
+    };
+    controller.wait_until("it says how many", told);
+    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
+    let set = routes.iter().flat_map(|entry| &entry.routes);
+    assert_eq!(set.filter(|route| route.origin == route_origin::CONTROLLER).count(), 10);
+}
+
+#[test]
+fn a_token_that_was_replaced_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    std::fs::write(&file, "old\n").unwrap();
+    let controller = TestController::start(ControllerConfig::default());
+    controller.take_only("old");
+    let (router, uri) = common::router(1, 1 << 20, &[]);
+    let mut site = Site { agent: None, router, uri };
+    site.start_agent_with("edge", &controller, |config| {
+        config.access.token = Some("old".into());
+        config.access.token_file = Some(file.clone());
+    });
+    controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
+    controller.take_only("new");
+    controller.forget();
+    let until = Instant::now() + PATIENCE;
+    while controller.requests("unauthorized") < 2 {
+        assert!(Instant::now() < until, "{:?}", site.agent);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    controller.with(|controller| assert_eq!(controller.routers().count(), 0));
+    std::fs::write(&file, "new\n").unwrap();
+    controller.wait_until("it is known again", |controller| controller.routers().count() == 1);
+}

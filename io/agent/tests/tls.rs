@@ -73,6 +73,7 @@ impl Guarded {
             url: self.server.url().replace("127.0.0.1", "localhost"),
             others: Vec::new(),
             token: Some(token),
+            token_file: None,
             ca_pem: Some(self.authority.0.pem().into_bytes()),
             certificate_pem: certificate.map(String::into_bytes),
             key_pem: key.map(String::into_bytes),
@@ -111,6 +112,8 @@ fn an_agent_shows_its_certificate() {
         uris: vec![uri],
         rates_bps: Default::default(),
         interval: Duration::from_millis(50),
+        routes_max: 1000,
+        state_file: None,
         prefetch: true,
         asks_for_hosts: false,
     };

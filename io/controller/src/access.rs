@@ -14,6 +14,7 @@ use miniz_oxide::inflate::{TINFLStatus, decompress_to_vec_zlib_with_limit};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
+use crate::places::Place;
 use crate::refusal::Problem;
 use crate::token::{Role, is_name};
 use crate::tokens::{Caller, TokenError};
@@ -31,7 +32,7 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, Problem> {
         let error = "a token is needed: the header `Authorization: Bearer TOKEN`";
         return Err(Problem::new(StatusCode::UNAUTHORIZED, error));
     };
-    app.tokens.caller(text, &app.database).await.map_err(|error| {
+    let caller = app.tokens.caller(text, &app.database).await.map_err(|error| {
         let status = match error {
             TokenError::Unknown | TokenError::Expired(..) | TokenError::NotYet(..) => {
                 StatusCode::UNAUTHORIZED
@@ -39,7 +40,11 @@ async fn caller(parts: &Parts, app: &App) -> Result<Caller, Problem> {
             TokenError::TooFast(_) => StatusCode::TOO_MANY_REQUESTS,
         };
         Problem::new(status, error.to_string())
-    })
+    })?;
+    if let Some(place) = parts.extensions.get::<Arc<Place>>() {
+        place.become_known();
+    }
+    Ok(caller)
 }
 
 /// Lets in those who have one of these roles.

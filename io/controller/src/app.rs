@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -16,6 +16,7 @@ use crate::database::{Away, Database, DatabaseError, Record};
 use crate::follower::Follower;
 use crate::journal::Journal;
 use crate::metrics::Metrics;
+use crate::places::Places;
 use crate::tokens::Tokens;
 
 /// Who does what no token's holder does.
@@ -35,6 +36,7 @@ pub(crate) struct App {
     pub(crate) journal: Journal,
     pub(crate) tokens: Tokens,
     pub(crate) metrics: Metrics,
+    pub(crate) places: Arc<Places>,
     /// Octets of a request's body, at most.
     pub(crate) body_bytes_max: usize,
     /// Whether the program is to end: who waits for news gets none.
@@ -153,6 +155,7 @@ impl App {
             journal: Journal::default(),
             tokens,
             metrics: Metrics::default(),
+            places: Places::new(config.connections_max),
             body_bytes_max: config.body_bytes_max,
             stopping,
             run: AtomicU64::new(follower.run),

@@ -1,21 +1,30 @@
-//! Connections: accepted up to a bound, with TLS or without, and ended in good order.
+//! Connections: accepted, with TLS or without, and ended in good order. Each has a place, which it
+//! may have to leave to another ([`Places`]), and must take what is sent to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+
+use crate::patient::Patient;
+use crate::places::{Place, Places};
 
 /// How long a handshake may take, and the head of a request.
 const BEGIN_WAIT: Duration = Duration::from_secs(30);
+/// How long a caller may take none of an answer.
+const WRITE_WAIT: Duration = Duration::from_secs(20);
 /// How long requests under way may take to end once the program is to stop.
 const END_WAIT: Duration = Duration::from_secs(5);
 /// After a connection could not be accepted, as when there are no file descriptors left.
@@ -26,21 +35,25 @@ pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     routes: Router,
-    connections_max: usize,
+    places: Arc<Places>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     loop {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &room) => accepted,
+            accepted = accept(&listener) => accepted,
             _ = stopping.wait_for(|stops| *stops) => break,
         };
-        let Some((stream, address, permit)) = accepted else { continue };
+        let Some((stream, address)) = accepted else { continue };
+        let place = Arc::new(places.take(address.ip()));
         let (tls, routes, watcher) = (tls.clone(), routes.clone(), graceful.watcher());
         tokio::spawn(async move {
-            begin(stream, address, tls, routes, watcher).await;
-            drop(permit);
+            tokio::select! {
+                () = begin(stream, address, tls, routes, watcher, &place) => {}
+                () = place.displaced() => {
+                    tracing::debug!(%address, "a connection is closed for another one");
+                }
+            }
         });
     }
     drop(listener);
@@ -49,13 +62,9 @@ pub(crate) async fn serve(
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> Option<(TcpStream, SocketAddr, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = room.clone().acquire_owned().await.ok()?;
+async fn accept(listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((stream, address)) => Some((stream, address, permit)),
+        Ok(accepted) => Some(accepted),
         Err(error) => {
             tracing::warn!(%error, "a connection is not accepted");
             tokio::time::sleep(ACCEPT_WAIT).await;
@@ -70,12 +79,14 @@ async fn begin(
     tls: Option<TlsAcceptor>,
     routes: Router,
     watcher: Watcher,
+    place: &Arc<Place>,
 ) {
     // Answers are small, and somebody waits for each.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return exchange(stream, address, routes, watcher).await };
+    let stream = Patient::new(stream, WRITE_WAIT);
+    let Some(tls) = tls else { return exchange(stream, address, routes, watcher, place).await };
     match tokio::time::timeout(BEGIN_WAIT, tls.accept(stream)).await {
-        Ok(Ok(stream)) => exchange(stream, address, routes, watcher).await,
+        Ok(Ok(stream)) => exchange(stream, address, routes, watcher, place).await,
         Ok(Err(error)) => tracing::debug!(%address, %error, "no TLS"),
         Err(_) => tracing::debug!(%address, "TLS takes too long"),
     }
@@ -86,11 +97,17 @@ async fn exchange(
     address: SocketAddr,
     routes: Router,
     watcher: Watcher,
+    place: &Arc<Place>,
 ) {
+    let (routes, place) = (TowerToHyperService::new(routes), Arc::clone(place));
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Arc::clone(&place));
+        routes.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(BEGIN_WAIT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%address, %error, "a connection ends early");
     }

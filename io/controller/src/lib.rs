@@ -12,6 +12,8 @@ mod follow;
 mod follower;
 mod journal;
 mod metrics;
+mod patient;
+mod places;
 mod refusal;
 mod rest_of_body;
 mod routes;

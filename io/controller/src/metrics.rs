@@ -36,7 +36,7 @@ pub(crate) struct Metrics {
 }
 
 /// Gauges with their texts; [`Metrics::text`] takes their values in this order.
-const GAUGES: [(&str, &str); 10] = [
+const GAUGES: [(&str, &str); 11] = [
     ("routers", "Routers that have reported lately"),
     ("links", "Faces from one of them to another"),
     ("files", "Files that producers have registered"),
@@ -47,6 +47,10 @@ const GAUGES: [(&str, &str); 10] = [
     ("journal_refused_records", "Those that the database refused by themselves, and that it lacks"),
     ("database_garbled_rows", "Rows of the database that could not be read, and are passed over"),
     ("database_up", "Whether the database took what it was given last"),
+    (
+        "displaced_connections",
+        "Connections without a token that were closed for others, since the start",
+    ),
 ];
 
 impl Default for Metrics {

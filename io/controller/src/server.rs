@@ -146,7 +146,8 @@ fn run(
         });
         let ticking = tokio::spawn(tick(app.clone()));
         let following = tokio::spawn(follow(app.clone()));
-        connections::serve(listener, tls, routes, config.connections_max, stopping).await;
+        let places = Arc::clone(&app.places);
+        connections::serve(listener, tls, routes, places, stopping).await;
         ticking.abort();
         following.abort();
         end_journal.send_replace(true);

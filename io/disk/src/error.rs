@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use weir_base::units::approximate_bytes;
 use weir_store::disk::superblock::{DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN};
 
 /// The process that holds a lock.
@@ -250,25 +251,34 @@ pub enum OpenError {
     },
     /// The file system has no room for the file.
     #[error(
-        "{}: {missing_bytes} octets are missing on its file system; free them, or configure a \
-         smaller store", path.display()
+        "{}: {} do not fit: its file system lacks {}; free them, or configure a smaller disk",
+        path.display(),
+        approximate_bytes(*bytes),
+        approximate_bytes(*missing_bytes)
     )]
     NoSpace {
         /// The file.
         path: PathBuf,
+        /// How large it was to be.
+        bytes: u64,
         /// How many more octets are needed.
         missing_bytes: u64,
     },
     /// The process, or the file system, does not allow a file so large.
     #[error(
-        "{}: a file of {bytes} bytes is larger than this process (ulimit -f) or the file system \
-         allows; raise the limit, or configure a smaller disk", path.display()
+        "{}: a file of {} is larger than this process (ulimit -f) or the file system allows; the \
+         file system has {} free; raise the limit, or configure a smaller disk",
+        path.display(),
+        approximate_bytes(*bytes),
+        approximate_bytes(*free_bytes)
     )]
     FileSizeLimit {
         /// The file.
         path: PathBuf,
         /// Its configured size.
         bytes: u64,
+        /// What its file system has free.
+        free_bytes: u64,
     },
     /// It has no room for two regions for each thread.
     #[error(

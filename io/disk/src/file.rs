@@ -224,7 +224,8 @@ impl OpenDisk {
     }
 
     fn reserve(&self, bytes: u64, warnings: &mut Vec<OpenWarning>) -> Result<(), OpenError> {
-        let too_large = || OpenError::FileSizeLimit { path: self.path.clone(), bytes };
+        let free_bytes = self.free_bytes();
+        let too_large = || OpenError::FileSizeLimit { path: self.path.clone(), bytes, free_bytes };
         let len = i64::try_from(bytes).map_err(|_| too_large())?;
         let reserved = loop {
             match fallocate(&self.file, FallocateFlags::empty(), 0, len) {
@@ -248,7 +249,7 @@ impl OpenDisk {
                 use nix::errno::Errno::{EDQUOT, EFBIG, ENOSPC};
                 Err(match error {
                     ENOSPC | EDQUOT => {
-                        OpenError::NoSpace { path: self.path.clone(), missing_bytes }
+                        OpenError::NoSpace { path: self.path.clone(), bytes, missing_bytes }
                     }
                     EFBIG => too_large(),
                     other => system(&self.path, "reserve its octets", other.into()),
@@ -266,9 +267,13 @@ impl OpenDisk {
 
     fn missing_bytes(&self, bytes: u64) -> u64 {
         let taken = self.file.metadata().map_or(0, |metadata| metadata.blocks() * 512);
-        let free = nix::sys::statvfs::fstatvfs(&self.file)
-            .map_or(0, |status| status.blocks_available() * status.fragment_size());
-        bytes.saturating_sub(taken).saturating_sub(free).max(1)
+        bytes.saturating_sub(taken).saturating_sub(self.free_bytes()).max(1)
+    }
+
+    /// Octets that its file system has left for this process.
+    fn free_bytes(&self) -> u64 {
+        nix::sys::statvfs::fstatvfs(&self.file)
+            .map_or(0, |status| status.blocks_available() * status.fragment_size())
     }
 }
 

@@ -111,6 +111,9 @@ fn paths_that_are_no_disks_are_refused() {
         matches!(error, OpenError::FileSizeLimit { .. } | OpenError::NoSpace { .. }),
         "{error}"
     );
+    // The size that was asked for, and what the file system has, as people write them.
+    let text = error.to_string();
+    assert!(text.contains("900 TiB") && text.matches("iB").count() == 2, "{text}");
     assert!(!path.exists(), "nothing is left behind");
     assert!(matches!(open(&[], 1), Err(OpenError::Number(0))));
     assert!(matches!(open(&[config(&path, 8)], 0), Err(OpenError::Shards(0))));

@@ -13,7 +13,7 @@ use mio::{Events, Interest, Poll, Token};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     Connected, FaceUri, RecvStatus, SendStatus, Socket, StreamSocket, TcpListener, UdpOptions,
-    UdpPort, UnixListener,
+    UdpPort, UnixAccess, UnixListener,
 };
 use weir_link::{Link, LinkConfig};
 use weir_wire::lp::{LpHeader, PitToken};
@@ -188,7 +188,8 @@ fn connect(remote: &FaceUri) -> StreamSocket {
 fn main() {
     let directory = std::env::temp_dir().join(format!("weir-speed-{}", std::process::id()));
     for len in [8000, 100] {
-        let listener = UnixListener::bind(&directory.join("nfd.sock")).expect("listen");
+        let listener =
+            UnixListener::bind(&directory.join("nfd.sock"), UnixAccess::default()).expect("listen");
         let near = connect(&FaceUri::Unix(listener.path().into()));
         let far = listener.accept().expect("accept").expect("a connection");
         stream_speed(&format!("Unix, {len} octets"), near, far, len);

@@ -12,6 +12,7 @@ use mio::{Interest, Registry, Token};
 use weir_base::{Packet, Pool};
 use weir_link::{Link, LinkConfig};
 
+use crate::access::PeerCredentials;
 use crate::listen::{TcpListener, UnixListener};
 use crate::shared::SharedSocket;
 use crate::status::{RecvStatus, SendStatus};
@@ -207,6 +208,12 @@ impl Socket {
     /// The system refuses.
     pub fn of_pair(stream: UnixStream) -> io::Result<Self> {
         StreamSocket::of_pair(stream).map(Self::Stream)
+    }
+
+    /// Who connected, where the kernel knows: over a Unix listener, or within this process.
+    pub fn peer_credentials(&self) -> Option<PeerCredentials> {
+        let is_unix = matches!(self.remote_uri(), FaceUri::Fd(_));
+        is_unix.then(|| PeerCredentials::of(self.as_fd()).ok()).flatten()
     }
 
     /// Whether packets go through shared memory.

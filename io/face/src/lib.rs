@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod access;
 mod descriptor;
 mod gather;
 mod kinds;
@@ -21,6 +22,7 @@ mod udp_path;
 mod udp_peer;
 mod uri;
 
+pub use access::{PeerCredentials, UnixAccess};
 pub use kinds::{Connected, Listener, Socket};
 pub use limits::raise_file_limit;
 pub use listen::{BindError, TcpListener, UnixListener};

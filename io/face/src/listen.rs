@@ -9,6 +9,7 @@ use std::sync::Arc;
 use nix::fcntl::{Flock, FlockArg};
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::access::UnixAccess;
 use crate::locate::unix_path_candidates;
 use crate::shared::SharedMemory;
 use crate::socket::socket_source;
@@ -16,10 +17,6 @@ use crate::stream::StreamSocket;
 use crate::uri::FaceUri;
 
 const BACKLOG: libc::c_int = 1024;
-
-/// As NFD: applications of every user may connect. What they may then do is for management to
-/// decide, and the directories that only concern one user are closed to others.
-const SOCKET_MODE: u32 = 0o666;
 
 /// Why a listener could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +42,16 @@ pub enum BindError {
         /// The directory.
         path: PathBuf,
     },
+    /// The socket cannot be given to the configured group.
+    #[error("cannot give {} to group {group}: {source}", path.display())]
+    Group {
+        /// The socket's path.
+        path: PathBuf,
+        /// The group's number.
+        group: u32,
+        /// From the system.
+        source: io::Error,
+    },
     /// The system refused.
     #[error("cannot listen on {address}: {source}")]
     Io {
@@ -68,7 +75,7 @@ impl BindError {
                     | io::ErrorKind::NotADirectory
             ),
             Self::ForeignDirectory { .. } => true,
-            Self::AddressInUse { .. } | Self::NotASocket { .. } => false,
+            Self::AddressInUse { .. } | Self::NotASocket { .. } | Self::Group { .. } => false,
         }
     }
 }
@@ -90,7 +97,7 @@ impl UnixListener {
     ///
     /// # Errors
     /// [`BindError`].
-    pub fn bind(path: &Path) -> Result<Self, BindError> {
+    pub fn bind(path: &Path, access: UnixAccess) -> Result<Self, BindError> {
         let fail = |source| BindError::Io { address: path.display().to_string(), source };
         let path = std::path::absolute(path).map_err(fail)?;
         let directory = path.parent().unwrap_or(Path::new("/"));
@@ -105,7 +112,12 @@ impl UnixListener {
         let metadata = fs::symlink_metadata(&path).map_err(fail)?;
         let identity = (metadata.dev(), metadata.ino());
         let listener = Self { socket, identity, path: path.clone(), shared_memory: None };
-        fs::set_permissions(&path, Permissions::from_mode(SOCKET_MODE)).map_err(fail)?;
+        // Nobody can connect before `listen`, whatever the mode is until here.
+        if let Some(group) = access.group {
+            std::os::unix::fs::chown(&path, None, Some(group))
+                .map_err(|source| BindError::Group { path: path.clone(), group, source })?;
+        }
+        fs::set_permissions(&path, Permissions::from_mode(access.mode)).map_err(fail)?;
         listener.socket.listen(BACKLOG).map_err(fail)?;
         Ok(listener)
     }
@@ -114,11 +126,11 @@ impl UnixListener {
     ///
     /// # Errors
     /// [`BindError`]: another router listens there, or no place will do.
-    pub fn bind_default() -> Result<Self, BindError> {
+    pub fn bind_default(access: UnixAccess) -> Result<Self, BindError> {
         let candidates = unix_path_candidates();
         let (last, first) = candidates.split_last().expect("the temporary directory is always one");
         for path in first {
-            match Self::bind(path) {
+            match Self::bind(path, access) {
                 Err(error) if error.is_about_the_place() => {}
                 result => return result,
             }
@@ -131,7 +143,7 @@ impl UnixListener {
         {
             return Err(BindError::ForeignDirectory { path: directory.to_owned() });
         }
-        Self::bind(last)
+        Self::bind(last, access)
     }
 
     /// Applications may share memory from now on, within that bound.
@@ -183,7 +195,10 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     let parent = directory.parent();
     let is_shared = [Some(Path::new("/run")), Some(Path::new("/var/run"))].contains(&parent);
     let mode = if is_shared { 0o755 } else { 0o700 };
-    fs::DirBuilder::new().recursive(true).mode(mode).create(directory)
+    let missing: Vec<&Path> = directory.ancestors().take_while(|path| !path.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(mode).create(directory)?;
+    // Not what the umask of whoever starts the router makes of it.
+    missing.into_iter().try_for_each(|path| fs::set_permissions(path, Permissions::from_mode(mode)))
 }
 
 fn lock_directory(directory: &Path) -> io::Result<Flock<File>> {

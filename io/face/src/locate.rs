@@ -6,20 +6,54 @@ use std::path::{Path, PathBuf};
 
 use crate::uri::{FaceUri, ResolveError};
 
-/// Where a router on this host listens and applications look for it, in order: NFD's path, the
-/// user's run directory, the temporary directory.
+/// NFD's path, for routers of the whole machine.
+const SYSTEM_PATH: &str = "/run/nfd/nfd.sock";
+/// Below a user's run directory.
+const USER_PATH: &str = "weir/nfd.sock";
+
+/// Where a router on this host listens, in order: NFD's path, the user's run directory, the
+/// temporary directory.
 pub(crate) fn unix_path_candidates() -> Vec<PathBuf> {
-    candidates_from(|key| env::var(key).ok())
+    let variable = |key: &str| env::var(key).ok();
+    let run = run_directory(&variable).map(|run| run.join(USER_PATH));
+    let temporary = env::temp_dir().join(temporary_path());
+    [PathBuf::from(SYSTEM_PATH)].into_iter().chain(run).chain([temporary]).collect()
 }
 
-fn candidates_from(variable: impl Fn(&str) -> Option<String>) -> Vec<PathBuf> {
-    let mut candidates = vec![PathBuf::from("/run/nfd/nfd.sock")];
-    if let Some(run) = variable("XDG_RUNTIME_DIR").filter(|run| run.starts_with('/')) {
-        candidates.push(Path::new(&run).join("weir/nfd.sock"));
-    }
-    let user = nix::unistd::getuid();
-    candidates.push(env::temp_dir().join(format!("weir-{user}/nfd.sock")));
-    candidates
+fn run_directory(variable: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    variable("XDG_RUNTIME_DIR").filter(|run| run.starts_with('/')).map(PathBuf::from)
+}
+
+/// Below a directory for temporary files.
+fn temporary_path() -> String {
+    format!("weir-{}/nfd.sock", nix::unistd::getuid())
+}
+
+/// Where applications look for a router, in order. A job may lack the session's variables (cron) or
+/// have a directory for temporary files of its own (Slurm), so places that they would name are
+/// looked at without them too, and at last every socket of such a name that a process listens on.
+fn places_to_look(variable: &impl Fn(&str) -> Option<String>, listening: &str) -> Vec<PathBuf> {
+    let usual_run = PathBuf::from(format!("/run/user/{}", nix::unistd::getuid()));
+    let temporary = variable("TMPDIR").filter(|path| path.starts_with('/')).map(PathBuf::from);
+    let runs = run_directory(variable).into_iter().chain([usual_run]);
+    let temporaries = temporary.into_iter().chain([PathBuf::from("/tmp")]);
+    let mut places = vec![PathBuf::from(SYSTEM_PATH)];
+    places.extend(runs.map(|run| run.join(USER_PATH)));
+    places.extend(temporaries.map(|directory| directory.join(temporary_path())));
+    places.extend(listening_places(listening));
+    places
+}
+
+/// The sockets of routers of this user in a text like that of /proc/net/unix.
+fn listening_places(table: &str) -> impl Iterator<Item = PathBuf> {
+    // Of the flags, the one for sockets that listen.
+    const LISTENS: &str = "00010000";
+    table.lines().filter_map(|line| {
+        let mut fields = line.split_ascii_whitespace();
+        let path = (fields.nth(3)? == LISTENS).then(|| fields.nth(3)).flatten().map(Path::new)?;
+        let is_ours = path.ends_with(USER_PATH) || path.ends_with(temporary_path());
+        (path.is_absolute() && is_ours).then(|| path.to_owned())
+    })
 }
 
 /// Where the choice of a router came from, for messages.
@@ -77,19 +111,21 @@ pub fn client_transport() -> Result<TransportChoice, ClientTransportError> {
     client_transport_from(
         |key| env::var(key).ok(),
         |path| std::fs::read_to_string(path).ok(),
+        // None where the system has no such file.
+        || std::fs::read_to_string("/proc/net/unix").unwrap_or_default(),
         |path| {
             // Anybody may make any name in the directory for temporary files.
-            let is_believed = !path.starts_with(env::temp_dir()) || is_in_own_directory(path);
+            let is_believed = path == Path::new(SYSTEM_PATH) || is_in_own_directory(path);
             is_believed && UnixStream::connect(path).is_ok()
         },
     )
 }
 
-/// Whether a socket's directory is one that this user made.
+/// Whether a socket's directory is one that this user or root made.
 fn is_in_own_directory(socket: &Path) -> bool {
-    let owner = nix::unistd::getuid().as_raw();
+    let user = nix::unistd::getuid().as_raw();
     let directory = socket.parent().and_then(|path| std::fs::symlink_metadata(path).ok());
-    directory.is_some_and(|found| found.is_dir() && found.uid() == owner)
+    directory.is_some_and(|found| found.is_dir() && [user, 0].contains(&found.uid()))
 }
 
 /// As [`client_transport`], with the environment, the files and the liveness of routers told by the
@@ -100,6 +136,7 @@ fn is_in_own_directory(socket: &Path) -> bool {
 pub(crate) fn client_transport_from(
     variable: impl Fn(&str) -> Option<String>,
     read: impl Fn(&Path) -> Option<String>,
+    listening_sockets: impl Fn() -> String,
     is_listening: impl Fn(&Path) -> bool,
 ) -> Result<TransportChoice, ClientTransportError> {
     if let Some(text) = variable("NDN_CLIENT_TRANSPORT").filter(|text| !text.trim().is_empty()) {
@@ -113,10 +150,10 @@ pub(crate) fn client_transport_from(
     {
         return resolve(transport, Origin::ConfigFile(path));
     }
-    let candidates = candidates_from(&variable);
-    let listening = candidates.iter().find(|path| is_listening(path));
+    let places = places_to_look(&variable, &listening_sockets());
+    let listening = places.into_iter().find(|path| is_listening(path));
     let origin = if listening.is_some() { Origin::Listening } else { Origin::Default };
-    let path = listening.unwrap_or(&candidates[0]).clone();
+    let path = listening.unwrap_or_else(|| PathBuf::from(SYSTEM_PATH));
     Ok(TransportChoice { uri: FaceUri::Unix(path), origin })
 }
 
@@ -159,8 +196,38 @@ mod tests {
         client_transport_from(
             |key| lookup(variables, key),
             |path| lookup(files, path.to_str().unwrap()),
+            || TABLE.into(),
             |path| path == Path::new(listening),
         )
+    }
+
+    /// As /proc/net/unix: one socket that listens, one that is connected, one of another program.
+    const TABLE: &str = "Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0001 01 20 /home/u/run/weir/nfd.sock
+0000000000000000: 00000003 00000000 00000000 0001 03 21 /home/v/run/weir/nfd.sock
+0000000000000000: 00000002 00000000 00010000 0001 01 22 /run/dbus
+0000000000000000: 00000002 00000000 00010000 0001 01 23
+";
+
+    #[test]
+    fn a_job_finds_the_router_of_its_user() {
+        let user = nix::unistd::getuid();
+        let found = [
+            (&[][..], format!("/run/user/{user}/weir/nfd.sock")),
+            (&[("XDG_RUNTIME_DIR", "/job")], format!("/run/user/{user}/weir/nfd.sock")),
+            (&[("TMPDIR", "/job")], format!("/tmp/weir-{user}/nfd.sock")),
+            (&[("TMPDIR", "/job")], format!("/job/weir-{user}/nfd.sock")),
+            (&[], "/home/u/run/weir/nfd.sock".to_owned()),
+        ];
+        for (variables, path) in found {
+            let choice = choose(variables, &[], &path).unwrap();
+            assert_eq!(
+                (choice.uri.to_string(), choice.origin),
+                (format!("unix://{path}"), Origin::Listening)
+            );
+        }
+        let choice = choose(&[], &[], "/home/v/run/weir/nfd.sock").unwrap();
+        assert_eq!(choice.origin, Origin::Default);
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use common::{connect, data};
 use weir_base::{Instant, Packet, Pool};
-use weir_face::{FaceUri, UdpOptions, UdpPort, UnixListener};
+use weir_face::{FaceUri, UdpOptions, UdpPort, UnixAccess, UnixListener};
 use weir_link::{Link, LinkConfig};
 
 const BATCH: usize = 8;
@@ -18,7 +18,8 @@ fn enqueue_batch(link: &mut Link, packet: &Packet) {
 #[test]
 fn a_stream_allocates_nothing() {
     let directory = tempfile::tempdir().unwrap();
-    let listener = UnixListener::bind(&directory.path().join("nfd.sock")).unwrap();
+    let listener =
+        UnixListener::bind(&directory.path().join("nfd.sock"), UnixAccess::default()).unwrap();
     let mut near = connect(&FaceUri::Unix(listener.path().into()));
     let mut far = listener.accept().unwrap().unwrap();
     let mut link = Link::new(LinkConfig::stream());

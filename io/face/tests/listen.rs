@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener as PlainListener, UnixStream};
 
-use weir_face::{BindError, TcpListener, UnixListener};
+use weir_face::{BindError, TcpListener, UnixAccess, UnixListener};
 
 #[test]
 fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
@@ -13,8 +13,8 @@ fn a_dead_routers_socket_is_taken_over_and_a_live_one_is_not() {
     drop(PlainListener::bind(&path).unwrap());
     assert!(path.exists(), "a killed router leaves its socket");
 
-    let listener = UnixListener::bind(&path).unwrap();
-    match UnixListener::bind(&path) {
+    let listener = UnixListener::bind(&path, UnixAccess::default()).unwrap();
+    match UnixListener::bind(&path, UnixAccess::default()) {
         Err(BindError::AddressInUse { path: found }) => assert_eq!(found, path),
         other => panic!("{other:?}"),
     }
@@ -32,7 +32,10 @@ fn a_file_that_is_no_socket_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
     fs::write(&path, "precious").unwrap();
-    assert!(matches!(UnixListener::bind(&path), Err(BindError::NotASocket { .. })));
+    assert!(matches!(
+        UnixListener::bind(&path, UnixAccess::default()),
+        Err(BindError::NotASocket { .. })
+    ));
     assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
 }
 
@@ -40,9 +43,9 @@ fn a_file_that_is_no_socket_is_left_alone() {
 fn another_routers_socket_is_not_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nfd.sock");
-    let first = UnixListener::bind(&path).unwrap();
+    let first = UnixListener::bind(&path, UnixAccess::default()).unwrap();
     fs::remove_file(&path).unwrap();
-    let second = UnixListener::bind(&path).unwrap();
+    let second = UnixListener::bind(&path, UnixAccess::default()).unwrap();
     drop(first);
     assert!(path.exists());
     drop(second);
@@ -53,7 +56,7 @@ fn another_routers_socket_is_not_removed() {
 fn the_directory_is_made_for_this_user_and_the_socket_for_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/nfd.sock");
-    let listener = UnixListener::bind(&path).unwrap();
+    let listener = UnixListener::bind(&path, UnixAccess::default()).unwrap();
     let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     assert_eq!(mode(listener.path()), 0o666);
@@ -67,7 +70,8 @@ fn nix_uid() -> u32 {
 #[test]
 fn a_path_too_long_for_a_socket_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
-    let error = UnixListener::bind(&directory.path().join("x".repeat(120))).unwrap_err();
+    let error = UnixListener::bind(&directory.path().join("x".repeat(120)), UnixAccess::default())
+        .unwrap_err();
     assert!(matches!(error, BindError::Io { .. }), "{error}");
 }
 

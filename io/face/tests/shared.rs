@@ -15,7 +15,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
-use weir_face::{FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixListener};
+use weir_face::{
+    FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
+};
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::FrameError;
 
@@ -33,7 +35,8 @@ struct Site {
 impl Site {
     fn new(bytes_max: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut listener = UnixListener::bind(&directory.path().join("nfd.sock")).unwrap();
+        let mut listener =
+            UnixListener::bind(&directory.path().join("nfd.sock"), UnixAccess::default()).unwrap();
         let memory = Arc::new(SharedMemory::new(bytes_max));
         listener.share_memory(Arc::clone(&memory));
         let uri = listener.local_uri();
@@ -305,7 +308,9 @@ fn what_came_before_the_end_is_delivered() {
 #[test]
 fn a_router_without_shared_memory_serves_on() {
     let directory = tempfile::tempdir().unwrap();
-    let listener = Listener::Unix(UnixListener::bind(&directory.path().join("s")).unwrap());
+    let listener = Listener::Unix(
+        UnixListener::bind(&directory.path().join("s"), UnixAccess::default()).unwrap(),
+    );
     let near = Socket::connect(&listener.local_uri(), Duration::from_secs(1)).unwrap();
     let mut application = End::new(near);
     let mut router = End::new(listener.accept().unwrap().unwrap());

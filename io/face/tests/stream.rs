@@ -11,7 +11,7 @@ use common::{connect, data, link_with, octets_of, packets_of, pump, receive};
 use tempfile::TempDir;
 use weir_base::{Packet, Pool};
 use weir_face::{
-    Connected, FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixListener,
+    Connected, FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixAccess, UnixListener,
 };
 use weir_link::LinkConfig;
 use weir_wire::FrameError;
@@ -23,7 +23,8 @@ struct Server {
 
 fn server() -> Server {
     let directory = tempfile::tempdir().unwrap();
-    let listener = UnixListener::bind(&directory.path().join("nfd.sock")).unwrap();
+    let listener =
+        UnixListener::bind(&directory.path().join("nfd.sock"), UnixAccess::default()).unwrap();
     Server { listener, _directory: directory }
 }
 

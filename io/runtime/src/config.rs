@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
+use weir_face::UnixAccess;
 use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
 use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, RunsConfig, ShapingConfig};
 use weir_security::{Certificate, Verifier};
@@ -54,6 +55,8 @@ pub struct RuntimeConfig {
     pub faces: FaceBounds,
     /// Where the router waits for peers.
     pub listeners: Vec<Listener>,
+    /// Who may connect to its Unix sockets.
+    pub unix_access: UnixAccess,
     /// Settings of faces that no command or static face overrides.
     pub face_defaults: FaceDefaults,
     /// Faces that exist from the start and come back when they break.
@@ -235,16 +238,33 @@ impl StaticFace {
     }
 }
 
-/// Who may command the router.
-#[derive(Clone, Debug, Default)]
+/// Who may command the router. Root, the user that the router runs as and the group of its Unix
+/// sockets ([`RuntimeConfig::unix_access`]) may, over such a socket.
+#[derive(Clone, Debug)]
 pub struct ManagementConfig {
-    /// Keys that may command the router from other hosts.
+    /// Keys that may command the router from anywhere.
     pub trust_anchors: Vec<TrustAnchor>,
+    /// Whether every program of this host may register prefixes for its own face.
+    pub local_registration: bool,
+    /// Whether connections by TCP from this host, of whose users nothing is known, may command.
+    pub loopback_commands: bool,
     /// Whether `/localhop/nfd/rib` is served to neighbours whose commands a trust anchor signed.
     pub localhop: bool,
     /// Whether neighbours are told which segments of an object the store holds
     /// (`/localhop/nfd/cs/holdings`). The index of these is kept from the start then.
     pub holdings_for_neighbours: bool,
+}
+
+impl Default for ManagementConfig {
+    fn default() -> Self {
+        Self {
+            trust_anchors: Vec::new(),
+            local_registration: true,
+            loopback_commands: false,
+            localhop: false,
+            holdings_for_neighbours: false,
+        }
+    }
 }
 
 /// A certificate that is trusted as it stands, and what verifies its key's signatures.

@@ -12,7 +12,7 @@ use crate::contents::Contents;
 use crate::error::StopError;
 use crate::mailbox::{ControlSender, MissedReceiver};
 use crate::message::ToControl;
-use crate::metrics::MetricsServer;
+use crate::metrics::{MetricsServer, OuterMetric};
 use crate::snapshot::Snapshot;
 
 /// A running router. Dropping it stops the router too.
@@ -66,6 +66,13 @@ impl Handle {
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
+    }
+
+    /// Adds metrics of something that runs beside the router to those of `/metrics`.
+    pub fn add_metrics(&self, source: impl Fn() -> Vec<OuterMetric> + Send + Sync + 'static) {
+        if let Some(metrics) = &self.metrics {
+            metrics.outer().add(Box::new(source));
+        }
     }
 
     /// Asks what the store holds, and says what it is to hold.

@@ -21,6 +21,7 @@ mod rooms;
 mod snapshot;
 mod worker;
 
+pub use weir_face::UnixAccess;
 pub use weir_link::{DisciplineConfig, MarkingPolicy, ShapingConfig};
 
 pub use config::{
@@ -32,6 +33,7 @@ pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_least;
+pub use metrics::OuterMetric;
 pub use profile::{FunctionSamples, Profiler};
 pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};
 pub use rooms::FaceBounds;

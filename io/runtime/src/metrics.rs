@@ -3,6 +3,7 @@
 
 mod disk;
 mod http;
+mod outer;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,34 +13,43 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use weir_base::{Counter, CounterKind, Counters};
+use weir_base::{Counter, CounterKind, Counters, Exposition};
 use weir_forward::{DropReason, LatencyHistogram};
 use weir_link::{LinkCounters, LinkDrop};
 
 use crate::error::StartError;
 use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
-use http::{Answer, HttpServer};
+use http::{Answer, HttpServer, Request};
+pub use outer::OuterMetric;
+pub(crate) use outer::OuterMetrics;
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A router that does not answer within this time is reported as unavailable.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The HTTP server and its threads.
 pub(crate) struct MetricsServer {
     server: HttpServer,
+    outer: OuterMetrics,
 }
 
 impl MetricsServer {
     pub(crate) fn start(address: SocketAddr, control: ControlSender) -> Result<Self, StartError> {
-        let handler = move |method: &str, path: &str| answer(method, path, &control);
+        let outer = OuterMetrics::default();
+        let others = outer.clone();
+        let handler = move |request: &Request<'_>| answer(request, &control, &others);
         let server = HttpServer::start(address, Box::new(handler))
             .map_err(|error| StartError::Metrics { address, reason: error.to_string() })?;
-        Ok(Self { server })
+        Ok(Self { server, outer })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.server.address
+    }
+
+    /// Metrics of what runs beside the router.
+    pub(crate) fn outer(&self) -> &OuterMetrics {
+        &self.outer
     }
 }
 
@@ -49,15 +59,17 @@ impl fmt::Debug for MetricsServer {
     }
 }
 
-fn answer(method: &str, path: &str, control: &ControlSender) -> Answer {
+fn answer(request: &Request<'_>, control: &ControlSender, outer: &OuterMetrics) -> Answer {
     let plain = |status, text: &str| {
         let content_type = "text/plain; charset=utf-8";
         Answer { status, content_type, body: text.to_owned() }
     };
-    match (method, path) {
+    match (request.method, request.path) {
         ("GET", "/metrics") => match control.snapshot(SNAPSHOT_TIMEOUT) {
             Some(snapshot) => {
-                Answer { status: "200 OK", content_type: CONTENT_TYPE, body: encode(snapshot) }
+                let form = Exposition::wanted(request.accept);
+                let (content_type, body) = (form.content_type(), form.of(encode(snapshot, outer)));
+                Answer { status: "200 OK", content_type, body }
             }
             None => plain("503 Service Unavailable", "the router is stopping or does not answer\n"),
         },
@@ -66,10 +78,10 @@ fn answer(method: &str, path: &str, control: &ControlSender) -> Answer {
     }
 }
 
-/// A snapshot in the text form.
-pub(crate) fn encode(snapshot: Snapshot) -> String {
+/// A snapshot as OpenMetrics.
+pub(crate) fn encode(snapshot: Snapshot, outer: &OuterMetrics) -> String {
     let mut registry = Registry::with_prefix("weir");
-    registry.register_collector(Box::new(SnapshotCollector(snapshot)));
+    registry.register_collector(Box::new(SnapshotCollector(snapshot, outer.clone())));
     let mut text = String::new();
     // Writing to a String cannot fail.
     let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
@@ -111,7 +123,7 @@ struct Drop {
 }
 
 #[derive(Debug)]
-struct SnapshotCollector(Snapshot);
+struct SnapshotCollector(Snapshot, OuterMetrics);
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -122,7 +134,8 @@ impl Collector for SnapshotCollector {
         if !self.0.disks.is_empty() {
             disk::encode(&self.0, &mut encoder)?;
         }
-        self.latency(&mut encoder)
+        self.latency(&mut encoder)?;
+        self.1.encode(&mut encoder)
     }
 }
 
@@ -170,7 +183,13 @@ fn table<T: Counters>(encoder: &mut DescriptorEncoder, stats: &T) -> Result<(), 
 /// The first sentence of a counter's documentation, without marks of links and without the full
 /// stop, which the encoder adds.
 fn help_of(counter: &Counter) -> String {
-    let text = counter.help.trim().replace(['[', ']', '`'], "");
+    // A link is shown by its text.
+    let mut pieces = counter.help.trim().split("](");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        text.push_str(piece.split_once(')').map_or(piece, |(_, rest)| rest));
+    }
+    let text = text.replace(['[', ']', '`'], "");
     text.split_once(". ").map_or(text.trim_end_matches('.'), |(first, _)| first).to_owned()
 }
 
@@ -371,7 +390,7 @@ mod tests {
         for time_ns in [300, 10_000, 12_000] {
             snapshot.router.upstream_latency.record(time_ns);
         }
-        let text = encode(snapshot);
+        let text = encode(snapshot, &OuterMetrics::default());
         let face = "face=\"256\",remote=\"udp4://192.0.2.1:6363\"";
         for line in [
             format!("weir_packets_total{{{face},direction=\"in\",kind=\"data\"}} 7"),
@@ -390,9 +409,30 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }
+
+    #[test]
+    fn help_is_for_people_and_not_for_rustdoc() {
+        let mut snapshot = Snapshot::default();
+        snapshot.disks.push(crate::DiskSnapshot {
+            path: "/d".into(),
+            engine: "threads",
+            capacity_bytes: 99,
+            counters: weir_disk::DiskCounters::default(),
+            is_dead: false,
+        });
+        let text = encode(snapshot, &OuterMetrics::default());
+        for line in text.lines().filter(|line| line.starts_with("# HELP")) {
+            assert!(!line.contains("::") && !line.contains("]("), "{line}");
+            assert!(!line.contains("bit n"), "{line}");
+        }
+        let linked = "Kept by [`Store`](crate::Store), not lost. More.";
+        let counter = Counter { help: linked, ..weir_store::StoreStats::TABLE[0] };
+        assert_eq!(help_of(&counter), "Kept by Store, not lost");
+    }
+
     #[test]
     fn disks_are_told_of_when_there_are_any() {
-        assert!(!encode(Snapshot::default()).contains("disk_"));
+        assert!(!encode(Snapshot::default(), &OuterMetrics::default()).contains("disk_"));
         let mut snapshot = Snapshot::default();
         snapshot.disks.push(crate::DiskSnapshot {
             path: "/d".into(),
@@ -404,7 +444,7 @@ mod tests {
         snapshot.router.store.disk.damaged = 3;
         snapshot.router.store.disk.filter_saturated = 5;
         snapshot.router.busy.bypassed_stalled = 2;
-        let text = encode(snapshot);
+        let text = encode(snapshot, &OuterMetrics::default());
         for line in [
             "weir_disk_damaged_total 3",
             "weir_disk_filter_saturated 5",

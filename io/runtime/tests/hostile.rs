@@ -423,6 +423,9 @@ fn metrics_tell_of_all_this() {
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     assert!(text.contains("direction=\"in\",kind=\"interest\"} 1"), "{text}");
     assert!(text.contains("weir_store_misses_total 1"), "{text}");
+    // Who does not accept OpenMetrics gets what all programs read.
+    assert!(text.contains("Content-Type: text/plain; version=0.0.4"), "{text}");
+    assert!(text.contains("# TYPE weir_store_misses_total counter"), "{text}");
     router.stop();
 }
 
@@ -434,7 +437,8 @@ fn scrapers_that_do_not_read_hold_up_no_other() {
         config.metrics = Some("127.0.0.1:0".parse().unwrap());
     });
     let address = router.handle().metrics_address().unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    let request =
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n";
     let stuck: Vec<_> = (0..40)
         .map(|number| {
             let mut http = TcpStream::connect(address).unwrap();

@@ -17,7 +17,7 @@ use weir_manage::{
 use weir_security::DigestSigner;
 use weir_store::HoldingsStatus;
 use weir_transport::PathId;
-use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
 
 use crate::connection::{Connection, monotonic_now, random_u64};
 use crate::paths::{ClientError, FromRouter, PathChange, Paths};
@@ -55,6 +55,9 @@ pub enum CommandError {
     /// The answer cannot be read.
     #[error("the router's answer cannot be read")]
     Malformed,
+    /// The command takes more octets than a packet may have.
+    #[error("the command takes {0} octets; a packet has at most {PACKET_SIZE_MAX}")]
+    TooLong(usize),
 }
 
 /// Connections to routers, one of them or several: the client's paths. Packets go out with
@@ -384,6 +387,10 @@ impl Client {
     ) -> Result<ControlResponse, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let interest = self.signed_command(scope, command, parameters);
+        // It would cost the connection, with everything else on it.
+        if interest.len() > PACKET_SIZE_MAX {
+            return Err(CommandError::TooLong(interest.len()));
+        }
         let answer = self.express(&interest)?;
         let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
         commands::parse_response(&data).map_err(|_| CommandError::Malformed)

@@ -220,8 +220,9 @@ impl Network {
             controllers.map(|one| format!("\"http://{}\"", one.address)).collect();
         let mut config = format!(
             "[controller]\nurl = [{}]\nname = \"{name}\"\ntoken = \"{token}\"\n\
-             interval = \"100ms\"\n",
-            urls.join(", ")
+             interval = \"100ms\"\nstate_file = {:?}\n",
+            urls.join(", "),
+            self.site.path(&format!("{name}.configuration")),
         );
         for (neighbour, rate) in neighbours {
             config += &format!("[[face]]\nuri = \"{}\"\n", self.routers[neighbour].udp());

@@ -22,7 +22,7 @@ use self::files::FileCommand;
 use super::router::{print, start_log};
 use crate::config::LogFormat;
 use crate::signals;
-use crate::table::outln;
+use crate::table::{Align, Table, out, outln};
 
 /// Run a controller of routers.
 ///
@@ -106,6 +106,7 @@ enum TokenCommand {
         json: bool,
     },
     /// Remove a token; a controller that runs knows of it within a few seconds
+    #[command(aliases = ["delete", "rm", "del"])]
     Remove {
         /// What `list` calls it, or the token itself
         id: String,
@@ -231,9 +232,8 @@ fn token(file: &ControllerFile, command: TokenCommand) -> anyhow::Result<()> {
                 let rows: Vec<serde_json::Value> = tokens.iter().map(token_json).collect();
                 outln!("{}", serde_json::to_string_pretty(&rows)?)?;
             } else {
-                for token in &tokens {
-                    outln!("{}", token_line(token))?;
-                }
+                let empty = "no tokens; `weir controller token add` makes one";
+                out!("{}", token_table(&tokens).render(empty))?;
             }
         }
         TokenCommand::Remove { id } => {
@@ -257,20 +257,36 @@ fn token_json(token: &Token) -> serde_json::Value {
     })
 }
 
-fn token_line(token: &Token) -> String {
+/// All tokens, without their secrets.
+fn token_table(tokens: &[Token]) -> Table {
+    let columns = ["ID", "ROLE", "NAME", "HOLDS", "BELOW"].map(|name| (name, Align::Left));
+    let mut table = Table::new(&columns);
+    for token in tokens {
+        let below: Vec<String> = token.prefixes.iter().map(ToString::to_string).collect();
+        table.row(vec![
+            token.id.clone(),
+            token.role.to_string(),
+            token.name.clone(),
+            validity(token),
+            below.join(" "),
+        ]);
+    }
+    table
+}
+
+/// How long a token holds.
+fn validity(token: &Token) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let expiry = match token.expires_ms {
-        None => "holds for ever".to_owned(),
+    match token.expires_ms {
+        None => "for ever".to_owned(),
         Some(at_ms) => match Duration::from_millis(at_ms).checked_sub(now) {
             None => "has expired".to_owned(),
             Some(left) if left.as_secs() >= DAY_S => {
-                format!("holds for {} days", left.as_secs() / DAY_S)
+                format!("for {} days", left.as_secs() / DAY_S)
             }
-            Some(left) => format!("holds for {}", Time { ns: left.as_secs() * NS_PER_S }),
+            Some(left) => format!("for {}", Time { ns: left.as_secs() * NS_PER_S }),
         },
-    };
-    let below: String = token.prefixes.iter().map(|prefix| format!("  {prefix}")).collect();
-    format!("{}  {:<8}  {}  {expiry}{below}", token.id, token.role, token.name)
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ enum FaceCommand {
         settings: Settings,
     },
     /// Close a face
+    #[command(aliases = ["remove", "delete", "rm", "del"])]
     Destroy {
         /// Number or URI of the face
         face: String,

@@ -15,7 +15,7 @@ use weir_crypto::{
 use weir_security::{Certificate, Validity};
 use weir_wire::Name;
 
-use crate::table::outln;
+use crate::table::{Align, Table, out, outln};
 use crate::transfer::{cannot_read, warn_about_clock};
 
 /// Largest file that is imported, in octets.
@@ -104,6 +104,7 @@ enum Command {
         passphrase: bool,
     },
     /// Delete a key and its certificates
+    #[command(aliases = ["remove", "rm", "del"])]
     Delete {
         /// The key or its identity
         name: Name,
@@ -143,6 +144,7 @@ enum TrustCommand {
     /// List the trust anchors, and the signers noted at first use
     List,
     /// Trust a certificate, a key or an identity no more
+    #[command(aliases = ["delete", "rm", "del"])]
     Remove {
         /// The certificate, its key or its identity
         name: Name,
@@ -266,13 +268,19 @@ impl Session {
         }
         if keys.is_empty() {
             outln!("no keys in {}; `weir key new` makes one", self.chain.dir().display())?;
+            return Ok(());
         }
+        let columns = ["DEFAULT", "TYPE", "ENCRYPTED", "NAME"].map(|name| (name, Align::Left));
+        let mut table = Table::new(&columns);
         for key in &keys {
-            let mark = if self.is_default(key)? { '*' } else { ' ' };
-            let note = if key.is_encrypted { "  encrypted" } else { "" };
-            outln!("{mark} {:7}  {}{note}", key.key_type.to_string(), key.name)?;
+            table.row(vec![
+                yes_no(self.is_default(key)?).to_owned(),
+                key.key_type.to_string(),
+                yes_no(key.is_encrypted).to_owned(),
+                key.name.to_string(),
+            ]);
         }
-        Ok(())
+        Ok(out!("{}", table.render("no keys"))?)
     }
 
     fn default_key(&self, name: Option<Name>) -> anyhow::Result<()> {
@@ -422,14 +430,20 @@ impl Session {
         }
         if anchors.is_empty() && known.is_empty() {
             outln!("nobody is trusted yet; `weir key trust FILE` adds a certificate")?;
+            return Ok(());
         }
+        let columns = ["TRUSTED", "NAME", "WHEN", "KEY"].map(|name| (name, Align::Left));
+        let mut table = Table::new(&columns);
         for certificate in anchors.anchors() {
-            outln!("anchor  {}  {}", certificate.name(), validity_text(certificate.validity()))?;
+            let (name, valid) = (certificate.name(), validity_text(certificate.validity()));
+            table.row(vec!["anchor".into(), name.to_string(), valid, String::new()]);
         }
         for entry in &known {
-            outln!("signer  {}  key {}  since {}", entry.name, entry.sha256, entry.since)?;
+            let since = format!("since {}", entry.since);
+            let (name, key) = (entry.name.to_string(), entry.sha256.to_string());
+            table.row(vec!["signer".into(), name, since, key]);
         }
-        Ok(())
+        Ok(out!("{}", table.render("nobody"))?)
     }
 
     fn trust_remove(&self, name: &Name) -> anyhow::Result<()> {

@@ -43,6 +43,7 @@ enum RouteCommand {
     /// Send Interests for a prefix to a face
     Add(AddArgs),
     /// Take a route back
+    #[command(aliases = ["delete", "rm", "del"])]
     Remove {
         /// The prefix
         #[arg(value_parser = parse_prefix)]

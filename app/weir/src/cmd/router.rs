@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Memory for copies of Data, for example 1GiB; 0 keeps none [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     store: Option<Size>,
+    /// There is no such flag: says where disks are.
+    #[arg(long, hide = true, value_name = "PATH", value_parser = no_disk_flag)]
+    disk: Option<PathBuf>,
     /// Packet threads, or "auto": one for every two processors, at most 8; with disks 1 [default:
     /// auto]
     #[arg(long, value_name = "N")]
@@ -111,6 +114,14 @@ impl Args {
             config.log.format = LogFormat::Json;
         }
     }
+}
+
+/// Refuses a disk on the command line.
+fn no_disk_flag(path: &str) -> Result<PathBuf, String> {
+    Err(format!(
+        "disks are in the configuration file:\n\n[[disk]]\npath = {path:?}\nsize = \"10GiB\"\n\nin a \
+         file that -c FILE names; every key: weir router --print-default-config"
+    ))
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {

@@ -44,6 +44,7 @@ enum StrategyCommand {
         strategy: Name,
     },
     /// Go back to the strategy of the shorter prefix
+    #[command(aliases = ["remove", "delete", "rm", "del"])]
     Unset {
         /// The prefix
         #[arg(value_parser = parse_prefix)]

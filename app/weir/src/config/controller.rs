@@ -10,7 +10,11 @@ use weir_base::units::Time;
 use weir_face::FaceUri;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct ControllerSection {
     pub(crate) url: Option<Urls>,
     pub(crate) token: Option<String>,
@@ -22,6 +26,8 @@ pub(crate) struct ControllerSection {
     pub(crate) name: Option<String>,
     pub(crate) uris: Vec<String>,
     pub(crate) interval: Time,
+    pub(crate) routes_max: usize,
+    pub(crate) state_file: StateFile,
     pub(crate) prefetch: bool,
     pub(crate) asks_for_hosts: bool,
 }
@@ -32,6 +38,41 @@ pub(crate) struct ControllerSection {
 pub(crate) enum Urls {
     One(String),
     Several(Vec<String>),
+}
+
+/// Where the last configuration of the controller is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StateFile {
+    /// In the directory for states of services or of this user.
+    Auto,
+    /// Nowhere.
+    None,
+    Path(PathBuf),
+}
+
+impl<'de> Deserialize<'de> for StateFile {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match text.as_str() {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            "" => Err(serde::de::Error::custom("write a path, \"auto\" or \"none\"")),
+            path => Ok(Self::Path(path.into())),
+        }
+    }
+}
+
+impl StateFile {
+    fn path(&self, router: &str) -> Option<PathBuf> {
+        match self {
+            Self::None => None,
+            Self::Path(path) => Some(path.clone()),
+            Self::Auto => {
+                let folder = crate::state::folder();
+                folder.map(|folder| folder.join(format!("{router}.configuration")))
+            }
+        }
+    }
 }
 
 impl Default for ControllerSection {
@@ -47,6 +88,8 @@ impl Default for ControllerSection {
             name: None,
             uris: Vec::new(),
             interval: super::to_time(std::time::Duration::from_secs(1)),
+            routes_max: 100_000,
+            state_file: StateFile::Auto,
             prefetch: true,
             asks_for_hosts: false,
         }
@@ -89,6 +132,7 @@ impl ControllerSection {
             url,
             others,
             token,
+            token_file: self.token_file.clone(),
             ca_pem: pem(&self.ca, "ca")?,
             certificate_pem: pem(&self.certificate, "certificate")?,
             key_pem: pem(&self.key, "key")?,
@@ -106,6 +150,8 @@ impl ControllerSection {
         }
         Ok(Some(AgentConfig {
             access,
+            routes_max: self.routes_max,
+            state_file: self.state_file.path(&name),
             name,
             uris,
             rates_bps,
@@ -157,6 +203,15 @@ mod tests {
         let unreadable = section("url = 'https://h'\nname = 'a'\nkey = '/nowhere/at/all'");
         let error = format!("{:#}", unreadable.agent(&[], BTreeMap::new()).unwrap_err());
         assert!(error.contains("/nowhere/at/all") && error.contains("`key`"), "{error}");
+    }
+
+    #[test]
+    fn configurations_are_kept_where_the_file_says() {
+        let path = |text: &str| section(text).state_file.path("edge");
+        assert!(path("").is_some_and(|path| path.ends_with("edge.configuration")));
+        assert_eq!(path("state_file = 'none'"), None);
+        assert_eq!(path("state_file = '/x/y'"), Some("/x/y".into()));
+        assert!(toml::from_str::<ControllerSection>("state_file = ''").is_err());
     }
 
     #[test]

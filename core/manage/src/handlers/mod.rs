@@ -5,13 +5,18 @@ mod status;
 mod tables;
 
 use alloc::format;
+use alloc::string::String;
 
-use crate::authorize::{AccessPolicy, Verdict, check_anchored};
+use weir_base::FaceId;
+use weir_wire::NameView;
+
+use crate::authorize::is_anchored;
 use crate::commands::{Command, Scope};
 use crate::element::Element;
 use crate::error::DecodeError;
-use crate::io::ManagerOutbox;
+use crate::io::{ManagerOutbox, Sender};
 use crate::manager::{Call, Manager};
+use crate::numbers::face_flags;
 use crate::parameters::{ControlParameters, ControlResponse};
 
 /// Components before the ControlParameters: scope, `nfd`, module and verb.
@@ -30,8 +35,12 @@ impl Manager {
             Some(component) => ControlParameters::decode(component.value),
             None => Err(DecodeError::Missing { element: "ControlParameters" }),
         };
-        let is_rib = matches!(command, Command::RibRegister | Command::RibUnregister);
-        if !self.authorize(call, is_rib, out) {
+        let concerns_sender_alone = match &parameters {
+            Ok(parameters) => self.concerns_sender_alone(call, command, parameters),
+            // It changes nothing at all.
+            Err(_) => true,
+        };
+        if !self.authorize(call, concerns_sender_alone, out) {
             return;
         }
         self.stats.commands += 1;
@@ -63,35 +72,93 @@ impl Manager {
         }
     }
 
-    /// Whether the sender may command; answers it if not. Like NFD's, the rib module answers even
-    /// Interests that are not signed at all.
+    /// Whether the sender may do this; answers it if not. `concerns_sender_alone`: any program of
+    /// this host may.
     pub(crate) fn authorize(
         &mut self,
         call: &Call<'_>,
-        answers_malformed: bool,
+        concerns_sender_alone: bool,
         out: &mut ManagerOutbox,
     ) -> bool {
         let is_free = call.scope == Scope::Localhost
-            && call.ingress_is_local
-            && self.config.local_access == AccessPolicy::Any;
+            && match call.sender {
+                Sender::Operator => true,
+                Sender::Application => concerns_sender_alone,
+                Sender::Remote => false,
+            };
         if is_free {
             return true;
         }
-        let verdict = check_anchored(
+        let is_anchored = is_anchored(
             call.interest,
             self.config.anchors.as_deref(),
             &mut self.records,
             call.at.now,
             call.at.now_unix_ms,
         );
-        if verdict == Verdict::Accept {
+        if is_anchored {
             return true;
         }
         self.stats.unauthorized += 1;
-        if verdict == Verdict::Reject || answers_malformed {
-            let response = ControlResponse::new(403, "authorization rejected");
-            self.respond(&call.request(), &response, out);
-        }
+        let response = ControlResponse::new(403, self.refusal(call));
+        self.respond(&call.request(), &response, out);
         false
+    }
+
+    /// Who may do what the sender may not. Other hosts are not told.
+    fn refusal(&self, call: &Call<'_>) -> String {
+        if call.scope == Scope::Localhop {
+            return String::from("authorization rejected");
+        }
+        let operators = &self.config.operators;
+        let by_key = match self.config.anchors {
+            Some(_) => ", or with a command signed by a configured key",
+            None => "",
+        };
+        let registration = match self.config.local_registration {
+            true => "; other programs may register prefixes for their own face alone",
+            false => "",
+        };
+        format!("only {operators} may do this, over the Unix socket{by_key}{registration}")
+    }
+
+    /// Whether a command changes nothing but what concerns the face that it came from, so that any
+    /// program of this host may send it.
+    fn concerns_sender_alone(
+        &self,
+        call: &Call<'_>,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> bool {
+        let is_own_face =
+            parameters.face_id.is_none_or(|face| face == FaceId::INVALID || face == call.ingress);
+        match command {
+            Command::RibRegister | Command::RibUnregister => {
+                let prefix = parameters.name.as_ref();
+                is_own_face && prefix.is_some_and(|prefix| self.may_register(prefix.as_view()))
+            }
+            // Which face a packet came from, and by which face an Interest leaves: for packets of
+            // this face.
+            Command::FacesUpdate => {
+                let fields_alone = ControlParameters {
+                    face_id: parameters.face_id,
+                    flags: parameters.flags,
+                    mask: Some(face_flags::LOCAL_FIELDS),
+                    ..ControlParameters::default()
+                };
+                is_own_face && *parameters == fields_alone
+            }
+            // One copy, which whoever knows its digest has got and found to be false.
+            Command::CsErase => {
+                let name = parameters.name.as_ref().and_then(|name| name.as_view().last());
+                name.is_some_and(|last| last.is_implicit_digest())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a program of this host may have `prefix` lead to it. Never commands to the router.
+    pub(crate) fn may_register(&self, prefix: NameView<'_>) -> bool {
+        self.config.local_registration && Scope::of(prefix).is_none()
     }
 }

@@ -155,7 +155,8 @@ impl Manager {
             self.respond(&call.request(), &response, out);
             return;
         };
-        if !self.authorize(call, true, out) {
+        let concerns_sender_alone = self.may_register(announcement.prefix.as_view());
+        if !self.authorize(call, concerns_sender_alone, out) {
             return;
         }
         self.stats.commands += 1;

@@ -4,6 +4,7 @@ use weir_base::FaceId;
 use weir_manage::commands::{Command, Scope};
 use weir_manage::{
     AccessPolicy, AnchorLookup, ControlParameters, FaceScope, ManagerConfig, PREFIX_COMPONENTS_MAX,
+    Sender, face_flags,
 };
 use weir_security::{
     DigestSigner, KeyLocator, SignError, SignatureType, Signer, Verifier, VerifyError, sha256,
@@ -68,7 +69,7 @@ impl AnchorLookup for Operator {
 
 fn anchored() -> Harness {
     Harness::with_config(ManagerConfig {
-        local_access: AccessPolicy::Anchors,
+        local_registration: false,
         announcements: AccessPolicy::Anchors,
         anchors: Some(Box::new(Operator)),
         localhop: true,
@@ -82,7 +83,7 @@ fn register() -> ControlParameters {
 
 /// The response code, or `None` for silence.
 fn code(harness: &mut Harness, wire: &[u8]) -> Option<u64> {
-    harness.interest(wire);
+    harness.interest_from(CLIENT, Sender::Application, wire);
     (!harness.out.data.is_empty()).then(|| harness.response().code)
 }
 
@@ -111,7 +112,7 @@ fn old_format(key: &Key, time_ms: u64) -> Vec<u8> {
 }
 
 #[test]
-fn local_faces_may_by_default() {
+fn applications_register_by_default() {
     let mut harness = Harness::new();
     let digest = signed(&mut harness, Command::RibRegister, &DigestSigner);
     assert_eq!(code(&mut harness, &digest), Some(200));
@@ -129,7 +130,7 @@ fn local_faces_may_by_default() {
 fn other_hosts_never_reach_localhost() {
     let mut harness = anchored();
     let wire = signed(&mut harness, Command::RibRegister, &OPERATOR);
-    harness.interest_from(PEER, false, &wire);
+    harness.interest_from(PEER, Sender::Remote, &wire);
     harness.assert_silent();
     assert_eq!(harness.manager.stats().ignored, 1);
 }
@@ -181,7 +182,7 @@ fn digests_and_missing_signatures_where_anchors_rule() {
         name.append_generic(&weir_manage::Element::encode(&register()));
         Interest::new(name).nonce(1).encode()
     };
-    assert_eq!(code(&mut harness, &unsigned("fib/add-nexthop")), None);
+    assert_eq!(code(&mut harness, &unsigned("fib/add-nexthop")), Some(403));
     assert_eq!(code(&mut harness, &unsigned("rib/register")), Some(403));
     // A refused command does nothing, and does not count as the key's last.
     assert_eq!(harness.fib(), ["/localhop/nfd 1:0", "/localhost/nfd 1:0"]);
@@ -194,7 +195,7 @@ fn neighbours_with_a_key() {
     let mut harness = anchored();
     let wire =
         harness.command_octets(Scope::Localhop, Command::RibRegister, &register(), &OPERATOR);
-    harness.interest_from(PEER, false, &wire);
+    harness.interest_from(PEER, Sender::Remote, &wire);
     let body = body(&harness.response());
     assert_eq!(body.face_id, Some(PEER));
     assert!(harness.fib().contains(&"/x 262:0".to_owned()));
@@ -202,7 +203,7 @@ fn neighbours_with_a_key() {
     harness.advance_ms(1);
     let digest =
         harness.command_octets(Scope::Localhop, Command::RibRegister, &register(), &DigestSigner);
-    harness.interest_from(PEER, false, &digest);
+    harness.interest_from(PEER, Sender::Remote, &digest);
     assert_eq!(harness.response().code, 403);
     let faces = harness.command_octets(
         Scope::Localhop,
@@ -210,15 +211,113 @@ fn neighbours_with_a_key() {
         &parameters(|p| p.face_id = Some(CLIENT)),
         &OPERATOR,
     );
-    harness.interest_from(PEER, false, &faces);
+    harness.interest_from(PEER, Sender::Remote, &faces);
     harness.assert_silent();
 
     // Even a local face needs the key there, and nobody is heard unless configured.
-    harness.interest_from(CLIENT, true, &digest);
+    harness.interest_from(CLIENT, Sender::Application, &digest);
     assert_eq!(harness.response().code, 403);
     let mut closed = Harness::new();
-    closed.interest_from(PEER, false, &wire);
+    closed.interest_from(PEER, Sender::Remote, &wire);
     closed.assert_silent();
+}
+
+/// The response to a command of a program of this host.
+fn response_to_application(
+    harness: &mut Harness,
+    command: Command,
+    parameters: &ControlParameters,
+) -> weir_manage::ControlResponse {
+    let wire = harness.command_octets(Scope::Localhost, command, parameters, &DigestSigner);
+    harness.interest_from(CLIENT, Sender::Application, &wire);
+    harness.response()
+}
+
+#[test]
+fn applications_change_only_what_is_theirs() {
+    let config = ManagerConfig { operators: "root and group ndn".into(), ..Default::default() };
+    let mut harness = Harness::with_config(config);
+    let strategy = name("/localhost/nfd/strategy/multicast");
+    let mut copy = name("/x");
+    copy.append_implicit_digest([7; 32]);
+    let fields = |flags, face: FaceId| {
+        parameters(|p| (p.flags, p.mask, p.face_id) = (Some(flags), Some(flags), Some(face)))
+    };
+    let refused = [
+        (Command::FacesCreate, parameters(|p| p.uri = Some("udp4://192.0.2.9:6363".into()))),
+        (Command::FacesUpdate, fields(face_flags::CONGESTION_MARKING, CLIENT)),
+        (Command::FacesUpdate, fields(face_flags::LOCAL_FIELDS, PEER)),
+        (Command::FacesUpdate, parameters(|p| p.mtu = Some(1000))),
+        (Command::FacesDestroy, parameters(|p| p.face_id = Some(CLIENT))),
+        (Command::FibAddNextHop, register()),
+        (Command::FibRemoveNextHop, register()),
+        (Command::CsConfig, parameters(|p| p.capacity = Some(0))),
+        (Command::CsErase, register()),
+        (
+            Command::StrategyChoiceSet,
+            parameters(|p| {
+                (p.name, p.strategy) = (Some(name("/")), Some(strategy.clone()));
+            }),
+        ),
+        (Command::StrategyChoiceUnset, register()),
+        (
+            Command::RibRegister,
+            parameters(|p| {
+                (p.name, p.face_id) = (Some(name("/x")), Some(PEER));
+            }),
+        ),
+        (
+            Command::RibUnregister,
+            parameters(|p| {
+                (p.name, p.face_id) = (Some(name("/x")), Some(PEER));
+            }),
+        ),
+        (Command::RibRegister, parameters(|p| p.name = Some(name("/localhost/nfd/rib")))),
+        (Command::RibRegister, parameters(|p| p.name = Some(name("/localhop/nfd")))),
+    ];
+    for (command, parameters) in refused {
+        let response = response_to_application(&mut harness, command, &parameters);
+        assert_eq!(response.code, 403, "{command:?}");
+        assert!(response.text.contains("only root and group ndn may"), "{}", response.text);
+        assert!(harness.out.actions.is_empty(), "{command:?}");
+    }
+    let allowed = [
+        (Command::RibRegister, register()),
+        (
+            Command::RibRegister,
+            parameters(|p| {
+                (p.name, p.face_id) = (Some(name("/y")), Some(CLIENT));
+            }),
+        ),
+        (Command::RibUnregister, register()),
+    ];
+    for (command, parameters) in allowed {
+        let response = response_to_application(&mut harness, command, &parameters);
+        assert_eq!(response.code, 200, "{command:?} {}", response.text);
+    }
+    for (command, parameters) in [
+        (Command::FacesUpdate, fields(face_flags::LOCAL_FIELDS, FaceId::INVALID)),
+        (Command::CsErase, parameters(|p| p.name = Some(copy.clone()))),
+    ] {
+        let wire = harness.command_octets(Scope::Localhost, command, &parameters, &DigestSigner);
+        harness.interest_from(CLIENT, Sender::Application, &wire);
+        assert_eq!(harness.out.actions.len(), 1, "{command:?}");
+    }
+    harness.interest_from(
+        CLIENT,
+        Sender::Application,
+        &announce(&announcement(&name("/n"), 1000, &DigestSigner)),
+    );
+    assert_eq!(harness.response().code, 200);
+}
+
+#[test]
+fn default_routes_of_applications_get_no_commands() {
+    let mut harness = Harness::new();
+    let default = parameters(|p| p.name = Some(name("/")));
+    let response = response_to_application(&mut harness, Command::RibRegister, &default);
+    assert_eq!(response.code, 200);
+    assert_eq!(harness.fib(), ["/ 256:0", "/localhost/nfd 1:0"]);
 }
 
 fn announcement(prefix: &Name, expiration_ms: u64, signer: &dyn Signer) -> Vec<u8> {
@@ -300,7 +399,7 @@ fn records_of_keys_are_bounded() {
         }
     }
     let mut harness = Harness::with_config(ManagerConfig {
-        local_access: AccessPolicy::Anchors,
+        local_registration: false,
         anchors: Some(Box::new(All)),
         ..ManagerConfig::default()
     });

@@ -4,7 +4,7 @@ use weir_base::{FaceId, Instant, NS_PER_MS, Packet};
 use weir_manage::commands::{self, Command, Scope};
 use weir_manage::{
     Action, ControlParameters, ControlResponse, Element, FaceEventKind, FaceInfo, FacePersistency,
-    FaceScope, LinkType, Manager, ManagerConfig, ManagerInput, ManagerOutbox, face_flags,
+    FaceScope, LinkType, Manager, ManagerConfig, ManagerInput, ManagerOutbox, Sender, face_flags,
 };
 use weir_security::{DigestSigner, Signer};
 use weir_wire::{DataView, Name, PACKET_SIZE_MAX};
@@ -77,14 +77,14 @@ impl Harness {
     }
 
     /// An Interest from a face; only what it causes is left in the outbox.
-    pub(crate) fn interest_from(&mut self, ingress: FaceId, is_local: bool, interest: &[u8]) {
+    pub(crate) fn interest_from(&mut self, ingress: FaceId, sender: Sender, interest: &[u8]) {
         self.out = ManagerOutbox::default();
         let packet = Packet::from(interest);
-        self.give(ManagerInput::Interest { ingress, ingress_is_local: is_local, packet });
+        self.give(ManagerInput::Interest { ingress, sender, packet });
     }
 
     pub(crate) fn interest(&mut self, interest: &[u8]) {
-        self.interest_from(CLIENT, true, interest);
+        self.interest_from(CLIENT, Sender::Operator, interest);
     }
 
     pub(crate) fn command_octets(

@@ -63,9 +63,9 @@ weir_base::counters! {
         erasures: Total, "disk_erasures";
         /// Times that a disk was found stalled.
         stalls: Total, "disk_stalls", status 44;
-        /// Disks that do not answer: bit n for disk n of
-        /// [`DiskTierConfig::disks`](super::DiskTierConfig::disks). Shards share the disks: each
-        /// sees the same one stall.
+        /// Number of disks that do not answer. Kept as a set: bit n for disk n of
+        /// [`DiskTierConfig::disks`](super::DiskTierConfig::disks), since shards share the disks and
+        /// each sees the same one stall.
         stalled_set: Set, "disks_stalled", status 2;
     }
 }

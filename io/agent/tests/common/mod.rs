@@ -50,6 +50,10 @@ struct State {
     dictated: Option<Configuration>,
     /// Whether it is told whatever a router has.
     is_stubborn: bool,
+    /// The only token that it takes, if it is particular.
+    token: Option<String>,
+    /// Octets that its answers to reports are too long.
+    padding: usize,
     /// Changes of one update that are taken, at most; of more it says that the body is too large.
     changes_max: usize,
 }
@@ -85,6 +89,8 @@ impl TestController {
             update_bytes: (0, 0),
             dictated: None,
             is_stubborn: false,
+            token: None,
+            padding: 0,
             changes_max: usize::MAX,
         };
         let controller = Self { shared: Arc::new((Mutex::new(state), Condvar::new())), address };
@@ -147,6 +153,16 @@ impl TestController {
         self.state().puts_off = true;
     }
 
+    /// From now on takes this token alone.
+    pub(crate) fn take_only(&self, token: &str) {
+        self.state().token = Some(token.to_owned());
+    }
+
+    /// From now on its answers to reports are so much too long.
+    pub(crate) fn pad(&self, octets: usize) {
+        self.state().padding = octets;
+    }
+
     /// From now on is one of before agents had numbers.
     pub(crate) fn grow_old(&self) {
         self.state().is_old = true;
@@ -206,12 +222,17 @@ impl TestController {
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        let Request { method, target, body, head_bytes, body_bytes } = request;
+        let Request { method, target, token, body, head_bytes, body_bytes } = request;
         let (path, query) = target.split_once('?').unwrap_or((target.as_str(), ""));
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         let ["v1", "routers", router, rest @ ..] = &parts[..] else { return refusal(404, "path") };
         if self.state().is_refusing {
+            *self.state().requests.entry("refused").or_default() += 1;
             return refusal(503, "away");
+        }
+        if self.state().token.as_ref().is_some_and(|taken| taken != token) {
+            *self.state().requests.entry("unauthorized").or_default() += 1;
+            return refusal(401, "unknown token");
         }
         let mut state = self.state();
         let now = state.now();
@@ -222,7 +243,9 @@ impl TestController {
                 if state.is_old && String::from_utf8_lossy(body).contains("\"instance\"") {
                     return refusal(422, "unknown field `instance`");
                 }
-                json(state.controller.report(now, router, report))
+                let (status, mut body) = json(state.controller.report(now, router, report));
+                body.resize(body.len() + state.padding, b' ');
+                (status, body)
             }
             ("POST", ["updates"]) => {
                 *state.requests.entry("update").or_default() += 1;
@@ -312,6 +335,7 @@ fn refusal(status: u16, error: &str) -> Answer {
 struct Request {
     method: String,
     target: String,
+    token: String,
     body: Vec<u8>,
     head_bytes: usize,
     body_bytes: usize,
@@ -324,11 +348,16 @@ fn request(reader: &mut impl BufRead) -> Option<Request> {
     let mut words = line.split(' ');
     let (method, target) = (words.next()?.to_owned(), words.next()?.to_owned());
     let (mut length, mut is_chunked, mut head_bytes) = (0, false, line.len());
-    let mut is_deflated = false;
+    let (mut is_deflated, mut token) = (false, String::new());
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).ok()?;
         head_bytes += header.len();
+        if let Some((name, value)) = header.trim().split_once(": Bearer ")
+            && name.eq_ignore_ascii_case("authorization")
+        {
+            token = value.to_owned();
+        }
         let header = header.trim().to_ascii_lowercase();
         if header.is_empty() {
             break;
@@ -346,7 +375,7 @@ fn request(reader: &mut impl BufRead) -> Option<Request> {
     if is_deflated {
         body = miniz_oxide::inflate::decompress_to_vec_zlib(&body).unwrap();
     }
-    Some(Request { method, target, body, head_bytes, body_bytes })
+    Some(Request { method, target, token, body, head_bytes, body_bytes })
 }
 
 /// A router with an agent. The agent goes first.
@@ -383,6 +412,7 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
         face_defaults: FaceDefaults::default(),
         static_faces: neighbours.iter().map(face).collect(),
         strategies: Vec::new(),
+        unix_access: weir_runtime::UnixAccess::default(),
         management: ManagementConfig::default(),
         metrics: None,
         rebalance_interval: Duration::from_secs(1),
@@ -443,6 +473,8 @@ impl Site {
             uris: vec![self.uri.clone()],
             rates_bps: Default::default(),
             interval: Duration::from_millis(100),
+            routes_max: 10_000,
+            state_file: None,
             prefetch: true,
             asks_for_hosts: false,
         };

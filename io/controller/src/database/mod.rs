@@ -232,10 +232,18 @@ const PAGE_BYTES: u64 = 4096;
 /// nothing would make it smaller.
 const WAL_PAGES: u32 = 256;
 
-async fn within<T>(
-    work: impl Future<Output = Result<T, DatabaseError>>,
-) -> Result<T, DatabaseError> {
-    tokio::time::timeout(CHANGE_WAIT, work).await.unwrap_or(Err(DatabaseError::Late))
+/// Why there was no connection. A pool that has none in time does not say why: a server that refuses
+/// all of them says so once more.
+async fn explained(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
+    if !matches!(error, sqlx::Error::PoolTimedOut) {
+        return error;
+    }
+    let options = pool.connect_options();
+    let attempt = AnyConnection::connect_with(&options);
+    match tokio::time::timeout(CONNECTION_WAIT, attempt).await {
+        Ok(Err(cause)) => cause,
+        Ok(Ok(_)) | Err(_) => error,
+    }
 }
 
 /// Whether a connection may return to the pool. A server that has become unreachable never answers:
@@ -272,10 +280,26 @@ impl Database {
                 Box::pin(async move { connection.execute(raw_sql(settings)).await.map(drop) })
             })
             .after_release(|connection, _| Box::pin(is_reusable(connection)))
-            .connect_with(place.options()?)
-            .await?;
+            .connect_lazy_with(place.options()?);
+        // Now, so that it is known whether the database is there.
+        let connected = pool.acquire().await.map(drop);
+        if let Err(error) = connected {
+            return Err(explained(&pool, error).await.into());
+        }
         migrator(place.is_server()).run(&pool).await?;
         Ok(Self { pool, garbled: Arc::default() })
+    }
+
+    /// What a piece of work comes to, which has an end.
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, DatabaseError>>,
+    ) -> Result<T, DatabaseError> {
+        match tokio::time::timeout(CHANGE_WAIT, work).await {
+            Ok(Err(DatabaseError::Away(error))) => Err(explained(&self.pool, error).await.into()),
+            Ok(result) => result,
+            Err(_) => Err(DatabaseError::Late),
+        }
     }
 
     /// Rows that cannot be read.
@@ -291,13 +315,13 @@ impl Database {
     /// Whether it answers; if not, why.
     pub(crate) async fn answers(&self) -> Result<(), DatabaseError> {
         let asked = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
-        within(async { Ok(asked.await.map(drop)?) }).await
+        self.within(async { Ok(asked.await.map(drop)?) }).await
     }
 
     /// Removes the oldest lines of the audit, and plans that others have followed or that end
     /// others, so that as many stay.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
-        within(self.remove_old(audit, plans)).await
+        self.within(self.remove_old(audit, plans)).await
     }
 
     async fn remove_old(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
@@ -321,7 +345,7 @@ impl Database {
             .bind(signed(token.created_ms))
             .bind(token.expires_ms.map(signed))
             .bind(json(&token.prefixes));
-        within(async {
+        self.within(async {
             let mut transaction = Transaction::begin(&self.pool).await?;
             query.execute(&mut *transaction).await?;
             audit(&mut transaction, &who).await?;
@@ -331,7 +355,7 @@ impl Database {
     }
 
     pub(crate) async fn remove_token(&self, id: &str, who: Record) -> Result<bool, DatabaseError> {
-        within(async {
+        self.within(async {
             let mut transaction = Transaction::begin(&self.pool).await?;
             let sql = "DELETE FROM tokens WHERE id = $1";
             let done = sqlx::query(sql).bind(id).execute(&mut *transaction).await?;
@@ -352,7 +376,7 @@ impl Database {
             columns: "id, hash, role, name, created_ms, expires_ms, prefixes",
             from: "tokens ORDER BY created_ms, id",
         };
-        within(self.select(&select, &[], rows::token)).await
+        self.within(self.select(&select, &[], rows::token)).await
     }
 
     /// Adds files, or what is new of them, with their lines of the audit: all or none. Left out and
@@ -369,7 +393,7 @@ impl Database {
         if files.is_empty() {
             return Ok(left_out);
         }
-        within(async {
+        self.within(async {
             let (mut transaction, change) = self.begin_change().await?;
             let to = &mut transaction;
             for (file, news) in files {
@@ -410,7 +434,7 @@ impl Database {
         owner: Option<&str>,
         who: Record,
     ) -> Result<bool, DatabaseError> {
-        within(async {
+        self.within(async {
             let (mut transaction, change) = self.begin_change().await?;
             if !file::remove(&mut transaction, name, owner).await? && !is_known {
                 return Ok(false);
@@ -433,13 +457,13 @@ impl Database {
     ) -> Result<Vec<PlanRow>, DatabaseError> {
         let from = "plans WHERE number < $1 ORDER BY number DESC LIMIT $2";
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        Ok(within(self.select(&select, &[before, count], rows::plan_row)).await?.read)
+        Ok(self.within(self.select(&select, &[before, count], rows::plan_row)).await?.read)
     }
 
     pub(crate) async fn plan(&self, number: u64) -> Result<Option<PlanRow>, DatabaseError> {
         let from = "plans WHERE number = $1";
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        let rows = within(self.select(&select, &[number], rows::plan_row)).await?;
+        let rows = self.within(self.select(&select, &[number], rows::plan_row)).await?;
         if !rows.unread.is_empty() {
             return Err(DatabaseError::Garbled("a plan"));
         }
@@ -458,14 +482,14 @@ impl Database {
             columns: "id, at_ms, who, action, detail",
             from: "audit WHERE id < $1 ORDER BY id DESC LIMIT $2",
         };
-        Ok(within(self.select(&select, &[before, count], rows::line)).await?.read)
+        Ok(self.within(self.select(&select, &[before, count], rows::line)).await?.read)
     }
 
     /// When each router was heard of last, or has come, and whether it is lost since.
     pub(crate) async fn routers(&self) -> Result<Vec<(String, u64, bool)>, DatabaseError> {
         let (key, columns, from) = ("name", "name, seen_ms, run", "routers ORDER BY name");
         let select = Select { what: "router", key, columns, from };
-        Ok(within(self.select(&select, &[], rows::seen)).await?.read)
+        Ok(self.within(self.select(&select, &[], rows::seen)).await?.read)
     }
 
     /// Begins a change of what controllers share. Those of all controllers follow one another: who

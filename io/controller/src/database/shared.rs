@@ -12,7 +12,7 @@ use weir_wire::Name;
 use super::garbled::Select;
 use super::rows::{self, Unreadable, json, signed, unsigned};
 use super::transaction::Transaction;
-use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit, within};
+use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit};
 
 /// Numbers of plans and configurations of one controller are so far apart: between them is room for
 /// those of others. The last three digits say which controller gave a number.
@@ -112,7 +112,7 @@ async fn write_plan(
 impl Database {
     /// A controller begins: its number, which no other has had.
     pub(crate) async fn join(&self, url: &str, began_ms: u64) -> Result<u64, DatabaseError> {
-        within(async {
+        self.within(async {
             let mut transaction = Transaction::begin(&self.pool).await?;
             let run = count_up(&mut transaction, "run").await?;
             let sql = "INSERT INTO controllers (run, url, began_ms, beat) VALUES ($1, $2, $3, 0)";
@@ -128,14 +128,14 @@ impl Database {
     pub(crate) async fn beat(&self, run: u64) -> Result<bool, DatabaseError> {
         let sql = "UPDATE controllers SET beat = beat + 1 WHERE run = $1";
         let query = sqlx::query(sql).bind(signed(run));
-        let done = within(async { Ok(query.execute(&self.pool).await?) }).await?;
+        let done = self.within(async { Ok(query.execute(&self.pool).await?) }).await?;
         Ok(done.rows_affected() > 0)
     }
 
     /// A controller ends, or is long gone.
     pub(crate) async fn leave(&self, run: u64) -> Result<(), DatabaseError> {
         let query = sqlx::query("DELETE FROM controllers WHERE run = $1").bind(signed(run));
-        within(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
+        self.within(async { Ok(query.execute(&self.pool).await.map(drop)?) }).await
     }
 
     /// Writes all of them or none, for the controller `run`. Plans that do not follow the newest of
@@ -146,7 +146,7 @@ impl Database {
         records: &[Record],
     ) -> Result<Vec<Name>, DatabaseError> {
         let is_shared = |record: &Record| !matches!(record, Record::Audit { .. });
-        within(async {
+        self.within(async {
             let (mut transaction, change) = match records.iter().any(is_shared) {
                 true => self.begin_change().await?,
                 false => (Transaction::begin(&self.pool).await?, 0),
@@ -195,7 +195,7 @@ impl Database {
 
     /// What has changed after a change, or all there is.
     pub(crate) async fn news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
-        within(self.read_news(since)).await
+        self.within(self.read_news(since)).await
     }
 
     async fn read_news(&self, since: Option<u64>) -> Result<News, DatabaseError> {
@@ -298,19 +298,19 @@ impl Database {
     ) -> Result<Option<Plan>, DatabaseError> {
         let sql = "SELECT number FROM plans WHERE object = $1 ORDER BY number DESC LIMIT 1";
         let query = sqlx::query(sql).bind(object.to_string());
-        let row = within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
+        let row = self.within(async { Ok(query.fetch_optional(&self.pool).await?) }).await?;
         let Some(row) = row else { return Ok(None) };
         let number = unsigned(&row, "number").map_err(|_| DatabaseError::Garbled("a plan"))?;
         let from = "plans WHERE number = $1";
         let select = Select { what: "plan", key: PLAN_KEY, columns: PLAN, from };
-        let read = within(self.select(&select, &[number], rows::plan)).await?.read;
+        let read = self.within(self.select(&select, &[number], rows::plan)).await?.read;
         match read.into_iter().next() {
             Some(plan) if can_be(&plan) => return Ok(Some(plan)),
             Some(_) => self.note_impossible(number),
             None => {}
         }
         let query = sqlx::query("UPDATE plans SET ends = 1 WHERE number = $1").bind(signed(number));
-        within(async { Ok(query.execute(&self.pool).await?) }).await?;
+        self.within(async { Ok(query.execute(&self.pool).await?) }).await?;
         let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
         let (object, parent) = (object.clone(), 0);
         Ok(Some(Plan { number, parent, object, consumers, parts, spread }))

@@ -8,14 +8,15 @@ mod system;
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
-use axum::{Json, Router};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder, SecurityRequirement};
+use utoipa::openapi::{InfoBuilder, OpenApiBuilder, SecurityRequirement};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -61,7 +62,9 @@ fn documented() -> OpenApiRouter<Arc<App>> {
 /// All routes.
 pub(crate) fn all(app: Arc<App>) -> Router {
     let (router, api) = documented().split_for_parts();
-    let description = get(async move || Json::<OpenApi>(api.clone()));
+    // It is always the same, and takes milliseconds to make.
+    let description = api.to_json().unwrap_or_default();
+    let description = get(async move || ([(CONTENT_TYPE, "application/json")], description));
     router
         .route("/openapi.json", description)
         .merge(dashboard::routes())

@@ -5,10 +5,11 @@ use std::sync::{Arc, PoisonError};
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use weir_base::Exposition;
 
 use crate::access::Sees;
 use crate::app::App;
@@ -94,6 +95,7 @@ impl Health {
 )]
 pub(super) async fn metrics(
     State(app): State<Arc<App>>,
+    headers: HeaderMap,
     _: Sees,
 ) -> Result<impl IntoResponse, Problem> {
     let (counts, bounded) = app.with(|known| {
@@ -110,9 +112,12 @@ pub(super) async fn metrics(
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());
     let (refused, up) = (app.journal.refused_count(), u64::from(app.away().is_none()));
     let garbled = app.database.garbled().count();
-    let values = [routers, links, files, plans, requests, records, lost, refused, garbled, up];
+    let displaced = app.places.displaced();
+    let values =
+        [routers, links, files, plans, requests, records, lost, refused, garbled, up, displaced];
     let text = app.metrics.text(values, &bounded);
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "metrics cannot be written");
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Ok(([(CONTENT_TYPE, kind)], text.map_err(failed)?))
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+    let form = Exposition::wanted(accept.unwrap_or_default());
+    Ok(([(CONTENT_TYPE, form.content_type())], form.of(text.map_err(failed)?)))
 }

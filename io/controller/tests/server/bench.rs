@@ -14,7 +14,7 @@ use weir_wire::Name;
 use crate::backend;
 
 /// A bound for tests that hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bench {
     folder: TempDir,

@@ -5,6 +5,7 @@ mod access;
 mod backend;
 mod bench;
 mod clock;
+mod crowd;
 mod dashboard;
 mod full;
 mod garbled;

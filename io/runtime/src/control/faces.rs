@@ -29,6 +29,7 @@ pub(super) struct Draft {
     pub(super) remote: FaceUri,
     pub(super) local: FaceUri,
     pub(super) scope: FaceScope,
+    pub(super) is_operator: bool,
     pub(super) persistency: FacePersistency,
     pub(super) link: LinkConfig,
     pub(super) socket: NewSocket,
@@ -63,7 +64,9 @@ impl Control {
     }
 
     pub(super) fn on_accepted(&mut self, socket: Socket) {
-        let draft = self.socket_draft(socket, FacePersistency::OnDemand);
+        let is_operator = self.operators.includes(&socket);
+        let mut draft = self.socket_draft(socket, FacePersistency::OnDemand);
+        draft.is_operator = is_operator;
         let claimant = match draft.socket.peer() {
             Some(peer) => Claimant::Stream(peer),
             None => Claimant::Local,
@@ -89,6 +92,7 @@ impl Control {
             remote: socket.remote_uri(),
             local: socket.local_uri(),
             scope: if socket.is_local() { FaceScope::Local } else { FaceScope::NonLocal },
+            is_operator: false,
             persistency,
             link: self.link_config(socket.link_config()),
             socket: NewSocket::Own(socket),
@@ -172,6 +176,7 @@ impl Control {
             local: draft.local,
             source: None,
             scope,
+            is_operator: draft.is_operator,
             persistency: draft.persistency,
             link: draft.link,
             worker: owner,

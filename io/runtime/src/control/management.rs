@@ -6,11 +6,14 @@ use std::time::Duration;
 use weir_base::{FaceId, Instant};
 use weir_face::unix_time_ms;
 use weir_forward::strategy::Strategy;
-use weir_forward::{Command, FaceScope, NextHop};
-use weir_manage::{Action, FaceError, FaceEventKind, FacePersistency, ManagerInput, StoreSettings};
+use weir_forward::{Command, NextHop};
+use weir_manage::{
+    Action, FaceError, FaceEventKind, FacePersistency, ManagerInput, Sender, StoreSettings,
+};
 use weir_store::StoreConfig;
 use weir_wire::{DataView, LpHeader, Name};
 
+use super::table::FaceRecord;
 use super::{Control, answers};
 use crate::message::{InternalPacket, ToWorker};
 
@@ -26,11 +29,10 @@ impl Control {
         if !is_interest {
             return;
         }
-        let ingress_is_local =
-            self.faces.find(ingress).is_some_and(|face| face.scope == FaceScope::Local);
+        let sender = self.faces.find(ingress).map_or(Sender::Remote, FaceRecord::sender);
         self.manager_inputs.push_back(ManagerInput::Interest {
             ingress,
-            ingress_is_local,
+            sender,
             packet: internal.packet,
         });
     }
@@ -152,7 +154,7 @@ impl Control {
     pub(super) fn face_created(&mut self, txn: u64, result: Result<FaceId, FaceError>) {
         let result = result.and_then(|id| {
             let face = self.faces.find(id);
-            face.map(super::table::FaceRecord::info)
+            face.map(FaceRecord::info)
                 .ok_or_else(|| FaceError::Internal("the face closed at once".into()))
         });
         self.manager_inputs.push_back(ManagerInput::FaceCreated { txn, result });

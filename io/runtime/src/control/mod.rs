@@ -9,6 +9,7 @@ mod contents;
 mod disks;
 mod faces;
 mod management;
+mod operators;
 mod ports;
 mod recheck;
 mod signals;
@@ -99,6 +100,7 @@ struct Control {
     sender: ControlSender,
     receiver: ControlReceiver,
     listeners: Vec<weir_face::Listener>,
+    operators: operators::Operators,
     /// Descriptors ran out: listen again then.
     accept_again: Option<Instant>,
     signals: Option<signals::Signals>,

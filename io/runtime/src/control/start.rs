@@ -21,6 +21,7 @@ use super::balance::Balance;
 use super::connect::Connector;
 use super::disks::{Disks, OpenDisks};
 use super::management::shard_store;
+use super::operators::Operators;
 use super::signals::Signals;
 use super::table::FaceTable;
 use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, WorkerHandle};
@@ -61,7 +62,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         true => Some(Signals::register().map_err(system("signal handlers"))?),
         false => None,
     };
-    let sockets = open_sockets(&config.listeners, config.threads)?;
+    let sockets = open_sockets(&config)?;
     let disks = match config.disks.take() {
         Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
         None => None,
@@ -117,12 +118,13 @@ fn lacks_family(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
 }
 
-fn open_sockets(listeners: &[Listener], threads: usize) -> Result<Sockets, StartError> {
+fn open_sockets(config: &RuntimeConfig) -> Result<Sockets, StartError> {
+    let (threads, access) = (config.threads, config.unix_access);
     let mut sockets = Sockets::default();
-    for listener in listeners {
+    for listener in &config.listeners {
         match listener {
-            Listener::Unix(path) => sockets.add_unix(UnixListener::bind(path)?),
-            Listener::UnixDefault => sockets.add_unix(UnixListener::bind_default()?),
+            Listener::Unix(path) => sockets.add_unix(UnixListener::bind(path, access)?),
+            Listener::UnixDefault => sockets.add_unix(UnixListener::bind_default(access)?),
             &Listener::Tcp { address, required } => match TcpListener::bind(address) {
                 Ok(listener) => {
                     sockets.listening.push(listener.local_uri().to_string());
@@ -257,6 +259,7 @@ fn build(
     }
     let shared_memory = share_memory(&config, &mut sockets.streams);
     let mut control = Control {
+        operators: Operators::new(&config),
         static_attempts: vec![0; config.static_faces.len()],
         balance: Balance::new(config.threads, config.rebalance_interval.as_nanos() as u64),
         config,
@@ -336,6 +339,8 @@ fn manager_config(config: &RuntimeConfig, store_bytes_max: u64) -> ManagerConfig
     let anchors = config.management.trust_anchors.clone();
     ManagerConfig {
         anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
+        local_registration: config.management.local_registration,
+        operators: Operators::new(config).describe(),
         localhop: config.management.localhop,
         holdings_for_neighbours: config.management.holdings_for_neighbours,
         store: StoreSettings {

@@ -7,7 +7,9 @@ use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_forward::FaceScope;
 use weir_link::{LinkConfig, MTU_MIN};
-use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, MTU_AUTO, face_flags};
+use weir_manage::{
+    FaceChanges, FaceError, FaceInfo, FacePersistency, MTU_AUTO, Sender, face_flags,
+};
 use weir_wire::PACKET_SIZE_MAX;
 
 use crate::gathered::Gathered;
@@ -21,6 +23,8 @@ pub(super) struct FaceRecord {
     /// The address of this host that a UDP peer chose to speak to; `None` where the system chooses.
     pub(super) source: Option<IpAddr>,
     pub(super) scope: FaceScope,
+    /// Whether who has connected may command the router.
+    pub(super) is_operator: bool,
     pub(super) persistency: FacePersistency,
     pub(super) link: LinkConfig,
     /// The packet thread that owns it.
@@ -41,6 +45,15 @@ impl FaceRecord {
         match &self.local {
             FaceUri::Unix(path) if is_shared => format!("shm://{}", path.display()),
             other => other.to_string(),
+        }
+    }
+
+    /// What its management Interests may ask for.
+    pub(super) fn sender(&self) -> Sender {
+        match self.scope {
+            FaceScope::NonLocal => Sender::Remote,
+            FaceScope::Local if self.is_operator => Sender::Operator,
+            FaceScope::Local => Sender::Application,
         }
     }
 
@@ -204,6 +217,7 @@ mod tests {
             local: "udp4://127.0.0.1:6363".parse().unwrap(),
             source: None,
             scope,
+            is_operator: false,
             persistency: FacePersistency::OnDemand,
             link: LinkConfig::datagram(1420),
             worker: 0,

@@ -1,10 +1,10 @@
 //! As much of HTTP as a scraper needs: one request on each connection, each connection on a thread
-//! of its own with a deadline. When there are too many, the oldest ends: whoever does not send its
-//! request or does not read its answer holds up no other.
+//! of its own with a deadline. When there are too many, the oldest one of the host that has the most
+//! ends: a client that does not send its request or does not read its answer holds up no other.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +32,16 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-/// Answers to method and path.
-pub(super) type Handler = dyn Fn(&str, &str) -> Answer + Send + Sync;
+/// What is asked for.
+pub(super) struct Request<'a> {
+    pub(super) method: &'a str,
+    pub(super) path: &'a str,
+    /// The header `Accept`; empty where there is none.
+    pub(super) accept: &'a str,
+}
+
+/// Answers to requests.
+pub(super) type Handler = dyn Fn(&Request<'_>) -> Answer + Send + Sync;
 
 /// A server and its threads.
 pub(super) struct HttpServer {
@@ -46,34 +54,48 @@ pub(super) struct HttpServer {
 
 /// The connections, oldest first.
 #[derive(Clone, Default)]
-struct Open(Arc<Mutex<VecDeque<(u64, TcpStream)>>>);
+struct Open(Arc<Mutex<VecDeque<Connection>>>);
+
+struct Connection {
+    number: u64,
+    host: IpAddr,
+    stream: TcpStream,
+}
+
+/// The oldest connection of the host that has the most.
+fn crowding(open: &VecDeque<Connection>) -> Option<usize> {
+    let count = |host| open.iter().filter(|other| other.host == host).count();
+    // The first of equals.
+    let most = open.iter().enumerate().rev().max_by_key(|(_, one)| count(one.host))?.1.host;
+    open.iter().position(|one| one.host == most)
+}
 
 impl Open {
-    fn with<T>(&self, act: impl FnOnce(&mut VecDeque<(u64, TcpStream)>) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut VecDeque<Connection>) -> T) -> T {
         // A thread that panicked has not left the list half changed.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Room for one more.
-    fn add(&self, number: u64, stream: TcpStream) {
+    /// Takes one more, and closes another one where there are too many.
+    fn add(&self, connection: Connection) {
         self.with(|open| {
             if open.len() >= CONNECTIONS_MAX
-                && let Some((_, oldest)) = open.pop_front()
+                && let Some(displaced) = crowding(open).and_then(|at| open.remove(at))
             {
-                let _ = oldest.shutdown(Shutdown::Both);
+                let _ = displaced.stream.shutdown(Shutdown::Both);
             }
-            open.push_back((number, stream));
+            open.push_back(connection);
         });
     }
 
     fn remove(&self, number: u64) {
-        self.with(|open| open.retain(|&(other, _)| other != number));
+        self.with(|open| open.retain(|other| other.number != number));
     }
 
     fn close_all(&self) {
         self.with(|open| {
-            for (_, stream) in open.drain(..) {
-                let _ = stream.shutdown(Shutdown::Both);
+            for connection in open.drain(..) {
+                let _ = connection.stream.shutdown(Shutdown::Both);
             }
         });
     }
@@ -139,15 +161,16 @@ impl Acceptor {
 
     fn accept_all(&mut self) -> io::Result<()> {
         loop {
-            let stream = match self.listener.accept() {
-                Ok((stream, _)) => TcpStream::from(OwnedFd::from(stream)),
+            let (stream, peer) = match self.listener.accept() {
+                Ok((stream, peer)) => (TcpStream::from(OwnedFd::from(stream)), peer),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),
             };
             stream.set_nonblocking(false)?;
             let number = self.next_number;
             self.next_number += 1;
-            self.open.add(number, stream.try_clone()?);
+            let host = peer.ip().to_canonical();
+            self.open.add(Connection { number, host, stream: stream.try_clone()? });
             let (handler, open) = (Arc::clone(&self.handler), self.open.clone());
             let thread = std::thread::Builder::new().name("weir-scrape".into()).spawn(move || {
                 // A client that went away has no further use for an answer.
@@ -166,12 +189,16 @@ impl Acceptor {
 fn serve(stream: &TcpStream, handler: &Handler) -> io::Result<()> {
     let deadline = Instant::now() + DEADLINE;
     let Some(request) = read_request(stream, deadline)? else { return Ok(()) };
-    let line = request.split(|&octet| octet == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split_ascii_whitespace();
+    let head = String::from_utf8_lossy(&request);
+    let mut lines = head.lines();
+    let mut words = lines.next().unwrap_or_default().split_ascii_whitespace();
     let (method, url) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let accept = lines.filter_map(|line| line.split_once(':'));
+    let accept = accept.filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
+    let accept: Vec<&str> = accept.map(|(_, value)| value.trim()).collect();
+    let path = url.split('?').next().unwrap_or_default();
     let Answer { status, content_type, body } =
-        handler(method, url.split('?').next().unwrap_or_default());
+        handler(&Request { method, path, accept: &accept.join(",") });
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n",

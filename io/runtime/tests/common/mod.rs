@@ -57,6 +57,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         face_defaults: FaceDefaults::default(),
         static_faces: Vec::new(),
         strategies: Vec::new(),
+        unix_access: weir_runtime::UnixAccess::default(),
         management: ManagementConfig::default(),
         metrics: None,
         rebalance_interval: Duration::from_secs(1),

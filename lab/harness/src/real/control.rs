@@ -102,7 +102,7 @@ impl Control {
             check::links_of(plan, node).into_iter().any(|(_, other)| check::is_agents(plan, other));
         format!(
             "\n[controller]\nurl = {}\nname = {}\ntoken = {}\nuris = [{}]\ninterval = \
-             \"{INTERVAL}\"\nprefetch = {prefetch}\nasks_for_hosts = {}\n",
+             \"{INTERVAL}\"\nstate_file = \"none\"\nprefetch = {prefetch}\nasks_for_hosts = {}\n",
             quoted(&self.agents_url),
             quoted(&plan.nodes[node].name),
             quoted(&self.tokens[&node]),

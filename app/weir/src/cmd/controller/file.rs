@@ -21,7 +21,11 @@ const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 
 /// A configuration file as it is written.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 pub(crate) struct ControllerFile {
     pub(crate) listen: SocketAddr,
     pub(crate) database: Option<String>,
@@ -41,7 +45,11 @@ pub(crate) struct ControllerFile {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(
+    expecting = "a table: its name in brackets, and its keys below",
+    deny_unknown_fields,
+    default
+)]
 struct DecisionsSection {
     router_timeout: Time,
     placement: Placement,
@@ -181,17 +189,7 @@ impl ControllerFile {
 
 /// Where the database is if nobody says. Its folder is made, for this user alone.
 fn default_database() -> anyhow::Result<PathBuf> {
-    let folder =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let user = || {
-        let home = || folder("HOME").map(|home| home.join(".local/state"));
-        folder("XDG_STATE_HOME").or_else(home).map(|state| state.join("weir"))
-    };
-    let at = match folder("STATE_DIRECTORY") {
-        Some(at) => at,
-        None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/weir"),
-        None => user().context("there is no HOME; say where with --database")?,
-    };
+    let at = crate::state::folder().context("there is no HOME; say where with --database")?;
     let mut builder = std::fs::DirBuilder::new();
     std::os::unix::fs::DirBuilderExt::mode(builder.recursive(true), 0o700);
     builder.create(&at).with_context(|| format!("cannot make {}", at.display()))?;

@@ -1,0 +1,163 @@
+//! The last configuration on disk, for a router that starts while its controller is away.
+//!
+//! The file is of this user alone and is replaced as a whole. Its first line has the SHA-256 of the
+//! rest, so that a damaged file is ignored.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_control::message::Configuration;
+use weir_security::sha256;
+
+/// What a file of this kind begins with, and its version.
+const MARK: &str = "weir-configuration 1 ";
+/// Octets of a file at most: those of an answer, written in full.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// A configuration, and when and where it came from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// The router that it is for.
+    pub(crate) router: String,
+    /// The controllers that were asked.
+    pub(crate) urls: Vec<String>,
+    /// When it came, in milliseconds since 1970.
+    pub(crate) received_ms: u64,
+    pub(crate) configuration: Configuration,
+}
+
+/// Where the last configuration is kept.
+pub(crate) struct Keeper {
+    path: PathBuf,
+    router: String,
+    urls: Vec<String>,
+    /// Said once, until it can be written again.
+    has_failed: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(path: PathBuf, router: String, urls: Vec<String>) -> Self {
+        Self { path, router, urls, has_failed: false }
+    }
+
+    /// What was kept for this router by these controllers.
+    pub(crate) fn load(&self) -> Option<Kept> {
+        let path = self.path.display();
+        match read(&self.path) {
+            Ok(kept) if kept.router == self.router && kept.urls == self.urls => Some(kept),
+            Ok(_) => {
+                tracing::info!(%path, "the kept configuration is of another router or controller");
+                None
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                tracing::warn!(%path, %error, "the kept configuration cannot be used; it is ignored");
+                None
+            }
+        }
+    }
+
+    /// Keeps a configuration.
+    pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) {
+        let kept = Kept {
+            router: self.router.clone(),
+            urls: self.urls.clone(),
+            received_ms,
+            configuration: configuration.clone(),
+        };
+        let written = write(&self.path, &kept);
+        if let Err(error) = &written
+            && !self.has_failed
+        {
+            let path = self.path.display();
+            tracing::warn!(
+                %path, %error,
+                "the configuration cannot be kept: after a restart while the controller is away \
+                 this router has no routes of it; see [controller] state_file"
+            );
+        }
+        self.has_failed = written.is_err();
+    }
+}
+
+fn mark(content: &[u8]) -> String {
+    let mut line = String::from(MARK);
+    for octet in sha256(&[content]) {
+        let _ = write!(line, "{octet:02x}");
+    }
+    line + "\n"
+}
+
+fn read(path: &Path) -> io::Result<Kept> {
+    let mut octets = Vec::new();
+    File::open(path)?.take(BYTES_MAX).read_to_end(&mut octets)?;
+    let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is damaged");
+    let end = octets.iter().position(|octet| *octet == b'\n').ok_or_else(damaged)?;
+    let (line, content) = octets.split_at(end + 1);
+    if line != mark(content).as_bytes() {
+        return Err(damaged());
+    }
+    serde_json::from_slice(content).map_err(|_| damaged())
+}
+
+fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+    let content = serde_json::to_vec(kept)?;
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut file = tempfile::Builder::new()
+        .prefix(".weir-configuration-")
+        .permissions(Permissions::from_mode(0o600))
+        .tempfile_in(folder)?;
+    file.write_all(mark(&content).as_bytes())?;
+    file.write_all(&content)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_control::message::RouteOrder;
+
+    use super::*;
+
+    #[test]
+    fn only_whole_files_of_this_router_are_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/edge.configuration");
+        let of = |router: &str, url: &str| {
+            Keeper::new(path.clone(), router.into(), vec![url.to_owned()])
+        };
+        let mut keeper = of("edge", "http://h");
+        assert_eq!(keeper.load(), None);
+        let prefix = "/data".parse().unwrap();
+        let routes = vec![RouteOrder { prefix, router: "one".into(), cost: 1 }];
+        let configuration = Configuration { generation: 7, routes, ..Configuration::default() };
+        keeper.store(&configuration, 1000);
+        let kept = keeper.load().unwrap();
+        assert_eq!((kept.configuration, kept.received_ms), (configuration.clone(), 1000));
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let state = fs::metadata(path.parent().unwrap()).unwrap();
+        assert_eq!(state.permissions().mode() & 0o777, 0o700);
+        assert_eq!(of("core", "http://h").load(), None);
+        assert_eq!(of("edge", "http://other").load(), None);
+
+        let whole = fs::read(&path).unwrap();
+        for at in [0, MARK.len() + 3, whole.len() / 2, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(keeper.load(), None, "{at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(keeper.load(), None, "{at}");
+        }
+        keeper.store(&configuration, 2000);
+        assert_eq!(keeper.load().unwrap().received_ms, 2000);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,117 @@
+//! A connection whose other end must take what is sent to it.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// A stream on which writing fails once the other end has taken nothing for a time.
+pub(crate) struct Patient<S> {
+    stream: S,
+    patience: Duration,
+    /// When patience ends, while something waits to be written.
+    until: Pin<Box<Sleep>>,
+    is_waiting: bool,
+}
+
+impl<S> Patient<S> {
+    pub(crate) fn new(stream: S, patience: Duration) -> Self {
+        Self { stream, patience, until: Box::pin(tokio::time::sleep(patience)), is_waiting: false }
+    }
+
+    /// What an attempt to write came to, which has an end.
+    fn bounded<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        attempt: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if attempt.is_ready() {
+            self.is_waiting = false;
+            return attempt;
+        }
+        if !self.is_waiting {
+            self.is_waiting = true;
+            self.until.as_mut().reset(Instant::now() + self.patience);
+        }
+        ready!(self.until.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        octets: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.stream).poll_write(cx, octets);
+        self.bounded(cx, attempt)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let attempt = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        self.bounded(cx, attempt)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let attempt = Pin::new(&mut self.stream).poll_flush(cx);
+        self.bounded(cx, attempt)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let attempt = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.bounded(cx, attempt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn a_reader_that_stops_ends_the_connection_and_a_slow_one_does_not() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (near, mut far) = tokio::io::duplex(16);
+            let mut near = Patient::new(near, PATIENCE);
+            let reader = async {
+                let mut octets = [0; 16];
+                for _ in 0..4 {
+                    tokio::time::sleep(PATIENCE / 2).await;
+                    far.read_exact(&mut octets).await.unwrap();
+                }
+            };
+            let writer = async { near.write_all(&[7; 80]).await };
+            let (written, ()) = tokio::join!(writer, reader);
+            written.unwrap();
+            let error = near.write_all(&[7; 80]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        });
+    }
+}

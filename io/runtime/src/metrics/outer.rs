@@ -1,0 +1,53 @@
+//! Metrics of what runs beside the router in its process.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+/// One number of something that runs beside the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OuterMetric {
+    /// Its name, without the prefix `weir_` and, for a total, the suffix `_total`.
+    pub name: &'static str,
+    /// What it is, without a full stop.
+    pub help: &'static str,
+    /// Whether it only grows.
+    pub is_total: bool,
+    /// Its value now.
+    pub value: u64,
+}
+
+type Source = Box<dyn Fn() -> Vec<OuterMetric> + Send + Sync>;
+
+/// All sources. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct OuterMetrics(Arc<Mutex<Vec<Source>>>);
+
+impl OuterMetrics {
+    pub(crate) fn add(&self, source: Source) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+    }
+
+    pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
+        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for OuterMetric { name, help, is_total, value } in
+            sources.iter().flat_map(|source| source())
+        {
+            let kind = if is_total { MetricType::Counter } else { MetricType::Gauge };
+            let mut metric = encoder.encode_descriptor(name, help, None, kind)?;
+            match is_total {
+                true => metric.encode_counter::<NoLabelSet, _, u64>(&value, None)?,
+                false => metric.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for OuterMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OuterMetrics")
+    }
+}
