@@ -45,6 +45,7 @@ pub struct PartFile {
     new_state: OsString,
     directory: Option<Arc<Directory>>,
     versioned: Name,
+    content_digest: Option<[u8; 32]>,
     segment_size: Option<u64>,
     open: Option<Arc<FileSink>>,
     file: Option<File>,
@@ -54,7 +55,11 @@ pub struct PartFile {
     keeps_others: bool,
     /// The file that had the final name when the download began.
     found: Option<FileStamp>,
+    tell_discarded: Option<TellDiscarded>,
 }
+
+/// Takes the path of a file, the version of which something is discarded, and its bytes.
+type TellDiscarded = fn(&Path, &Name, u64);
 
 /// Memory that a file system may need for a new file besides its octets.
 const SPARE_BYTES: u64 = 64 << 10;
@@ -115,6 +120,7 @@ impl PartFile {
             name,
             directory,
             versioned: Name::new(),
+            content_digest: None,
             segment_size: None,
             open: None,
             file: None,
@@ -122,7 +128,16 @@ impl PartFile {
             may_be_there: false,
             keeps_others: false,
             found: None,
+            tell_discarded: None,
         }
+    }
+
+    /// Has `tell` called when segments of another version are discarded that an earlier download
+    /// stored. It may be called on any thread.
+    #[must_use]
+    pub fn telling_discarded(mut self, tell: TellDiscarded) -> Self {
+        self.tell_discarded = Some(tell);
+        self
     }
 
     /// Fetches nothing if the target exists and has the digest that the metadata states.
@@ -144,7 +159,7 @@ impl PartFile {
         self.directory.as_deref().expect("opened before")
     }
 
-    /// What the state file says about this version, if anything.
+    /// What the state file says about this version, or one of the same content, if anything.
     fn load(&self) -> Option<State> {
         let mut octets = Vec::new();
         let file = self.directory().open_file(&self.state, OFlags::RDONLY, 0).ok()?;
@@ -153,7 +168,26 @@ impl PartFile {
         }
         file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
         let (name, state) = state::decode(&octets)?;
-        (name == self.versioned.as_view()).then_some(state)
+        // A producer that was started again gives an unchanged file another version. The digest is
+        // one of segments, so that these are the same, too.
+        let is_same = match (state.content_digest, self.content_digest) {
+            (Some(one), Some(other)) => one == other,
+            _ => name == self.versioned.as_view(),
+        };
+        if is_same {
+            return Some(state);
+        }
+        let bytes = state.have.len().saturating_mul(state.segment_size);
+        if let (Some(tell), 1..) = (self.tell_discarded, bytes) {
+            tell(&self.target, &name.to_name(), bytes);
+        }
+        None
+    }
+
+    /// What the state file says from now on.
+    fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
+        let (versioned, digest) = (&self.versioned, self.content_digest);
+        state::encode(segment_size, versioned, digest, have, checksums)
     }
 
     /// The file under the final name, if there is one.
@@ -365,6 +399,7 @@ fn keep_owner_and_mode(file: &File, stamp: &FileStamp) -> io::Result<()> {
 impl Output for PartFile {
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError> {
         self.versioned = metadata.versioned.clone();
+        self.content_digest = metadata.content_digest;
         if is_reserved_name(self.name.as_bytes()) {
             return Err(OutputError::Reserved { path: self.target.clone() });
         }
@@ -410,7 +445,7 @@ impl Output for PartFile {
         };
         // The state must not list segments that a power failure can take back.
         sink.file().sync_data()?;
-        let state = state::encode(segment_size, &self.versioned, have, &sink.checksums());
+        let state = self.state(segment_size, have, &sink.checksums());
         self.write_state(&state)
     }
 
@@ -424,7 +459,7 @@ impl Output for PartFile {
             return Ok(());
         };
         // The end of the part file makes room for the state of the rest.
-        let state = state::encode(segment_size, &self.versioned, have, &sink.checksums());
+        let state = self.state(segment_size, have, &sink.checksums());
         let len = sink.file().metadata()?.len();
         let len = len.saturating_sub(state.len() as u64 + SPARE_BYTES);
         sink.file().set_len(len)?;
@@ -432,7 +467,7 @@ impl Output for PartFile {
         for segment in have.iter().filter(|segment| (segment + 1) * segment_size <= len) {
             kept.insert(segment);
         }
-        let state = state::encode(segment_size, &self.versioned, &kept, &sink.checksums());
+        let state = self.state(segment_size, &kept, &sink.checksums());
         self.write_state(&state)
     }
 
