@@ -607,7 +607,7 @@ fn copy_segments(
     out: &mut Draft,
 ) -> Result<(), Failure> {
     let source = match content {
-        Content::File { path, fingerprint } => Some((path, fingerprint, open_source(path)?)),
+        Content::File { path, fingerprint, .. } => Some((path, fingerprint, open_source(path)?)),
         _ => None,
     };
     let number = object_number(&object.versioned);

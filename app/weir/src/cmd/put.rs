@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{DigestSigner, Signer};
 use weir_socket::{
-    Client, Loss, ObjectStore, PublishOptions, Published, Repository, Signs, serve, unix_time_ms,
+    Client, Loss, ObjectStore, OpenFiles, PublishOptions, Published, Repository, Signs, serve,
+    unix_time_ms,
 };
 use weir_wire::Name;
 
@@ -36,6 +37,10 @@ use crate::transfer::{
 
 /// How long to wait before the router is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// Files that a process may usually have open.
+const FILES_MAX_USUAL: u64 = 1024;
+/// Files at most that are kept open because they may be replaced.
+const HELD_FILES_MAX: u64 = 4096;
 /// Entries of a directory that are left out and told one by one.
 const LEFT_OUT_TOLD: usize = 20;
 
@@ -73,6 +78,10 @@ pub(crate) struct Args {
     /// waited for up to 3 s
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
+    /// With --watch: keep serving a version for this many seconds after it was replaced or removed,
+    /// to those who are fetching it, if its file was replaced by a rename and not overwritten
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "watch")]
+    linger: u32,
     /// Take what is kept under this name or below it out of the repository, and end
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
         conflicts_with_all = ["path", "url"])]
@@ -146,7 +155,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let stop = Stop::on_signals()?;
     // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
-    let _ = weir_face::raise_file_limit();
+    let files_max = weir_face::raise_file_limit().unwrap_or(FILES_MAX_USUAL);
     let is_directory = args.path.as_deref().map(is_directory).transpose()?;
     let mut repository = args.repository()?;
     if let (Some(name), Some(repository)) = (&args.remove, &mut repository) {
@@ -159,8 +168,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut watched = None;
     if let (Some(path), Some(name), Some(is_directory)) = (&args.path, &args.name, is_directory) {
         if args.watch && !is_directory {
-            let path = printable(path.display());
-            bail!("{path} is no directory; --watch is for directories: name the one it is in");
+            return Err(not_watched(path));
         }
         kept::refuse_within(repository.as_ref(), path)?;
         let signing = args.signing()?;
@@ -183,9 +191,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         registering.turn()?;
     }
     let updates = watched.is_some().then(|| served.store.updates());
+    let files = OpenFiles::new((files_max / 2).min(HELD_FILES_MAX) as usize);
+    if watched.is_some() {
+        served.store = served.store.lingering(args.linger(), files.clone());
+    }
+    let (version, failures) = (served.version(), served.failures());
     let mut server = Server { args: &args, served, stop: &stop };
     let (Some((watched, source, signing)), Some(updates)) = (watched, updates) else {
-        return server.run(client);
+        server.run(client)?;
+        return tell_failures(failures);
     };
     let (options, is_over) = (args.publish_options(), AtomicBool::new(false));
     let publishing = Publishing {
@@ -197,18 +211,31 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         repository: repository.as_mut(),
         registering,
         updates,
+        files: &files,
+        version,
         stop: &stop,
         is_over: &is_over,
         json: args.json,
     };
-    let mut client = client;
-    server.begin(&mut client)?;
-    std::thread::scope(|scope| {
-        scope.spawn(|| publishing.run());
-        let result = server.serve(client);
-        is_over.store(true, Ordering::Relaxed);
-        result
-    })
+    server.run_beside(client, publishing, &is_over)
+}
+
+/// What was not published makes the command fail, at its end.
+fn tell_failures(failures: usize) -> anyhow::Result<()> {
+    match failures {
+        0 => Ok(()),
+        _ => bail!("{} not published", were_left_out(failures)),
+    }
+}
+
+fn were_left_out(failures: usize) -> String {
+    let be = if failures == 1 { "was" } else { "were" };
+    format!("{} {be}", count(failures as u64, "file or directory", "files or directories"))
+}
+
+fn not_watched(path: &Path) -> anyhow::Error {
+    let path = printable(path.display());
+    anyhow::anyhow!("{path} is no directory; --watch is for directories: name the one it is in")
 }
 
 fn is_directory(path: &Path) -> anyhow::Result<bool> {
@@ -258,6 +285,10 @@ impl Args {
     fn repository(&self) -> anyhow::Result<Option<Repository>> {
         let open = |place| kept::open(place, self.s3_endpoint.as_deref());
         self.repo.as_ref().map(open).transpose()
+    }
+
+    fn linger(&self) -> Duration {
+        Duration::from_secs(self.linger.into())
     }
 
     fn publish_options(&self) -> PublishOptions {
@@ -363,6 +394,23 @@ impl Server<'_> {
         self.serve(client)
     }
 
+    /// Serves while another thread publishes what changes.
+    fn run_beside(
+        &mut self,
+        mut client: Client,
+        publishing: Publishing<'_>,
+        is_over: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        self.begin(&mut client)?;
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(|| publishing.run());
+            let result = self.serve(client);
+            is_over.store(true, Ordering::Relaxed);
+            let failures = publishing.join().expect("it does not panic");
+            result.and_then(|()| tell_failures(failures))
+        })
+    }
+
     /// Tells router and user of what is served.
     fn begin(&self, client: &mut Client) -> anyhow::Result<()> {
         self.register(client)?;
@@ -439,6 +487,9 @@ impl Server<'_> {
         if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0) {
             errln!("left out {}", count(more as u64, "more entry", "more entries"));
         }
+        if let failures @ 1.. = self.served.failures() {
+            errln!("weir: {} skipped, the rest is served", were_left_out(failures));
+        }
         if self.args.json {
             return Ok(outln!("{}", self.ready())?);
         }
@@ -492,6 +543,17 @@ impl Server<'_> {
 }
 
 impl Served {
+    /// The number of the version of what was put.
+    fn version(&self) -> u64 {
+        let last = self.root.as_ref().and_then(|root| root.versioned.as_view().last());
+        last.and_then(|last| last.as_version()).unwrap_or(0)
+    }
+
+    /// How many entries should be served, and are not.
+    fn failures(&self) -> usize {
+        self.left_out.iter().filter(|one| one.is_failure()).count()
+    }
+
     /// Without its file there is nothing to serve.
     fn is_lone_file(&self) -> bool {
         self.root.as_ref().is_some_and(|root| !root.is_directory)
