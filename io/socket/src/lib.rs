@@ -47,7 +47,7 @@ pub use publish::{
 };
 pub use published::Published;
 pub use repository::{
-    Findings, LoosePackets, Put, Putting, Repository, RepositoryError, Unsettled,
+    Findings, Handed, LoosePackets, Put, Putting, Repository, RepositoryError, Taken, Unsettled,
 };
 pub use serve::{Loss, ObjectStore, Update, Updates, serve};
 pub use sink::FileSink;

@@ -13,6 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use weir_security::sha256;
@@ -53,9 +54,37 @@ pub struct PartFile {
     checksums: Checksums,
     may_be_there: bool,
     keeps_others: bool,
+    /// What is restored of the producer's file, if anything.
+    restored: Option<Restored>,
     /// The file that had the final name when the download began.
     found: Option<FileStamp>,
     tell_discarded: Option<TellDiscarded>,
+}
+
+/// What of a producer's file may be restored: never more than who may execute it, and when it was
+/// changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restored {
+    mode: Option<u64>,
+    mtime_ns: Option<u64>,
+}
+
+impl Restored {
+    fn apply(self, file: &File) -> io::Result<()> {
+        if let Some(mode) = self.mode {
+            let now = file.metadata()?.mode() & 0o777;
+            // Whoever may not read it has no use for it.
+            let may_read = (now & 0o444) >> 2;
+            let wanted = (now & !0o111) | (mode as u32 & 0o111 & may_read);
+            if wanted != now {
+                fchmod(file, Mode::from_raw_mode(wanted))?;
+            }
+        }
+        match self.mtime_ns {
+            Some(ns) => file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Takes the path of a file, the version of which something is discarded, and its bytes.
@@ -127,6 +156,7 @@ impl PartFile {
             checksums: Checksums::new(),
             may_be_there: false,
             keeps_others: false,
+            restored: None,
             found: None,
             tell_discarded: None,
         }
@@ -153,6 +183,14 @@ impl PartFile {
     pub fn keeping_others(mut self) -> Self {
         self.keeps_others = true;
         self.unless_there()
+    }
+
+    /// Gives the file the execute permissions and the modification time of the producer's, as far
+    /// as the metadata state them.
+    #[must_use]
+    pub fn preserving(mut self) -> Self {
+        self.restored = Some(Restored::default());
+        self
     }
 
     fn directory(&self) -> &Directory {
@@ -209,7 +247,10 @@ impl PartFile {
             self.found = self.find_target()?;
             if let (true, Some(_)) = (self.may_be_there, self.found) {
                 let target = self.directory().open_file(&self.name, OFlags::RDONLY, 0);
-                if target.as_ref().is_ok_and(|target| is_there(target, metadata)) {
+                if let Ok(target) = &target
+                    && is_there(target, metadata)
+                {
+                    self.restore(target)?;
                     return Ok(None);
                 }
                 let is_ours = |target| record::is_unchanged(target, &self.versioned);
@@ -228,6 +269,11 @@ impl PartFile {
             }
         }
         Err(OutputError::Busy { path: self.target.clone() })
+    }
+
+    fn restore(&self, file: &File) -> Result<(), OutputError> {
+        let restored = self.restored.unwrap_or_default().apply(file);
+        restored.map_err(|source| OutputError::Io { path: self.target.clone(), source })
     }
 
     /// Opens the part file, for this download alone.
@@ -356,6 +402,7 @@ impl PartFile {
         if let Some(stamp) = &found {
             keep_owner_and_mode(file, stamp).map_err(error)?;
         }
+        self.restore(file)?;
         let renamed = match (self.keeps_others, found) {
             (true, None) => directory.rename_new(&self.part, &self.name),
             _ => directory.rename(&self.part, &self.name),
@@ -400,6 +447,9 @@ impl Output for PartFile {
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError> {
         self.versioned = metadata.versioned.clone();
         self.content_digest = metadata.content_digest;
+        if let Some(restored) = &mut self.restored {
+            *restored = Restored { mode: metadata.mode, mtime_ns: metadata.mtime_ns };
+        }
         if is_reserved_name(self.name.as_bytes()) {
             return Err(OutputError::Reserved { path: self.target.clone() });
         }

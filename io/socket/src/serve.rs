@@ -107,6 +107,8 @@ pub enum Update {
     Add(Published),
     /// There is no object of this name any more.
     Remove(Name),
+    /// This packet is served as it is, such as a certificate.
+    Packet(Packet),
 }
 
 /// Changes an [`ObjectStore`] from another thread.
@@ -325,6 +327,10 @@ impl ObjectStore {
                         self.add(published);
                     }
                     Update::Remove(object) => self.remove(now, object.value()),
+                    Update::Packet(packet) => {
+                        // It was Data when it was put into a repository.
+                        let _ = self.add_packet(packet);
+                    }
                 }
             }
             // Whoever does not wait has waited long enough.

@@ -41,7 +41,7 @@ const FAILED_IN_A_ROW_MAX: u64 = 1000;
 const UNANSWERED_IN_A_ROW_MAX: u64 = 16;
 
 /// How often the latest version is looked for again, when the one that was found is refused.
-const LOOKS_MAX: u32 = 5;
+const LOOKS_MAX: u32 = 4;
 /// How long to wait before the first of these looks; twice as long before each further one. In that
 /// time the producer publishes what it has now.
 const LOOK_PAUSE_NS: u64 = 100 * NS_PER_MS;
@@ -343,6 +343,7 @@ impl<'a> Fetch<'a> {
     /// Without -o, no file that the user would miss is replaced.
     fn with_rules(&self, file: PartFile) -> PartFile {
         let file = file.telling_discarded(tell_discarded);
+        let file = if self.args.preserve { file.preserving() } else { file };
         match self.args.output.is_some() || self.args.force {
             true => file,
             false => file.keeping_others(),

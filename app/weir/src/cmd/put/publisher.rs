@@ -360,6 +360,12 @@ impl<'a> Publisher<'a> {
                     self.unknown.insert(name);
                 }
             }
+            // It has been removed since it was listed.
+            Err(RepositoryError::Publish(PublishError::Read { source, .. }))
+                if source.kind() == ErrorKind::NotFound =>
+            {
+                self.unknown.insert(name);
+            }
             Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
                 if matches!(error, PublishError::Changed { .. }) {
                     self.found.unsettled.insert(name.clone());
@@ -606,7 +612,9 @@ pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
         }
         RepositoryError::Foreign { .. } => "; name an empty directory, or one that does not exist",
         RepositoryError::InUse { .. } => {
-            "; one process at a time can use a repository: stop that one, or name another directory"
+            "; one process at a time can use a repository. While it serves, it takes in what \
+             `weir put PATH NAME --repo DIR` puts there, without --watch: wait until it serves, \
+             stop it, or name another directory"
         }
         RepositoryError::Layout { .. } => "; use the version of weir that made it",
         RepositoryError::LastVersion { .. } => {

@@ -19,6 +19,7 @@ use weir_socket::{
 use weir_wire::Name;
 
 use self::events::AFTER_ERROR;
+use super::handover::Intake;
 use super::publisher::{Before, Publisher, Version, explain};
 use super::registration::Registering;
 use super::seen::{Seen, folder_name};
@@ -47,6 +48,8 @@ pub(super) struct Publishing<'a> {
     pub(super) repository: Option<&'a mut Repository>,
     pub(super) registering: Option<Registering>,
     pub(super) updates: Updates,
+    /// Takes in what other processes put into the repository.
+    pub(super) intake: Option<&'a Intake>,
     /// What may be kept open of files that change.
     pub(super) files: &'a OpenFiles,
     /// The number of the last version.
@@ -75,6 +78,10 @@ impl Publishing<'_> {
                 self.watched.add_changed(Scope::All);
                 due.get_or_insert(earliest);
                 full_due = None;
+            }
+            if let (Some(intake), Some(repository)) = (self.intake, self.repository.as_deref_mut())
+            {
+                intake.turn(Duration::ZERO, repository, self.registering.as_mut());
             }
             if let Some(registering) = &mut self.registering
                 && let Err(error) = registering.turn()
