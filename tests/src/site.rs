@@ -46,12 +46,13 @@ impl Site {
         self.folder.path().join(name)
     }
 
-    /// Writes a file and returns its path.
+    /// Writes a file, with the folders that it lies in, and returns its path.
     ///
     /// # Panics
     /// If it cannot be written.
     pub fn write(&self, name: &str, octets: &[u8]) -> PathBuf {
         let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders of the site");
         fs::write(&path, octets).expect("file of the site");
         path
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 use weir_tests::{PATIENCE, Process, Relay, Router, Site, random_file, weir_binary};
@@ -285,4 +285,64 @@ fn a_file_that_changes_while_it_is_served_ends_put() {
     let _ = router.weir(&site, &get_words(&site.path("copy")));
     let message = producer.finish().failure();
     assert!(message.contains("has changed") && message.contains("run the command"), "{message}");
+}
+
+/// Execute permissions and times come along when they are wanted; set-user-ID never does.
+#[test]
+fn modes_and_times_are_restored_when_asked() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_000_000);
+    for (path, mode) in [("source/script", 0o4755), ("source/data", 0o600), ("source/own", 0o700)] {
+        let path = site.write(path, path.as_bytes());
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
+        let file = fs::File::options().write(true).open(&path).expect("a file");
+        file.set_modified(changed).expect("a time");
+    }
+    let (_producer, _) = put(&site, &router, "source", &[]);
+    let found = |path: &str| {
+        let metadata = fs::metadata(site.path(path)).expect("a file");
+        let is_old = metadata.modified().expect("a time") == changed;
+        (metadata.permissions().mode() & 0o7111, is_old)
+    };
+    get(&site, &router, "copy");
+    assert_eq!(found("copy/script"), (0, false));
+    // What is there and right gets them, too.
+    for target in ["copy", "kept"] {
+        let path = site.path(target);
+        let words = [&get_words(&path)[..], &["--preserve"]].concat();
+        let _ = router.weir(&site, &words).success();
+        assert_eq!(found(&format!("{target}/script")), (0o111, true));
+        assert_eq!(found(&format!("{target}/data")), (0, true));
+        assert_eq!(found(&format!("{target}/own")), (0o100, true));
+    }
+}
+
+/// A name that somebody else serves is not taken without a word.
+#[test]
+fn another_producer_of_the_name_is_told() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    site.write("source/file", b"one");
+    site.write("other", b"two");
+    let (first, _) = put(&site, &router, "source", &[]);
+    assert!(!first.log().contains("another producer"), "{}", first.log());
+    let (below, _) = put(&site, &router, "source", &[]);
+    wait_for(&below, "another producer already serves /folder (/folder/");
+    let words = ["put", "other", "/folder/other", "--json"];
+    let unlike = site.weir(&router.unix(), &words);
+    let _ = unlike.json_line();
+    assert!(!unlike.log().contains("another producer"), "{}", unlike.log());
+}
+
+/// Where nothing was fetched there is nothing to report but why.
+#[test]
+fn a_folder_of_which_nothing_was_got_has_no_summary() {
+    let site = Site::new();
+    let router = Router::start(&site);
+    let file = site.write("source/file", b"content");
+    let (_producer, _) = put(&site, &router, "source", &[]);
+    fs::remove_file(file).expect("removed");
+    let log = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    assert!(log.contains("cannot get /folder/file") && !log.contains("0 files"), "{log}");
 }

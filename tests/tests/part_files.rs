@@ -57,6 +57,38 @@ impl Scene {
         Process::start("weir get in a folder", command)
     }
 
+    /// A download that is stopped once something has been written. Whether it was in time.
+    fn get_a_part(&self, words: &[&str]) -> bool {
+        let slowly = ["--pipeline", "fixed", "--window", "1"];
+        let mut process = self.get(&[words, &slowly].concat());
+        let part = self.site.path("out/.file.weir-part");
+        let deadline = Instant::now() + PATIENCE;
+        while fs::metadata(&part).map_or(0, |found| found.len()) < MIB as u64
+            && process.is_running()
+        {
+            assert!(Instant::now() < deadline, "nothing is written");
+            thread::sleep(Duration::from_millis(1));
+        }
+        process.signal(Signal::SIGTERM);
+        let finished = process.finish();
+        // On a fast machine it may have come to its end before.
+        if self.target().exists() {
+            assert!(self.is_whole(&self.target()), "part of a file under the final name");
+            return false;
+        }
+        assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
+        true
+    }
+
+    /// Ends the producer and starts it again.
+    fn restart_producer(&mut self) {
+        self.producer.signal(Signal::SIGTERM);
+        while self.producer.is_running() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.producer = put(&self.site, &self.router, "source", "/part/file");
+    }
+
     fn is_whole(&self, path: &Path) -> bool {
         sha256_hex(path) == self.digest
     }
@@ -161,20 +193,7 @@ fn a_stopped_get_continues_after_a_restart() {
     let mut scene = Scene::new(32 * MIB);
     let target = scene.target();
     let words = ["-o", text(&target)];
-    let mut process = scene.get(&words);
-    let part = scene.site.path("out/.file.weir-part");
-    let deadline = Instant::now() + PATIENCE;
-    while fs::metadata(&part).map_or(0, |found| found.len()) < MIB as u64 && process.is_running() {
-        assert!(Instant::now() < deadline, "nothing is written");
-        thread::sleep(Duration::from_millis(1));
-    }
-    process.signal(Signal::SIGTERM);
-    let finished = process.finish();
-    // On a fast machine it may have come to its end before.
-    if !finished.status.success() {
-        assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
-        assert!(!target.exists(), "part of a file under the final name");
-    }
+    scene.get_a_part(&words);
     scene.router.process.signal(Signal::SIGKILL);
     while scene.router.process.is_running() {
         thread::sleep(Duration::from_millis(1));
@@ -184,6 +203,34 @@ fn a_stopped_get_continues_after_a_restart() {
     let _ = scene.get(&words).finish().success();
     assert!(scene.is_whole(&target));
     assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+}
+
+/// A producer that is started again gives its file a new version. What was fetched of an unchanged
+/// file is used all the same.
+#[test]
+fn a_stopped_get_continues_with_a_restarted_producer() {
+    let mut scene = Scene::new(32 * MIB);
+    let target = scene.target();
+    let words = ["-o", text(&target), "--json"];
+    if !scene.get_a_part(&words) {
+        eprintln!("the whole file was fetched before it could be stopped: NOT tested");
+        return;
+    }
+    scene.restart_producer();
+    let report: Value =
+        serde_json::from_str(&scene.get(&words).finish().success().output).expect("a JSON object");
+    assert!(report["resumed_segments"].as_u64() > Some(0), "{report}");
+    assert!(scene.is_whole(&target));
+
+    fs::remove_file(&target).expect("removed");
+    if !scene.get_a_part(&words) {
+        return;
+    }
+    scene.digest = random_file(&scene.site.path("source"), 2 * MIB, 6);
+    scene.restart_producer();
+    let finished = scene.get(&words).finish().success();
+    assert!(finished.log.contains("an earlier attempt are discarded"), "{}", finished.log);
+    assert!(scene.is_whole(&target));
 }
 
 #[test]

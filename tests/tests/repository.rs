@@ -222,15 +222,59 @@ fn a_second_process_is_refused() {
     let router = router(&site);
     site.write("source", b"mine");
     let (process, _) = put(&site, &router, &["source", "/one"]);
-    let message = start(&site, &router, &["source", "/two"]).finish().failure();
     let holder = format!("is in use by process {}", process.id());
-    assert!(message.contains(&holder), "{message}");
+    for words in [&["--remove", "/one"][..], &[]] {
+        let message = start(&site, &router, words).finish().failure();
+        assert!(message.contains(&holder), "{message}");
+    }
     stop(process);
     let message = start(&site, &router, &["--remove", "/three"]).finish().failure();
     assert!(message.contains("nothing below /three is kept"), "{message}");
     let folder = ["put", "--repo", ".", "source", "/one"];
     let message = router.weir(&site, &folder).failure();
     assert!(message.contains("is no repository and not empty"), "{message}");
+}
+
+/// While a process serves a repository, others put things into it, which it serves.
+#[test]
+fn what_others_put_is_served_by_the_process_that_serves() {
+    let site = Site::new();
+    let router = router(&site);
+    site.write("folder/file", b"of a folder");
+    site.write("one", b"first");
+    let get = |name: &str| {
+        let _ = fs::remove_file(site.path("copy"));
+        let _ = router.weir(&site, &["get", name, "-o", "copy"]).success();
+        fs::read_to_string(site.path("copy")).expect("the copy")
+    };
+    let hand = |words: &[&str]| {
+        let report = start(&site, &router, words).finish().success();
+        serde_json::from_str::<Value>(&report.output).expect("a JSON object")
+    };
+    for words in [&["one", "/one"][..], &["folder", "/one", "--watch"]] {
+        thread::sleep(Duration::from_millis(600));
+        let (process, _) = put(&site, &router, words);
+        site.write("two", b"second");
+        let first = hand(&["two", "/two"]);
+        assert_eq!(get("/two"), "second");
+        thread::sleep(SETTLED);
+        // Again: it is there. Changed: a later version.
+        assert_eq!(hand(&["two", "/two"])["not_signed_again"], 1);
+        site.write("two", b"third, longer");
+        assert_ne!(hand(&["two", "/two"])["name"], first["name"]);
+        assert_eq!(get("/two"), "third, longer");
+        assert_eq!(hand(&["folder", "/folder"])["served"], true);
+        assert_eq!(get("/folder/file"), "of a folder");
+        stop(process);
+    }
+    let (process, ready) = put(&site, &router, &[]);
+    assert_eq!(get("/two"), "third, longer");
+    assert_eq!(get("/folder/file"), "of a folder");
+    assert!(ready["names"].as_array().expect("names").contains(&"/two".into()), "{ready}");
+    let left = site.list("repo/objects").into_iter().filter(|name| !name.ends_with(".obj"));
+    assert_eq!(left.count(), 0, "something unfinished stays");
+    stop(process);
+    assert!(!site.path("repo/socket").exists());
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -175,4 +177,142 @@ fn only_directories_are_watched() {
     let words = ["put", "source", "/folder", "--watch"];
     let message = router.weir(&site, &words).failure();
     assert!(message.contains("source is no directory"), "{message}");
+}
+
+/// A deployment turns a link, or swaps a folder, as a whole.
+#[test]
+fn folders_that_are_replaced_are_watched_on() {
+    let site = Site::new();
+    let router = router(&site);
+    for (path, content) in [("one/f", "1"), ("one/in/g", "2"), ("two/f", "3"), ("two/in/g", "4")] {
+        site.write(path, content.as_bytes());
+    }
+    site.write("swapped/g", b"5");
+    symlink("one", site.path("source")).expect("a link");
+    thread::sleep(Duration::from_millis(600));
+    let (process, _) = watch(&site, &router, &[]);
+    let changes = |path: &str, object: &str, content: &str| {
+        site.write(path, content.as_bytes());
+        published(&process, object);
+        let _ = router.weir(&site, &["get", object, "-o", "copy"]).success();
+        assert_eq!(fs::read_to_string(site.path("copy")).expect("the copy"), content);
+    };
+    changes("one/f", "/folder/f", "6");
+
+    symlink("two", site.path("next")).expect("a link");
+    fs::rename(site.path("next"), site.path("source")).expect("turned");
+    published(&process, "/folder/f");
+    changes("two/f", "/folder/f", "7");
+    changes("two/in/g", "/folder/in/g", "8");
+
+    fs::rename(site.path("two/in"), site.path("away")).expect("renamed");
+    fs::rename(site.path("swapped"), site.path("two/in")).expect("renamed");
+    published(&process, "/folder/in/g");
+    changes("two/in/g", "/folder/in/g", "9");
+    stop(process);
+}
+
+/// Eight channels, as with live HLS: a playlist that is replaced again and again, and segments.
+#[test]
+fn files_that_are_replaced_can_always_be_got() {
+    let site = Site::new();
+    let router = router(&site);
+    let channels = 8;
+    let replace = |channel: u32, number: u32| {
+        let folder = format!("source/c{channel}");
+        site.write(&format!("{folder}/{number}.ts"), &[number as u8; 30_000]);
+        if let Some(old) = number.checked_sub(3) {
+            let _ = fs::remove_file(site.path(&format!("{folder}/{old}.ts")));
+        }
+        let list = format!("{folder}/list.m3u8");
+        site.write(&format!("{list}.new"), format!("{number}\n").repeat(5000).as_bytes());
+        fs::rename(site.path(&format!("{list}.new")), site.path(&list)).expect("renamed");
+    };
+    (0..channels).for_each(|channel| replace(channel, 0));
+    thread::sleep(Duration::from_millis(600));
+    let (process, _) = watch(&site, &router, &[]);
+    let is_over = AtomicBool::new(false);
+    let failures = thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                (0..channels).for_each(|channel| replace(channel, number));
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+        let mut failures = Vec::new();
+        for get in 0..40 {
+            let object = format!("/folder/c{}/list.m3u8", get % channels);
+            let words = ["get", &object, "-o", "copy", "--retries", "2"];
+            let finished = router.weir(&site, &words);
+            if !finished.status.success() {
+                failures.push(finished.log);
+                continue;
+            }
+            let copy = fs::read_to_string(site.path("copy")).expect("the copy");
+            let first = copy.lines().next().expect("a line");
+            assert!(copy.lines().all(|line| line == first), "of several versions");
+        }
+        is_over.store(true, Ordering::Relaxed);
+        failures
+    });
+    assert!(failures.is_empty(), "{failures:?}");
+    stop(process);
+}
+
+/// What is replaced at a distance is seen as well: a link in one folder, a file in another.
+#[test]
+fn a_link_changes_with_what_it_leads_to() {
+    let site = Site::new();
+    let router = router(&site);
+    site.write("source/a/file", b"one");
+    fs::create_dir(site.path("source/b")).expect("a folder");
+    symlink("../a/file", site.path("source/b/link")).expect("a link");
+    thread::sleep(Duration::from_millis(600));
+    let (process, _) = watch(&site, &router, &[]);
+    let sum = random_file(&site.path("source/a/file"), 20_000, 1);
+    published(&process, "/folder/b/link");
+    assert_eq!(get_sum(&site, &router, "/folder/b/link"), sum);
+    // By another name of it outside, which nobody watches.
+    fs::hard_link(site.path("source/a/file"), site.path("outside")).expect("a link");
+    thread::sleep(Duration::from_millis(600));
+    let sum = random_file(&site.path("outside"), 20_000, 2);
+    site.write("source/other", b"something that is reported");
+    published(&process, "/folder/a/file");
+    assert_eq!(get_sum(&site, &router, "/folder/a/file"), sum);
+    stop(process);
+}
+
+/// Routers drop names of more than 64 components, and packets of more than 8,800 bytes.
+#[test]
+fn names_that_are_too_long_are_skipped_by_name() {
+    let site = Site::new();
+    let router = router(&site);
+    let deep = format!("source/{}", vec!["d"; 62].join("/"));
+    let long = format!("source/{}", vec!["l".repeat(225); 3].join("/"));
+    for path in ["source/file".to_owned(), format!("{deep}/deep"), format!("{long}/long")] {
+        site.write(&path, b"content");
+    }
+    let words = ["put", "source", "/folder", "--json"];
+    let mut process = site.weir(&router.unix(), &words);
+    assert_eq!(process.json_line()["skipped"], 2);
+    assert_eq!(listed(&site, &router), ["d", "file", "l".repeat(225).as_str()]);
+    process.signal(Signal::SIGTERM);
+    let message = process.finish().failure();
+    for expected in ["/deep: its packets", "/long: its name", "2 files or directories were"] {
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+
+    // With --watch, what is too long does not stop the rest.
+    thread::sleep(Duration::from_millis(600));
+    let (mut process, ready) = watch(&site, &router, &[]);
+    assert_eq!(ready["skipped"], 2);
+    site.write(&format!("{deep}/new"), b"content");
+    site.write("source/file", b"changed");
+    published(&process, "/folder/file");
+    process.signal(Signal::SIGTERM);
+    let message = process.finish().failure();
+    assert!(message.contains("3 files or directories were not published"), "{message}");
 }

@@ -176,3 +176,30 @@ def test_xarray_and_uproot_open_files(data):
             assert float(found["x"].sum()) == 999 * 500
     with uproot.open("ndn:///t/data/x.root:tree") as tree:
         assert tree["x"].array(library="np").sum() == 999 * 500
+
+
+def test_folders_are_got_under_the_names_of_their_files(data, tmp_path):
+    names = ["a b.csv", "100%.txt", "naïve", "a=b", "...", "sub dir/[1]*?.txt"]
+    source = tmp_path / "source"
+    (source / "sub dir").mkdir(parents=True)
+    for name in names:
+        (source / name).write_text(name)
+    fs = fsspec.filesystem("ndn")
+    with weir.put("/t/names", source):
+        fs.get("/t/names", f"{tmp_path}/new", recursive=True)
+        fs.get("/t/names/a%20b.csv", f"{tmp_path}/as%20told")
+        (tmp_path / "into").mkdir()
+        fs.get("/t/names/a%20b.csv", f"{tmp_path}/into")
+    found = [path for path in (tmp_path / "new").rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(tmp_path / "new")) for path in found) == sorted(names)
+    assert all(path.read_text() == str(path.relative_to(tmp_path / "new")) for path in found)
+    assert (tmp_path / "as%20told").exists() and (tmp_path / "into" / "a b.csv").exists()
+
+
+def test_caches_that_check_files_have_the_latest(tmp_path):
+    options = {"cache_storage": f"{tmp_path}/cache", "check_files": True}
+    cached = fsspec.filesystem("filecache", target_protocol="ndn", **options)
+    for content in [b"one", b"two two"]:
+        with weir.put("/t/cached", content):
+            assert cached.cat("/t/cached") == content
+            assert cached.cat("/t/cached") == content

@@ -31,10 +31,11 @@ pub use io::{
     UnsolicitedPolicy,
 };
 pub use path::InterestStep;
-pub use router::{NAME_COMPONENTS_MAX, Router, RouterConfig};
+pub use router::{Router, RouterConfig};
 pub use shard::ShardMessage;
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
 pub use table::prefixes::PREFIX_COMPONENTS_MAX;
+pub use weir_wire::NAME_COMPONENTS_MAX;
 
 #[cfg(test)]
 mod tests;

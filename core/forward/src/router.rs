@@ -8,7 +8,9 @@ use arrayvec::ArrayVec;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S, Pool, PrefixHasher, Rng, SpanSource};
 use weir_store::disk::DiskTierConfig;
 use weir_store::{NameHashes, Store, StoreConfig};
-use weir_wire::{DecodeError, Name, NameHead, NameView, PacketView, PitToken, tlv};
+use weir_wire::{
+    DecodeError, NAME_COMPONENTS_MAX, Name, NameHead, NameView, PacketView, PitToken, tlv,
+};
 
 use crate::content::busy::BusyPolicy;
 use crate::content::disk::DiskState;
@@ -29,9 +31,6 @@ use crate::table::pit::Pit;
 use crate::table::prefixes::PrefixTable;
 use crate::table::refusals::Refusals;
 use crate::table::watches::Watches;
-
-/// Components of a name by default: names in use have far fewer.
-pub const NAME_COMPONENTS_MAX: usize = 64;
 
 /// Bounds and policies of a shard.
 #[derive(Clone, Debug)]

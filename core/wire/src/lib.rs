@@ -29,7 +29,7 @@ pub use error::DecodeError;
 pub use frame::{FrameError, peek_frame};
 pub use interest::{ForwardingHint, InterestView, SignatureView};
 pub use interest_builder::Interest;
-pub use limits::{DEFAULT_INTEREST_LIFETIME_MS, PACKET_SIZE_MAX};
+pub use limits::{DEFAULT_INTEREST_LIFETIME_MS, NAME_COMPONENTS_MAX, PACKET_SIZE_MAX};
 pub use lp::{
     CongestionMark, HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader, LpView, NackReason, PitToken,
     ShortToken,

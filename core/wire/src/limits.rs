@@ -3,3 +3,6 @@ pub const PACKET_SIZE_MAX: usize = 8800;
 
 /// InterestLifetime of an Interest that states none, in milliseconds.
 pub const DEFAULT_INTEREST_LIFETIME_MS: u64 = 4000;
+
+/// Components of a name that routers forward by default; names in use have far fewer.
+pub const NAME_COMPONENTS_MAX: usize = 64;

@@ -421,7 +421,8 @@ impl Endpoint for Downloads<'_> {
     fn next_wakeup(&self) -> Option<Instant> {
         let is_idle = self.active.is_empty() && self.closing.is_empty();
         let tick = (!is_idle).then(|| self.told.plus_ns(PROGRESS_NS));
-        self.due.first().map(|&(at, _)| at).into_iter().chain(tick).min()
+        let due = self.due.first().map(|&(at, _)| at);
+        [due, tick, self.host.next_at()].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_base::FaceId;
+use weir_base::{FaceId, Instant};
 use weir_face::FaceUri;
 use weir_security::trust::Trust;
 use weir_transport::{
@@ -64,6 +64,12 @@ pub trait Host {
     fn may_go_on(&self, id: DownloadId) -> Result<(), DownloadError> {
         let _ = id;
         Ok(())
+    }
+
+    /// When [`Host::next`] is asked again although nothing has ended, in the time of
+    /// [`monotonic_now`](crate::monotonic_now).
+    fn next_at(&self) -> Option<Instant> {
+        None
     }
 
     /// Whether there may be something to fetch later although there is nothing now.

@@ -11,6 +11,7 @@ use weir_security::sha256;
 use weir_wire::tlv::{self, Reader, Writer};
 use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
+use crate::linger::HeldFile;
 use crate::place::{DAMAGED, Open, Place, open_to_read};
 
 /// The first octets of a file, with the number of the layout.
@@ -221,13 +222,15 @@ pub(crate) struct Kept {
     pub(crate) is_told: bool,
     /// Somebody has been told that it cannot be read, and it could not since.
     pub(crate) is_unread: bool,
+    /// So that it can be read when its file has been removed.
+    pub(crate) held: Option<HeldFile>,
 }
 
 impl Kept {
     pub(crate) fn new(place: Place, header: Header, header_bytes: usize) -> Self {
         let (number, body_at) = (object_number(&header.versioned), header_bytes as u64);
         let (is_damaged, is_told, is_unread) = (false, false, false);
-        Self { place, header, number, body_at, is_damaged, is_told, is_unread }
+        Self { place, header, number, body_at, is_damaged, is_told, is_unread, held: None }
     }
 
     /// Reads the header of a file; nothing if it is none, or damaged. What is shorter than the

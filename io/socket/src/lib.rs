@@ -11,6 +11,7 @@ mod event_loop;
 mod host;
 mod keeper;
 mod kept;
+mod linger;
 mod lookup;
 mod notifier;
 mod output;
@@ -36,6 +37,7 @@ pub use directory::Directory;
 pub use downloads::{DownloadOptions, download};
 pub use event_loop::{Context, Endpoint, EventLoop};
 pub use host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
+pub use linger::OpenFiles;
 pub use notifier::Notifier;
 pub use output::{MemoryOutput, Opened, Output, OutputError, PacketReader};
 pub use part_file::{PartFile, is_reserved_name};
@@ -45,7 +47,7 @@ pub use publish::{
 };
 pub use published::Published;
 pub use repository::{
-    Findings, LoosePackets, Put, Putting, Repository, RepositoryError, Unsettled,
+    Findings, Handed, LoosePackets, Put, Putting, Repository, RepositoryError, Taken, Unsettled,
 };
 pub use serve::{Loss, ObjectStore, Update, Updates, serve};
 pub use sink::FileSink;

@@ -13,6 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
 use weir_security::sha256;
@@ -45,6 +46,7 @@ pub struct PartFile {
     new_state: OsString,
     directory: Option<Arc<Directory>>,
     versioned: Name,
+    content_digest: Option<[u8; 32]>,
     segment_size: Option<u64>,
     open: Option<Arc<FileSink>>,
     file: Option<File>,
@@ -52,9 +54,41 @@ pub struct PartFile {
     checksums: Checksums,
     may_be_there: bool,
     keeps_others: bool,
+    /// What is restored of the producer's file, if anything.
+    restored: Option<Restored>,
     /// The file that had the final name when the download began.
     found: Option<FileStamp>,
+    tell_discarded: Option<TellDiscarded>,
 }
+
+/// What of a producer's file may be restored: never more than who may execute it, and when it was
+/// changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restored {
+    mode: Option<u64>,
+    mtime_ns: Option<u64>,
+}
+
+impl Restored {
+    fn apply(self, file: &File) -> io::Result<()> {
+        if let Some(mode) = self.mode {
+            let now = file.metadata()?.mode() & 0o777;
+            // Whoever may not read it has no use for it.
+            let may_read = (now & 0o444) >> 2;
+            let wanted = (now & !0o111) | (mode as u32 & 0o111 & may_read);
+            if wanted != now {
+                fchmod(file, Mode::from_raw_mode(wanted))?;
+            }
+        }
+        match self.mtime_ns {
+            Some(ns) => file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes the path of a file, the version of which something is discarded, and its bytes.
+type TellDiscarded = fn(&Path, &Name, u64);
 
 /// Memory that a file system may need for a new file besides its octets.
 const SPARE_BYTES: u64 = 64 << 10;
@@ -115,14 +149,25 @@ impl PartFile {
             name,
             directory,
             versioned: Name::new(),
+            content_digest: None,
             segment_size: None,
             open: None,
             file: None,
             checksums: Checksums::new(),
             may_be_there: false,
             keeps_others: false,
+            restored: None,
             found: None,
+            tell_discarded: None,
         }
+    }
+
+    /// Has `tell` called when segments of another version are discarded that an earlier download
+    /// stored. It may be called on any thread.
+    #[must_use]
+    pub fn telling_discarded(mut self, tell: TellDiscarded) -> Self {
+        self.tell_discarded = Some(tell);
+        self
     }
 
     /// Fetches nothing if the target exists and has the digest that the metadata states.
@@ -140,11 +185,19 @@ impl PartFile {
         self.unless_there()
     }
 
+    /// Gives the file the execute permissions and the modification time of the producer's, as far
+    /// as the metadata state them.
+    #[must_use]
+    pub fn preserving(mut self) -> Self {
+        self.restored = Some(Restored::default());
+        self
+    }
+
     fn directory(&self) -> &Directory {
         self.directory.as_deref().expect("opened before")
     }
 
-    /// What the state file says about this version, if anything.
+    /// What the state file says about this version, or one of the same content, if anything.
     fn load(&self) -> Option<State> {
         let mut octets = Vec::new();
         let file = self.directory().open_file(&self.state, OFlags::RDONLY, 0).ok()?;
@@ -153,7 +206,26 @@ impl PartFile {
         }
         file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
         let (name, state) = state::decode(&octets)?;
-        (name == self.versioned.as_view()).then_some(state)
+        // A producer that was started again gives an unchanged file another version. The digest is
+        // one of segments, so that these are the same, too.
+        let is_same = match (state.content_digest, self.content_digest) {
+            (Some(one), Some(other)) => one == other,
+            _ => name == self.versioned.as_view(),
+        };
+        if is_same {
+            return Some(state);
+        }
+        let bytes = state.have.len().saturating_mul(state.segment_size);
+        if let (Some(tell), 1..) = (self.tell_discarded, bytes) {
+            tell(&self.target, &name.to_name(), bytes);
+        }
+        None
+    }
+
+    /// What the state file says from now on.
+    fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
+        let (versioned, digest) = (&self.versioned, self.content_digest);
+        state::encode(segment_size, versioned, digest, have, checksums)
     }
 
     /// The file under the final name, if there is one.
@@ -175,7 +247,10 @@ impl PartFile {
             self.found = self.find_target()?;
             if let (true, Some(_)) = (self.may_be_there, self.found) {
                 let target = self.directory().open_file(&self.name, OFlags::RDONLY, 0);
-                if target.as_ref().is_ok_and(|target| is_there(target, metadata)) {
+                if let Ok(target) = &target
+                    && is_there(target, metadata)
+                {
+                    self.restore(target)?;
                     return Ok(None);
                 }
                 let is_ours = |target| record::is_unchanged(target, &self.versioned);
@@ -194,6 +269,11 @@ impl PartFile {
             }
         }
         Err(OutputError::Busy { path: self.target.clone() })
+    }
+
+    fn restore(&self, file: &File) -> Result<(), OutputError> {
+        let restored = self.restored.unwrap_or_default().apply(file);
+        restored.map_err(|source| OutputError::Io { path: self.target.clone(), source })
     }
 
     /// Opens the part file, for this download alone.
@@ -322,6 +402,7 @@ impl PartFile {
         if let Some(stamp) = &found {
             keep_owner_and_mode(file, stamp).map_err(error)?;
         }
+        self.restore(file)?;
         let renamed = match (self.keeps_others, found) {
             (true, None) => directory.rename_new(&self.part, &self.name),
             _ => directory.rename(&self.part, &self.name),
@@ -365,6 +446,10 @@ fn keep_owner_and_mode(file: &File, stamp: &FileStamp) -> io::Result<()> {
 impl Output for PartFile {
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError> {
         self.versioned = metadata.versioned.clone();
+        self.content_digest = metadata.content_digest;
+        if let Some(restored) = &mut self.restored {
+            *restored = Restored { mode: metadata.mode, mtime_ns: metadata.mtime_ns };
+        }
         if is_reserved_name(self.name.as_bytes()) {
             return Err(OutputError::Reserved { path: self.target.clone() });
         }
@@ -410,7 +495,7 @@ impl Output for PartFile {
         };
         // The state must not list segments that a power failure can take back.
         sink.file().sync_data()?;
-        let state = state::encode(segment_size, &self.versioned, have, &sink.checksums());
+        let state = self.state(segment_size, have, &sink.checksums());
         self.write_state(&state)
     }
 
@@ -424,7 +509,7 @@ impl Output for PartFile {
             return Ok(());
         };
         // The end of the part file makes room for the state of the rest.
-        let state = state::encode(segment_size, &self.versioned, have, &sink.checksums());
+        let state = self.state(segment_size, have, &sink.checksums());
         let len = sink.file().metadata()?.len();
         let len = len.saturating_sub(state.len() as u64 + SPARE_BYTES);
         sink.file().set_len(len)?;
@@ -432,7 +517,7 @@ impl Output for PartFile {
         for segment in have.iter().filter(|segment| (segment + 1) * segment_size <= len) {
             kept.insert(segment);
         }
-        let state = state::encode(segment_size, &self.versioned, &kept, &sink.checksums());
+        let state = self.state(segment_size, &kept, &sink.checksums());
         self.write_state(&state)
     }
 

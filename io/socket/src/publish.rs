@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_channel::{Sender, unbounded};
 use weir_base::{Packet, words};
-use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, PartId, Shape};
+use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, LEVELS_MAX, PartId, Shape};
 use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
 use weir_transport::{
     ContentDigest, MappingError, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
 };
-use weir_wire::{Component, Data, Name, PACKET_SIZE_MAX, SignatureInfo};
+use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX, SignatureInfo};
 
 use crate::place::open_to_read;
 use crate::published::{Content, Fingerprint, Published};
@@ -118,6 +118,15 @@ pub enum PublishError {
         /// Its octets.
         len: usize,
     },
+    /// Names of its packets would have more components than routers forward.
+    #[error(
+        "its packets would have names of {components} components, and routers forward \
+         {NAME_COMPONENTS_MAX} at most"
+    )]
+    TooDeep {
+        /// Components of the longest name.
+        components: usize,
+    },
     /// The network has no names for all of it.
     #[error(transparent)]
     Unnameable(#[from] MappingError),
@@ -167,7 +176,7 @@ pub fn publish_file(
             false => PublishError::Changed { path: path.to_owned() },
         });
     }
-    let content = Content::File { path: path.to_owned(), fingerprint };
+    let content = Content::File { path: path.to_owned(), fingerprint, held: None };
     let mtime_ns = metadata.mtime().checked_mul(1_000_000_000);
     let mtime_ns = mtime_ns.and_then(|ns| ns.checked_add(metadata.mtime_nsec()));
     let mtime_ns = mtime_ns.and_then(|ns| u64::try_from(ns).ok());
@@ -465,6 +474,24 @@ fn sign_whole(
     }
 }
 
+/// Refuses names that routers do not forward.
+fn check_depth(about: &About, segments: u64, options: &PublishOptions) -> Result<(), PublishError> {
+    let (mapping, versioned) = (&options.mapping, about.versioned.as_view());
+    let metadata = mapping.metadata_name(versioned.parent(), 0).component_count();
+    let level = match options.signs {
+        Signs::Segments => 1,
+        Signs::Manifest => LEVELS_MAX,
+    };
+    let part = match segments >= MANIFEST_SEGMENTS_MIN {
+        true => mapping.part_name(versioned, PartId { level, number: 0 }).component_count(),
+        false => 0,
+    };
+    match metadata.max(part) {
+        components if components > NAME_COMPONENTS_MAX => Err(PublishError::TooDeep { components }),
+        _ => Ok(()),
+    }
+}
+
 /// The size of segments, which must leave room for signatures.
 #[derive(Copy, Clone)]
 struct Room {
@@ -540,6 +567,7 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
         };
         let (info, last) = (signature_info(signer.signer()), segments - 1);
         options.mapping.check_last(last)?;
+        check_depth(about, segments, options)?;
         let prefix = options.mapping.version_prefix(about.versioned.as_view());
         let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
         let room = Room { segment_size: options.segment_size, last_segment: last };

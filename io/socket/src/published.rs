@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use weir_base::{Packet, Pool};
 use weir_transport::SealedObject;
 use weir_wire::{DataView, Name, NameView};
 
 use crate::kept::Kept;
+use crate::linger::{HeldFile, OpenFiles};
+use crate::place::open_to_read;
 
 /// What tells whether a file is still the one that was signed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub(crate) enum Content {
     File {
         path: PathBuf,
         fingerprint: Fingerprint,
+        /// So that it can be read when another file has its name.
+        held: Option<HeldFile>,
     },
     Memory(Packet),
     /// The file is not what it was, or cannot be read any more.
@@ -62,6 +67,37 @@ pub(crate) enum Form {
 impl Published {
     pub(crate) fn sealed(object: SealedObject, content: Content) -> Self {
         Self(Form::Sealed(Box::new(object), content))
+    }
+
+    /// Keeps its file open, if there is room and the file is still the one that was signed: another
+    /// file may take its name then.
+    #[must_use]
+    pub fn holding_file(mut self, files: &OpenFiles) -> Self {
+        if let Form::Sealed(_, Content::File { path, fingerprint, held }) = &mut self.0
+            && let Ok(file) = open_to_read(path)
+            && Fingerprint::of(&file).is_ok_and(|found| found == *fingerprint)
+        {
+            *held = files.hold(Arc::new(file));
+        }
+        self
+    }
+
+    /// Its file, if that is kept open.
+    pub(crate) fn held(&self) -> Option<&HeldFile> {
+        match &self.0 {
+            Form::Sealed(_, Content::File { held, .. }) => held.as_ref(),
+            Form::Sealed(..) => None,
+            Form::Kept(kept) => kept.held.as_ref(),
+        }
+    }
+
+    /// Keeps this file of it open from now on.
+    pub(crate) fn hold(&mut self, file: HeldFile) {
+        match &mut self.0 {
+            Form::Sealed(_, Content::File { held, .. }) => *held = Some(file),
+            Form::Sealed(..) => {}
+            Form::Kept(kept) => kept.held = Some(file),
+        }
     }
 
     /// Name of the version.
@@ -114,6 +150,14 @@ impl Published {
             Form::Sealed(..) => None,
             Form::Kept(kept) => kept.place.file(),
         }
+    }
+
+    /// Names of its metadata.
+    pub(crate) fn metadata_names(&self) -> Vec<Name> {
+        let versioned = self.versioned().as_view();
+        let mut names = self.whole_names();
+        names.retain(|name| !versioned.is_prefix_of(name.as_view()));
+        names
     }
 
     /// Names of the packets that are no segments.

@@ -5,6 +5,7 @@
 
 mod bucket;
 mod folder;
+mod guest;
 mod layout;
 mod storage;
 
@@ -25,6 +26,7 @@ use weir_wire::tlv::{self, Writer};
 use weir_wire::{DataView, Name, NameView};
 
 use self::folder::Folder;
+use self::guest::Guest;
 use self::storage::{Draft, Storage};
 use crate::kept::{Header, Kept, Origin, TRAILER_BYTES, Whole, object_number, seal_slot};
 use crate::place::{Place, SOUND, open_to_read};
@@ -33,6 +35,8 @@ use crate::publish::{
     signature_info,
 };
 use crate::published::{Content, Fingerprint, Form, Published};
+
+pub use self::guest::{Handed, Taken};
 
 /// Of a file: that it may have changed since without its times showing it.
 const UNKNOWN: Origin = [0; 32];
@@ -127,6 +131,7 @@ pub struct Repository {
     /// Earlier versions that are to be removed with the next thing that is.
     superseded: Vec<Place>,
     findings: Findings,
+    guest: Option<Guest>,
 }
 
 /// An object that is written, and is not known to last yet.
@@ -192,6 +197,7 @@ impl Repository {
             loose: Vec::new(),
             superseded: Vec::new(),
             findings: Findings::default(),
+            guest: None,
         };
         let mut damaged = 0;
         for kept in loaded.kept {
@@ -213,6 +219,7 @@ impl Repository {
     /// is damaged and the earlier one is not. Returns how many damaged versions are not served.
     fn insert(&mut self, mut kept: Kept) -> u64 {
         if let (true, Place::File(path)) = (kept.is_damaged, &kept.place)
+            && self.storage.is_alone()
             && path.extension().is_some_and(|ending| ending == SOUND)
         {
             // Without the mark the next start finds the damage again.
@@ -253,6 +260,10 @@ impl Repository {
     /// is tried again the next time.
     fn remove_superseded(&mut self) -> Result<(), RepositoryError> {
         let mut result = Ok(());
+        if self.guest.is_some() {
+            // That is for the process that has the repository.
+            return result;
+        }
         for place in std::mem::take(&mut self.superseded) {
             if let Err(error) = self.storage.remove(&place) {
                 self.superseded.push(place);
@@ -547,6 +558,9 @@ impl Repository {
             let removed = self.objects.remove(name.value());
             self.superseded.extend(removed.map(|kept| kept.place));
         }
+        if let Some(guest) = &mut self.guest {
+            guest.withdrawn.extend_from_slice(withdrawn);
+        }
         let removed = self.remove_superseded();
         result.and(removed)
     }
@@ -607,7 +621,7 @@ fn copy_segments(
     out: &mut Draft,
 ) -> Result<(), Failure> {
     let source = match content {
-        Content::File { path, fingerprint } => Some((path, fingerprint, open_source(path)?)),
+        Content::File { path, fingerprint, .. } => Some((path, fingerprint, open_source(path)?)),
         _ => None,
     };
     let number = object_number(&object.versioned);

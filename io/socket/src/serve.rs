@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -23,10 +23,12 @@ use crate::client::Client;
 use crate::connection::random_u64;
 use crate::event_loop::{Context, Endpoint, EventLoop};
 use crate::kept::ReadError;
+use crate::linger::{Lingering, OpenFiles};
 use crate::paths::{ClientError, FromRouter};
 use crate::place::{Place, bucket_error, open_to_read};
 use crate::published::{Content, Fingerprint, Form, Published, read_segment};
 use crate::remote::{Ended, Outcome, Remote};
+use crate::waker::Waking;
 
 /// Files kept open at a time.
 const OPEN_FILES_MAX: usize = 256;
@@ -95,7 +97,7 @@ pub enum Loss {
 }
 
 struct OpenFile {
-    file: File,
+    file: Arc<File>,
     checked: Instant,
 }
 
@@ -106,19 +108,35 @@ pub enum Update {
     Add(Published),
     /// There is no object of this name any more.
     Remove(Name),
+    /// This packet is served as it is, such as a certificate.
+    Packet(Packet),
 }
 
 /// Changes an [`ObjectStore`] from another thread.
 #[derive(Clone, Debug)]
-pub struct Updates(Sender<(Vec<Update>, Sender<()>)>);
+pub struct Updates {
+    updates: Sender<(Vec<Update>, Sender<()>)>,
+    waking: Arc<Mutex<Option<Waking>>>,
+}
 
 impl Updates {
     /// Has the store changed, and waits until it is or `within` is over: nobody serves while the
     /// router is away. Whether it has been changed by then; if not, it will be.
     pub fn apply(&self, updates: Vec<Update>, within: Duration) -> bool {
         let (done, is_done) = unbounded();
-        self.0.send((updates, done)).is_ok() && is_done.recv_timeout(within).is_ok()
+        if self.updates.send((updates, done)).is_err() {
+            return false;
+        }
+        if let Some(waking) = &*lock(&self.waking) {
+            // Otherwise it looks a little later.
+            let _ = waking.wake();
+        }
+        is_done.recv_timeout(within).is_ok()
     }
+}
+
+fn lock(waking: &Mutex<Option<Waking>>) -> MutexGuard<'_, Option<Waking>> {
+    waking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes the Data that an Interest asks for, if there is to be any.
@@ -150,6 +168,12 @@ pub struct ObjectStore {
     /// Takes word of the files that are lost.
     losses: Option<Sender<Loss>>,
     updates: Option<Receiver<(Vec<Update>, Sender<()>)>>,
+    /// Whom to wake for updates.
+    waking: Arc<Mutex<Option<Waking>>>,
+    /// How long versions are served that have been replaced or removed, and what may be kept open
+    /// for that.
+    linger: Option<(u64, OpenFiles)>,
+    lingering: Lingering,
 }
 
 impl Default for ObjectStore {
@@ -198,6 +222,9 @@ impl ObjectStore {
             away: None,
             losses: None,
             updates: None,
+            waking: Arc::default(),
+            linger: None,
+            lingering: Lingering::default(),
         }
     }
 
@@ -210,6 +237,15 @@ impl ObjectStore {
     /// What is below `prefix` this store has, or nobody.
     pub fn own(&mut self, prefix: &Name) {
         self.producer.own(prefix);
+    }
+
+    /// Has versions served for that long after they have been replaced or removed, as far as their
+    /// content can still be read. Their names are not told to those who ask for the latest.
+    #[must_use]
+    pub fn lingering(mut self, linger: Duration, files: OpenFiles) -> Self {
+        let ns = u64::try_from(linger.as_nanos()).unwrap_or(u64::MAX);
+        self.linger = Some((ns, files)).filter(|(ns, _)| *ns > 0);
+        self
     }
 
     /// Adds an object.
@@ -236,9 +272,47 @@ impl ObjectStore {
         self.objects[at] = Some(published);
     }
 
-    /// Removes the object of a name, in the version that was added last.
-    fn remove(&mut self, object: &[u8]) {
+    /// Removes the object of a name, in the version that was added last: at once, or after a while
+    /// in which those who know that version may still have its segments.
+    fn remove(&mut self, now: Instant, object: &[u8]) {
         let Some(id) = self.by_name.remove(object) else { return };
+        let Some((linger_ns, files)) = &self.linger else { return self.forget(id) };
+        let (end, files) = (now.plus_ns(*linger_ns), files.clone());
+        if !self.hold(id, &files) {
+            return self.forget(id);
+        }
+        let names = self.object(id).metadata_names();
+        self.producer.source_mut().remove_packets(id, names.iter().map(Name::as_view));
+        self.lingering.add(end, id);
+    }
+
+    /// Sees to it that the content of an object can be read whatever becomes of its file's name.
+    /// Whether that is so.
+    fn hold(&mut self, id: ObjectId, files: &OpenFiles) -> bool {
+        let object = self.object(id);
+        let Some(path) = object.path() else {
+            return matches!(&object.0, Form::Sealed(_, Content::Memory(_)));
+        };
+        if object.held().is_some() {
+            return true;
+        }
+        let open = self.open.get(&id).map(|open| open.file.clone());
+        let file = match (&object.0, open) {
+            (_, Some(open)) => open,
+            // A repository writes each version to a file of its own.
+            (Form::Kept(_), None) => match open_to_read(path) {
+                Ok(file) => Arc::new(file),
+                Err(_) => return false,
+            },
+            (Form::Sealed(..), None) => return false,
+        };
+        let Some(held) = files.hold(file) else { return false };
+        self.object_mut(id).hold(held);
+        true
+    }
+
+    /// Has nothing of an object served any more.
+    fn forget(&mut self, id: ObjectId) {
         self.close_file(id);
         let Some(published) = self.objects[id.0 as usize].take() else { return };
         let names = published.whole_names();
@@ -249,19 +323,26 @@ impl ObjectStore {
     pub fn updates(&mut self) -> Updates {
         let (send, receive) = unbounded();
         self.updates = Some(receive);
-        Updates(send)
+        Updates { updates: send, waking: self.waking.clone() }
     }
 
-    fn take_updates(&mut self) {
+    fn take_updates(&mut self, now: Instant) {
+        while let Some(id) = self.lingering.next_over(now) {
+            self.forget(id);
+        }
         let Some(updates) = self.updates.take() else { return };
         for (updates, done) in updates.try_iter() {
             for update in updates {
                 match update {
                     Update::Add(published) => {
-                        self.remove(published.object().value());
+                        self.remove(now, published.object().value());
                         self.add(published);
                     }
-                    Update::Remove(object) => self.remove(object.value()),
+                    Update::Remove(object) => self.remove(now, object.value()),
+                    Update::Packet(packet) => {
+                        // It was Data when it was put into a repository.
+                        let _ = self.add_packet(packet);
+                    }
                 }
             }
             // Whoever does not wait has waited long enough.
@@ -410,10 +491,10 @@ impl ObjectStore {
             return Some(self.object(id).packet(op.segment, pool));
         }
         let prepared = self.prepare_file(now, id);
-        let file = self.open.get(&id).map(|open| &open.file);
+        let file = self.open.get(&id).map(|open| open.file.clone());
         match (&self.object(id).0, prepared.map(|()| file.expect("it is open"))) {
             (Form::Sealed(object, _), Ok(file)) => {
-                match read_segment(object, file, op.segment, pool) {
+                match read_segment(object, &file, op.segment, pool) {
                     Ok(packet) => return Some(packet),
                     Err(reason) => self.lose(id, reason),
                 }
@@ -439,6 +520,10 @@ impl ObjectStore {
         self.close_file(id);
         let Form::Sealed(_, content) = &mut self.object_mut(id).0 else { return };
         let Content::File { path, .. } = std::mem::replace(content, Content::Lost) else { return };
+        if self.lingering.contains(id) {
+            // A later version is served.
+            return;
+        }
         self.tell(match reason {
             None => Loss::Changed { path },
             Some(source) => Loss::Read { path, source },
@@ -499,8 +584,11 @@ impl ObjectStore {
     }
 
     fn open_file(&mut self, now: Instant, id: ObjectId) -> io::Result<()> {
-        let path = self.object(id).path().ok_or(io::ErrorKind::NotFound)?;
-        let file = open_to_read(path)?;
+        let object = self.object(id);
+        let file = match object.held() {
+            Some(held) => held.file.clone(),
+            None => Arc::new(open_to_read(object.path().ok_or(io::ErrorKind::NotFound)?)?),
+        };
         if self.opened.len() >= OPEN_FILES_MAX
             && let Some(oldest) = self.opened.pop_front()
         {
@@ -544,6 +632,9 @@ impl Endpoint for ObjectStore {
         if self.has_bucket {
             self.remote.wake(|| context.waking());
         }
+        if self.updates.is_some() {
+            lock(&self.waking).get_or_insert_with(|| context.waking());
+        }
         let client = &mut *context.client;
         let inputs = packets.drain(..).map(|FromRouter { path, header, packet }| {
             ProducerInput::Packet { path, header, packet }
@@ -554,13 +645,14 @@ impl Endpoint for ObjectStore {
         }
         self.turn(client);
         self.check_open_files(client.now());
-        self.take_updates();
+        self.take_updates(client.now());
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
         let is_checked = !self.opened.is_empty() || self.updates.is_some();
         let check = is_checked.then_some(self.check_at);
-        [check, self.producer.next_wakeup()].into_iter().flatten().min()
+        let others = [self.producer.next_wakeup(), self.lingering.next_wakeup()];
+        others.into_iter().chain([check]).flatten().min()
     }
 
     fn is_done(&self) -> bool {
@@ -583,6 +675,7 @@ pub fn serve(
     store.losses = Some(tell);
     // A client has a waker of its own.
     store.remote.sleep();
+    *lock(&store.waking) = None;
     let mut events = EventLoop::new(client);
     events.add(store);
     events.run(&mut || go_on(losses.try_iter().collect()))

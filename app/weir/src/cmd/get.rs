@@ -57,6 +57,10 @@ pub(crate) struct Args {
     /// Write through symbolic links, to what they lead to
     #[arg(long)]
     follow_links: bool,
+    /// Give files the execute permissions and modification times of the producer's, as far as their
+    /// readers here may have them. Other permissions are those of new files
+    #[arg(long)]
+    preserve: bool,
     /// Fetch this version, not the latest
     #[arg(long, value_name = "N")]
     version: Option<u64>,
@@ -157,7 +161,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
              time ({error:#}); give a directory of yours with --home or WEIR_HOME"
         );
     }
-    report.print(&trust.policy().signers, &mut client, args.json)?;
+    report.with_failed(failures.count).print(&trust.policy().signers, &mut client, args.json)?;
     match failures.count {
         0 => Ok(()),
         failed => bail!(

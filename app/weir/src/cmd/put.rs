@@ -1,5 +1,6 @@
 //! `weir put`.
 
+mod handover;
 mod kept;
 mod publisher;
 mod registration;
@@ -11,6 +12,7 @@ mod watch;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -19,10 +21,13 @@ use serde_json::{Value, json};
 use weir_crypto::{KeyChainError, KeySigner};
 use weir_security::{Certificate, DigestSigner, Signer};
 use weir_socket::{
-    Client, Loss, ObjectStore, PublishOptions, Published, Repository, Signs, serve, unix_time_ms,
+    Client, Loss, ObjectStore, OpenFiles, PublishOptions, Published, Repository, Signs, serve,
+    unix_time_ms,
 };
-use weir_wire::Name;
+use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_wire::{DataView, Interest, Name};
 
+use self::handover::{Intake, Registration};
 use self::kept::{RepositoryPlace, parse_place};
 use self::publisher::{LeftOut, Standing, Version};
 use self::registration::Registering;
@@ -37,6 +42,17 @@ use crate::transfer::{
 
 /// How long to wait before the router is tried again.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// How long an answer of another producer of the same name is waited for. Without a route there is
+/// a Nack at once.
+const OTHERS_WAIT_MS: u64 = 400;
+/// Names for which others are looked for.
+const NAMES_ASKED_MAX: usize = 4;
+/// How often it is looked whether all is to end.
+const TICK: Duration = Duration::from_millis(200);
+/// Files that a process may usually have open.
+const FILES_MAX_USUAL: u64 = 1024;
+/// Files at most that are kept open because they may be replaced.
+const HELD_FILES_MAX: u64 = 4096;
 /// Entries of a directory that are left out and told one by one.
 const LEFT_OUT_TOLD: usize = 20;
 
@@ -74,6 +90,10 @@ pub(crate) struct Args {
     /// waited for up to 3 s
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
+    /// With --watch: keep serving a version for this many seconds after it was replaced or removed,
+    /// to those who are fetching it, if its file was replaced by a rename and not overwritten
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    linger: u32,
     /// Take what is kept under this name or below it out of the repository, and end
     #[arg(long, value_name = "NAME", value_parser = parse_name, requires = "repo",
         conflicts_with_all = ["path", "url"])]
@@ -147,7 +167,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let stop = Stop::on_signals()?;
     // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
-    let _ = weir_face::raise_file_limit();
+    let files_max = weir_face::raise_file_limit().unwrap_or(FILES_MAX_USUAL);
     let is_directory = args.path.as_deref().map(is_directory).transpose()?;
     let mut repository = args.repository()?;
     if let (Some(name), Some(repository)) = (&args.remove, &mut repository) {
@@ -156,28 +176,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;
     let controller = args.controller.files()?;
-    let mut served = Served::default();
-    let mut watched = None;
-    if let (Some(path), Some(name), Some(is_directory)) = (&args.path, &args.name, is_directory) {
-        if args.watch && !is_directory {
-            let path = printable(path.display());
-            bail!("{path} is no directory; --watch is for directories: name the one it is in");
-        }
-        kept::refuse_within(repository.as_ref(), path)?;
-        let signing = args.signing()?;
-        let source = Source { path, name, is_directory };
-        // What happens from now on is seen.
-        let mut watch = args.watch.then(|| Watched::new(path, args.follow_links)).transpose()?;
-        served = args.publish(source, &signing, repository.as_mut(), watch.as_mut(), &stop)?;
-        served.store.sign_absence(signing.signer.clone());
-        watched = watch.map(|watched| (watched, source, signing));
-    }
+    let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &stop)?;
     if let Some(repository) = &mut repository {
-        kept::add(repository, &mut served)?;
-        if served.names.is_empty() {
-            let path = printable(repository.path().display());
-            bail!("nothing is kept in {path} yet; name a file or directory, and what to call it");
+        if repository.is_guest() {
+            return served.hand_over(repository, args.json);
         }
+        kept::add(repository, &mut served)?;
     }
     served.own_names(&args);
     let mut registering = controller.map(Registering::new);
@@ -185,33 +189,61 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         registering.add(served.store.objects());
         registering.turn()?;
     }
-    let updates = watched.is_some().then(|| served.store.updates());
-    let mut server = Server { args: &args, served, stop: &stop };
-    let (Some((watched, source, signing)), Some(updates)) = (watched, updates) else {
-        return server.run(client);
+    let files = OpenFiles::new((files_max / 2).min(HELD_FILES_MAX) as usize);
+    if watched.is_some() || repository.is_some() {
+        served.store = served.store.lingering(args.linger(), files.clone());
+    }
+    let updates = served.store.updates();
+    let intake = repository.as_ref().and_then(|kept| Intake::open(kept, updates.clone()));
+    let (intake, registrations) = intake.unzip();
+    let (version, failures) = (served.version(), served.failures());
+    let is_over = AtomicBool::new(false);
+    let mut server = Server { args: &args, served, stop: &stop, registrations };
+    let Some((watched, source, signing)) = watched else {
+        let keep = |intake: &Intake| {
+            let repository = repository.as_mut().expect("the intake is for it");
+            while !stop.is_set() && !is_over.load(Ordering::Relaxed) {
+                intake.turn(TICK, repository, registering.as_mut());
+            }
+            failures
+        };
+        return server.run_beside(client, || intake.as_ref().map_or(failures, keep), &is_over);
     };
-    let (options, is_over) = (args.publish_options(), AtomicBool::new(false));
     let publishing = Publishing {
         watched,
         source,
         follow_links: args.follow_links,
-        options: &options,
+        options: &args.publish_options(),
         signing: &signing,
         repository: repository.as_mut(),
         registering,
         updates,
+        intake: intake.as_ref(),
+        files: &files,
+        version,
         stop: &stop,
         is_over: &is_over,
         json: args.json,
     };
-    let mut client = client;
-    server.begin(&mut client)?;
-    std::thread::scope(|scope| {
-        scope.spawn(|| publishing.run());
-        let result = server.serve(client);
-        is_over.store(true, Ordering::Relaxed);
-        result
-    })
+    server.run_beside(client, || publishing.run(), &is_over)
+}
+
+/// What was not published makes the command fail, at its end.
+fn tell_failures(failures: usize) -> anyhow::Result<()> {
+    match failures {
+        0 => Ok(()),
+        _ => bail!("{} not published", were_left_out(failures)),
+    }
+}
+
+fn were_left_out(failures: usize) -> String {
+    let be = if failures == 1 { "was" } else { "were" };
+    format!("{} {be}", count(failures as u64, "file or directory", "files or directories"))
+}
+
+fn not_watched(path: &Path) -> anyhow::Error {
+    let path = printable(path.display());
+    anyhow::anyhow!("{path} is no directory; --watch is for directories: name the one it is in")
 }
 
 fn is_directory(path: &Path) -> anyhow::Result<bool> {
@@ -259,8 +291,13 @@ struct Served {
 
 impl Args {
     fn repository(&self) -> anyhow::Result<Option<Repository>> {
-        let open = |place| kept::open(place, self.s3_endpoint.as_deref());
+        let may_be_guest = self.path.is_some() && !self.watch;
+        let open = |place| kept::open(place, self.s3_endpoint.as_deref(), may_be_guest);
         self.repo.as_ref().map(open).transpose()
+    }
+
+    fn linger(&self) -> Duration {
+        Duration::from_secs(self.linger.into())
     }
 
     fn publish_options(&self) -> PublishOptions {
@@ -277,8 +314,32 @@ impl Args {
         }
     }
 
-    /// Signs what is put, unless the repository has it, and has that keep it.
+    /// Publishes what is named, if something is, and begins to watch it if that is wanted.
     fn publish(
+        &self,
+        is_directory: Option<bool>,
+        repository: Option<&mut Repository>,
+        stop: &Stop,
+    ) -> anyhow::Result<(Served, Option<(Watched, Source<'_>, Signing)>)> {
+        let (Some(path), Some(name), Some(is_directory)) = (&self.path, &self.name, is_directory)
+        else {
+            return Ok((Served::default(), None));
+        };
+        if self.watch && !is_directory {
+            return Err(not_watched(path));
+        }
+        kept::refuse_within(repository.as_deref(), path)?;
+        let signing = self.signing()?;
+        let source = Source { path, name, is_directory };
+        // What happens from now on is seen.
+        let mut watch = self.watch.then(|| Watched::new(path, self.follow_links)).transpose()?;
+        let mut served = self.sign(source, &signing, repository, watch.as_mut(), stop)?;
+        served.store.sign_absence(signing.signer.clone());
+        Ok((served, watch.map(|watched| (watched, source, signing))))
+    }
+
+    /// Signs what is put, unless the repository has it, and has that keep it.
+    fn sign(
         &self,
         source: Source<'_>,
         signing: &Signing,
@@ -389,12 +450,51 @@ struct Server<'a> {
     args: &'a Args,
     served: Served,
     stop: &'a Stop,
+    /// Names that are to be registered while it serves.
+    registrations: Option<Receiver<Registration>>,
 }
 
 impl Server<'_> {
-    fn run(&mut self, mut client: Client) -> anyhow::Result<()> {
+    /// Serves while another thread publishes what is new. That returns how many entries should be
+    /// served at the end, and are not.
+    fn run_beside(
+        &mut self,
+        mut client: Client,
+        publish: impl FnOnce() -> usize + Send,
+        is_over: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        self.warn_of_others(&mut client);
         self.begin(&mut client)?;
-        self.serve(client)
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(publish);
+            let result = self.serve(client);
+            is_over.store(true, Ordering::Relaxed);
+            let failures = publishing.join().expect("it does not panic");
+            result.and_then(|()| tell_failures(failures))
+        })
+    }
+
+    /// Warns where another producer answers for a name already: consumers would get now the content
+    /// of one, now that of the other.
+    fn warn_of_others(&self, client: &mut Client) {
+        for name in self.served.names.iter().take(NAMES_ASKED_MAX) {
+            let metadata = name.clone().append_keyword(METADATA_KEYWORD).clone();
+            let interest = Interest::new(metadata).can_be_prefix(true).must_be_fresh(true);
+            let Ok(found) = client.express(&interest.lifetime_ms(OTHERS_WAIT_MS).encode()) else {
+                continue;
+            };
+            let data = DataView::decode(&found.packet);
+            let Some(metadata) = data.ok().and_then(|data| Metadata::decode(data.content).ok())
+            else {
+                // It may say that there is no such thing.
+                continue;
+            };
+            errln!(
+                "weir: another producer already serves {name} ({}); consumers get the content of \
+                 one or the other. Stop one of them, or choose another name",
+                metadata.versioned
+            );
+        }
     }
 
     /// Tells router and user of what is served.
@@ -404,10 +504,25 @@ impl Server<'_> {
     }
 
     fn serve(&mut self, mut client: Client) -> anyhow::Result<()> {
-        let mut lost = None;
+        let (mut lost, mut registration) = (None, None);
         while lost.is_none() {
-            let mut go_on = losses_told(self.stop, self.served.is_lone_file(), &mut lost);
-            let Err(error) = serve(&mut client, &mut self.served.store, &mut go_on) else { break };
+            let served = {
+                let registrations = self.registrations.as_ref();
+                let mut take_losses = losses_told(self.stop, self.served.is_lone_file(), &mut lost);
+                let mut go_on = |losses| {
+                    registration = registrations.and_then(|names| names.try_recv().ok());
+                    take_losses(losses) && registration.is_none()
+                };
+                serve(&mut client, &mut self.served.store, &mut go_on)
+            };
+            if let Some((names, done)) = registration.take() {
+                // Whoever waits for it may have gone.
+                let _ = done.send(self.register_more(&mut client, names));
+                if served.is_ok() && lost.is_none() && !self.stop.is_set() {
+                    continue;
+                }
+            }
+            let Err(error) = served else { break };
             errln!("weir: {error}; trying to reach the router again");
             let Some(connected) = self.reconnect() else { break };
             client = connected;
@@ -447,6 +562,21 @@ impl Server<'_> {
         Ok(())
     }
 
+    /// Registers names of what has been added.
+    fn register_more(&mut self, client: &mut Client, names: Vec<Name>) -> Result<(), String> {
+        for name in names {
+            let is_above = |above: &Name| above.as_view().is_prefix_of(name.as_view());
+            if self.served.names.iter().any(is_above) {
+                continue;
+            }
+            let registered = client.register_prefix(&name);
+            self.served.names.push(name.clone());
+            self.served.store.own(&name);
+            registered.map_err(|error| format!("cannot register {name}: {error}"))?;
+        }
+        Ok(())
+    }
+
     /// The router forgets the routes with the connection; this is for the others.
     fn unregister(&self, client: &mut Client) {
         for name in self.served.names.iter().chain(self.served.key_names()) {
@@ -472,6 +602,9 @@ impl Server<'_> {
         }
         if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0) {
             errln!("left out {}", count(more as u64, "more entry", "more entries"));
+        }
+        if let failures @ 1.. = self.served.failures() {
+            errln!("weir: {} skipped, the rest is served", were_left_out(failures));
         }
         if self.args.json {
             return Ok(outln!("{}", self.ready())?);
@@ -534,6 +667,34 @@ impl Served {
             self.store.sign_absence(signer);
         }
         self.names.iter().for_each(|name| self.store.own(name));
+    }
+
+    /// Has the process that serves the repository serve what has been put, and tells the user.
+    fn hand_over(self, repository: &Repository, json: bool) -> anyhow::Result<()> {
+        handover::hand_over(repository.path(), &repository.handed())?;
+        let root = self.root.as_ref().expect("something was put");
+        if json {
+            let was_there = self.was_there;
+            let name = root.versioned.to_string();
+            outln!("{}", json!({ "name": name, "not_signed_again": was_there, "served": true }))?;
+        } else {
+            outln!("{}", root.versioned)?;
+            let path = printable(repository.path().display());
+            errln!("served by the process that has {path}");
+        }
+        self.left_out.iter().take(LEFT_OUT_TOLD).for_each(|one| errln!("{}", one.text()));
+        tell_failures(self.failures())
+    }
+
+    /// The number of the version of what was put.
+    fn version(&self) -> u64 {
+        let last = self.root.as_ref().and_then(|root| root.versioned.as_view().last());
+        last.and_then(|last| last.as_version()).unwrap_or(0)
+    }
+
+    /// How many entries should be served, and are not.
+    fn failures(&self) -> usize {
+        self.left_out.iter().filter(|one| one.is_failure()).count()
     }
 
     /// Without its file there is nothing to serve.

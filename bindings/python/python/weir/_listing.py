@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import urllib.parse
+
 from . import _weir
 from ._errors import WeirError
 
@@ -16,6 +19,19 @@ def child(name: str, part: bytes) -> str:
         # A component of dots alone is written with three more.
         text += "..."
     return _weir.check_name(f"{name.rstrip('/')}/{text}")
+
+
+def file_name(component: str) -> str:
+    """The name of the file that a component of a name, as text, is the name of."""
+    if "=" in component:
+        # It has another type, such as a version.
+        return component
+    part = urllib.parse.unquote_to_bytes(component)
+    if not component.strip("."):
+        part = part[3:]
+    if part in (b"", b".", b"..") or b"/" in part or b"\0" in part:
+        raise WeirError(f"{component} is no file name")
+    return os.fsdecode(part)
 
 
 def entries(listing: bytes) -> list[tuple[bytes, bool]]:

@@ -13,6 +13,8 @@ import time
 from typing import Any
 
 from fsspec.caching import BaseCache, register_cache  # type: ignore[import-untyped]
+from fsspec.callbacks import DEFAULT_CALLBACK  # type: ignore[import-untyped]
+from fsspec.implementations.local import make_path_posix  # type: ignore[import-untyped]
 from fsspec.spec import (  # type: ignore[import-untyped]
     AbstractBufferedFile,
     AbstractFileSystem,
@@ -21,7 +23,7 @@ from fsspec.spec import (  # type: ignore[import-untyped]
 from . import _weir
 from ._consumer import Consumer, Fetch, Info
 from ._errors import NotFound
-from ._listing import child, entries
+from ._listing import child, entries, file_name
 
 #: Ranges that are fetched side by side, at most.
 SIDE_BY_SIDE = 64
@@ -202,7 +204,27 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return self._find(path)[1].name
 
     def ukey(self, path: str) -> str:
+        """The latest version, looked up now: caches compare it with the one that they have."""
+        self.invalidate_cache(path)
         return self.checksum(path)
+
+    def get(
+        self,
+        rpath: Any,
+        lpath: Any,
+        recursive: bool = False,
+        callback: Any = DEFAULT_CALLBACK,
+        maxdepth: int | None = None,
+        **given: Any,
+    ) -> None:
+        """As fsspec does it. Files get the names that the producer's have, not encoded ones."""
+        if isinstance(lpath, str):
+            lister = _Lister(self)
+            lister.get(rpath, lpath, recursive=recursive, maxdepth=maxdepth)
+            base = make_path_posix(lpath)
+            rpath = [remote for remote, _ in lister.pairs]
+            lpath = [_decoded(local, base) for _, local in lister.pairs]
+        super().get(rpath, lpath, recursive, callback, maxdepth, **given)
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, **given: Any) -> NdnFile:
         if mode != "rb":
@@ -265,3 +287,27 @@ class NdnFileSystem(AbstractFileSystem):  # type: ignore[misc]
             if on_error == "raise":
                 raise
             return error
+
+
+class _Lister(NdnFileSystem):
+    """Notes what `get` would write, and writes nothing."""
+
+    cachable = False
+    protocol = "ndn-lister"
+
+    def __init__(self, fs: NdnFileSystem) -> None:
+        AbstractFileSystem.__init__(self)
+        self.consumer, self.expiry, self._found = fs.consumer, fs.expiry, fs._found
+        self.pairs: list[tuple[str, str]] = []
+
+    def get(self, *args: Any, **given: Any) -> None:
+        AbstractFileSystem.get(self, *args, **given)
+
+    def get_file(self, rpath: str, lpath: str, **_: Any) -> None:
+        self.pairs.append((rpath, lpath))
+
+
+def _decoded(local: str, base: str) -> str:
+    """A path below `base`, whose components there are those of a name."""
+    below = local.removeprefix(base)
+    return base + "/".join(file_name(part) if part else part for part in below.split("/"))

@@ -142,6 +142,15 @@ impl Catalog {
         if self.versions.get(&versioned) == Some(&object) {
             self.versions.remove(&versioned);
         }
+        self.remove_packets(object, packets);
+    }
+
+    /// Takes whole packets of an object away, but not what has come in the place of one.
+    pub fn remove_packets<'a>(
+        &mut self,
+        object: ObjectId,
+        packets: impl IntoIterator<Item = NameView<'a>>,
+    ) {
         for name in packets {
             let is_its = match self.packets.get(name.value()) {
                 Some(&Whole::Part(of, _)) => of == object,

@@ -10,14 +10,18 @@ use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
 
 use crate::sink::{Checksums, checksum};
 
-const MAGIC: &[u8; 8] = b"weirpt02";
+const MAGIC: &[u8; 8] = b"weirpt03";
 const DIGEST_LEN: usize = 32;
+/// In the place of a digest that is not known.
+const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
 /// Largest state file read: segments of a petabyte.
 pub(super) const BYTES_MAX: u64 = 16 << 30;
 
 /// What a state file says about a version.
 pub(super) struct State {
     pub(super) segment_size: u64,
+    /// The digest of the object, where its metadata stated one.
+    pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
     pub(super) have: SegmentSet,
     pub(super) checksums: Checksums,
 }
@@ -44,6 +48,7 @@ pub(super) fn intact(file: &File, state: &State) -> io::Result<SegmentSet> {
 pub(super) fn encode(
     segment_size: u64,
     versioned: &Name,
+    content_digest: Option<[u8; DIGEST_LEN]>,
     have: &SegmentSet,
     checksums: &[u32],
 ) -> Vec<u8> {
@@ -52,6 +57,7 @@ pub(super) fn encode(
     octets.extend_from_slice(&segment_size.to_le_bytes());
     octets.extend_from_slice(&(name.len() as u64).to_le_bytes());
     octets.extend_from_slice(name);
+    octets.extend_from_slice(&content_digest.unwrap_or(NO_DIGEST));
     octets.extend_from_slice(&(have.words().len() as u64).to_le_bytes());
     for word in have.words() {
         octets.extend_from_slice(&word.to_le_bytes());
@@ -79,6 +85,8 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, State)> {
     let (name_len, rest) = rest.split_first_chunk::<8>()?;
     let name_len = usize::try_from(u64::from_le_bytes(*name_len)).ok()?;
     let (name, rest) = rest.split_at_checked(name_len)?;
+    let (content_digest, rest) = rest.split_first_chunk::<DIGEST_LEN>()?;
+    let content_digest = Some(*content_digest).filter(|digest| *digest != NO_DIGEST);
     let (word_count, rest) = rest.split_first_chunk::<8>()?;
     let word_octets = u64::from_le_bytes(*word_count).checked_mul(8)?;
     let (words, rest) = rest.split_at_checked(usize::try_from(word_octets).ok()?)?;
@@ -92,5 +100,6 @@ pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, State)> {
     for (segment, checksum) in have.iter().zip(stored) {
         checksums[segment as usize] = u32::from_le_bytes(*checksum);
     }
-    Some((NameView::from_value(name).ok()?, State { segment_size, have, checksums }))
+    let state = State { segment_size, content_digest, have, checksums };
+    Some((NameView::from_value(name).ok()?, state))
 }

@@ -45,6 +45,27 @@ fn a_broken_download_goes_on_where_it_was() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "something is left over");
 }
 
+/// A producer that was started again gives an unchanged file a new version.
+#[test]
+fn a_version_of_the_same_content_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("file");
+    let of = |version, digest| Metadata { content_digest: Some(digest), ..versioned(version) };
+    let have_of = |metadata: &Metadata| match PartFile::new(&target).open(metadata).unwrap() {
+        Opened::File { have, .. } => have,
+        _ => panic!("it is a file"),
+    };
+    let mut output = PartFile::new(&target);
+    output.open(&of(1, [1; 32])).unwrap();
+    output.sink(4).unwrap().store(&[(0, b"0000")]).unwrap();
+    let mut have = SegmentSet::new();
+    have.insert(0);
+    output.save(&have).unwrap();
+    drop(output);
+    assert_eq!(have_of(&of(2, [1; 32])), have);
+    assert!(have_of(&of(1, [2; 32])).is_empty(), "the same version with other content");
+}
+
 #[test]
 fn another_version_or_a_damaged_state_begins_anew() {
     let dir = tempfile::tempdir().unwrap();

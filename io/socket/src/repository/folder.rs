@@ -22,8 +22,8 @@ const NEW: &str = "new";
 #[derive(Debug)]
 pub(super) struct Folder {
     objects_path: PathBuf,
-    /// Locked as long as the repository is used.
-    _mark: File,
+    /// Locked as long as the repository is used. A guest has none.
+    mark: Option<File>,
     /// The file system was mounted read-only at the start.
     is_read_only: bool,
 }
@@ -71,7 +71,28 @@ impl Folder {
                 let _ = sync_folder(above);
             }
         }
-        Ok(Self { objects_path, _mark: mark, is_read_only })
+        Ok(Self { objects_path, mark: Some(mark), is_read_only })
+    }
+
+    /// Opens one that another process uses.
+    pub(super) fn open_as_guest(path: &Path) -> Self {
+        Self { objects_path: path.join(OBJECTS), mark: None, is_read_only: false }
+    }
+
+    /// Whether no other process uses it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// An object that another process has put there.
+    pub(super) fn find(&self, name: &str) -> Result<Option<Kept>, RepositoryError> {
+        let path = self.objects_path.join(name);
+        let is_one = Path::new(name).file_name().is_some_and(|file| file == name)
+            && path.extension().is_some_and(|ending| ending == SOUND);
+        if !is_one {
+            return Ok(None);
+        }
+        Kept::open(&path).map_err(read_error(&path))
     }
 
     /// Reads the beginning of each file, and removes those that were not finished.
@@ -82,7 +103,7 @@ impl Folder {
         for entry in entries {
             let path = entry.map_err(read_error(folder))?.path();
             match path.extension().and_then(|ending| ending.to_str()) {
-                Some(NEW) if self.is_read_only => {}
+                Some(NEW) if self.is_read_only || !self.is_alone() => {}
                 Some(NEW) => {
                     fs::remove_file(&path).map_err(write_error(&path))?;
                     loaded.unfinished += 1;
@@ -103,7 +124,12 @@ impl Folder {
 
     pub(super) fn begin(&self, stem: &str, bytes: u64) -> Result<FileDraft, RepositoryError> {
         let place = self.objects_path.join(stem);
-        let (written, path) = (place.with_extension(NEW), place.with_extension(SOUND));
+        let ending = match self.is_alone() {
+            true => NEW.to_owned(),
+            // The process that has the repository may write an object of the same name.
+            false => format!("{}.{NEW}", std::process::id()),
+        };
+        let (written, path) = (place.with_extension(ending), place.with_extension(SOUND));
         let mut how = File::options();
         how.read(true).write(true).create(true).truncate(true);
         let file = how.open(&written).map_err(write_error(&written))?;

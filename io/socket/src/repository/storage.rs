@@ -9,6 +9,7 @@ use super::RepositoryError;
 use super::bucket::{self, InBucketDraft, Objects};
 use super::folder::{FileDraft, Folder};
 use super::layout::Loaded;
+use crate::kept::Kept;
 use crate::place::Place;
 
 /// See the module's text.
@@ -39,7 +40,15 @@ impl Storage {
 
     /// Whether what is found at first may be put in order at once: nobody else uses it.
     pub(super) fn is_alone(&self) -> bool {
-        matches!(self, Self::Folder(_))
+        matches!(self, Self::Folder(folder) if folder.is_alone())
+    }
+
+    /// An object that another process has put into a folder.
+    pub(super) fn find(&self, name: &str) -> Result<Option<Kept>, RepositoryError> {
+        match self {
+            Self::Folder(folder) => folder.find(name),
+            Self::Bucket(_) => Ok(None),
+        }
     }
 
     /// Begins an object of that many octets.

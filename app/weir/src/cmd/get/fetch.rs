@@ -7,23 +7,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::Instant as SystemInstant;
 
 use indicatif::ProgressBar;
+use weir_base::{Instant, NS_PER_MS};
 use weir_crypto::UserTrust;
 use weir_face::FaceUri;
 use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
 use weir_socket::{
     ClientError, DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError,
-    PartFile, Summary,
+    PartFile, Summary, monotonic_now,
 };
-use weir_transport::{ConsumerError, LISTING_KEYWORD, Target};
+use weir_transport::{ConsumerError, GiveUp, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
 
 use super::folder::{Folder, Listing};
 use super::report::Report;
-use super::stream::{SpecialFile, StandardOutput};
+use super::stream::{SpecialFile, StandardOutput, StreamState};
 use super::{Args, Place, is_out_of_space, step_to_write};
 use crate::table::{errln, octets, printable};
 use crate::transfer::{Silence, Stop, file_bar, octet_bar, trust};
@@ -38,6 +39,12 @@ const TOLD_MAX: usize = 20;
 const FAILED_IN_A_ROW_MAX: u64 = 1000;
 /// After so many in a row that were waited for in vain, the producer is gone.
 const UNANSWERED_IN_A_ROW_MAX: u64 = 16;
+
+/// How often the latest version is looked for again, when the one that was found is refused.
+const LOOKS_MAX: u32 = 4;
+/// How long to wait before the first of these looks; twice as long before each further one. In that
+/// time the producer publishes what it has now.
+const LOOK_PAUSE_NS: u64 = 100 * NS_PER_MS;
 
 /// What of a directory could not be got.
 #[derive(Default)]
@@ -80,6 +87,42 @@ struct Job {
     depth: usize,
     /// What it lists, if it has turned out to be a directory.
     listing: Option<MemoryOutput>,
+    /// Its latest version is wanted, not a certain one.
+    is_latest: bool,
+    /// The version that was found.
+    version: Option<Name>,
+    /// The version that was refused before, if one was.
+    refused: Option<Refused>,
+}
+
+/// A version that was found and could not be fetched: it may have been replaced in between.
+struct Refused {
+    version: Name,
+    error: DownloadError,
+    /// How many times that has happened.
+    times: u32,
+}
+
+impl Job {
+    fn new(name: Name, to: To, depth: usize, is_latest: bool) -> Self {
+        Self { name, to, depth, listing: None, is_latest, version: None, refused: None }
+    }
+
+    /// The version was found and is not to be had: whether there may be another one now.
+    fn may_be_replaced(&self, error: &DownloadError) -> bool {
+        let DownloadError::Fetch(error) = error else { return false };
+        self.is_latest
+            && self.version.is_some()
+            && match error {
+                ConsumerError::Incomplete(missing) => missing.reason != GiveUp::Unanswered,
+                ConsumerError::NoRoute(_)
+                | ConsumerError::Refused(_)
+                | ConsumerError::Nacked { .. }
+                | ConsumerError::Damaged(_)
+                | ConsumerError::Unverified { .. } => true,
+                _ => false,
+            }
+    }
 }
 
 /// Where it goes.
@@ -116,8 +159,10 @@ pub(super) struct Fetch<'a> {
     listings: Vec<Listing>,
     /// The directory that was asked for, if it has turned out to be one.
     root_folder: Option<Rc<Folder>>,
-    /// Set while no program reads the stream that the object goes to.
-    awaits_reader: Arc<AtomicBool>,
+    /// The stream that the object goes to, if it does.
+    stream: Arc<StreamState>,
+    /// Those that are looked for again, and when.
+    again: Vec<(Instant, Job)>,
     /// Has the room for all listings.
     room: MemoryOutput,
     bar: Option<ProgressBar>,
@@ -125,7 +170,7 @@ pub(super) struct Fetch<'a> {
     silence: Silence,
     /// Octets that have come, and when the last of them did.
     bytes: u64,
-    changed: Instant,
+    changed: SystemInstant,
     /// That routers' stores were used has been said.
     has_told_stored: bool,
 }
@@ -150,13 +195,14 @@ impl<'a> Fetch<'a> {
             next_id: 0,
             listings: Vec::new(),
             root_folder: None,
-            awaits_reader: Arc::default(),
+            stream: Arc::default(),
+            again: Vec::new(),
             room: MemoryOutput::new(LISTING_BYTES_MAX),
             bar: None,
             is_quiet: args.json || !std::io::stderr().is_terminal(),
             silence: Silence::new(true),
             bytes: 0,
-            changed: Instant::now(),
+            changed: SystemInstant::now(),
             has_told_stored: false,
         }
     }
@@ -189,9 +235,46 @@ impl<'a> Fetch<'a> {
             let mut name = listing.name.clone();
             name.append_generic(&entry);
             let to = To::Entry { folder: listing.folder.clone(), name: entry };
-            let job = Job { name: name.clone(), to, depth: listing.depth, listing: None };
+            let job = Job::new(name.clone(), to, listing.depth, true);
             return Some(self.start(job, Target::Latest { object: name, allow_stored: true }));
         }
+    }
+
+    /// One that is looked for again, if it is time.
+    fn next_again(&mut self) -> Option<(DownloadId, Target)> {
+        let now = monotonic_now();
+        let at = self.again.iter().position(|(at, _)| *at <= now)?;
+        let (_, job) = self.again.swap_remove(at);
+        let target = Target::Latest { object: job.name.clone(), allow_stored: false };
+        Some(self.start(job, target))
+    }
+
+    /// Has the latest version looked for once more where the one that was found is refused: a file
+    /// may be replaced between the two. Otherwise returns what has failed, and why.
+    fn look_again(&mut self, mut job: Job, error: DownloadError) -> Option<(Job, DownloadError)> {
+        let version = job.version.take();
+        let before = job.refused.take();
+        let is_same = before.as_ref().is_some_and(|it| Some(&it.version) == version.as_ref());
+        let times = before.as_ref().map_or(0, |it| it.times);
+        job.version = version;
+        let may_be_replaced = is_same || job.may_be_replaced(&error);
+        // Where nothing new is found, what was wrong at first is what the user should know.
+        let error = match before {
+            Some(before) if is_same || job.version.is_none() => before.error,
+            _ => error,
+        };
+        let has_begun = self.stream.has_begun.load(Ordering::Relaxed);
+        let (true, Some(version)) = (may_be_replaced, job.version.take()) else {
+            return Some((job, error));
+        };
+        if times >= LOOKS_MAX || has_begun || self.stop.is_set() {
+            return Some((job, error));
+        }
+        job.refused = Some(Refused { version, error, times: times + 1 });
+        job.listing = None;
+        let pause_ns = LOOK_PAUSE_NS << times;
+        self.again.push((monotonic_now().plus_ns(pause_ns), job));
+        None
     }
 
     /// The output of a file.
@@ -203,7 +286,7 @@ impl<'a> Fetch<'a> {
             }
             return match self.place.file(&self.args.name) {
                 _ if matches!(self.place, Place::Stream) => {
-                    Ok(Box::new(StandardOutput::new(self.stop, &self.awaits_reader)))
+                    Ok(Box::new(StandardOutput::new(self.stop, &self.stream)))
                 }
                 Some(path) => self.output_at(&path),
                 None => Err("the name makes no file name; say where to put it with -o".into()),
@@ -221,7 +304,7 @@ impl<'a> Fetch<'a> {
     /// What writes to `path`: a file that appears when it is whole, or the device or pipe there.
     fn output_at(&self, path: &Path) -> Result<Box<dyn Output>, String> {
         let special = |is_link| {
-            let file = SpecialFile::new(path, is_link, self.stop, &self.awaits_reader);
+            let file = SpecialFile::new(path, is_link, self.stop, &self.stream);
             Ok(Box::new(file) as Box<dyn Output>)
         };
         let shown = printable(path.display());
@@ -259,6 +342,8 @@ impl<'a> Fetch<'a> {
 
     /// Without -o, no file that the user would miss is replaced.
     fn with_rules(&self, file: PartFile) -> PartFile {
+        let file = file.telling_discarded(tell_discarded);
+        let file = if self.args.preserve { file.preserving() } else { file };
         match self.args.output.is_some() || self.args.force {
             true => file,
             false => file.keeping_others(),
@@ -313,6 +398,16 @@ fn keep_distinct(signers: &mut Vec<Believed>) {
     });
 }
 
+/// Says that what an earlier attempt has fetched is of no use.
+fn tell_discarded(path: &Path, versioned: &Name, bytes: u64) {
+    errln!(
+        "weir: {}: {} of {versioned} from an earlier attempt are discarded, as the content is \
+         another now",
+        printable(path.display()),
+        octets(bytes)
+    );
+}
+
 /// What a symbolic link leads to in the end.
 fn end_of_link(path: &Path) -> Result<PathBuf, String> {
     let shown = printable(path.display());
@@ -339,14 +434,30 @@ impl Host for Fetch<'_> {
         match self.root.take() {
             Some(target) => {
                 let name = self.args.name.clone();
-                let job = Job { name, to: To::Root, depth: 0, listing: None };
-                Some(self.start(job, target))
+                let is_latest = matches!(target, Target::Latest { .. });
+                Some(self.start(Job::new(name, To::Root, 0, is_latest), target))
             }
-            None => self.next_entry(),
+            None => self.next_again().or_else(|| self.next_entry()),
         }
     }
 
+    fn next_at(&self) -> Option<Instant> {
+        self.again.iter().map(|(at, _)| *at).min()
+    }
+
+    fn is_open(&self) -> bool {
+        !self.again.is_empty()
+    }
+
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
+        let job = self.jobs.get_mut(&id).expect("it is under way");
+        job.version = Some(found.metadata.versioned.clone());
+        if let Some(refused) = &job.refused
+            && refused.version == found.metadata.versioned
+        {
+            // The later version is not published yet.
+            return Err(refused.error.to_string());
+        }
         if found.is_stored && !std::mem::replace(&mut self.has_told_stored, true) {
             errln!(
                 "weir: the producer of {} does not answer; this is the version that routers kept",
@@ -382,7 +493,17 @@ impl Host for Fetch<'_> {
         id: DownloadId,
         result: Result<Summary, DownloadError>,
     ) -> Result<(), DownloadError> {
-        let job = self.jobs.remove(&id).expect("it was under way");
+        let mut job = self.jobs.remove(&id).expect("it was under way");
+        let result = match result {
+            Err(error) => match self.look_again(job, error) {
+                Some((back, error)) => {
+                    job = back;
+                    Err(error)
+                }
+                None => return Ok(()),
+            },
+            ended => ended,
+        };
         let (name, is_root) = (job.name.clone(), matches!(job.to, To::Root));
         let result =
             result.and_then(|summary| self.got(job, &summary).map_err(DownloadError::Refused));
@@ -416,9 +537,9 @@ impl Host for Fetch<'_> {
 
     fn progress(&mut self, bytes: u64) -> bool {
         if bytes != self.bytes {
-            (self.bytes, self.changed) = (bytes, Instant::now());
+            (self.bytes, self.changed) = (bytes, SystemInstant::now());
         }
-        if self.awaits_reader.load(Ordering::Relaxed) {
+        if self.stream.is_waiting.load(Ordering::Relaxed) {
             self.silence
                 .end(|| "waiting for a program to read the output; Ctrl-C ends that".to_owned());
         } else if self.bar.is_none() {

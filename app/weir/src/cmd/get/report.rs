@@ -22,6 +22,8 @@ pub(super) struct Report {
     versioned: Option<String>,
     output: Option<PathBuf>,
     files: u64,
+    /// Entries of a directory that could not be got.
+    failed: u64,
     octets: u64,
     segments: u64,
     segments_resumed: u64,
@@ -41,6 +43,11 @@ impl Report {
         Self { name: args.name.to_string(), started: Some(Instant::now()), ..Self::default() }
     }
 
+    /// With the number of entries that could not be got.
+    pub(super) fn with_failed(self, failed: u64) -> Self {
+        Self { failed, ..self }
+    }
+
     /// Whether what was asked for is a directory.
     pub(super) fn is_directory(&self) -> bool {
         self.is_directory
@@ -48,7 +55,7 @@ impl Report {
 
     /// How many files of a directory there are by now, in words; nothing of a single file.
     pub(super) fn files_of_directory(&self) -> String {
-        match self.is_directory {
+        match self.is_directory && self.files > 0 {
             true => format!("{}, ", count(self.files, "file", "files")),
             false => String::new(),
         }
@@ -117,7 +124,10 @@ impl Report {
         if is_json {
             return Ok(outln!("{}", self.to_json(signers, client))?);
         }
-        self.print_text(signers, client);
+        // That of nothing says nothing; the errors do.
+        if self.files > 0 || self.failed == 0 {
+            self.print_text(signers, client);
+        }
         Ok(())
     }
 
@@ -147,6 +157,7 @@ impl Report {
             "versioned": self.versioned,
             "output": self.output,
             "files": self.files,
+            "failed": self.failed,
             "bytes": self.octets,
             "seconds": self.seconds(),
             "goodput_bps": self.goodput_bps(self.octets),

@@ -23,14 +23,22 @@ const STOP_POLL_MS: u16 = 50;
 /// Bytes that a pipe takes without waiting once it takes any (POSIX, PIPE_BUF).
 const PIPE_BUF: usize = 4096;
 
+/// What is known of a stream while others write to it.
+#[derive(Debug, Default)]
+pub(super) struct StreamState {
+    /// Its reader takes nothing, or there is none.
+    pub(super) is_waiting: AtomicBool,
+    /// It has been written to: what is fetched cannot begin again.
+    pub(super) has_begun: AtomicBool,
+}
+
 /// A file that is written to until it is stopped, even if its reader takes nothing.
 struct Stream {
     file: File,
     /// Writes fail rather than wait.
     is_nonblocking: bool,
     stop: Stop,
-    /// Set while its reader takes nothing.
-    is_waiting: Arc<AtomicBool>,
+    state: Arc<StreamState>,
 }
 
 impl Stream {
@@ -42,10 +50,10 @@ impl Stream {
             }
             let mut polled = [PollFd::new(self.file.as_fd(), PollFlags::POLLOUT)];
             match poll(&mut polled, PollTimeout::from(STOP_POLL_MS)) {
-                Ok(0) | Err(Errno::EINTR) => self.is_waiting.store(true, Ordering::Relaxed),
+                Ok(0) | Err(Errno::EINTR) => self.state.is_waiting.store(true, Ordering::Relaxed),
                 // An error of the file shows when it is written to.
                 Ok(_) => {
-                    self.is_waiting.store(false, Ordering::Relaxed);
+                    self.state.is_waiting.store(false, Ordering::Relaxed);
                     return Ok(());
                 }
                 Err(error) => return Err(error.into()),
@@ -56,6 +64,7 @@ impl Stream {
 
 impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.state.has_begun.store(true, Ordering::Relaxed);
         if self.is_nonblocking {
             return loop {
                 match self.file.write(bytes) {
@@ -89,12 +98,12 @@ fn open_for_writing(path: &Path, flags: OFlag) -> io::Result<File> {
 /// success.
 pub(super) struct StandardOutput {
     stop: Stop,
-    is_waiting: Arc<AtomicBool>,
+    state: Arc<StreamState>,
 }
 
 impl StandardOutput {
-    pub(super) fn new(stop: &Stop, is_waiting: &Arc<AtomicBool>) -> Self {
-        Self { stop: stop.clone(), is_waiting: is_waiting.clone() }
+    pub(super) fn new(stop: &Stop, state: &Arc<StreamState>) -> Self {
+        Self { stop: stop.clone(), state: state.clone() }
     }
 
     fn stream(&self) -> io::Result<Stream> {
@@ -108,8 +117,8 @@ impl StandardOutput {
             false => None,
         };
         let is_nonblocking = own.is_some();
-        let (stop, is_waiting) = (self.stop.clone(), self.is_waiting.clone());
-        Ok(Stream { file: own.unwrap_or(file), is_nonblocking, stop, is_waiting })
+        let (stop, state) = (self.stop.clone(), self.state.clone());
+        Ok(Stream { file: own.unwrap_or(file), is_nonblocking, stop, state })
     }
 }
 
@@ -128,8 +137,7 @@ pub(super) struct SpecialFile {
     /// Links to it are followed.
     may_be_link: bool,
     stop: Stop,
-    /// Set while no program reads it.
-    is_waiting: Arc<AtomicBool>,
+    state: Arc<StreamState>,
 }
 
 impl SpecialFile {
@@ -137,10 +145,10 @@ impl SpecialFile {
         path: &Path,
         may_be_link: bool,
         stop: &Stop,
-        is_waiting: &Arc<AtomicBool>,
+        state: &Arc<StreamState>,
     ) -> Self {
         let (path, stop) = (path.to_owned(), stop.clone());
-        Self { path, may_be_link, stop, is_waiting: is_waiting.clone() }
+        Self { path, may_be_link, stop, state: state.clone() }
     }
 
     /// Opens it as soon as a program reads it.
@@ -152,10 +160,10 @@ impl SpecialFile {
                 Err(error)
                     if error.raw_os_error() == Some(Errno::ENXIO as i32) && self.is_pipe() =>
                 {
-                    self.is_waiting.store(true, Ordering::Relaxed);
+                    self.state.is_waiting.store(true, Ordering::Relaxed);
                 }
                 opened => {
-                    self.is_waiting.store(false, Ordering::Relaxed);
+                    self.state.is_waiting.store(false, Ordering::Relaxed);
                     return opened;
                 }
             }
@@ -179,7 +187,7 @@ impl Output for SpecialFile {
         if is_regular(&file) && !self.may_be_link {
             return Err(OutputError::Replaced { path: self.path.clone() });
         }
-        let (stop, is_waiting) = (self.stop.clone(), self.is_waiting.clone());
-        Ok(Opened::Stream(Box::new(Stream { file, is_nonblocking: true, stop, is_waiting })))
+        let (stop, state) = (self.stop.clone(), self.state.clone());
+        Ok(Opened::Stream(Box::new(Stream { file, is_nonblocking: true, stop, state })))
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use serde_json::json;
-use weir_socket::{Bucket, BucketError, Location, Repository};
+use weir_socket::{Bucket, BucketError, Location, Repository, RepositoryError};
 use weir_wire::Name;
 
 use super::publisher::explain;
-use super::{Served, Signing};
+use super::{Served, Signing, handover};
 use crate::table::{count, errln, outln, printable};
 
 /// Where a repository is.
@@ -27,9 +27,20 @@ pub(super) fn parse_place(text: &str) -> Result<RepositoryPlace, String> {
 }
 
 impl RepositoryPlace {
-    fn open(&self, endpoint: Option<&str>) -> anyhow::Result<Repository> {
+    /// With `may_be_guest` it may be one that another process serves, and hand over to that.
+    fn open(&self, endpoint: Option<&str>, may_be_guest: bool) -> anyhow::Result<Repository> {
         let location = match self {
-            Self::Folder(path) => return Repository::open(path).map_err(explain),
+            Self::Folder(path) => {
+                let opened = match Repository::open(path) {
+                    Err(RepositoryError::InUse { .. })
+                        if may_be_guest && handover::is_served(path) =>
+                    {
+                        Repository::open_as_guest(path)
+                    }
+                    opened => opened,
+                };
+                return opened.map_err(explain);
+            }
             Self::Bucket(location) => location,
         };
         let bucket = Bucket::open(location, endpoint).map_err(|error| match error {
@@ -43,8 +54,16 @@ impl RepositoryPlace {
 }
 
 /// Opens it, and tells what of it is not as it was left.
-pub(super) fn open(place: &RepositoryPlace, endpoint: Option<&str>) -> anyhow::Result<Repository> {
-    let repository = place.open(endpoint)?;
+pub(super) fn open(
+    place: &RepositoryPlace,
+    endpoint: Option<&str>,
+    may_be_guest: bool,
+) -> anyhow::Result<Repository> {
+    let repository = place.open(endpoint, may_be_guest)?;
+    if repository.is_guest() {
+        // The process that has it has said what was found.
+        return Ok(repository);
+    }
     let findings = repository.findings();
     if findings.unfinished > 0 {
         let files = count(findings.unfinished, "object that was", "objects that were");
@@ -109,6 +128,12 @@ pub(super) fn add(repository: &mut Repository, served: &mut Served) -> anyhow::R
     served.key_names.sort();
     served.key_names.dedup();
     served.names = repository.roots();
+    if served.names.is_empty() {
+        let path = printable(repository.path().display());
+        anyhow::bail!(
+            "nothing is kept in {path} yet; name a file or directory, and what to call it"
+        );
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Signs what `weir put` serves.
 
 use std::cell::LazyCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use weir_socket::{
-    Label, Location, PublishError, PublishOptions, Published, Put, Putting, Repository,
+    Label, Location, OpenFiles, PublishError, PublishOptions, Published, Put, Putting, Repository,
     RepositoryError, Unsettled, publish_file, publish_listing,
 };
 use weir_wire::Name;
 
 use super::Signing;
 use super::seen::{Listing, Seen, Stamp, stamp};
-use super::tree::{Entry, Tree};
+use super::tree::{Cause, Entry, Tree};
 use crate::limits;
 use crate::table::{octets, printable};
 use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
@@ -36,6 +36,8 @@ pub(super) struct LeftOut {
     pub(super) path: PathBuf,
     pub(super) reason: String,
     pub(super) standing: Standing,
+    /// Such things are never published: no failure.
+    pub(super) is_by_rule: bool,
 }
 
 /// What of an entry is served.
@@ -49,6 +51,11 @@ pub(super) enum Standing {
 }
 
 impl LeftOut {
+    /// Whether it should have been published, and is not.
+    pub(super) fn is_failure(&self) -> bool {
+        self.standing == Standing::Nothing && !self.is_by_rule
+    }
+
     /// What the user reads of it.
     pub(super) fn text(&self) -> String {
         let (path, reason) = (printable(self.path.display()), &self.reason);
@@ -76,6 +83,8 @@ pub(super) struct Publisher<'a> {
     found: Found,
     /// Names of what could not be examined.
     unknown: HashSet<Name>,
+    /// What may be kept open of files that change.
+    files: Option<&'a OpenFiles>,
 }
 
 /// The result of a look through a directory.
@@ -92,6 +101,8 @@ pub(super) struct Found {
     pub(super) unsettled: HashSet<Name>,
     /// Something that could not be examined stays as it was published before.
     pub(super) is_unsure: bool,
+    /// Folders with links to files.
+    pub(super) linked: BTreeSet<PathBuf>,
 }
 
 /// What is known of a directory that is looked through.
@@ -134,7 +145,13 @@ impl<'a> Publisher<'a> {
     ) -> Self {
         let (shelf, found, unknown) =
             (Shelf::new(repository), Found::default(), HashSet::default());
-        Self { options, version, signing, stop, before, shelf, found, unknown }
+        Self { options, version, signing, stop, before, shelf, found, unknown, files: None }
+    }
+
+    /// Keeps files open that were published before: they change, and whoever is fetching one should
+    /// get all of it.
+    pub(super) fn hold_in(&mut self, files: &'a OpenFiles) {
+        self.files = Some(files);
     }
 
     pub(super) fn finish(self) -> Found {
@@ -165,39 +182,92 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Signs all files that are in a directory and can be. What there is of it.
+    /// Signs all files of a tree that can be signed, and takes the others out of it. `path` and
+    /// `name` are those of the directory.
     pub(super) fn files(
         &mut self,
+        tree: &mut Tree,
         path: &Path,
         name: &Name,
-        follow_links: bool,
-    ) -> anyhow::Result<Tree> {
-        let mut tree = Tree::of(path, follow_links)?;
+    ) -> anyhow::Result<()> {
         let before = self.before.seen;
+        let folder = |&at: &usize| tree.path_of(&tree.folders[at].entry);
+        self.found.linked = tree.linked.iter().map(folder).collect();
+        self.leave_out_too_deep(tree, name)?;
         let parents = LazyCell::new(|| before.parents());
-        for folder in &tree.folders {
-            let name = tree.name_of(name, &folder.entry);
+        for folder in tree.folders.iter().filter(|folder| folder.is_served) {
+            let name = folder.name.clone();
             let is_known = before.folders.get(&name) == Some(&folder.id);
             if folder.is_empty && !is_known && parents.contains(name.value()) {
                 self.leave_out(tree.path_of(&folder.entry), Some(name), EMPTY.to_owned());
-            } else {
-                self.found.seen.folders.insert(name.clone(), folder.id);
+                continue;
+            }
+            self.found.seen.folders.insert(name.clone(), folder.id);
+            if folder.is_read {
                 self.found.seen.listings.insert(name, None);
+            } else if let Some(listing) = before.listings.get(&name) {
+                self.found.seen.listings.entry(name).or_insert_with(|| listing.clone());
             }
         }
         for skipped in &tree.skipped {
-            let (name, path) = (tree.name_of(name, &skipped.entry), tree.path_of(&skipped.entry));
-            self.leave_out(path, skipped.is_unknown.then_some(name), skipped.reason.clone());
+            let (name, path) = (tree.name_of(&skipped.entry), tree.path_of(&skipped.entry));
+            let name = (skipped.cause == Cause::Unknown).then_some(name);
+            self.leave_out(path, name, skipped.reason.clone());
+            let left_out = self.found.left_out.last_mut().expect("it was just added");
+            left_out.is_by_rule = skipped.cause == Cause::Rule;
         }
-        self.sign_files(name, &mut tree)?;
+        self.sign_files(name, tree)?;
         self.found.is_unsure = self.found.seen.carry_over(before, &self.unknown);
-        let known = tree.skipped.iter().filter(|skipped| !skipped.is_unknown);
+        let known = tree.skipped.iter().filter(|skipped| skipped.cause != Cause::Unknown);
         let skipped: Vec<PathBuf> = known.map(|skipped| tree.path_of(&skipped.entry)).collect();
         let skipped = skipped.iter().map(PathBuf::as_path).collect();
         let overlooked = before.overlooked(&self.found.seen, (path, name), &skipped);
         self.found.is_unsure |= self.found.seen.carry_over(before, &overlooked);
         self.unknown.extend(overlooked);
-        Ok(tree)
+        Ok(())
+    }
+
+    /// Leaves out what lies in folders whose names leave no room for the names of a listing's
+    /// packets: what is in such a folder could not be found.
+    fn leave_out_too_deep(&mut self, tree: &mut Tree, root: &Name) -> anyhow::Result<()> {
+        let mut reasons: Vec<Option<String>> = Vec::with_capacity(tree.folders.len());
+        for folder in &tree.folders {
+            let above = folder.entry.parent.and_then(|parent| reasons[parent].clone());
+            let is_known = matches!(self.before.seen.listings.get(&folder.name), Some(Some(_)));
+            let reason = match above {
+                Some(above) => Some(above),
+                None if is_known => None,
+                None => {
+                    let label = self.how(root).label(&folder.name);
+                    match publish_listing(&[], label, self.options) {
+                        Err(error) if folder.entry.parent.is_some() && concerns_a_file(&error) => {
+                            Some(reason(&error))
+                        }
+                        Err(error) => return Err(explain(error.into())),
+                        Ok(_) => None,
+                    }
+                }
+            };
+            reasons.push(reason);
+        }
+        if reasons.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let files = std::mem::take(&mut tree.files);
+        for file in files {
+            match &reasons[file.parent.expect("it lies in a folder")] {
+                Some(reason) => self.leave_out(tree.path_of(&file), None, reason.clone()),
+                None => tree.files.push(file),
+            }
+        }
+        for (at, reason) in reasons.into_iter().enumerate() {
+            let Some(reason) = reason else { continue };
+            if tree.folders[at].is_empty {
+                self.leave_out(tree.path_of(&tree.folders[at].entry), None, reason);
+            }
+            tree.folders[at].is_served = false;
+        }
+        Ok(())
     }
 
     /// Whether one of the files that `is_meant` says is being written.
@@ -210,7 +280,7 @@ impl<'a> Publisher<'a> {
     fn leave_out(&mut self, path: PathBuf, name: Option<Name>, reason: String) {
         let has_earlier = name.as_ref().is_some_and(|name| self.before.seen.has(name));
         let standing = if has_earlier { Standing::Earlier } else { Standing::Nothing };
-        self.found.left_out.push(LeftOut { path, reason, standing });
+        self.found.left_out.push(LeftOut { path, reason, standing, is_by_rule: false });
         self.unknown.extend(name);
     }
 
@@ -218,9 +288,9 @@ impl<'a> Publisher<'a> {
         let bar = file_bar("signing", tree.files.len() as u64);
         let files = std::mem::take(&mut tree.files);
         let (stop, large) = (self.stop, Mutex::new(()));
-        let (how, before) = (self.how(root), self.before);
+        let (how, before, open_files) = (self.how(root), self.before, self.files);
         let sign = |file: &Entry| -> Result<(Made, Stamp), RepositoryError> {
-            let (name, path) = (tree.name_of(root, file), tree.path_of(file));
+            let (name, path) = (tree.name_of(file), tree.path_of(file));
             let metadata = fs::metadata(&path)
                 .map_err(|source| PublishError::Read { path: path.clone(), source })?;
             let _alone = (metadata.len() >= LARGE_BYTES).then(|| large.lock());
@@ -233,7 +303,12 @@ impl<'a> Publisher<'a> {
             if !is_settled && !is_due {
                 return Ok((Made::Unsettled, stamp));
             }
-            let put = how.file(&path, &name, &mut |_| !stop.is_set())?;
+            let put = match (how.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
+                (Put::Ready(published), Some(files)) if before.seen.has(&name) => {
+                    Put::Ready(published.holding_file(files))
+                }
+                (put, _) => put,
+            };
             Ok((Made::Put(Box::new(put), !is_settled), stamp))
         };
         let mut failed: HashSet<usize> = HashSet::new();
@@ -241,7 +316,7 @@ impl<'a> Publisher<'a> {
         let result = side_by_side(how.options.threads, &files, sign, |at, made| {
             bar.inc(1);
             silence.end(|| format!("signing {root}: {} of {} files", bar.position(), files.len()));
-            let (name, path) = (tree.name_of(root, &files[at]), tree.path_of(&files[at]));
+            let (name, path) = (tree.name_of(&files[at]), tree.path_of(&files[at]));
             if !self.take_file(name, path, made)? {
                 failed.insert(at);
             }
@@ -266,7 +341,8 @@ impl<'a> Publisher<'a> {
                 self.shelf.take(*put).map_err(explain)?;
                 if is_being_written {
                     let (reason, standing) = (BEING_WRITTEN.to_owned(), Standing::Snapshot);
-                    self.found.left_out.push(LeftOut { path, reason, standing });
+                    let left_out = LeftOut { path, reason, standing, is_by_rule: false };
+                    self.found.left_out.push(left_out);
                     self.found.unsettled.insert(name.clone());
                 }
                 self.found.seen.files.insert(name, Some(stamp));
@@ -284,6 +360,12 @@ impl<'a> Publisher<'a> {
                     self.unknown.insert(name);
                 }
             }
+            // It has been removed since it was listed.
+            Err(RepositoryError::Publish(PublishError::Read { source, .. }))
+                if source.kind() == ErrorKind::NotFound =>
+            {
+                self.unknown.insert(name);
+            }
             Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
                 if matches!(error, PublishError::Changed { .. }) {
                     self.found.unsettled.insert(name.clone());
@@ -297,22 +379,18 @@ impl<'a> Publisher<'a> {
 
     /// Signs the listings of the folders whose files have been signed.
     pub(super) fn listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
-        let names: Vec<Name> =
-            tree.folders.iter().map(|folder| tree.name_of(root, &folder.entry)).collect();
-        let listings = self.listed(tree, &names);
+        let listings = self.listed(tree);
         let (how, before, unknown) = (self.how(root), self.before, &self.unknown);
-        let numbers: Vec<usize> = (0..listings.len()).collect();
         // The listing of a folder that could not be examined stays as it was.
         let stays = |name: &Name| unknown.contains(name) && before.seen.has(name);
-        let sign = |&at: &usize| {
-            let (name, listing) = (&names[at], &listings[at]);
+        let sign = |(name, listing): &(Name, Listing)| {
             if stays(name) || before.seen.listings.get(name) == Some(&Some(listing.clone())) {
                 return Ok(Made::Same);
             }
             how.listing(listing, name).map(|put| Made::Put(Box::new(put), false))
         };
         let (shelf, stop) = (&mut self.shelf, self.stop);
-        side_by_side(how.options.threads, &numbers, sign, |_, made| {
+        side_by_side(how.options.threads, &listings, sign, |_, made| {
             if let Made::Put(put, _) = made.map_err(explain)? {
                 shelf.take(*put).map_err(explain)?;
             }
@@ -321,22 +399,25 @@ impl<'a> Publisher<'a> {
                 false => Ok(()),
             }
         })?;
-        let all = names.into_iter().zip(listings).filter(|(name, _)| !stays(name));
+        let all = listings.into_iter().filter(|(name, _)| !stays(name));
         self.found.seen.listings.extend(all.map(|(name, listing)| (name, Some(listing))));
         self.settle()
     }
 
-    /// The entries of each folder: those that were found, and those that stay as they were.
-    fn listed(&self, tree: &Tree, names: &[Name]) -> Vec<Listing> {
+    /// The entries of each folder that was read, by its name: those that were found, and those that
+    /// stay as they were.
+    fn listed(&self, tree: &Tree) -> Vec<(Name, Listing)> {
         let mut listings: Vec<Listing> = vec![Vec::new(); tree.folders.len()];
-        let folders = tree.folders.iter().map(|folder| (&folder.entry, true));
+        let served = tree.folders.iter().filter(|folder| folder.is_served);
+        let folders = served.map(|folder| (&folder.entry, true));
         for (entry, is_folder) in folders.chain(tree.files.iter().map(|file| (file, false))) {
             if let Some(parent) = entry.parent {
                 listings[parent].push((entry.name.as_bytes().to_vec(), is_folder));
             }
         }
+        let read = || tree.folders.iter().enumerate().filter(|(_, folder)| folder.is_listed());
         let numbers: HashMap<&[u8], usize> =
-            names.iter().enumerate().map(|(at, name)| (name.value(), at)).collect();
+            read().map(|(at, folder)| (folder.name.value(), at)).collect();
         for name in self.unknown.iter().filter(|name| self.before.seen.has(name)) {
             let is_folder = self.before.seen.listings.contains_key(name);
             let name = name.as_view();
@@ -344,11 +425,14 @@ impl<'a> Publisher<'a> {
                 listings[parent].push((last.value.to_vec(), is_folder));
             }
         }
-        for listing in &mut listings {
-            listing.sort();
-            listing.dedup();
-        }
-        listings
+        read()
+            .map(|(at, folder)| {
+                let mut listing = std::mem::take(&mut listings[at]);
+                listing.sort();
+                listing.dedup();
+                (folder.name.clone(), listing)
+            })
+            .collect()
     }
 
     /// Flushes everything that has been signed to the disk.
@@ -493,6 +577,10 @@ fn reason(error: &PublishError) -> String {
         PublishError::Read { source, .. } => source.to_string(),
         PublishError::Changed { .. } => "it changed while it was being signed".into(),
         PublishError::NoFile { .. } => "it is no file any more".into(),
+        PublishError::SegmentSize { max: 0, .. } => "its name is too long for a packet".into(),
+        PublishError::SegmentSize { .. } => {
+            format!("its name is too long: {error}; give a smaller --segment-size")
+        }
         PublishError::SizeUnknown { .. } => {
             "its content is made up as it is read, and has not the size that the system states"
                 .into()
@@ -503,10 +591,7 @@ fn reason(error: &PublishError) -> String {
 
 /// Whether that is no reason to give up the others.
 fn concerns_a_file(error: &PublishError) -> bool {
-    !matches!(
-        error,
-        PublishError::Stopped | PublishError::Sign(_) | PublishError::SegmentSize { .. }
-    )
+    !matches!(error, PublishError::Stopped | PublishError::Sign(_))
 }
 
 /// What to do about what cannot be signed or kept.
@@ -527,7 +612,9 @@ pub(super) fn explain(error: RepositoryError) -> anyhow::Error {
         }
         RepositoryError::Foreign { .. } => "; name an empty directory, or one that does not exist",
         RepositoryError::InUse { .. } => {
-            "; one process at a time can use a repository: stop that one, or name another directory"
+            "; one process at a time can use a repository. While it serves, it takes in what \
+             `weir put PATH NAME --repo DIR` puts there, without --watch: wait until it serves, \
+             stop it, or name another directory"
         }
         RepositoryError::Layout { .. } => "; use the version of weir that made it",
         RepositoryError::LastVersion { .. } => {

@@ -49,6 +49,45 @@ impl Seen {
         seen
     }
 
+    /// What is known of some folders: the folders, and what lies in each. Nothing where that was
+    /// not seen by this process.
+    pub(super) fn part<'a>(&self, folders: impl Iterator<Item = &'a Name>) -> Option<Self> {
+        let mut part = Self::default();
+        for folder in folders {
+            part.add_folder_of(self, folder)?;
+            for (entry, is_folder) in self.listings.get(folder)?.as_ref()? {
+                let name = folder.clone().append_generic(entry).clone();
+                if *is_folder {
+                    part.add_folder_of(self, &name)?;
+                } else {
+                    let stamp = *self.files.get(&name)?;
+                    part.files.insert(name, stamp);
+                }
+            }
+        }
+        Some(part)
+    }
+
+    fn add_folder_of(&mut self, all: &Self, folder: &Name) -> Option<()> {
+        self.listings.insert(folder.clone(), all.listings.get(folder)?.clone());
+        self.folders.insert(folder.clone(), *all.folders.get(folder)?);
+        Some(())
+    }
+
+    /// Puts `now` in the place of a part of this.
+    pub(super) fn replace(&mut self, part: &Self, now: Self) {
+        for name in part.files.keys() {
+            self.files.remove(name);
+        }
+        for name in part.listings.keys() {
+            self.listings.remove(name);
+            self.folders.remove(name);
+        }
+        self.files.extend(now.files);
+        self.listings.extend(now.listings);
+        self.folders.extend(now.folders);
+    }
+
     /// Whether a file or folder of this name was published.
     pub(super) fn has(&self, name: &Name) -> bool {
         self.files.contains_key(name) || self.listings.contains_key(name)
@@ -141,11 +180,20 @@ fn is_within(name: NameView<'_>, names: &HashSet<&[u8]>) -> bool {
 }
 
 /// Where the file of that name is in the directory.
-fn path_of(root: &Path, root_name: &Name, name: &Name) -> PathBuf {
+pub(super) fn path_of(root: &Path, root_name: &Name, name: &Name) -> PathBuf {
     let below = name.as_view().suffix(root_name.as_view().component_count());
     let mut path = root.to_owned();
     path.extend(below.components().map(|component| OsStr::from_bytes(component.value)));
     path
+}
+
+/// The name of a folder of the directory, by its path.
+pub(super) fn folder_name(root: &Path, root_name: &Name, folder: &Path) -> Option<Name> {
+    let mut name = root_name.clone();
+    for part in folder.strip_prefix(root).ok()? {
+        name.append_generic(part.as_bytes());
+    }
+    Some(name)
 }
 
 /// The name of the object that is the listing of a folder.

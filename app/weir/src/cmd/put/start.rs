@@ -13,7 +13,8 @@ use weir_wire::Name;
 
 use super::publisher::{Before, Found, Publisher, Version, explain};
 use super::seen::{Seen, listing_name};
-use super::watch::Watched;
+use super::tree::Tree;
+use super::watch::{Scope, Watched};
 use super::{Root, Signing, Source};
 use crate::transfer::Stop;
 
@@ -49,8 +50,12 @@ impl Start<'_> {
         let mut before = kept.map_or_else(Seen::default, Seen::kept);
         let mut all: BTreeMap<Vec<u8>, Published> = BTreeMap::new();
         let (mut was_there, mut awaited) = (0, None);
-        let found = loop {
+        let mut found = loop {
             let begin = Instant::now();
+            if let Some(watched) = &mut self.watched {
+                // All of that is looked at now.
+                watched.take_changed();
+            }
             let (mut found, is_all) = self.look(&before, awaited.as_ref())?;
             was_there += found.was_there;
             let withdrawn = if is_all { before.gone(&found.seen) } else { Vec::new() };
@@ -65,7 +70,7 @@ impl Start<'_> {
         };
         let root = self.root(&all);
         if let Some(watched) = &mut self.watched {
-            watched.look_again(&found);
+            watched.looked(&Scope::All, &mut found, name);
             watched.seen = found.seen.clone();
         }
         let found = Found { was_there, ..found };
@@ -99,7 +104,8 @@ impl Start<'_> {
             return Ok((publisher.finish(), true));
         }
         let path = self.watched.as_ref().map_or(path, |watched| watched.path());
-        let tree = publisher.files(path, name, self.follow_links)?;
+        let mut tree = Tree::of(path, name, self.follow_links)?;
+        publisher.files(&mut tree, path, name)?;
         let must_wait = match awaited {
             None => writing.is_some() && publisher.is_unsettled(&|_| true),
             Some((files, _)) if overdue.is_empty() => {

@@ -1,5 +1,6 @@
 //! Looks through a directory for what there is to publish.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -25,38 +26,80 @@ pub(super) struct Entry {
     pub(super) name: OsString,
 }
 
-/// A folder that has been read.
+/// A folder that was found.
 pub(super) struct Folder {
     pub(super) entry: Entry,
+    pub(super) name: Name,
     pub(super) id: FolderId,
     pub(super) is_empty: bool,
+    /// Its entries were read. Otherwise it was found as an entry of one that was read.
+    pub(super) is_read: bool,
+    /// Its name leaves room for those of what is in it.
+    pub(super) is_served: bool,
+}
+
+impl Folder {
+    fn read(entry: Entry, name: Name, id: FolderId, is_empty: bool) -> Self {
+        Self { entry, name, id, is_empty, is_read: true, is_served: true }
+    }
+
+    /// Whether its listing can be made from what was found.
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_read && self.is_served
+    }
 }
 
 /// Something that is not published.
 pub(super) struct Skipped {
     pub(super) entry: Entry,
     pub(super) reason: String,
+    pub(super) cause: Cause,
+}
+
+/// Why something is not published.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Such things never are.
+    Rule,
+    /// It lies too deep.
+    Limit,
     /// It could not be examined: it may be a file that was published.
-    pub(super) is_unknown: bool,
+    Unknown,
 }
 
 /// What there is to sign.
 #[derive(Default)]
 pub(super) struct Tree {
-    /// The first is the root, whose name is its path.
+    /// The entry of one without a parent is its path: that of the root, which comes first, or of
+    /// each folder that was looked at alone.
     pub(super) folders: Vec<Folder>,
     pub(super) files: Vec<Entry>,
     pub(super) skipped: Vec<Skipped>,
+    /// Folders with links to files: what such a file holds changes in another folder.
+    pub(super) linked: BTreeSet<usize>,
 }
 
 impl Tree {
     /// Looks through a directory. Only what is in it may be skipped.
-    pub(super) fn of(path: &Path, follow_links: bool) -> anyhow::Result<Self> {
+    pub(super) fn of(path: &Path, name: &Name, follow_links: bool) -> anyhow::Result<Self> {
         let real = path.canonicalize().map_err(|error| cannot_read(path, &error))?;
         let mut walk = Walk { root: real.clone(), follow_links, tree: Self::default() };
         let root = Entry { parent: None, name: path.as_os_str().to_owned() };
-        walk.folder(path, real, &mut Vec::new(), root)?
+        walk.folder(path, real, &mut Vec::new(), root, name.clone())?
             .map_err(|(error, _)| cannot_read(path, &error))?;
+        Ok(walk.tree)
+    }
+
+    /// Looks at some folders of a directory alone, not at the folders in them. `root` is the path
+    /// of the directory without links.
+    pub(super) fn of_folders<'a>(
+        root: &Path,
+        folders: impl Iterator<Item = (&'a Path, Name)>,
+    ) -> std::io::Result<Self> {
+        let mut walk = Walk { root: root.to_owned(), follow_links: false, tree: Self::default() };
+        for (path, name) in folders {
+            walk.folder_alone(path, name)?;
+        }
         Ok(walk.tree)
     }
 
@@ -72,13 +115,15 @@ impl Tree {
         self.line(entry).iter().map(|entry| &entry.name).collect()
     }
 
-    pub(super) fn name_of(&self, root: &Name, entry: &Entry) -> Name {
-        let mut name = root.clone();
-        for entry in &self.line(entry)[1..] {
-            name.append_generic(entry.name.as_bytes());
-        }
-        name
+    /// The name of something that lies in a folder.
+    pub(super) fn name_of(&self, entry: &Entry) -> Name {
+        let parent = entry.parent.expect("it lies in a folder");
+        name_in(&self.folders[parent].name, entry)
     }
+}
+
+fn name_in(folder: &Name, entry: &Entry) -> Name {
+    folder.clone().append_generic(entry.name.as_bytes()).clone()
 }
 
 /// Looks through a directory.
@@ -90,13 +135,15 @@ struct Walk {
 }
 
 enum Kind {
-    File,
+    File {
+        is_link: bool,
+    },
     /// A folder, with its path that has no links in it.
     Folder(PathBuf),
 }
 
-/// Why an entry is skipped, and whether it could not be examined.
-type Reason = (String, bool);
+/// Why an entry is skipped.
+type Reason = (String, Cause);
 
 impl Walk {
     /// Adds a folder and what is in it. `above` are the folders that it lies in, links followed.
@@ -107,13 +154,15 @@ impl Walk {
         real: PathBuf,
         above: &mut Vec<PathBuf>,
         entry: Entry,
+        name: Name,
     ) -> anyhow::Result<Result<(), (std::io::Error, Entry)>> {
         let (id, entries) = match read_folder(path) {
             Ok(read) => read,
             Err(error) => return Ok(Err((error, entry))),
         };
         let number = self.tree.folders.len();
-        self.tree.folders.push(Folder { entry, id, is_empty: entries.is_empty() });
+        let is_empty = entries.is_empty();
+        self.tree.folders.push(Folder::read(entry, name.clone(), id, is_empty));
         if self.tree.folders.len() + self.tree.files.len() + entries.len() > ENTRIES_MAX {
             bail!(
                 "there are more than {ENTRIES_MAX} files and directories in {}; put parts of it \
@@ -125,14 +174,16 @@ impl Walk {
         for entry in entries {
             let here = Entry { parent: Some(number), name: entry.file_name() };
             match self.kind(&entry, above) {
-                Ok(Kind::File) => self.tree.files.push(here),
+                Ok(Kind::File { is_link }) => self.file(here, number, is_link),
                 Ok(Kind::Folder(_)) if above.len() >= DEPTH_MAX => {
                     let reason = format!("it lies more than {DEPTH_MAX} directories deep");
-                    self.skip(here, (reason, false));
+                    self.skip(here, (reason, Cause::Limit));
                 }
                 Ok(Kind::Folder(real)) => {
-                    if let Err((error, here)) = self.folder(&entry.path(), real, above, here)? {
-                        self.skip(here, (error.to_string(), true));
+                    let name = name_in(&name, &here);
+                    let folder = self.folder(&entry.path(), real, above, here, name)?;
+                    if let Err((error, here)) = folder {
+                        self.skip(here, (error.to_string(), Cause::Unknown));
                     }
                 }
                 Err(reason) => self.skip(here, reason),
@@ -142,20 +193,49 @@ impl Walk {
         Ok(Ok(()))
     }
 
-    fn skip(&mut self, entry: Entry, (reason, is_unknown): Reason) {
-        self.tree.skipped.push(Skipped { entry, reason, is_unknown });
+    /// Adds a folder, the files in it, and the folders in it by name alone.
+    fn folder_alone(&mut self, path: &Path, name: Name) -> std::io::Result<()> {
+        let (id, entries) = read_folder(path)?;
+        let number = self.tree.folders.len();
+        let (entry, is_empty) =
+            (Entry { parent: None, name: path.as_os_str().to_owned() }, entries.is_empty());
+        self.tree.folders.push(Folder::read(entry, name.clone(), id, is_empty));
+        for entry in entries {
+            let here = Entry { parent: Some(number), name: entry.file_name() };
+            match self.kind(&entry, &[]) {
+                Ok(Kind::File { is_link }) => self.file(here, number, is_link),
+                Ok(Kind::Folder(real)) => {
+                    let (id, name) = (folder_id(&fs::metadata(real)?), name_in(&name, &here));
+                    let folder = Folder::read(here, name, id, false);
+                    self.tree.folders.push(Folder { is_read: false, ..folder });
+                }
+                Err(reason) => self.skip(here, reason),
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, entry: Entry, folder: usize, is_link: bool) {
+        if is_link {
+            self.tree.linked.insert(folder);
+        }
+        self.tree.files.push(entry);
+    }
+
+    fn skip(&mut self, entry: Entry, (reason, cause): Reason) {
+        self.tree.skipped.push(Skipped { entry, reason, cause });
     }
 
     /// What an entry is, or why it is skipped.
     fn kind(&self, entry: &DirEntry, above: &[PathBuf]) -> Result<Kind, Reason> {
-        let unknown = |error: std::io::Error| (error.to_string(), true);
-        let known = |reason: &str| (reason.to_owned(), false);
+        let unknown = |error: std::io::Error| (error.to_string(), Cause::Unknown);
+        let known = |reason: &str| (reason.to_owned(), Cause::Rule);
         if is_reserved_name(&entry.file_name().into_vec()) {
             return Err(known("it belongs to a download that has not ended"));
         }
         let kind = entry.file_type().map_err(unknown)?;
         if kind.is_file() {
-            return Ok(Kind::File);
+            return Ok(Kind::File { is_link: false });
         }
         let path = entry.path();
         if kind.is_dir() {
@@ -166,13 +246,13 @@ impl Walk {
         }
         let real = path
             .canonicalize()
-            .map_err(|error| (format!("a link that leads nowhere: {error}"), true))?;
+            .map_err(|error| (format!("a link that leads nowhere: {error}"), Cause::Unknown))?;
         if !self.follow_links && !real.starts_with(&self.root) {
             return Err(known("a link that leads out of the directory; --follow-links serves it"));
         }
         let found = fs::metadata(&real).map_err(unknown)?;
         match (found.is_file(), found.is_dir()) {
-            (true, _) => Ok(Kind::File),
+            (true, _) => Ok(Kind::File { is_link: true }),
             (_, true) if !self.follow_links => {
                 Err(known("a link to a directory; --follow-links serves it"))
             }
@@ -187,13 +267,16 @@ impl Walk {
 
 /// The entries of a folder, and which one it is.
 fn read_folder(path: &Path) -> std::io::Result<(FolderId, Vec<DirEntry>)> {
-    let id = |metadata: Metadata| [metadata.dev(), metadata.ino()];
     loop {
-        let before = id(fs::metadata(path)?);
+        let before = folder_id(&fs::metadata(path)?);
         let entries = fs::read_dir(path)?.collect::<std::io::Result<_>>()?;
         // A file system may be mounted here, or unmounted, in between.
-        if id(fs::metadata(path)?) == before {
+        if folder_id(&fs::metadata(path)?) == before {
             return Ok((before, entries));
         }
     }
+}
+
+fn folder_id(metadata: &Metadata) -> FolderId {
+    [metadata.dev(), metadata.ino()]
 }

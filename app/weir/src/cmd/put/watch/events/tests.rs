@@ -19,7 +19,7 @@ fn after(events: &[(EventKind, bool)]) -> [bool; 2] {
     let mut writing = Writing::default();
     for &(kind, looks) in events {
         let event = Event::new(kind).add_path(path.clone());
-        assert_eq!(writing.note(event), looks, "{kind:?}");
+        assert_eq!(writing.note(&event).is_some(), looks, "{kind:?}");
     }
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     [Duration::ZERO, 10 * SETTLED].map(|age| {
@@ -52,9 +52,9 @@ fn what_comes_by_a_name_is_whole_and_links_are_not_waited_for() {
 fn where_events_were_missed_age_alone_counts() {
     let rescan = Event::new(EventKind::Other).set_flag(Flag::Rescan);
     let mut writing = Writing::default();
-    assert!(!writing.note(Event::new(WRITE).add_path("/a".into())));
+    assert_eq!(writing.note(&Event::new(WRITE).add_path("/a".into())), None);
     assert_eq!(writing.open.len(), 1);
-    assert!(writing.note(rescan));
+    assert_eq!(writing.note(&rescan), Some(Scope::All));
     assert!(writing.open.is_empty());
 }
 
@@ -62,7 +62,20 @@ fn where_events_were_missed_age_alone_counts() {
 fn a_directory_that_moves_away_leaves_no_file_open() {
     let mut writing = Writing::default();
     for (kind, path) in [(WRITE, "/a/b/c"), (WRITE, "/a/bc"), (FROM, "/a/b")] {
-        writing.note(Event::new(kind).add_path(path.into()));
+        let scope = writing.note(&Event::new(kind).add_path(path.into()));
+        let folder = Path::new(path).parent().unwrap().to_owned();
+        let expected = (kind != WRITE).then(|| Scope::Folders(BTreeSet::from([folder])));
+        assert_eq!(scope, expected);
     }
     assert_eq!(writing.open, HashSet::from([PathBuf::from("/a/bc")]));
+}
+
+#[test]
+fn many_folders_are_looked_through_as_everything() {
+    let folders = |range: std::ops::Range<usize>| {
+        Scope::Folders(range.map(|at| PathBuf::from(format!("/{at}"))).collect())
+    };
+    assert_eq!(folders(0..2).and(folders(1..FOLDERS_MAX)), folders(0..FOLDERS_MAX));
+    assert_eq!(folders(0..2).and(folders(1..FOLDERS_MAX + 1)), Scope::All);
+    assert_eq!(Scope::All.and(folders(0..2)), Scope::All);
 }

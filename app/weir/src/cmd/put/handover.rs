@@ -1,0 +1,206 @@
+//! A second `weir put` with the repository that another one serves.
+//!
+//! The second process signs, and writes what it signed into the repository as a guest. Then it
+//! sends the names of the files, through a Unix socket in the folder, to the process that serves.
+//! That one takes them in, registers their names and answers. It accepts the same user and the
+//! superuser.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use serde::{Deserialize, Serialize};
+use weir_socket::{Handed, Published, Repository, Update, Updates};
+use weir_wire::Name;
+
+use super::publisher::explain;
+use super::registration::Registering;
+use crate::table::{errln, printable};
+
+/// The socket in the folder of the repository.
+const SOCKET: &str = "socket";
+/// How long the other side may take for its part.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Octets of a message at most: the names of a million files.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
+/// How long to wait for the thread that serves.
+const SERVER_WAIT: Duration = Duration::from_secs(5);
+
+#[derive(Serialize, Deserialize)]
+struct Request {
+    files: Vec<String>,
+    withdrawn: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    /// Why not all of it is served.
+    error: Option<String>,
+}
+
+/// Names to be registered with the router, and who waits for that.
+pub(super) type Registration = (Vec<Name>, Sender<Result<(), String>>);
+
+/// Runs something with the path of the socket. A socket's path has at most 107 octets; a folder's
+/// may have more.
+fn with_socket<T>(folder: &Path, run: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let open = File::open(folder)?;
+    run(&PathBuf::from(format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd())))
+}
+
+/// Whether a process serves the repository and takes things in.
+pub(super) fn is_served(folder: &Path) -> bool {
+    with_socket(folder, |path| UnixStream::connect(path)).is_ok()
+}
+
+/// Has the process that serves the repository take in what this one has put there.
+pub(super) fn hand_over(folder: &Path, handed: &Handed) -> anyhow::Result<()> {
+    let shown = printable(folder.display());
+    let ask = || -> io::Result<Answer> {
+        let mut stream = with_socket(folder, |path| UnixStream::connect(path))?;
+        stream.set_read_timeout(Some(2 * PATIENCE + SERVER_WAIT))?;
+        let withdrawn = handed.withdrawn.iter().map(ToString::to_string).collect();
+        write_line(&mut stream, &Request { files: handed.files.clone(), withdrawn })?;
+        read_line(&stream)
+    };
+    let answer = ask().with_context(|| {
+        format!("the process that serves {shown} does not answer; it is all kept: restart that")
+    })?;
+    match answer.error {
+        None => Ok(()),
+        Some(error) => bail!("the process that serves {shown} says: {error}; it is all kept there"),
+    }
+}
+
+fn write_line(stream: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    BufReader::new(stream.take(MESSAGE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    Ok(serde_json::from_slice(&line)?)
+}
+
+/// Takes in what other processes put into the repository that this one serves.
+pub(super) struct Intake {
+    listener: UnixListener,
+    folder: PathBuf,
+    updates: Updates,
+    registrations: Sender<Registration>,
+}
+
+impl Intake {
+    /// Listens from now on, where that is possible. Also returns what is to be registered.
+    pub(super) fn open(
+        repository: &Repository,
+        updates: Updates,
+    ) -> Option<(Self, Receiver<Registration>)> {
+        let folder = repository.path().to_owned();
+        let listener = with_socket(&folder, |path| {
+            // That of a process that was killed: this one has the repository alone.
+            let _ = fs::remove_file(path);
+            let listener = UnixListener::bind(path)?;
+            fs::set_permissions(path, Permissions::from_mode(0o600))?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        // A bucket has no folder, and a file system may be read-only.
+        let listener = listener.ok()?;
+        let (registrations, receiver) = channel();
+        Some((Self { listener, folder, updates, registrations }, receiver))
+    }
+
+    /// Waits for another process, and takes in what it has put.
+    pub(super) fn turn(
+        &self,
+        wait: Duration,
+        repository: &mut Repository,
+        registering: Option<&mut Registering>,
+    ) {
+        let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
+        let mut polled = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut polled, timeout) != Ok(1) {
+            return;
+        }
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        if let Err(error) = self.answer(stream, repository, registering) {
+            errln!("weir: a process that put something into the repository: {error}");
+        }
+    }
+
+    fn answer(
+        &self,
+        mut stream: UnixStream,
+        repository: &mut Repository,
+        registering: Option<&mut Registering>,
+    ) -> io::Result<()> {
+        let peer = getsockopt(&stream, PeerCredentials)?.uid();
+        if peer != 0 && peer != nix::unistd::geteuid().as_raw() {
+            return Err(io::Error::other(format!("user {peer} may not do that")));
+        }
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let request: Request = match read_line(&stream) {
+            Ok(request) => request,
+            // It only wanted to know whether somebody is here.
+            Err(_) => return Ok(()),
+        };
+        let taken = self.take_in(request, repository, registering);
+        let error = taken.err().map(|error| format!("{error:#}"));
+        write_line(&mut stream, &Answer { error })
+    }
+
+    fn take_in(
+        &self,
+        request: Request,
+        repository: &mut Repository,
+        registering: Option<&mut Registering>,
+    ) -> anyhow::Result<()> {
+        let names = request.withdrawn.iter().map(|name| name.parse());
+        let withdrawn = names.collect::<Result<Vec<Name>, _>>().context("a name")?;
+        let handed = Handed { files: request.files, withdrawn };
+        let taken = repository.read_handed(&handed).map_err(explain)?;
+        let removed = handed.withdrawn.iter().cloned().map(Update::Remove);
+        let added = taken.published.iter().cloned().map(Update::Add);
+        let packets = taken.packets.iter().cloned().map(|(_, packet)| Update::Packet(packet));
+        self.updates.apply(removed.chain(added).chain(packets).collect(), SERVER_WAIT);
+        let taken_in = repository.take_in(&taken.published, &handed.withdrawn);
+        if let Some(registering) = registering {
+            handed.withdrawn.iter().for_each(|name| registering.withdraw(name));
+            registering.add(taken.published.iter());
+        }
+        tell(&taken.published);
+        let (done, is_done) = channel();
+        let keys = taken.packets.into_iter().map(|(root, _)| root);
+        let names = taken.roots.into_iter().chain(keys).collect();
+        let is_sent = self.registrations.send((names, done)).is_ok();
+        let registered = if is_sent { is_done.recv_timeout(PATIENCE).ok() } else { None };
+        match registered {
+            Some(Ok(())) => Ok(taken_in.map_err(explain)?),
+            Some(Err(error)) => bail!("{error}"),
+            None => bail!("the router is unreachable; it is served when that is back"),
+        }
+    }
+}
+
+fn tell(published: &[Published]) {
+    published.iter().for_each(|object| errln!("published {}", object.versioned()));
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        let _ = with_socket(&self.folder, |path| fs::remove_file(path));
+    }
+}

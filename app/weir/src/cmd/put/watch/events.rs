@@ -1,0 +1,346 @@
+//! What the system reports of a directory that is watched.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context;
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
+use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use weir_wire::Name;
+
+use super::super::publisher::{Found, LeftOut};
+use super::super::seen::{Seen, path_of};
+use crate::table::{errln, printable};
+
+/// How often it is seen whether all is to end.
+const TICK: Duration = Duration::from_millis(200);
+/// When what is being written is looked at again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// When what failed is tried again.
+pub(super) const AFTER_ERROR: Duration = Duration::from_secs(5);
+/// A file that was changed longer ago is whole, unless somebody was seen to write to it.
+pub(super) const SETTLED: Duration = Duration::from_millis(500);
+/// Paths that are remembered of each kind at most.
+const PATHS_MAX: usize = 1 << 16;
+/// Folders that are looked at alone at most; with more, everything is looked through.
+const FOLDERS_MAX: usize = 256;
+
+/// What has to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::cmd::put) enum Scope {
+    /// Everything.
+    All,
+    /// What lies in these folders, but not in the folders in them.
+    Folders(BTreeSet<PathBuf>),
+}
+
+impl Scope {
+    /// What an event concerns: the folders that its paths are in.
+    fn of(event: &Event) -> Self {
+        let folders: Option<BTreeSet<PathBuf>> =
+            event.paths.iter().map(|path| path.parent().map(Path::to_owned)).collect();
+        match folders {
+            Some(folders) if !folders.is_empty() => Self::Folders(folders),
+            _ => Self::All,
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Folders(mut one), Self::Folders(other)) => {
+                one.extend(other);
+                if one.len() > FOLDERS_MAX { Self::All } else { Self::Folders(one) }
+            }
+            _ => Self::All,
+        }
+    }
+
+    fn concerns(&self, path: &Path) -> bool {
+        match self {
+            Self::All => true,
+            Self::Folders(folders) => path.parent().is_some_and(|folder| folders.contains(folder)),
+        }
+    }
+}
+
+/// What the system has told of files.
+#[derive(Debug, Default)]
+pub(in crate::cmd::put) struct Writing {
+    /// Somebody has written to them and has not closed them.
+    open: HashSet<PathBuf>,
+    /// They were closed, or came by a new name, after the last change.
+    closed: HashSet<PathBuf>,
+    /// They were made just now.
+    made: HashSet<PathBuf>,
+}
+
+impl Writing {
+    /// Whether nobody writes to a file, as far as can be known.
+    pub(in crate::cmd::put) fn is_settled(&self, path: &Path, metadata: &Metadata) -> bool {
+        let is_young = || {
+            let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            // What is of the future will not become older soon.
+            SystemTime::now().duration_since(changed).is_ok_and(|age| age < SETTLED)
+        };
+        !self.open.contains(path) && (self.closed.contains(path) || !is_young())
+    }
+
+    /// Takes note of an event. What is to be looked at for it.
+    fn note(&mut self, event: &Event) -> Option<Scope> {
+        let is_much =
+            [&self.open, &self.closed, &self.made].iter().any(|set| set.len() > PATHS_MAX);
+        if event.need_rescan() || is_much {
+            // Closings may have been missed.
+            *self = Self::default();
+            return Some(Scope::All);
+        }
+        let Some(path) = event.paths.last() else { return Some(Scope::All) };
+        match event.kind {
+            EventKind::Create(_) => drop(self.made.insert(path.clone())),
+            EventKind::Access(AccessKind::Open(_)) => {
+                // Whoever makes a file opens it at once. A link is not opened.
+                if self.made.remove(path) {
+                    self.open.insert(path.clone());
+                }
+                return None;
+            }
+            EventKind::Modify(ModifyKind::Data(_)) => {
+                self.open.insert(path.clone());
+                self.closed.remove(path);
+                return None;
+            }
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
+                self.open.remove(path);
+                self.closed.insert(path.clone());
+            }
+            EventKind::Access(_) => return None,
+            EventKind::Modify(ModifyKind::Name(mode)) => {
+                let [from, to] = [event.paths.first(), event.paths.last()];
+                if let (RenameMode::From | RenameMode::Both, Some(from)) = (mode, from) {
+                    // What was open below a directory may be closed where nobody watches.
+                    self.open.retain(|path| !path.starts_with(from));
+                }
+                if let (RenameMode::To | RenameMode::Both, Some(to)) = (mode, to) {
+                    self.closed.insert(to.clone());
+                }
+            }
+            EventKind::Remove(_) => self.open.retain(|open| !open.starts_with(path)),
+            _ => {}
+        }
+        Some(Scope::of(event))
+    }
+}
+
+/// Device, inode and creation time of a directory.
+type RootId = (u64, u64, Option<SystemTime>);
+
+fn root_id(path: &Path) -> Option<RootId> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.dev(), metadata.ino(), metadata.created().ok()))
+}
+
+/// What tells of events below one directory.
+struct Watch {
+    /// Events come as long as it lives.
+    _watcher: RecommendedWatcher,
+    events: Receiver<notify::Result<Event>>,
+}
+
+impl Watch {
+    fn new(path: &Path, follow_links: bool) -> notify::Result<Self> {
+        let (send, events) = channel();
+        let config = Config::default().with_follow_symlinks(follow_links);
+        let mut watcher = RecommendedWatcher::new(send, config)?;
+        watcher.watch(path, RecursiveMode::Recursive)?;
+        Ok(Self { _watcher: watcher, events })
+    }
+}
+
+/// A directory that is watched.
+pub(in crate::cmd::put) struct Watched {
+    /// As the user gave it. It may be a link, or lie in a folder that is one.
+    given: PathBuf,
+    /// What it leads to now. The system watches directories, not paths, so that events have this.
+    path: PathBuf,
+    pub(super) follow_links: bool,
+    /// Which directory is watched, unless it is missing.
+    root: Option<RootId>,
+    watch: Watch,
+    pub(in crate::cmd::put) writing: Writing,
+    pub(in crate::cmd::put) seen: Seen,
+    /// What has changed since the last look, as far as the system has reported it.
+    changed: Option<Scope>,
+    /// How long after a look the next one is due even without an event.
+    pub(super) again: Option<Duration>,
+    /// What was left out, as far as it is known.
+    left_out: HashSet<LeftOut>,
+    /// Folders with links to files: what these hold changes elsewhere.
+    linked: BTreeSet<PathBuf>,
+}
+
+impl Watched {
+    /// Watches from now on. Errors say what to do.
+    pub(in crate::cmd::put) fn new(given: &Path, follow_links: bool) -> anyhow::Result<Self> {
+        let given = std::path::absolute(given)?;
+        let path = given.canonicalize().unwrap_or_else(|_| given.clone());
+        let root = root_id(&path);
+        let watch = Watch::new(&path, follow_links).with_context(|| {
+            format!(
+                "cannot watch {}; if it has more directories than fs.inotify.max_user_watches, \
+                 raise that with sysctl",
+                printable(given.display())
+            )
+        })?;
+        let (writing, seen) = (Writing::default(), Seen::default());
+        let (left_out, linked) = (HashSet::new(), BTreeSet::new());
+        Ok(Self {
+            given,
+            path,
+            follow_links,
+            root,
+            watch,
+            writing,
+            seen,
+            changed: None,
+            again: None,
+            left_out,
+            linked,
+        })
+    }
+
+    /// Watches the directory that the path leads to, if it is another one than before: a file
+    /// system was mounted there or unmounted, the directory was replaced, or a link was turned.
+    /// Returns whether it was replaced.
+    pub(super) fn rewatch_if_replaced(&mut self) -> bool {
+        let path = self.given.canonicalize().ok();
+        let root = path.as_deref().and_then(root_id);
+        let is_same = root == std::mem::replace(&mut self.root, root)
+            && path.as_ref().is_none_or(|path| *path == self.path);
+        let (false, Some(path), true) = (is_same, path, root.is_some()) else { return false };
+        self.path = path;
+        self.rewatch();
+        true
+    }
+
+    /// Watches everything with a new watcher.
+    fn rewatch(&mut self) {
+        match Watch::new(&self.path, self.follow_links) {
+            // Events of before are not to be mixed with those of the new directory: a file whose
+            // closing is in neither would count as open for ever.
+            Ok(watch) => (self.watch, self.writing) = (watch, Writing::default()),
+            Err(error) => {
+                errln!("weir: watching {}: {error}", printable(self.given.display()));
+                self.root = None;
+            }
+        }
+        self.changed = Some(Scope::All);
+    }
+
+    /// What there is to look at.
+    pub(in crate::cmd::put) fn take_changed(&mut self) -> Option<Scope> {
+        let scope = self.changed.take()?;
+        let is_few = self.linked.len() <= FOLDERS_MAX;
+        Some(match scope {
+            Scope::Folders(_) if self.follow_links || !is_few => Scope::All,
+            Scope::Folders(folders) => Scope::Folders(&folders | &self.linked),
+            Scope::All => Scope::All,
+        })
+    }
+
+    /// Notes that this is to be looked at, beside what else there is.
+    pub(super) fn add_changed(&mut self, scope: Scope) {
+        self.changed = Some(match self.changed.take() {
+            Some(changed) => changed.and(scope),
+            None => scope,
+        });
+    }
+
+    /// Takes note of a look that found this: what to look at again and when, and what is left out.
+    /// `root` is the directory's name.
+    pub(in crate::cmd::put) fn looked(&mut self, scope: &Scope, found: &mut Found, root: &Name) {
+        self.again = None;
+        if found.is_unsure {
+            self.again = Some(AFTER_ERROR);
+            self.add_changed(Scope::All);
+        }
+        if !found.unsettled.is_empty() {
+            self.again = Some(AGAIN);
+            let paths = found.unsettled.iter().map(|name| path_of(&self.path, root, name));
+            let folders = paths.filter_map(|path| Some(path.parent()?.to_owned())).collect();
+            self.add_changed(Scope::Folders(folders));
+        }
+        self.left_out.retain(|one| !scope.concerns(&one.path));
+        self.left_out.extend(found.left_out.iter().cloned());
+        match scope {
+            Scope::All => self.linked.clear(),
+            Scope::Folders(folders) => self.linked.retain(|folder| !folders.contains(folder)),
+        }
+        self.linked.append(&mut found.linked);
+        self.writing.closed.retain(|path| !scope.concerns(path));
+    }
+
+    /// Watches folders that have taken the places of others. A watcher knows directories: of one
+    /// that was moved here it may have missed a part, and one that a link leads to it has never
+    /// seen. Returns whether there are any.
+    pub(super) fn rewatch_if_swapped(&mut self, now: &Seen) -> bool {
+        let is_other = |(name, id): (&Name, _)| match self.seen.folders.get(name) {
+            Some(before) => before != id,
+            None => self.follow_links,
+        };
+        let is_swapped = now.folders.iter().any(is_other);
+        if is_swapped {
+            self.rewatch();
+        }
+        is_swapped
+    }
+
+    pub(super) fn is_left_out(&self, one: &LeftOut) -> bool {
+        self.left_out.contains(one)
+    }
+
+    /// How many entries should be published, and are not.
+    pub(super) fn failures(&self) -> usize {
+        self.left_out.iter().filter(|one| one.is_failure()).count()
+    }
+
+    pub(in crate::cmd::put) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits briefly for events of the system. Returns whether something may have changed.
+    pub(in crate::cmd::put) fn take_events(&mut self) -> bool {
+        let mut first = match self.watch.events.recv_timeout(TICK) {
+            Ok(first) => Some(first),
+            Err(RecvTimeoutError::Timeout) => {
+                self.writing.made.clear();
+                return false;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(TICK);
+                return false;
+            }
+        };
+        let mut has_changed = false;
+        while let Some(event) = first.take().or_else(|| self.watch.events.try_recv().ok()) {
+            let scope = match event {
+                Ok(event) => self.writing.note(&event),
+                Err(error) => {
+                    errln!("weir: watching {}: {error}", printable(self.given.display()));
+                    Some(Scope::All)
+                }
+            };
+            if let Some(scope) = scope {
+                self.add_changed(scope);
+                has_changed = true;
+            }
+        }
+        has_changed
+    }
+}
+
+#[cfg(test)]
+mod tests;

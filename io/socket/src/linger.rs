@@ -1,0 +1,107 @@
+//! Versions that are served for a while after later ones have taken their place.
+//!
+//! A consumer learns the name of a version first, and requests its segments after that. A file may
+//! be replaced between the two. Its old content can be read as long as a descriptor of it is open.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weir_base::Instant;
+use weir_transport::ObjectId;
+
+/// Versions that linger at most.
+const LINGERING_MAX: usize = 4096;
+
+/// How many files may be kept open that are not read at the moment.
+#[derive(Clone, Debug)]
+pub struct OpenFiles(Arc<AtomicUsize>);
+
+impl OpenFiles {
+    /// Room for `max` of them.
+    pub fn new(max: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(max)))
+    }
+
+    /// Keeps a file open, if there is room.
+    pub(crate) fn hold(&self, file: Arc<File>) -> Option<HeldFile> {
+        let take = |left: usize| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(HeldFile { file, _room: Arc::new(Room(self.0.clone())) })
+    }
+}
+
+/// The room of one file, given back at the end.
+#[derive(Debug)]
+struct Room(Arc<AtomicUsize>);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A file that is kept open, whatever becomes of its name.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldFile {
+    pub(crate) file: Arc<File>,
+    _room: Arc<Room>,
+}
+
+/// Versions that have been replaced, in the order of their ends.
+#[derive(Debug, Default)]
+pub(crate) struct Lingering {
+    ends: VecDeque<(Instant, ObjectId)>,
+}
+
+impl Lingering {
+    pub(crate) fn add(&mut self, end: Instant, id: ObjectId) {
+        self.ends.push_back((end, id));
+    }
+
+    /// One whose time is over, or for which there is no room.
+    pub(crate) fn next_over(&mut self, now: Instant) -> Option<ObjectId> {
+        let is_full = self.ends.len() > LINGERING_MAX;
+        self.ends.pop_front_if(|(end, _)| is_full || *end <= now).map(|(_, id)| id)
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.ends.front().map(|&(end, _)| end)
+    }
+
+    pub(crate) fn contains(&self, id: ObjectId) -> bool {
+        self.ends.iter().any(|&(_, other)| other == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_no_more_files_than_allowed() {
+        let files = OpenFiles::new(1);
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let held = files.hold(file.clone()).unwrap();
+        assert!(files.hold(file.clone()).is_none());
+        let copy = held.clone();
+        drop(held);
+        assert!(files.hold(file.clone()).is_none());
+        drop(copy);
+        assert!(files.hold(file).is_some());
+    }
+
+    #[test]
+    fn ends_in_order_and_early_when_full() {
+        let mut lingering = Lingering::default();
+        for number in 0..=LINGERING_MAX as u64 {
+            lingering.add(Instant::from_ns(100 + number), ObjectId(number));
+        }
+        assert_eq!(lingering.next_over(Instant::ZERO), Some(ObjectId(0)));
+        assert_eq!(lingering.next_over(Instant::ZERO), None);
+        assert_eq!(lingering.next_over(Instant::from_ns(101)), Some(ObjectId(1)));
+        assert_eq!(lingering.next_over(Instant::from_ns(101)), None);
+        assert_eq!(lingering.next_wakeup(), Some(Instant::from_ns(102)));
+    }
+}

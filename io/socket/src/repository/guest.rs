@@ -1,0 +1,104 @@
+//! Putting things into a repository that another process uses.
+//!
+//! The guest signs and writes objects, each in a file of its own, and removes nothing. The process
+//! that has the repository takes these files in, and removes what they replace.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use weir_base::{Packet, Pool};
+use weir_wire::Name;
+
+use super::storage::Storage;
+use super::{Folder, Repository, RepositoryError};
+use crate::kept::Kept;
+use crate::published::{Form, Published};
+
+/// What a guest notes.
+#[derive(Debug)]
+pub(super) struct Guest {
+    /// What was there before.
+    found: HashSet<PathBuf>,
+    pub(super) withdrawn: Vec<Name>,
+}
+
+/// What a guest has put, for the process that has the repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Handed {
+    /// Names of files.
+    pub files: Vec<String>,
+    /// Names of objects that are to be removed.
+    pub withdrawn: Vec<Name>,
+}
+
+/// What was taken in from a guest.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// Objects to be served.
+    pub published: Vec<Published>,
+    /// Packets to be served, each with the name below which it was put.
+    pub packets: Vec<(Name, Packet)>,
+    /// The names below which the objects were put.
+    pub roots: Vec<Name>,
+}
+
+impl Repository {
+    /// Opens the repository in a folder that another process uses.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    pub fn open_as_guest(path: &Path) -> Result<Self, RepositoryError> {
+        let folder = Folder::open_as_guest(path);
+        let mut repository = Self::load(Storage::Folder(folder), path.to_owned())?;
+        let found = repository.kept().map(|kept| kept.place.path()).collect();
+        repository.guest = Some(Guest { found, withdrawn: Vec::new() });
+        Ok(repository)
+    }
+
+    fn kept(&self) -> impl Iterator<Item = &Kept> {
+        self.objects.values().chain(&self.loose)
+    }
+
+    /// Whether another process has the repository.
+    pub fn is_guest(&self) -> bool {
+        self.guest.is_some()
+    }
+
+    /// What this guest has put.
+    pub fn handed(&self) -> Handed {
+        let Some(guest) = &self.guest else { return Handed::default() };
+        let paths = self.kept().map(|kept| kept.place.path());
+        let new = paths.filter(|path| !guest.found.contains(path));
+        let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
+        Handed { files: new.filter_map(name).collect(), withdrawn: guest.withdrawn.clone() }
+    }
+
+    /// Reads what a guest has put. What cannot be read, or is not what was written, is left out.
+    ///
+    /// # Errors
+    /// [`RepositoryError::Read`].
+    pub fn read_handed(&mut self, handed: &Handed) -> Result<Taken, RepositoryError> {
+        let (mut taken, mut pool) = (Taken::default(), Pool::new(0));
+        for name in &handed.files {
+            let Some(kept) = self.storage.find(name)?.filter(|kept| !kept.is_damaged) else {
+                continue;
+            };
+            let root = kept.header.root.clone();
+            if kept.header.segments > 0 {
+                taken.roots.push(root);
+                taken.published.push(Published(Form::Kept(Box::new(kept))));
+                continue;
+            }
+            let Ok(open) = kept.place.open() else { continue };
+            for number in 0..kept.packets() {
+                let read = kept.read(number, &mut pool, |range, out| open.read(range, out));
+                taken.packets.extend(read.ok().map(|packet| (root.clone(), packet)));
+            }
+            drop(open);
+            self.loose.push(kept);
+        }
+        taken.roots.sort_unstable();
+        taken.roots.dedup();
+        Ok(taken)
+    }
+}
