@@ -459,8 +459,8 @@ impl UdpPort {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(AfterError::Wait),
             Some(libc::EINTR) => Ok(AfterError::Again),
-            // The address that the peer speaks to is not this host's any more, which says nothing of
-            // runs to other peers.
+            // The address that the peer speaks to is not this host's any more, which says nothing
+            // of runs to other peers.
             Some(libc::EINVAL) if source.is_some_and(|source| !source.is_there()) => {
                 Ok(AfterError::Drop)
             }
