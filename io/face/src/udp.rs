@@ -14,7 +14,7 @@ use crate::socket::{
     Backlog, grow_receive_buffer, grow_send_buffer, set_int_option, socket_source,
 };
 use crate::status::{RecvStatus, SendStatus};
-use crate::udp_path::{UdpPath, UdpPeers};
+use crate::udp_path::{LocalAddress, UdpPath, UdpPeers};
 
 /// A datagram alone lies in a block of this size; runs go on in a second block.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -386,7 +386,7 @@ impl UdpPort {
                 }
                 Err(error) => {
                     let (departure, frame_count) = (plan.departures[0], plan.frame_counts[0]);
-                    match self.on_send_error(error, departure) {
+                    match self.on_send_error(error, departure, destination.source) {
                         Ok(AfterError::Again) => {}
                         Ok(AfterError::Wait) => break Ok(SendStatus::WouldBlock),
                         Ok(AfterError::Drop) => {
@@ -430,28 +430,40 @@ impl UdpPort {
             let sent = mmsg::send(fd, &destination, pieces, departures, self.is_batched);
             match sent {
                 Ok(count) => result.done += plan.frame_counts[..count].iter().sum::<usize>(),
-                Err(error) => match self.on_send_error(error, plan.departures[0])? {
-                    AfterError::Again => {}
-                    AfterError::Wait => break,
-                    AfterError::Drop => {
-                        let count = plan.frame_counts[0];
-                        let refused = &frames[result.done..result.done + count];
-                        result.refused += count;
-                        result.refused_bytes += refused.iter().map(|f| f.len()).sum::<usize>();
-                        result.done += count;
-                        self.counters.send_errors += count as u64;
+                Err(error) => {
+                    match self.on_send_error(error, plan.departures[0], destination.source)? {
+                        AfterError::Again => {}
+                        AfterError::Wait => break,
+                        AfterError::Drop => {
+                            let count = plan.frame_counts[0];
+                            let refused = &frames[result.done..result.done + count];
+                            result.refused += count;
+                            result.refused_bytes += refused.iter().map(|f| f.len()).sum::<usize>();
+                            result.done += count;
+                            self.counters.send_errors += count as u64;
+                        }
                     }
-                },
+                }
             }
         }
         Ok(result)
     }
 
     /// What to do after `error` about the first of several messages.
-    fn on_send_error(&mut self, error: io::Error, departure: Departure) -> io::Result<AfterError> {
+    fn on_send_error(
+        &mut self,
+        error: io::Error,
+        departure: Departure,
+        source: Option<LocalAddress>,
+    ) -> io::Result<AfterError> {
         match error.raw_os_error() {
             Some(libc::EAGAIN) => Ok(AfterError::Wait),
             Some(libc::EINTR) => Ok(AfterError::Again),
+            // The address that the peer speaks to is not this host's any more, which says nothing
+            // of runs to other peers.
+            Some(libc::EINVAL) if source.is_some_and(|source| !source.is_there()) => {
+                Ok(AfterError::Drop)
+            }
             // The route's MTU is below the segment size: such frames go one by one, as IP
             // fragments.
             Some(libc::EINVAL | libc::EMSGSIZE) if departure.segment != 0 => {
@@ -566,3 +578,22 @@ impl fmt::Debug for UdpPort {
 }
 
 socket_source!(UdpPort);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn address_that_is_gone_costs_other_peers_no_runs() {
+        let all = (Ipv4Addr::UNSPECIFIED, 0).into();
+        let mut port = UdpPort::bind(all, &UdpOptions::default()).unwrap();
+        let runs_before = port.run_frame_max;
+        let frames: Vec<Packet> = (0..10).map(|_| Packet::from(&[7; 500][..])).collect();
+        let local = LocalAddress { ip: Ipv4Addr::new(192, 0, 2, 77).into(), interface: 0 };
+        let remote = (Ipv4Addr::LOCALHOST, 6363).into();
+        let sent = port.send_frames(UdpPath { remote, local: Some(local) }, &frames).unwrap();
+        assert_eq!((sent.done, sent.refused), (10, 10));
+        assert_eq!(port.run_frame_max, runs_before);
+    }
+}

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
@@ -27,6 +27,11 @@ impl LocalAddress {
     pub(crate) fn new(ip: IpAddr, interface: u32) -> Self {
         let is_link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
         Self { ip, interface: if is_link_local { interface } else { 0 } }
+    }
+
+    /// Whether it is still this host's.
+    pub(crate) fn is_there(self) -> bool {
+        UdpSocket::bind(self.with_port(0)).is_ok()
     }
 
     /// With a port.
