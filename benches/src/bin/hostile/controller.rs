@@ -122,7 +122,8 @@ impl Trial {
         let mut stream = TcpStream::connect_timeout(&self.address, COMMAND_LIMIT)?;
         stream.set_read_timeout(Some(COMMAND_LIMIT))?;
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: c\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\r\n",
+            "GET {path} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\n\r\n",
             self.token
         );
         stream.write_all(request.as_bytes())?;
