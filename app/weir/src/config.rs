@@ -3,6 +3,7 @@
 
 mod controller;
 mod disk;
+mod management;
 mod unix;
 
 use std::collections::BTreeMap;
@@ -20,14 +21,15 @@ use weir_face::FaceUri;
 use weir_forward::{DataSource, NAME_COMPONENTS_MAX, PREFIX_COMPONENTS_MAX};
 use weir_options::{DisksOptions, StoreOptions};
 use weir_runtime::{
-    DisciplineConfig, FaceBounds, FaceDefaults, Listener, ManagementConfig, MarkingPolicy,
-    PitTokenChoice, RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX,
-    TrustAnchor, UnixAccess, memory_bytes_least,
+    DisciplineConfig, FaceBounds, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice,
+    RuntimeConfig, ShapingConfig, StaticFace, StrategyKind, THREADS_MAX, UnixAccess,
+    memory_bytes_least,
 };
 use weir_wire::{Name, PACKET_SIZE_MAX};
 
 pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
+use self::management::ManagementSection;
 pub(crate) use self::unix::UnixChoice;
 use self::unix::{GroupText, ModeText};
 
@@ -55,11 +57,7 @@ fn described(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> Stri
 
 /// A configuration file as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct FileConfig {
     pub(crate) router: RouterSection,
     pub(crate) store: StoreOptions,
@@ -76,11 +74,7 @@ pub(crate) struct FileConfig {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct RouterSection {
     pub(crate) threads: Threads,
     #[serde(deserialize_with = "positive")]
@@ -117,11 +111,7 @@ impl Default for RouterSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct FacesSection {
     pub(crate) unix: UnixChoice,
     pub(crate) unix_mode: ModeText,
@@ -200,50 +190,15 @@ impl Default for FacesSection {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
-pub(crate) struct ManagementSection {
-    pub(crate) trust_anchors: Vec<PathBuf>,
-    pub(crate) local_registration: bool,
-    pub(crate) loopback_commands: bool,
-    pub(crate) localhop: bool,
-    pub(crate) holdings_for_neighbours: bool,
-}
-
-impl Default for ManagementSection {
-    fn default() -> Self {
-        let defaults = ManagementConfig::default();
-        Self {
-            trust_anchors: Vec::new(),
-            local_registration: defaults.local_registration,
-            loopback_commands: defaults.loopback_commands,
-            localhop: defaults.localhop,
-            holdings_for_neighbours: defaults.holdings_for_neighbours,
-        }
-    }
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct MetricsSection {
     #[serde(deserialize_with = "metrics_address")]
     pub(crate) address: Option<SocketAddr>,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct LogSection {
     pub(crate) level: LogFilter,
     pub(crate) format: LogFormat,
@@ -264,7 +219,7 @@ pub(crate) enum LogFormat {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct FaceSection {
     pub(crate) uri: UriText,
     #[serde(default)]
@@ -324,7 +279,7 @@ pub(crate) enum PersistencyName {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct RouteSection {
     pub(crate) prefix: Prefix,
     pub(crate) face: toml::Spanned<UriText>,
@@ -333,7 +288,7 @@ pub(crate) struct RouteSection {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct StrategySection {
     pub(crate) prefix: Prefix,
     pub(crate) strategy: StrategyName,
@@ -764,7 +719,7 @@ impl FileConfig {
                 .iter()
                 .map(|choice| (choice.prefix.0.clone(), choice.strategy.0.clone()))
                 .collect(),
-            management: self.management()?,
+            management: self.management.to_runtime()?,
             metrics: self.metrics.address,
             rebalance_interval: Duration::from_secs(1),
             handle_signals: true,
@@ -890,26 +845,6 @@ impl FileConfig {
         });
         declared.collect()
     }
-
-    fn management(&self) -> anyhow::Result<ManagementConfig> {
-        let anchors = self.management.trust_anchors.iter();
-        let trust_anchors = anchors.map(|path| {
-            read_anchor(path).with_context(|| {
-                format!(
-                    "trust anchor {} of [management] trust_anchors cannot be used; write it with \
-                     `weir key export`, or take it out of the list",
-                    path.display()
-                )
-            })
-        });
-        Ok(ManagementConfig {
-            trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
-            local_registration: self.management.local_registration,
-            loopback_commands: self.management.loopback_commands,
-            localhop: self.management.localhop,
-            holdings_for_neighbours: self.management.holdings_for_neighbours,
-        })
-    }
 }
 
 /// Prefixes from a file, one a line; empty lines and lines that begin with `#` are passed over.
@@ -928,12 +863,6 @@ fn read_routes(path: &Path) -> anyhow::Result<Vec<Name>> {
             Ok(prefix.0)
         })
         .collect()
-}
-
-fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {
-    let certificate = weir_crypto::keychain::read_certificate(path)?;
-    let verifier = weir_crypto::verifier_from_certificate(&certificate)?;
-    Ok(TrustAnchor { certificate, verifier: verifier.into() })
 }
 
 /// Default places of the configuration file, in the order they are tried.

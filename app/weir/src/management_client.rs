@@ -25,8 +25,8 @@ impl ManagementArgs {
         match self.router.uri()? {
             FaceUri::Unix(_) | FaceUri::Tcp(_) => self.router.connect().map(ManagementClient),
             other => bail!(
-                "a router answers commands over its Unix socket and, unless they change it, over TCP \
-                 from the same machine, not over {other}; give --router unix:///PATH or \
+                "a router answers commands over its Unix socket and, unless they change it, over \
+                 TCP from the same machine, not over {other}; give --router unix:///PATH or \
                  --router tcp://127.0.0.1"
             ),
         }

@@ -1,7 +1,7 @@
 //! The two text forms of metrics that Prometheus reads, and which of them a request wants.
 //!
-//! Metrics are written as OpenMetrics 1.0. Programs that do not ask for it, among them older versions
-//! of Prometheus, get the text format 0.0.4.
+//! Metrics are written as OpenMetrics 1.0. Programs that do not ask for it, among them older
+//! versions of Prometheus, get the text format 0.0.4.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

@@ -19,7 +19,7 @@ macro_rules! options {
     ) => {
         $(#[doc = $doc])*
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields, default)]
+        #[serde(expecting = "a table", deny_unknown_fields, default)]
         pub struct $name {
             $(
                 $(#[doc = $text])+

@@ -55,7 +55,7 @@ impl Keeper {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!(%path, %error, "the kept configuration cannot be used; it is ignored");
+                tracing::warn!(%path, %error, "the kept configuration is ignored");
                 None
             }
         }

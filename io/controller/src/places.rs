@@ -1,8 +1,8 @@
 //! Who has which connections: strangers, who have shown no token yet, and callers with one.
 //!
-//! A quarter of all connections is for strangers, and a quarter of that for one host of theirs. When
-//! either is full, a new stranger takes the place of the oldest one, so that a caller who is quick to
-//! show a token always gets in, also from a host that holds as many connections as it may. Three
+//! A quarter of all connections is for strangers, and a quarter of that for one host of theirs.
+//! When either is full, a new stranger takes the place of the oldest one, so that a caller who is
+//! quick to show a token gets in, also from a host that holds as many connections as it may. Three
 //! quarters are for callers with tokens, who are never closed for others. Where these are full,
 //! more of them stay among the strangers.
 

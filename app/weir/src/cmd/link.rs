@@ -172,11 +172,7 @@ fn parse_reorder(text: &str) -> Result<Reorder, String> {
 
 /// The file of `--config`.
 #[derive(Default, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 struct LinkFile {
     a: Option<SocketAddr>,
     b: Option<SocketAddr>,

@@ -119,8 +119,8 @@ impl Args {
 /// Refuses a disk on the command line.
 fn no_disk_flag(path: &str) -> Result<PathBuf, String> {
     Err(format!(
-        "disks are in the configuration file:\n\n[[disk]]\npath = {path:?}\nsize = \"10GiB\"\n\nin a \
-         file that -c FILE names; every key: weir router --print-default-config"
+        "disks are in the configuration file:\n\n[[disk]]\npath = {path:?}\nsize = \"10GiB\"\n\n\
+         in a file that -c FILE names; every key: weir router --print-default-config"
     ))
 }
 

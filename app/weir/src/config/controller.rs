@@ -10,11 +10,7 @@ use weir_base::units::Time;
 use weir_face::FaceUri;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct ControllerSection {
     pub(crate) url: Option<Urls>,
     pub(crate) token: Option<String>,

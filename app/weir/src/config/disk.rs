@@ -43,7 +43,7 @@ fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Size
 
 /// One disk.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct DiskSection {
     #[serde(deserialize_with = "disk_path")]
     pub(crate) path: PathBuf,
@@ -94,7 +94,7 @@ pub(crate) enum EngineName {
 /// How slow a disk is made.
 #[cfg(feature = "lab")]
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct PaceTable {
     #[serde(deserialize_with = "rate")]
     ops_per_s: f64,

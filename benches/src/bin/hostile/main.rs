@@ -5,8 +5,12 @@
 //! honest `weir get` over the Unix socket and over UDP, the slowest 1 % of management commands,
 //! each over a new connection, and the router's resident memory.
 //!
+//! The last attack is one on a `weir controller`.
+//!
 //! Attackers are other addresses of loopback. With `--isolated` all of it runs in a network
 //! namespace with addresses that are not loopback, so that TCP peers are other hosts, too.
+
+mod controller;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -161,20 +165,22 @@ fn main() -> anyhow::Result<()> {
         return Err(enter_namespace());
     }
     weir_face::raise_file_limit()?;
-    let chosen =
-        |attack: &&Attack| args.only.is_empty() || args.only.iter().any(|name| name == attack.name);
+    let is_chosen = |name: &str| args.only.is_empty() || args.only.iter().any(|one| one == name);
     if !args.json {
         println!(
             "before, during and 5 s after: goodput in Mbit/s, p99 of a command in ms, RSS in MiB"
         );
     }
-    for attack in ATTACKS.iter().filter(chosen) {
+    for attack in ATTACKS.iter().filter(|attack| is_chosen(attack.name)) {
         let report =
             Trial::start(&args, attack)?.run(attack).with_context(|| attack.name.to_owned())?;
         match args.json {
             true => println!("{}", report.json(attack)),
             false => println!("{}", report.line(attack)),
         }
+    }
+    if is_chosen(controller::NAME) {
+        controller::run(args.seconds, args.json).context(controller::NAME)?;
     }
     Ok(())
 }

@@ -233,16 +233,16 @@ fn response_to_application(
     harness.response()
 }
 
+/// Sets these flags of a face.
+fn fields(flags: u64, face: FaceId) -> ControlParameters {
+    parameters(|p| (p.flags, p.mask, p.face_id) = (Some(flags), Some(flags), Some(face)))
+}
+
 #[test]
 fn applications_change_only_what_is_theirs() {
     let config = ManagerConfig { operators: "root and group ndn".into(), ..Default::default() };
     let mut harness = Harness::with_config(config);
     let strategy = name("/localhost/nfd/strategy/multicast");
-    let mut copy = name("/x");
-    copy.append_implicit_digest([7; 32]);
-    let fields = |flags, face: FaceId| {
-        parameters(|p| (p.flags, p.mask, p.face_id) = (Some(flags), Some(flags), Some(face)))
-    };
     let refused = [
         (Command::FacesCreate, parameters(|p| p.uri = Some("udp4://192.0.2.9:6363".into()))),
         (Command::FacesUpdate, fields(face_flags::CONGESTION_MARKING, CLIENT)),
@@ -281,6 +281,13 @@ fn applications_change_only_what_is_theirs() {
         assert!(response.text.contains("only root and group ndn may"), "{}", response.text);
         assert!(harness.out.actions.is_empty(), "{command:?}");
     }
+}
+
+#[test]
+fn applications_do_what_concerns_them_alone() {
+    let mut harness = Harness::new();
+    let mut copy = name("/x");
+    copy.append_implicit_digest([7; 32]);
     let allowed = [
         (Command::RibRegister, register()),
         (

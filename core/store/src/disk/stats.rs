@@ -64,8 +64,8 @@ weir_base::counters! {
         /// Times that a disk was found stalled.
         stalls: Total, "disk_stalls", status 44;
         /// Number of disks that do not answer. Kept as a set: bit n for disk n of
-        /// [`DiskTierConfig::disks`](super::DiskTierConfig::disks), since shards share the disks and
-        /// each sees the same one stall.
+        /// [`DiskTierConfig::disks`](super::DiskTierConfig::disks), since shards share the disks
+        /// and each sees the same one stall.
         stalled_set: Set, "disks_stalled", status 2;
     }
 }

@@ -232,8 +232,8 @@ const PAGE_BYTES: u64 = 4096;
 /// nothing would make it smaller.
 const WAL_PAGES: u32 = 256;
 
-/// Why there was no connection. A pool that has none in time does not say why: a server that refuses
-/// all of them says so once more.
+/// Why there was no connection. A pool that has none in time does not say why: a server that
+/// refuses all of them says so once more.
 async fn explained(pool: &AnyPool, error: sqlx::Error) -> sqlx::Error {
     if !matches!(error, sqlx::Error::PoolTimedOut) {
         return error;

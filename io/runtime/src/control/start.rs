@@ -252,8 +252,7 @@ fn build(
         start_workers(&config, clock, arena, (shard_key, disks), &rooms, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
     let manager = Manager::new(manager_config(&config, store_bytes_max), &mut manager_outbox);
-    let mut manager_inputs = VecDeque::new();
-    manager_inputs.push_back(ManagerInput::Channels(sockets.listening));
+    let mut manager_inputs = VecDeque::from([ManagerInput::Channels(sockets.listening)]);
     for (prefix, strategy) in config.strategies.clone() {
         manager_inputs.push_back(ManagerInput::SetStrategy { prefix, strategy });
     }

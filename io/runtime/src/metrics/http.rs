@@ -1,6 +1,7 @@
 //! As much of HTTP as a scraper needs: one request on each connection, each connection on a thread
-//! of its own with a deadline. When there are too many, the oldest one of the host that has the most
-//! ends: a client that does not send its request or does not read its answer holds up no other.
+//! of its own with a deadline. When there are too many, the oldest one of the host that has the
+//! most ends: a client that does not send its request or does not read its answer holds up no
+//! other.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

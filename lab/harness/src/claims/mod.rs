@@ -111,7 +111,7 @@ pub enum Source {
 
 /// Why results differ from the paper's.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Cause {
     /// In words.
     pub text: String,
@@ -171,7 +171,7 @@ pub(crate) struct Evaluation<'a> {
 
 /// `claims.toml`.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct ClaimsFile {
     paper: String,
     #[serde(default)]
@@ -182,7 +182,7 @@ struct ClaimsFile {
 
 /// `[[claim]]`.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct ClaimTable {
     id: String,
     #[serde(default)]

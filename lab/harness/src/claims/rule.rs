@@ -24,7 +24,7 @@ pub enum Rule {
 
 /// What lies beyond a band and is better than the paper.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Better {
     /// Where.
     pub side: Side,

@@ -480,7 +480,7 @@ impl Measure {
 
 /// `[[metric]]`.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct MetricTable {
     id: String,
     measure: String,

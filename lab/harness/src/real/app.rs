@@ -40,7 +40,7 @@ const TIMER_SLACK_NS: u64 = 1;
 
 /// What `weir lab app` is told in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct AppSpec {
     /// An index into the nodes of the plan.
     pub node: u32,

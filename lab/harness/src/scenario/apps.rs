@@ -25,7 +25,7 @@ const SEGMENT_BYTES_MAX: u64 = 8_192;
 
 /// `[[producer]]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct ProducerTable {
     id: String,
     #[serde(deserialize_with = "texts")]
@@ -56,7 +56,7 @@ enum SizeText {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct LogNormal {
     mean: Size,
     sigma: f64,
@@ -75,7 +75,7 @@ fn segment<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 
 /// `[[consumer]]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct ConsumerTable {
     id: String,
     #[serde(deserialize_with = "texts")]
@@ -125,7 +125,7 @@ pub(super) struct ConsumerTable {
 
 /// `[[consumer.path]]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct PathTable {
     to: String,
     window: Option<NonZeroU32>,

@@ -36,11 +36,7 @@ const DISK_NAMES: &[(&str, &str)] = &[
 
 /// The keys of a router's disks beside the options that a router's configuration has, too.
 #[derive(Default, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 struct DiskTable {
     none: bool,
     disks: Option<u8>,

@@ -224,7 +224,7 @@ fn seeds(tree: &Tree, run: &RunTable, size: Size) -> Result<Vec<u64>, ScenarioEr
 
 /// `[factorial]`.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct FactorialTable {
     response: String,
     /// Letter and axis.

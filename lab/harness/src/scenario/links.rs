@@ -12,11 +12,7 @@ const MTU_DEFAULT: usize = 1_472;
 
 /// What a table says of links; what it leaves out comes from elsewhere.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(super) struct LinkTable {
     rate: Option<RateOrNone>,
     delay: Option<Time>,
@@ -78,7 +74,7 @@ enum LossText {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct Chain {
     good_to_bad: Fraction,
     bad_to_good: Fraction,

@@ -92,7 +92,7 @@ pub struct Scenario {
 
 /// A file as a whole. What is read from the tree itself is only named here.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct File {
     #[serde(rename = "scenario")]
     _scenario: IgnoredAny,
@@ -134,7 +134,7 @@ struct HeaderFile {
 
 /// `[scenario]`.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct HeaderTable {
     id: String,
     title: String,

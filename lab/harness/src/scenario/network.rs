@@ -29,7 +29,7 @@ use crate::real::trial::Trial;
 
 /// `[run]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct RunTable {
     duration: Time,
     drain: Option<Time>,
@@ -64,11 +64,7 @@ pub(super) enum Seeds {
 
 /// `[topology]`; the parameters of a generator stand beside these.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(super) struct TopologyTable {
     builtin: Option<String>,
     file: Option<String>,
@@ -80,11 +76,7 @@ pub(super) struct TopologyTable {
 
 /// `[routes]`.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(super) struct RoutesTable {
     metric: MetricWord,
     only_given: bool,
@@ -101,7 +93,7 @@ enum MetricWord {
 
 /// `[[route]]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct RouteTable {
     at: String,
     to: String,
@@ -114,7 +106,7 @@ pub(super) struct RouteTable {
 
 /// The key of `[[routers]]` beside those of a router.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct Selected {
     #[serde(deserialize_with = "texts")]
     at: Vec<String>,

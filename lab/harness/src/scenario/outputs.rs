@@ -46,7 +46,7 @@ pub struct Plot {
 
 /// A line across a figure.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub struct ReferenceLine {
     /// What it stands for.
     pub name: String,
@@ -91,7 +91,7 @@ pub enum Cell {
 
 /// `[[plot]]`.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct PlotTable {
     id: String,
     #[serde(default)]

@@ -22,11 +22,7 @@ pub(super) struct RouterSettings {
 
 /// The keys of a router beside its `store` and its `disk`.
 #[derive(Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 struct RouterTable {
     pit_entries: NonZeroU32,
     strategy: String,
@@ -70,18 +66,14 @@ const STORE_NAMES: &[(&str, &str)] = &[("bytes", "size"), ("admits", "admit")];
 
 /// The keys of a store beside its options.
 #[derive(Default, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 struct StoreTable {
     packets: Option<u64>,
     filled: Option<Fraction>,
 }
 
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct StagesTable {
     cpu: Option<CpuTable>,
     store: Option<StageTable>,
@@ -94,7 +86,7 @@ struct StagesTable {
 
 /// The processor: a time for packets of each kind.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct CpuTable {
     interest: Time,
     data: Time,
@@ -107,7 +99,7 @@ struct CpuTable {
 
 /// `rate` or `time` with the distribution `service`, or the `bins` of a histogram.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 struct StageTable {
     rate: Option<Frequency>,
     time: Option<Time>,

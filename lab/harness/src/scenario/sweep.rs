@@ -40,7 +40,7 @@ pub struct Point {
 
 /// `[[sweep]]`. The values themselves are read from the tree.
 #[derive(Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(super) struct SweepTable {
     axis: String,
     label: Option<String>,

@@ -21,11 +21,7 @@ const WEIGHTS: RangeInclusive<u64> = 1..=1000;
 
 /// A configuration file as it is written.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 pub(crate) struct ControllerFile {
     pub(crate) listen: SocketAddr,
     pub(crate) database: Option<String>,
@@ -45,11 +41,7 @@ pub(crate) struct ControllerFile {
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(
-    expecting = "a table: its name in brackets, and its keys below",
-    deny_unknown_fields,
-    default
-)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
 struct DecisionsSection {
     router_timeout: Time,
     placement: Placement,

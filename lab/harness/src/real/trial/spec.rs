@@ -7,7 +7,7 @@ use weir_base::units::{Size, Time};
 /// `[trial]`: what is measured, in the place of consumers and producers of a plan. Of the keys that
 /// `what` has no use for, none has an effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Trial {
     /// What is measured.
     pub what: What,

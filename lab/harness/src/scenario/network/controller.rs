@@ -10,7 +10,7 @@ use crate::scenario::apps::ConsumerGroup;
 
 /// `[controller]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(in crate::scenario) struct ControllerTable {
     #[serde(default = "yes")]
     enabled: bool,

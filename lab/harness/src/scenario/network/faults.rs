@@ -9,7 +9,7 @@ use crate::document::{ScenarioError, texts};
 
 /// `[[fault]]`.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(expecting = "a table: its name in brackets, and its keys below", deny_unknown_fields)]
+#[serde(expecting = "a table", deny_unknown_fields)]
 pub(in crate::scenario) struct FaultTable {
     at: Time,
     kind: FaultWord,

@@ -1,0 +1,59 @@
+//! The section `[management]`: who may command the router.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+use weir_runtime::{ManagementConfig, TrustAnchor};
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
+pub(crate) struct ManagementSection {
+    pub(crate) trust_anchors: Vec<PathBuf>,
+    pub(crate) local_registration: bool,
+    pub(crate) loopback_commands: bool,
+    pub(crate) localhop: bool,
+    pub(crate) holdings_for_neighbours: bool,
+}
+
+impl Default for ManagementSection {
+    fn default() -> Self {
+        let defaults = ManagementConfig::default();
+        Self {
+            trust_anchors: Vec::new(),
+            local_registration: defaults.local_registration,
+            loopback_commands: defaults.loopback_commands,
+            localhop: defaults.localhop,
+            holdings_for_neighbours: defaults.holdings_for_neighbours,
+        }
+    }
+}
+
+impl ManagementSection {
+    /// What the runtime is started with. Reads the trust anchors' files.
+    pub(super) fn to_runtime(&self) -> anyhow::Result<ManagementConfig> {
+        let anchors = self.trust_anchors.iter();
+        let trust_anchors = anchors.map(|path| {
+            read_anchor(path).with_context(|| {
+                format!(
+                    "trust anchor {} of [management] trust_anchors cannot be used; write it with \
+                     `weir key export`, or take it out of the list",
+                    path.display()
+                )
+            })
+        });
+        Ok(ManagementConfig {
+            trust_anchors: trust_anchors.collect::<anyhow::Result<_>>()?,
+            local_registration: self.local_registration,
+            loopback_commands: self.loopback_commands,
+            localhop: self.localhop,
+            holdings_for_neighbours: self.holdings_for_neighbours,
+        })
+    }
+}
+
+fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {
+    let certificate = weir_crypto::keychain::read_certificate(path)?;
+    let verifier = weir_crypto::verifier_from_certificate(&certificate)?;
+    Ok(TrustAnchor { certificate, verifier: verifier.into() })
+}

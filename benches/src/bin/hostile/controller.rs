@@ -1,0 +1,167 @@
+//! The same for a controller: strangers that pipeline requests and never read, while an operator
+//! with a token asks for its health and its state, each over a new connection.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde_json::{Value, json};
+use weir_tests::Site;
+
+use super::{COMMAND_LIMIT, COMMAND_PAUSE, peak_rss_mib};
+
+/// Its name among the attacks.
+pub(super) const NAME: &str = "controller-readers";
+/// More than the controller takes at one time.
+const CONNECTIONS: usize = 5000;
+const ATTACKERS: usize = 8;
+/// Between two looks of an attacker at what it holds.
+const PAUSE: Duration = Duration::from_millis(250);
+/// How long the attack gets for taking all connections before it is measured.
+const LEAD: Duration = Duration::from_secs(25);
+
+/// What an operator has in some span.
+struct Service {
+    answered_percent: f64,
+    p99_ms: f64,
+    rss_mib: f64,
+}
+
+impl Service {
+    fn json(&self) -> Value {
+        json!({
+            "answered_percent": self.answered_percent,
+            "p99_ms": self.p99_ms,
+            "rss_mib": self.rss_mib,
+        })
+    }
+}
+
+/// A controller, and an operator's token.
+struct Trial {
+    process: u32,
+    address: SocketAddr,
+    token: String,
+}
+
+/// Attacks a controller, and prints what the operator had.
+pub(super) fn run(seconds: u64, as_json: bool) -> anyhow::Result<()> {
+    let site = Site::new();
+    let database = site.path("controller.db");
+    let database = database.to_str().context("UTF-8")?;
+    let weir =
+        |words: &[&str]| site.weir("", &[&["controller", "--database", database], words].concat());
+    let add = weir(&["token", "add", "--role", "operator", "--name", "me"]);
+    let token = add.finish().success().output.trim().to_owned();
+    let address = format!("127.0.0.1:{}", site.free_port());
+    let process = weir(&["--listen", &address, "--json"]);
+    let _ = process.json_line();
+    let trial = Trial { process: process.id(), address: address.parse()?, token };
+    let before = trial.measure(Duration::from_secs(3))?;
+    let stop = AtomicBool::new(false);
+    let during = thread::scope(|scope| {
+        let attackers: Vec<_> =
+            (0..ATTACKERS).map(|_| scope.spawn(|| trial.attack(&stop))).collect();
+        thread::sleep(LEAD);
+        let during = trial.measure(Duration::from_secs(seconds));
+        stop.store(true, Ordering::Relaxed);
+        let is_well = attackers.into_iter().all(|attacker| attacker.join().is_ok());
+        ensure!(is_well, "an attacker panicked");
+        during
+    })?;
+    thread::sleep(Duration::from_secs(5));
+    let after = trial.measure(Duration::from_secs(3))?;
+    let all = [&before, &during, &after];
+    if as_json {
+        let [before, during, after] = all.map(Service::json);
+        println!("{}", json!({"attack": NAME, "before": before, "during": during, "after": after}));
+        return Ok(());
+    }
+    let three = |value: fn(&Service) -> f64| {
+        let values = all.map(value);
+        format!("{:6.1} {:6.1} {:6.1}", values[0], values[1], values[2])
+    };
+    println!(
+        "{NAME:16} answered {} %  p99 {}  RSS {}",
+        three(|service| service.answered_percent),
+        three(|service| service.p99_ms),
+        three(|service| service.rss_mib),
+    );
+    Ok(())
+}
+
+impl Trial {
+    fn measure(&self, span: Duration) -> anyhow::Result<Service> {
+        let (stop, begun) = (AtomicBool::new(false), Instant::now());
+        thread::scope(|scope| {
+            let memory = scope.spawn(|| peak_rss_mib(self.process, &stop));
+            let (mut times, mut answered) = (Vec::new(), 0_usize);
+            while begun.elapsed() < span {
+                for path in ["/health", "/v1/state"] {
+                    let asked = Instant::now();
+                    let is_answered = self.ask(path).is_ok();
+                    times.push(if is_answered { asked.elapsed() } else { COMMAND_LIMIT });
+                    answered += usize::from(is_answered);
+                }
+                thread::sleep(COMMAND_PAUSE);
+            }
+            stop.store(true, Ordering::Relaxed);
+            times.sort_unstable();
+            Ok(Service {
+                answered_percent: answered as f64 * 100.0 / times.len() as f64,
+                p99_ms: times[times.len() * 99 / 100].as_secs_f64() * 1e3,
+                rss_mib: memory.join().expect("the reader does not panic")?,
+            })
+        })
+    }
+
+    fn ask(&self, path: &str) -> io::Result<()> {
+        let mut stream = TcpStream::connect_timeout(&self.address, COMMAND_LIMIT)?;
+        stream.set_read_timeout(Some(COMMAND_LIMIT))?;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\
+             Authorization: Bearer {}\r\n\r\n",
+            self.token
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        let is_good = answer.starts_with(b"HTTP/1.1 200");
+        is_good.then_some(()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// A connection whose end here takes little, so that answers wait in the controller.
+    fn connect_with_little_room(&self) -> anyhow::Result<TcpStream> {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+        socket.set_recv_buffer_size(4096)?;
+        socket.connect(&self.address.into())?;
+        Ok(socket.into())
+    }
+
+    /// Holds as many connections as it can, asks on each for much and reads nothing. One that is
+    /// closed is made again.
+    fn attack(&self, stop: &AtomicBool) {
+        let one = b"GET /dashboard.js HTTP/1.1\r\nHost: c\r\n\r\n";
+        let many = one.repeat(500);
+        let mut held: Vec<TcpStream> = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            // One that takes nothing holds what it has; one that is closed is of no use any more.
+            held.retain_mut(|stream| match stream.write(one) {
+                Ok(_) => true,
+                Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+            });
+            while held.len() < CONNECTIONS / ATTACKERS && !stop.load(Ordering::Relaxed) {
+                let Ok(mut stream) = self.connect_with_little_room() else { break };
+                if stream.set_nonblocking(true).is_err() {
+                    break;
+                }
+                let _ = stream.write(&many);
+                held.push(stream);
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+}
