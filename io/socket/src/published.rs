@@ -69,8 +69,8 @@ impl Published {
         Self(Form::Sealed(Box::new(object), content))
     }
 
-    /// Keeps its file open, or a copy of a small one, if there is room and the file is still what was
-    /// signed. Another file may take its name then, and a small one may be overwritten.
+    /// Keeps its file open, or a copy of a small one, if there is room and the file is still what
+    /// was signed. Another file may take its name then, and a small one may be overwritten.
     #[must_use]
     pub fn holding_file(mut self, files: &OpenFiles) -> Self {
         if let Form::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
