@@ -342,18 +342,26 @@ fn names_that_are_too_long_are_skipped_by_name() {
     let router = router(&site);
     let deep = format!("source/{}", vec!["d"; 62].join("/"));
     let long = format!("source/{}", vec!["l".repeat(225); 3].join("/"));
-    for path in ["source/file".to_owned(), format!("{deep}/deep"), format!("{long}/long")] {
-        site.write(&path, b"content");
+    // With the folder's own component, and those of metadata, it has 64.
+    let fits = format!("{}/fits", vec!["d"; 59].join("/"));
+    for file in ["source/file", &format!("source/{fits}"), &format!("{deep}/deep")] {
+        site.write(file, b"content");
     }
+    site.write(&format!("{long}/long"), b"content");
     let words = ["put", "source", "/folder", "--json"];
     let mut process = site.weir(&router.unix(), &words);
     assert_eq!(process.json_line()["skipped"], 2);
     assert_eq!(listed(&site, &router), ["d", "file", "l".repeat(225).as_str()]);
+    assert!(site.path("all").join(&fits).exists(), "the deepest that can be fetched");
     process.signal(Signal::SIGTERM);
     let message = process.finish().failure();
     for expected in ["/deep: its packets", "/long: its name", "2 files or directories were"] {
         assert!(message.contains(expected), "{expected}: {message}");
     }
+
+    let words = ["put", "source/file", &"/n".repeat(62)];
+    let message = router.weir(&site, &words).failure();
+    assert!(message.contains("names of 65 components") && message.contains("fewer"), "{message}");
 
     // With --watch, what is too long does not stop the rest.
     thread::sleep(Duration::from_millis(600));
