@@ -5,14 +5,18 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use weir_base::Instant;
 use weir_transport::ObjectId;
 
 /// Versions that linger at most.
 const LINGERING_MAX: usize = 4096;
+/// Files of up to this size are copied: they can be overwritten then.
+pub(crate) const COPY_BYTES_MAX: u64 = 64 << 10;
 
 /// How many files may be kept open that are not read at the moment.
 #[derive(Clone, Debug)]
@@ -28,7 +32,14 @@ impl OpenFiles {
     pub(crate) fn hold(&self, file: Arc<File>) -> Option<HeldFile> {
         let take = |left: usize| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(HeldFile { file, _room: Arc::new(Room(self.0.clone())) })
+        Some(HeldFile { file, is_copy: false, _room: Arc::new(Room(self.0.clone())) })
+    }
+
+    /// Keeps a copy of some content in memory, if there is room.
+    pub(crate) fn hold_copy(&self, content: &[u8]) -> Option<HeldFile> {
+        let mut copy = File::from(memfd_create("weir", MemfdFlags::CLOEXEC).ok()?);
+        copy.write_all(content).ok()?;
+        self.hold(Arc::new(copy)).map(|held| HeldFile { is_copy: true, ..held })
     }
 }
 
@@ -46,6 +57,8 @@ impl Drop for Room {
 #[derive(Clone, Debug)]
 pub(crate) struct HeldFile {
     pub(crate) file: Arc<File>,
+    /// It is a copy, which nobody else changes.
+    pub(crate) is_copy: bool,
     _room: Arc<Room>,
 }
 

@@ -1,17 +1,17 @@
 //! Objects that are ready to be served.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_base::{Packet, Pool};
-use weir_transport::SealedObject;
+use weir_transport::{ContentDigest, Metadata, SealedObject};
 use weir_wire::{DataView, Name, NameView};
 
 use crate::kept::Kept;
-use crate::linger::{HeldFile, OpenFiles};
+use crate::linger::{COPY_BYTES_MAX, HeldFile, OpenFiles};
 use crate::place::open_to_read;
 
 /// What tells whether a file is still the one that was signed.
@@ -69,15 +69,12 @@ impl Published {
         Self(Form::Sealed(Box::new(object), content))
     }
 
-    /// Keeps its file open, if there is room and the file is still the one that was signed: another
-    /// file may take its name then.
+    /// Keeps its file open, or a copy of a small one, if there is room and the file is still what
+    /// was signed. Another file may take its name then, and a small one may be overwritten.
     #[must_use]
     pub fn holding_file(mut self, files: &OpenFiles) -> Self {
-        if let Form::Sealed(_, Content::File { path, fingerprint, held }) = &mut self.0
-            && let Ok(file) = open_to_read(path)
-            && Fingerprint::of(&file).is_ok_and(|found| found == *fingerprint)
-        {
-            *held = files.hold(Arc::new(file));
+        if let Form::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
+            *held = hold(object, path, *fingerprint, files);
         }
         self
     }
@@ -189,6 +186,39 @@ impl Published {
         out.copy_from_slice(&octets[offset as usize..][..out.len()]);
         block.freeze(frame.len)
     }
+}
+
+fn hold(
+    object: &SealedObject,
+    path: &Path,
+    signed: Fingerprint,
+    files: &OpenFiles,
+) -> Option<HeldFile> {
+    let mut file = open_to_read(path).ok()?;
+    let mut content = Vec::new();
+    let is_small = signed.len <= COPY_BYTES_MAX;
+    if is_small {
+        (&mut file).take(COPY_BYTES_MAX).read_to_end(&mut content).ok()?;
+    }
+    if Fingerprint::of(&file).ok()? != signed {
+        return None;
+    }
+    if !is_small {
+        return files.hold(Arc::new(file));
+    }
+    // It may have been overwritten within one tick of its file system's clock.
+    let mut digest = ContentDigest::default();
+    let chunks: Vec<&[u8]> = content.chunks(object.segment_size as usize).collect();
+    digest.add_all(if chunks.is_empty() { &[&[]] } else { &chunks });
+    let is_it = signed_digest(object) == Some(digest.finish());
+    if is_it { files.hold_copy(&content) } else { None }
+}
+
+/// The digest of the content that was signed, which the metadata says.
+pub(crate) fn signed_digest(object: &SealedObject) -> Option<[u8; 32]> {
+    let packet = object.packets.last()?;
+    let data = DataView::decode(packet).expect("it was made as Data");
+    Metadata::decode(data.content).ok()?.content_digest
 }
 
 /// The packet of a segment whose content is read from its file. An error without a reason is a

@@ -21,7 +21,7 @@ use weir_base::{Packet, Pool};
 use weir_bucket::Bucket;
 use weir_disk::{LockHolder, checksum};
 use weir_security::sha256;
-use weir_transport::{ContentDigest, Metadata, SealedObject};
+use weir_transport::{ContentDigest, SealedObject};
 use weir_wire::tlv::{self, Writer};
 use weir_wire::{DataView, Name, NameView};
 
@@ -34,7 +34,7 @@ use crate::publish::{
     Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
     signature_info,
 };
-use crate::published::{Content, Fingerprint, Form, Published};
+use crate::published::{Content, Fingerprint, Form, Published, signed_digest};
 
 pub use self::guest::{Handed, Taken};
 
@@ -657,13 +657,6 @@ fn copy_segments(
         }
     }
     Ok(())
-}
-
-/// The digest of the content that was signed, which the metadata says.
-fn signed_digest(object: &SealedObject) -> Option<[u8; 32]> {
-    let packet = object.packets.last()?;
-    let data = DataView::decode(packet).expect("it was made as Data");
-    Metadata::decode(data.content).ok()?.content_digest
 }
 
 fn open_source(path: &Path) -> Result<File, Failure> {

@@ -603,6 +603,9 @@ impl ObjectStore {
         if let Some(open) = self.open.get_mut(&id) {
             open.checked = now;
         }
+        if self.object(id).held().is_some_and(|held| held.is_copy) {
+            return Ok(());
+        }
         // What lies in a repository has checksums.
         let object = &self.object(id).0;
         let Form::Sealed(_, Content::File { fingerprint, .. }) = object else { return Ok(()) };

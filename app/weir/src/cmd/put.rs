@@ -90,8 +90,8 @@ pub(crate) struct Args {
     /// waited for up to 3 s
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
-    /// With --watch: keep serving a version for this many seconds after it was replaced or removed,
-    /// to those who are fetching it, if its file was replaced by a rename and not overwritten
+    /// Keep serving a version for this many seconds after it was replaced or removed, to those who
+    /// are fetching it, if its file was replaced by a rename or has up to 64 KiB
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     linger: u32,
     /// Take what is kept under this name or below it out of the repository, and end

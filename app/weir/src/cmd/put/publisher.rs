@@ -658,6 +658,9 @@ fn explain_publish(error: RepositoryError) -> anyhow::Error {
         PublishError::SegmentSize { .. } => {
             anyhow::anyhow!("{error}; give a smaller --segment-size")
         }
+        PublishError::TooDeep { .. } => {
+            anyhow::anyhow!("the name is too long: {error}; choose one of fewer components")
+        }
         _ => error.into(),
     }
 }
