@@ -239,10 +239,10 @@ pub(crate) fn may_sign(
 }
 
 /// By how much the clocks of two machines may differ.
-pub const CLOCK_SKEW_S: i64 = 300;
+const CLOCK_SKEW_S: i64 = 300;
 
 /// # Errors
-/// [`TrustError::Expired`] and [`TrustError::NotYetValid`], by more than [`CLOCK_SKEW_S`].
+/// [`TrustError::Expired`] and [`TrustError::NotYetValid`], by more than `CLOCK_SKEW_S`.
 pub(crate) fn check_validity(certificate: &Certificate, now_unix_s: i64) -> Result<(), TrustError> {
     let (validity, name) = (certificate.validity(), certificate.name());
     if now_unix_s.saturating_add(CLOCK_SKEW_S) < validity.not_before_unix_s {
