@@ -130,7 +130,7 @@ fn interest(view: &InterestView<'_>) -> Fields {
 
 fn data(view: &DataView<'_>) -> Fields {
     let mut fields = name(view.name);
-    fields.push(("contentType", view.content_type().into()));
+    fields.push(("contentType", view.content_type.into()));
     fields.push(("freshnessMs", view.freshness_ms.into()));
     if let Some(component) = view.final_block_id() {
         let mut text = String::new();
@@ -178,7 +178,7 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
         let announcement = checked_data(wire)?;
         let about = vec![
             ("name", uri(announcement.name)),
-            ("contentType", announcement.content_type().into()),
+            ("contentType", announcement.content_type.into()),
             ("contentHex", octets(announcement.content)),
         ];
         fields.push(("prefixAnnouncement", object(about)));

@@ -121,8 +121,8 @@ impl Certificate {
         if !is_certificate_name(data.name) {
             return Err(CertificateError::Name(data.name.to_name()));
         }
-        if data.content_type() != CONTENT_TYPE_KEY {
-            return Err(CertificateError::ContentType(data.content_type()));
+        if data.content_type != CONTENT_TYPE_KEY {
+            return Err(CertificateError::ContentType(data.content_type));
         }
         if data.content.is_empty() {
             return Err(CertificateError::NoPublicKey);

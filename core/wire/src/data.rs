@@ -24,6 +24,8 @@ pub struct DataView<'a> {
     pub parent_len: usize,
     /// FreshnessPeriod in milliseconds; 0 when absent.
     pub freshness_ms: u64,
+    /// ContentType; 0 (Blob) when absent.
+    pub content_type: u64,
     /// Value of Content; empty when absent.
     pub content: &'a [u8],
     /// What follows Name.
@@ -69,10 +71,10 @@ impl<'a> DataView<'a> {
         let body = tlv::read_single_of(wire, tlv::DATA)?;
         let (name, scan, mut fields) = read_name(body, &DATA, head)?;
         let after_name = fields.rest;
-        let mut freshness_ms = 0;
+        let (mut content_type, mut freshness_ms) = (0, 0);
         if let Some(meta) = fields.take(tlv::META_INFO)? {
             let mut meta = Fields::new(meta, &META_INFO, 0);
-            meta.take_nni(tlv::CONTENT_TYPE)?;
+            content_type = meta.take_nni(tlv::CONTENT_TYPE)?.unwrap_or(0);
             freshness_ms = meta.take_nni(tlv::FRESHNESS_PERIOD)?.unwrap_or(0);
             meta.take(tlv::FINAL_BLOCK_ID)?.map(final_block_id).transpose()?;
             meta.finish()?;
@@ -88,7 +90,7 @@ impl<'a> DataView<'a> {
         signature_info.ok_or(missing(tlv::SIGNATURE_INFO))?;
         signature_value.ok_or(missing(tlv::SIGNATURE_VALUE))?;
         let parent_len = scan.parent_len;
-        Ok(Self { wire, name, parent_len, freshness_ms, content, after_name })
+        Ok(Self { wire, name, parent_len, freshness_ms, content_type, content, after_name })
     }
 
     fn meta_info(&self, typ: u32) -> &'a [u8] {
@@ -98,12 +100,7 @@ impl<'a> DataView<'a> {
     /// Whether it is of ContentType Nack: its producer's word that it has no Data of this name.
     #[inline]
     pub fn is_nack(&self) -> bool {
-        self.content_type() == content_type::NACK
-    }
-
-    /// ContentType; 0 (Blob) when absent.
-    pub fn content_type(&self) -> u64 {
-        tlv::nni(self.meta_info(tlv::CONTENT_TYPE)).unwrap_or(0)
+        self.content_type == content_type::NACK
     }
 
     /// FinalBlockId.
@@ -169,7 +166,7 @@ impl<'a> DataView<'a> {
     pub fn to_data(&self) -> Data {
         Data {
             name: self.name.to_name(),
-            content_type: self.content_type(),
+            content_type: self.content_type,
             freshness_ms: self.freshness_ms,
             final_block_id: self.final_block_id().map(|component| component.to_component()),
             content: self.content.to_vec(),

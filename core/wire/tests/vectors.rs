@@ -122,7 +122,7 @@ fn check_data(record: &Value, view: &DataView<'_>) {
     }
     let mut found = name_fields(view.name).to_vec();
     found.extend([
-        ("contentType", Some(view.content_type().into())),
+        ("contentType", Some(view.content_type.into())),
         ("freshnessMs", Some(view.freshness_ms.into())),
         ("finalBlockId", view.final_block_id().map(|_| final_block_id.into())),
         ("finalBlockIdAlt", view.final_block_id().and_then(text)),
@@ -146,7 +146,7 @@ fn check_lp(record: &Value, view: &LpView<'_>) {
         let data = DataView::decode(wire).expect("a prefix announcement is a Data");
         serde_json::json!({
             "name": data.name.uri(UriStyle::Numeric).to_string(),
-            "contentType": data.content_type(),
+            "contentType": data.content_type,
             "contentHex": hex::encode(data.content),
         })
     });
@@ -478,6 +478,6 @@ fn packets_of_the_management_vectors_decode() {
     for name in ["cxx-prefixannouncement", "cxx-link"] {
         let (wire, expect) = management(name);
         let data = DataView::decode(&wire).expect("decodes");
-        assert_eq!(Value::from(data.content_type()), expect["ContentType"]);
+        assert_eq!(Value::from(data.content_type), expect["ContentType"]);
     }
 }

@@ -244,7 +244,7 @@ fn clients_and_neighbours_are_told_what_is_held() {
         let bad = Interest::new(name("/localhost/nfd/cs/holdings/x")).can_be_prefix(true);
         site.consumer.send(&bad.must_be_fresh(true).nonce(7).encode());
         let answer = site.consumer.got().data();
-        assert_eq!(DataView::decode(&answer).unwrap().content_type(), 3);
+        assert_eq!(DataView::decode(&answer).unwrap().content_type, 3);
     }
 }
 

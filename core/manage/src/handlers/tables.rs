@@ -326,7 +326,7 @@ impl Announcement {
     fn of(data: &DataView<'_>, call: &Call<'_>) -> Option<Self> {
         let prefix_components = data.name.component_count().checked_sub(3)?;
         let suffix = |at: usize| data.name.component(prefix_components + at);
-        let is_announcement = data.content_type() == CONTENT_TYPE_PREFIX_ANNOUNCEMENT
+        let is_announcement = data.content_type == CONTENT_TYPE_PREFIX_ANNOUNCEMENT
             && suffix(0)?.is_keyword(b"PA")
             && suffix(1)?.as_version().is_some()
             && suffix(2)?.as_segment().is_some();

@@ -67,7 +67,7 @@ impl Harness {
                 view.name == data.name || view.can_be_prefix && view.name.is_prefix_of(data.name);
             assert!(matches, "{} does not answer {}", data.name, view.name);
             assert_eq!(data.freshness_ms, 1000);
-            if data.content_type() == 0 {
+            if data.content_type == 0 {
                 assert!(reply.no_cache);
             }
             if fetch.on_data(&data)? {
@@ -291,6 +291,6 @@ fn a_refusal_of_a_dataset_is_an_application_nack() {
     harness.interest(&Interest::new(name("/localhost/nfd/faces/query/x")).nonce(1).encode());
     let packet = harness.out.data.remove(0).packet;
     let data = DataView::decode(&packet).unwrap();
-    assert_eq!(data.content_type(), 3);
+    assert_eq!(data.content_type, 3);
     assert_eq!(parse_response(&data).unwrap().code, 400);
 }

@@ -32,7 +32,7 @@ fn digest(data: &DataView<'_>) -> u64 {
     let last_segment = data.final_block_id().and_then(|component| component.as_segment());
     let mut digest = Digest::default();
     digest.mix(of_octets(data.content));
-    digest.mix(data.content_type());
+    digest.mix(data.content_type);
     digest.mix(last_segment.unwrap_or(u64::MAX));
     digest.value()
 }

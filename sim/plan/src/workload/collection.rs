@@ -101,7 +101,7 @@ impl Collection {
         }
         let last = data.final_block_id().and_then(|component| component.as_segment());
         let expected = shape.last_segment();
-        if last != Some(expected) || data.content_type() != 0 {
+        if last != Some(expected) || data.content_type != 0 {
             return Err(WrongData::Meta { found: last, expected });
         }
         Ok(())
