@@ -383,7 +383,7 @@ impl Store {
             if !is_whole_name && !query.can_be_prefix {
                 break;
             }
-            if is_fresh_enough(entry) {
+            if is_fresh_enough(entry) && (is_whole_name || entry.flags & NACK == 0) {
                 return Some(index);
             }
             index = ordered.next(index);
@@ -436,7 +436,10 @@ impl Store {
     fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
         let top = self.tree.find(hash)?;
         self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
-            entry.is_fresh_enough(now, query.must_be_fresh) && entry.is_below(query.name)
+            // Word that there is no such Data is of that name alone.
+            entry.flags & NACK == 0
+                && entry.is_fresh_enough(now, query.must_be_fresh)
+                && entry.is_below(query.name)
         })
     }
 
@@ -756,15 +759,13 @@ impl Store {
     }
 
     /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was
-    /// found to be false. Returns where it came from, [`UNKNOWN_SOURCE`] for what a disk alone has.
-    /// A disk is not asked for the digest of what it has.
+    /// found to be false. Returns where it came from. What a disk alone has stays: its digest is not
+    /// known, and whoever has found it false asks past it.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
         if !self.replaced.is_empty() {
-            self.replaced.erase(name);
+            self.replaced.erase_copy(name, digest);
         }
-        let Some(index) = self.find(name_hash, name.value()) else {
-            return self.erase_name_on_disk(name, name_hash).then_some(UNKNOWN_SOURCE);
-        };
+        let index = self.find(name_hash, name.value())?;
         let data = DataView::decode(&self.entries[index].packet).expect("only Data is stored");
         let is_it = data.implicit_digest() == digest;
         is_it.then(|| {

@@ -102,6 +102,10 @@ impl Request {
                 None => GiveUp::Unanswered,
             });
         }
+        if self.path.is_some() {
+            // Nobody has answered: whoever has no route is asked once more as well.
+            self.without_route = 0;
+        }
         self.selectors.nonce = rng.next_u32();
         let path = paths[(self.sends + self.nacks) as usize % paths.len()];
         out.push(path, &self.name, None, self.selectors);

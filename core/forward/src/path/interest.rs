@@ -477,7 +477,9 @@ impl Router {
         }
         let entry = self.pit.entry(index);
         let last = entry.last_expiry().unwrap_or(expiry);
-        self.pit.timers.schedule(index, last);
+        // The strategy may want to be asked before that.
+        let wake_at = self.pit.timers.deadline(index).map_or(last, |at| at.min(last));
+        self.pit.timers.schedule(index, wake_at);
     }
 
     /// FIB and strategy. `only`: the next hops to choose received, where not all.

@@ -1,7 +1,7 @@
 //! best-route, version 5 of NFD, without its hanging at a next hop that is dead: the cheapest next
 //! hop that answers. One that is silent or refuses is left for the next, and tried again later.
 
-use weir_base::{NS_PER_MS, NS_PER_S};
+use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_wire::NackReason;
 
 use super::context::{Behaviour, Context, Suppression, may_retransmit};
@@ -9,13 +9,16 @@ use crate::stats::DropReason;
 use crate::table::fib::FibNextHop;
 use crate::table::measurements::Measurement;
 
-/// A next hop that has refused so many Interests in a row, or was silent once, is down.
-const FAILURES_MAX: u32 = 3;
+/// A next hop that has refused so many Interests in a row, while another one answers, is down.
+const REFUSALS_MAX: u32 = 3;
 /// How long a next hop that has never answered is waited for.
 const FIRST_WAIT_NS: u64 = 250 * NS_PER_MS;
-/// A next hop that is down gets one Interest after this time; the time doubles so many times.
+/// A next hop that is down is tried by one Interest after this time, which doubles so many times.
 const RETRY_NS: u64 = NS_PER_S;
-const RETRY_DOUBLINGS_MAX: u32 = 5;
+const DOUBLINGS_MAX: u64 = 5;
+/// The bits of what is remembered of a next hop that say how often the time has doubled; the others
+/// are those of the time when it is to be tried, 0 where it is up.
+const DOUBLINGS: u64 = 7;
 
 #[derive(Debug)]
 pub(super) struct BestRoute;
@@ -25,19 +28,26 @@ impl Behaviour for BestRoute {
         if !is_pending(context) {
             return forward_new(context);
         }
-        if context.next_hops.len() > 1 {
-            note_silence(context);
+        if context.next_hops.len() < 2 {
+            return on_retransmission(suppression, context);
         }
+        note_silence(context);
         on_retransmission(suppression, context);
+        context.wake_after(FIRST_WAIT_NS);
     }
 
     fn on_refusal(&self, context: &mut Context<'_>) -> bool {
+        note_refusals(context);
         ask_next(context)
     }
 
     fn on_silence(&self, context: &mut Context<'_>) {
-        if note_silence(context) {
-            ask_next(context);
+        match note_silence(context) {
+            Some(0) => {
+                ask_next(context);
+            }
+            Some(wait_ns) => context.wake_after(wait_ns),
+            None => {}
         }
     }
 }
@@ -82,18 +92,32 @@ fn forward_to_one_of_several(context: &mut Context<'_>) {
 /// Whether a next hop answers, or is to be tried once more.
 fn is_up(context: &Context<'_>, hop: &FibNextHop) -> bool {
     context.measurement(hop).is_none_or(|measured| {
-        measured.failures() < FAILURES_MAX || context.now.as_ns() >= measured.strategy_state
+        measured.failures() == 0 || context.now.as_ns() >= measured.strategy_state & !DOUBLINGS
     })
+}
+
+/// A next hop is not used until it is tried again.
+fn mark_down(now: Instant, measured: &mut Measurement, doublings: u64) {
+    let retry_at = now.plus_ns(RETRY_NS << doublings).as_ns();
+    measured.strategy_state = (retry_at & !DOUBLINGS) | doublings;
+}
+
+fn is_marked(measured: &Measurement) -> bool {
+    measured.failures() > 0 && measured.strategy_state != 0
 }
 
 /// Sends the Interest to `hop`, and comes back if that does not answer in time.
 fn send(context: &mut Context<'_>, hop: FibNextHop) {
     let now = context.now;
-    if let Some(measured) = context.measurement_mut(&hop)
-        && measured.failures() >= FAILURES_MAX
-    {
-        // This Interest is the one by which it is tried.
-        measured.strategy_state = now.plus_ns(retry_ns(measured)).as_ns();
+    if let Some(measured) = context.measurement_mut(&hop) {
+        match is_marked(measured) {
+            // This Interest is the one by which it is tried.
+            true => {
+                let doublings = (measured.strategy_state & DOUBLINGS) + 1;
+                mark_down(now, measured, doublings.min(DOUBLINGS_MAX));
+            }
+            false => measured.strategy_state = 0,
+        }
     }
     if context.send_interest(hop) {
         context.wake_after(context.measurement(&hop).map_or(FIRST_WAIT_NS, wait_ns));
@@ -110,10 +134,10 @@ fn ask_next(context: &mut Context<'_>) -> bool {
 }
 
 /// A next hop that should have answered by now, and has not answered anything else since, is down.
-/// Says whether one is.
-fn note_silence(context: &mut Context<'_>) -> bool {
+/// Returns after which time one will be, 0 if one is; `None` if all have refused.
+fn note_silence(context: &mut Context<'_>) -> Option<u64> {
     let (now, hops) = (context.now, context.next_hops);
-    let mut is_one_silent = false;
+    let mut shortest_ns = None;
     for hop in hops {
         let record = context.out_record(hop.face);
         let Some(record) = record.filter(|it| it.nacked.is_none() && it.expiry > now) else {
@@ -121,23 +145,39 @@ fn note_silence(context: &mut Context<'_>) -> bool {
         };
         let Some(measured) = context.measurement_mut(hop) else { continue };
         let waited_ns = now.ns_since(record.sent_at).min(measured.silent_ns(now));
-        if waited_ns >= wait_ns(measured) {
-            measured.note_failures(FAILURES_MAX.saturating_sub(measured.failures()).max(1));
-            measured.strategy_state = now.plus_ns(retry_ns(measured)).as_ns();
-            is_one_silent = true;
+        let left_ns = wait_ns(measured).saturating_sub(waited_ns);
+        if left_ns == 0 && !is_marked(measured) {
+            measured.note_failures(1);
+            mark_down(now, measured, 0);
+        }
+        shortest_ns = Some(shortest_ns.map_or(left_ns, |known: u64| known.min(left_ns)));
+    }
+    shortest_ns
+}
+
+/// A next hop that refuses what it is asked for is down, if another one answers: what all refuse
+/// does not exist.
+fn note_refusals(context: &mut Context<'_>) {
+    let (now, hops) = (context.now, context.next_hops);
+    let answers = |measured: &Measurement| measured.failures() == 0 && measured.data() > 0;
+    if !hops.iter().any(|hop| context.measurement(hop).is_some_and(answers)) {
+        return;
+    }
+    for hop in hops {
+        let has_refused = context.out_record(hop.face).is_some_and(|it| it.nacked.is_some());
+        if let Some(measured) = context.measurement_mut(hop)
+            && has_refused
+            && measured.failures() >= REFUSALS_MAX
+            && !is_marked(measured)
+        {
+            mark_down(now, measured, 0);
         }
     }
-    is_one_silent
 }
 
 /// How long an answer of a next hop takes at most.
 fn wait_ns(measured: &Measurement) -> u64 {
     measured.rto_ns().unwrap_or(FIRST_WAIT_NS)
-}
-
-/// After which time a next hop that is down is tried again.
-fn retry_ns(measured: &Measurement) -> u64 {
-    RETRY_NS << measured.failures().saturating_sub(FAILURES_MAX).min(RETRY_DOUBLINGS_MAX)
 }
 
 /// Whether an Interest whose entry is [pending](is_pending) comes before its time, which drops it.

@@ -144,12 +144,50 @@ fn best_route_asks_the_next_where_one_refuses() {
         assert_eq!(sent(&nacks), vec![(LOCAL, PacketKind::Nack)]);
         assert_eq!(nacks[0].header.incoming_face, Some(V.0), "it came from there");
     }
-    // Both refuse everything: whoever refused least is asked first, and the others after.
-    let asked = bed.ask(LOCAL, &Ask::new("/a/4", 4)).remove(0);
-    let next = bed.nack(asked.face, NackReason::NoRoute, &asked.packet);
-    assert_eq!(next.len(), 1);
-    assert_ne!(next[0].face, asked.face);
-    assert_eq!(bed.router.stats().pit_entries, 1);
+    // What both refuse does not exist: no next hop is worse for it. What one of them has is.
+    for n in 4..=9 {
+        let asked = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
+        let (first, is_first) = (asked.face, n < 6);
+        assert_eq!(first, if is_first { U } else { V }, "{n}");
+        if is_first {
+            let next = bed.nack(U, NackReason::NoRoute, &asked.packet);
+            assert_eq!(sent(&next), vec![(V, PacketKind::Interest)]);
+        }
+        assert_eq!(bed.answer(V, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
+    }
+}
+
+/// Interests that are under way when a next hop dies go to the next one, one that two consumers
+/// wait for too, and a short outage does not cost the next hop a minute.
+#[test]
+fn best_route_moves_what_is_under_way() {
+    let mut bed = Bed::new();
+    bed.route("/a", &[(U, 0), (V, 1)]);
+    let name = |n: u32| alloc::format!("/a/{n}");
+    for n in 0..20 {
+        bed.ask(LOCAL, &Ask::new(&name(n), n));
+        bed.pass_ms(10);
+        assert_eq!(bed.answer(U, data(&name(n), 0)).len(), 1);
+    }
+    for n in 100..110 {
+        assert_eq!(bed.ask(LOCAL, &Ask::new(&name(n), n))[0].face, U);
+        bed.pass_ms(1);
+    }
+    assert!(bed.ask(LOCAL2, &Ask::new(&name(109), 999)).is_empty(), "it waits with the other");
+    assert_eq!(bed.answer(U, data(&name(100), 0)).len(), 1, "and then it dies");
+    let mut moved = Vec::new();
+    for _ in 0..1500 {
+        bed.pass_ms(1);
+        moved.extend(bed.take().iter().map(|packet| packet.face));
+    }
+    assert_eq!(moved, vec![V; 9]);
+    for n in 101..110 {
+        assert!(!bed.answer(V, data(&name(n), 0)).is_empty());
+    }
+    // Nine Interests have failed, but its first retry is due.
+    assert_eq!(bed.ask(LOCAL, &Ask::new(&name(200), 200))[0].face, U);
+    assert_eq!(bed.answer(U, data(&name(200), 0)).len(), 1);
+    assert_eq!(bed.ask(LOCAL, &Ask::new(&name(201), 201))[0].face, U, "it lives again");
 }
 
 /// A next hop that answers other Interests is not silent.

@@ -2,6 +2,7 @@
 //! with the implicit digest, as NFD finds it.
 
 use alloc::collections::VecDeque;
+use core::cell::OnceCell;
 
 use weir_base::{Instant, Packet};
 use weir_wire::{DataView, NameView};
@@ -16,6 +17,8 @@ struct Kept {
     /// The keyed hash of the name without the digest.
     hash: u64,
     packet: Packet,
+    /// Computed when it is first asked for.
+    digest: OnceCell<[u8; 32]>,
     fresh_until: Instant,
     freshness_ms: u32,
 }
@@ -46,7 +49,8 @@ impl Replaced {
         // The store's own memory is moved about.
         let packet = Packet::from(entry.packet.to_vec());
         self.bytes += entry_bytes(packet.len());
-        self.all.push_back(Kept { hash, packet, fresh_until, freshness_ms });
+        let digest = OnceCell::new();
+        self.all.push_back(Kept { hash, packet, digest, fresh_until, freshness_ms });
         self.trim(bytes_max);
     }
 
@@ -68,7 +72,7 @@ impl Replaced {
             let data = DataView::decode(&one.packet).expect("only Data is stored");
             is_fresh_enough
                 && data.name == query.name.parent()
-                && data.implicit_digest() == *last.value
+                && one.digest.get_or_init(|| data.implicit_digest()) == last.value
         };
         let found = self.all.iter().filter(|one| one.hash == hash).find(is_it)?;
         Some(Hit {
@@ -80,10 +84,16 @@ impl Replaced {
 
     /// Forgets the Data of a name, or below it.
     pub(super) fn erase(&mut self, prefix: NameView<'_>) {
-        let is_below = |one: &Kept| {
-            DataView::decode(&one.packet).is_ok_and(|data| prefix.is_prefix_of(data.name))
-        };
-        self.all.retain(|one| !is_below(one));
+        self.retain(|data| !prefix.is_prefix_of(data.name));
+    }
+
+    /// Forgets the Data of this name and digest.
+    pub(super) fn erase_copy(&mut self, name: NameView<'_>, digest: &[u8]) {
+        self.retain(|data| data.name != name || data.implicit_digest() != digest);
+    }
+
+    fn retain(&mut self, stays: impl Fn(&DataView<'_>) -> bool) {
+        self.all.retain(|one| DataView::decode(&one.packet).is_ok_and(|data| stays(&data)));
         self.bytes = self.all.iter().map(|one| entry_bytes(one.packet.len())).sum();
     }
 }

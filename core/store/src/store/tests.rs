@@ -422,6 +422,7 @@ fn word_that_there_is_no_such_data_counts_while_it_is_fresh() {
     assert!(bed.put_wire(&nack("/a/none")).is_some());
     assert_eq!(bed.found("/a/none", false, true).as_deref(), Some("/a/none"));
     assert_eq!(bed.found("/a/none", false, false).as_deref(), Some("/a/none"));
+    assert_eq!(bed.found("/a", true, true), None, "it says nothing of other names");
     bed.now = ms(102);
     assert_eq!(bed.found("/a/none", false, false), None);
     assert_eq!(bed.found("/a", true, false), None);

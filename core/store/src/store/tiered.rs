@@ -439,15 +439,6 @@ impl Store {
         }
     }
 
-    /// Erases what is on disk of this very name.
-    pub(super) fn erase_name_on_disk(&mut self, name: NameView<'_>, name_hash: u64) -> bool {
-        let Some(disk) = &mut self.disk else { return false };
-        let parent = name.parent();
-        let hash_key = disk.tier.config().hash_key;
-        let parent = (!parent.is_empty()).then(|| hash_key.hash(parent.value()));
-        disk.tier.erase_by_command(key_of(name, name_hash, parent))
-    }
-
     /// Erases what is on disk under a name, as [`Store::erase`] does.
     pub(super) fn erase_on_disk(
         &mut self,
