@@ -212,8 +212,8 @@ impl Configurer {
         let is_due = self.stored.is_none_or(|(generation, at)| {
             generation != wanted.generation && at.elapsed() >= pause
         });
-        if is_due && !self.is_kept {
-            keeper.store(wanted, unix_time_ms());
+        // What could not be written is written with the next report.
+        if is_due && !self.is_kept && keeper.store(wanted, unix_time_ms()) {
             self.stored = Some((wanted.generation, Instant::now()));
         }
     }

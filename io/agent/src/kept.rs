@@ -61,8 +61,8 @@ impl Keeper {
         }
     }
 
-    /// Keeps a configuration.
-    pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) {
+    /// Keeps a configuration. Returns whether it could be written.
+    pub(crate) fn store(&mut self, configuration: &Configuration, received_ms: u64) -> bool {
         let kept = Kept {
             router: self.router.clone(),
             urls: self.urls.clone(),
@@ -81,6 +81,7 @@ impl Keeper {
             );
         }
         self.has_failed = written.is_err();
+        written.is_ok()
     }
 }
 

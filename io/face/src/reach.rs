@@ -14,6 +14,8 @@ use crate::uri::{FaceUri, ResolveError};
 const STAGGER: Duration = Duration::from_millis(250);
 /// How long the last attempt may take over TCP, which retransmits after 1 s.
 const TCP_TIMEOUT: Duration = Duration::from_millis(3500);
+/// Addresses of one host that are tried at most.
+const ADDRESSES_MAX: usize = 8;
 /// Datagrams sent to one address, [`STAGGER`] apart.
 const DATAGRAMS: u32 = 4;
 
@@ -39,6 +41,7 @@ impl FaceUri {
         let mut all = Self::resolve_all(text)?;
         let at = all.iter().position(|uri| Some(uri) == current);
         all.rotate_left(at.unwrap_or(0));
+        all.truncate(ADDRESSES_MAX);
         let chosen = if all.len() > 1 { choose(&all, at.is_some()) } else { 0 };
         Ok(all.swap_remove(chosen))
     }

@@ -250,8 +250,14 @@ impl PartFile {
                 if let Ok(target) = &target
                     && is_there(target, metadata)
                 {
-                    self.restore(target)?;
-                    return Ok(None);
+                    // Of a file of another user they stay as they are.
+                    match self.restored.unwrap_or_default().apply(target) {
+                        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                            let path = self.target.clone();
+                            return Err(OutputError::Io { path, source: error });
+                        }
+                        _ => return Ok(None),
+                    }
                 }
                 let is_ours = |target| record::is_unchanged(target, &self.versioned);
                 if self.keeps_others && !target.as_ref().is_ok_and(is_ours) {

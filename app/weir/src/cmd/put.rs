@@ -91,7 +91,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
     /// Keep serving a version for this many seconds after it was replaced or removed, to those who
-    /// are fetching it, if its file was replaced by a rename or has up to 64 KiB
+    /// are fetching it, if its file was replaced by a rename or has up to 64 KiB. That holds from a
+    /// file's second version on: the first is held while somebody reads it
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     linger: u32,
     /// Take what is kept under this name or below it out of the repository, and end

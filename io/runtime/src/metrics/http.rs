@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
+
+use crate::rooms::Network;
 
 /// Connections at one time.
 const CONNECTIONS_MAX: usize = 16;
@@ -59,7 +61,7 @@ struct Open(Arc<Mutex<VecDeque<Connection>>>);
 
 struct Connection {
     number: u64,
-    host: IpAddr,
+    host: Network,
     stream: TcpStream,
 }
 
@@ -170,7 +172,7 @@ impl Acceptor {
             stream.set_nonblocking(false)?;
             let number = self.next_number;
             self.next_number += 1;
-            let host = peer.ip().to_canonical();
+            let host = Network::host(peer.ip());
             self.open.add(Connection { number, host, stream: stream.try_clone()? });
             let (handler, open) = (Arc::clone(&self.handler), self.open.clone());
             let thread = std::thread::Builder::new().name("weir-scrape".into()).spawn(move || {

@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
@@ -169,7 +169,9 @@ pub(in crate::cmd::put) struct Watched {
     pub(super) follow_links: bool,
     /// Which directory is watched, unless it is missing.
     root: Option<RootId>,
-    watch: Watch,
+    /// Nothing while there is no room for its watches.
+    watch: Option<Watch>,
+    rewatch_at: Option<Instant>,
     pub(in crate::cmd::put) writing: Writing,
     pub(in crate::cmd::put) seen: Seen,
     /// What has changed since the last look, as far as the system has reported it.
@@ -202,7 +204,8 @@ impl Watched {
             path,
             follow_links,
             root,
-            watch,
+            watch: Some(watch),
+            rewatch_at: None,
             writing,
             seen,
             changed: None,
@@ -220,7 +223,10 @@ impl Watched {
         let root = path.as_deref().and_then(root_id);
         let is_same = root == std::mem::replace(&mut self.root, root)
             && path.as_ref().is_none_or(|path| *path == self.path);
-        let (false, Some(path), true) = (is_same, path, root.is_some()) else { return false };
+        let is_due = self.rewatch_at.is_some_and(|at| Instant::now() >= at);
+        let (false, Some(path), true) = (is_same && !is_due, path, root.is_some()) else {
+            return false;
+        };
         self.path = path;
         self.rewatch();
         true
@@ -228,13 +234,17 @@ impl Watched {
 
     /// Watches everything with a new watcher.
     fn rewatch(&mut self) {
-        match Watch::new(&self.path, self.follow_links) {
-            // Events of before are not to be mixed with those of the new directory: a file whose
-            // closing is in neither would count as open for ever.
-            Ok(watch) => (self.watch, self.writing) = (watch, Writing::default()),
+        // There may be no room for the watches of both.
+        self.watch = None;
+        // Events of before are not to be mixed with those of the new directory: a file whose
+        // closing is in neither would count as open for ever.
+        self.writing = Writing::default();
+        let watch = Watch::new(&self.path, self.follow_links);
+        self.rewatch_at = watch.is_err().then(|| Instant::now() + AFTER_ERROR);
+        match watch {
+            Ok(watch) => self.watch = Some(watch),
             Err(error) => {
-                errln!("weir: watching {}: {error}", printable(self.given.display()));
-                self.root = None;
+                errln!("weir: watching {}: {error}; trying again", printable(self.given.display()));
             }
         }
         self.changed = Some(Scope::All);
@@ -313,7 +323,11 @@ impl Watched {
 
     /// Waits briefly for events of the system. Returns whether something may have changed.
     pub(in crate::cmd::put) fn take_events(&mut self) -> bool {
-        let mut first = match self.watch.events.recv_timeout(TICK) {
+        let Some(watch) = &self.watch else {
+            std::thread::sleep(TICK);
+            return false;
+        };
+        let mut first = match watch.events.recv_timeout(TICK) {
             Ok(first) => Some(first),
             Err(RecvTimeoutError::Timeout) => {
                 self.writing.made.clear();
@@ -324,20 +338,18 @@ impl Watched {
                 return false;
             }
         };
-        let mut has_changed = false;
-        while let Some(event) = first.take().or_else(|| self.watch.events.try_recv().ok()) {
-            let scope = match event {
+        let mut scopes = Vec::new();
+        while let Some(event) = first.take().or_else(|| watch.events.try_recv().ok()) {
+            scopes.extend(match event {
                 Ok(event) => self.writing.note(&event),
                 Err(error) => {
                     errln!("weir: watching {}: {error}", printable(self.given.display()));
                     Some(Scope::All)
                 }
-            };
-            if let Some(scope) = scope {
-                self.add_changed(scope);
-                has_changed = true;
-            }
+            });
         }
+        let has_changed = !scopes.is_empty();
+        scopes.into_iter().for_each(|scope| self.add_changed(scope));
         has_changed
     }
 }
