@@ -2,9 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use weir_tests::{CLibrary, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{
+    CLibrary, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
+};
 
 fn start(site: &Site, router: &str, program: &str, arguments: &[&str]) -> Process {
     let mut command = site.command(&CLibrary::installed().program(program));
@@ -268,6 +272,15 @@ fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
     random_file(&site.path("files/other"), 100_000, 2);
     let to = site.path("other");
     // The prefix may be registered a moment later.
+    let has_route = || {
+        let routes = router.weir_json(&site, &["route", "list"]);
+        routes.to_string().contains("/files")
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !has_route() {
+        assert!(Instant::now() < deadline, "{}", server.log());
+        thread::sleep(Duration::from_millis(20));
+    }
     let _ = router.weir(&site, &["get", "/files/other", "-o", to.to_str().unwrap()]).success();
     assert_eq!(sha256_hex(&to), sha256_hex(&site.path("files/other")));
     assert!(server.is_running(), "{}", server.log());

@@ -471,7 +471,7 @@ fn a_full_file_system_is_told_of_at_the_start_and_forwarding_goes_on_when_it_fil
         ..DiskStore::new("router")
     };
     let message = refusal(&site, &store);
-    assert!(message.contains("missing on its file system"), "{message}");
+    assert!(message.contains("its file system lacks 8.00 MiB"), "{message}");
 
     // A file with holes, whose octets others take meanwhile.
     let store = DiskStore { size: "6MiB".into(), ..store };
