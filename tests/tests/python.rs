@@ -49,15 +49,14 @@ fn objects_go_to_and_from_weir_and_python_ndn() {
     let file = file.to_str().unwrap();
     let client = Client::new(&site, Library::PythonNdn, &router.unix());
     let _theirs = client.serve(&router, &["put", "/theirs", file]);
-    let _weirs = site.weir(&router.unix(), &["put", file, "/weirs", "--json"]);
+    let weirs = site.weir(&router.unix(), &["put", file, "/weirs", "--json"]);
+    let _ = weirs.json_line();
     let script = "
 import hashlib, sys, time, weir
 for name in sys.argv[1:]:
     octets = weir.get(name, allow_unsigned=True, timeout=30)
     print(name, len(octets), hashlib.sha256(octets).hexdigest())
 ";
-    // The prefix of `weir put` may be registered a moment later.
-    let _ = router.weir(&site, &["get", "/weirs", "-o", "weirs"]).success();
     let got = python.start(&site, &router.unix(), &["-c", script, "/theirs", "/weirs"]);
     let output = got.finish().success().output;
     for name in ["/theirs", "/weirs"] {

@@ -194,6 +194,15 @@ pub struct Manager {
     next_txn: u64,
 }
 
+/// To the router itself. An application's route for a shorter prefix must not lead commands to it.
+pub(crate) const OWN_ROUTE: Route = Route {
+    face: FaceId::INTERNAL,
+    origin: route_origin::APP,
+    cost: 0,
+    flags: route_flags::CHILD_INHERIT | route_flags::CAPTURE,
+    expires: None,
+};
+
 impl Manager {
     /// Starts the manager: the FIB entry of management itself and the strategies at the start are
     /// in the outbox.
@@ -217,22 +226,14 @@ impl Manager {
         for (prefix, strategy) in core::mem::take(&mut manager.config.default_strategies) {
             manager.set_initial_strategy(&prefix, &strategy, out);
         }
-        let own = Route {
-            face: FaceId::INTERNAL,
-            origin: route_origin::APP,
-            cost: 0,
-            // An application's route for a shorter prefix must not lead commands to it.
-            flags: route_flags::CHILD_INHERIT | route_flags::CAPTURE,
-            expires: None,
-        };
-        manager.register_trusted(&Scope::Localhost.prefix(), own, out);
+        manager.register_trusted(&Scope::Localhost.prefix(), OWN_ROUTE, out);
         if manager.config.localhop {
-            manager.register_trusted(&Scope::Localhop.prefix(), own, out);
+            manager.register_trusted(&Scope::Localhop.prefix(), OWN_ROUTE, out);
         }
         if manager.config.holdings_for_neighbours {
             let mut prefix = Scope::Localhop.prefix();
             prefix.append_str("cs").append_str("holdings");
-            manager.register_trusted(&prefix, own, out);
+            manager.register_trusted(&prefix, OWN_ROUTE, out);
         }
         manager
     }
@@ -440,7 +441,12 @@ impl Manager {
 
     /// A route of the router's own making. There is no one to answer, and the bounds leave room for
     /// a configuration, so that one that is too large shows in the route's absence.
-    fn register_trusted(&mut self, prefix: &Name, route: Route, out: &mut ManagerOutbox) {
+    pub(crate) fn register_trusted(
+        &mut self,
+        prefix: &Name,
+        route: Route,
+        out: &mut ManagerOutbox,
+    ) {
         if self.knows_face(route.face) && self.register(prefix, route).is_ok() {
             self.fib.flush(&mut out.actions);
         } else {

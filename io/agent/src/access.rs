@@ -44,6 +44,9 @@ impl fmt::Debug for Access {
 impl Access {
     /// How requests are sent, if they may be.
     pub(crate) fn tls(&self) -> Result<Option<TlsConfig>, AgentError> {
+        if self.token.as_deref().is_some_and(|token| token.contains(|c: char| c.is_control())) {
+            return Err(AgentError::Token);
+        }
         let mut is_plain = true;
         for url in self.urls() {
             let uri = uri(url).ok_or_else(|| AgentError::Url(url.clone()))?;

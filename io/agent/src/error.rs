@@ -11,6 +11,9 @@ pub enum AgentError {
     /// The address cannot be one.
     #[error("`{0}` is no address of a controller such as https://controller.example:8636")]
     Url(String),
+    /// The token cannot be one.
+    #[error("the token has several lines; its file has to hold the token alone, in one line")]
+    Token,
     /// The token would travel as plain text.
     #[error(
         "the token would travel to {0} as plain text, which is not this machine: use https, or \

@@ -175,7 +175,8 @@ impl Http {
     fn ask<T>(&self, send: impl Fn(&str) -> Result<T, RestError>) -> Result<T, RestError> {
         let used = self.token();
         let mut result = self.ask_any(&send);
-        let is_refused = matches!(result, Err(RestError::Refused { status: 401, .. }));
+        // 403: it may be that of another router.
+        let is_refused = matches!(result, Err(RestError::Refused { status: 401 | 403, .. }));
         if is_refused && self.read_token_again(used.as_deref()) {
             result = self.ask_any(&send);
         }
@@ -198,7 +199,9 @@ impl Http {
                 return false;
             }
         };
-        if read.is_empty() {
+        if read.is_empty() || read.contains(|letter: char| letter.is_control()) {
+            let path = path.display();
+            tracing::warn!(%path, "the token is refused, and its file has no token of one line");
             return false;
         }
         let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,9 +8,10 @@ use weir_security::verify_data;
 use weir_wire::{DataView, Name, tlv};
 
 use crate::authorize::AccessPolicy;
+use crate::commands::Scope;
 use crate::element::Elements;
-use crate::io::{Action, ManagerOutbox};
-use crate::manager::{Call, Manager, Pending, PendingKind};
+use crate::io::{Action, ManagerOutbox, Sender};
+use crate::manager::{Call, Manager, OWN_ROUTE, Pending, PendingKind};
 use crate::numbers::{route_flags, route_origin, store_flags, types};
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::rib::Route;
@@ -102,8 +103,17 @@ impl Manager {
             flags: parameters.flags.unwrap_or(route_flags::CHILD_INHERIT),
             expires: parameters.expiration_period_ms.and_then(|ms| expiry(call.at.now, ms)),
         };
+        self.keep_localhop(call, &prefix, out);
         let response = self.add_route(&prefix, route, ControlResponse::ok(parameters), out);
         self.respond(&call.request(), &response, out);
+    }
+
+    /// Keeps what neighbours ask of this router from a program that registers a shorter prefix.
+    fn keep_localhop(&mut self, call: &Call<'_>, prefix: &Name, out: &mut ManagerOutbox) {
+        let localhop = Scope::Localhop.prefix();
+        if call.sender == Sender::Application && prefix.as_view().is_prefix_of(localhop.as_view()) {
+            self.register_trusted(&localhop, OWN_ROUTE, out);
+        }
     }
 
     /// Adds a route and gives `success`. Like NFD, which learns only later that there is no such
@@ -188,6 +198,7 @@ impl Manager {
             expiration_period_ms: Some(expiration_ms),
             ..ControlParameters::default()
         });
+        self.keep_localhop(call, &prefix, out);
         let response = self.add_route(&prefix, route, success, out);
         self.respond(&call.request(), &response, out);
     }
