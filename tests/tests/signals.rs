@@ -126,14 +126,12 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
 fn interrupted_get_keeps_its_part_and_says_which_signal() {
     let site = Site::new();
     let router = Router::start(&site);
-    // With one Interest at a time that takes seconds.
-    let (_put, name) = put(&site, &router, site.command(weir_binary()), 256 * MIB);
+    let (_put, name) = put(&site, &router, site.command(weir_binary()), 64 * MIB);
     let folder = site.path("out");
     for signal in ENDING {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("folder");
-        let arguments = ["get", &name, "-o", "out/copy", "--allow-unsigned"];
-        let arguments = [&arguments[..], &["--pipeline", "fixed", "--window", "1"]].concat();
+        let arguments = ["get", &name, "-o", "out/copy", "--allow-unsigned", "--window-max", "4"];
         let mut get = start(&router, site.command(weir_binary()), &arguments);
         // One that has received nothing yet leaves nothing. A block has 512 bytes.
         let has_part = |metadata: fs::Metadata| metadata.blocks() * 512 > MIB as u64;

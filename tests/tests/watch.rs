@@ -281,20 +281,26 @@ fn versions_linger_as_long_as_they_should() {
     site.write("source/other", b"other");
     thread::sleep(Duration::from_millis(600));
     for (linger, lingers) in [("60", true), ("0", false)] {
-        let (process, _) = watch(&site, &router, &["--linger", linger]);
+        let (process, ready) = watch(&site, &router, &["--linger", linger]);
         let replace = |content: &str| {
             site.write("new", content.as_bytes());
             fs::rename(site.path("new"), site.path("source/file")).expect("renamed");
             published(&process, "/folder/file")
         };
-        let first = replace("first");
-        let second = replace("second");
         let get = |name: &str| {
             let finished = router.weir(&site, &["get", name, "-o", "copy", "--retries", "1"]);
             let copy = || fs::read_to_string(site.path("copy")).expect("the copy");
             finished.status.success().then(copy)
         };
         let expected = |content: &str| lingers.then(|| content.to_owned());
+        // The first version, which is overwritten before anybody has read it.
+        let zero = ready["name"].as_str().expect("a name").to_owned();
+        let zero = zero.replace("/32=ls/", "/file/");
+        site.write("source/file", b"overwritten");
+        published(&process, "/folder/file");
+        assert_eq!(get(&zero), expected("zero"));
+        let first = replace("first");
+        let second = replace("second");
         assert_eq!(get(&first), expected("first"));
         assert_eq!(get("/folder/file").as_deref(), Some("second"));
         fs::remove_file(site.path("source/file")).expect("removed");

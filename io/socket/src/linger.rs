@@ -20,19 +20,28 @@ pub(crate) const COPY_BYTES_MAX: u64 = 64 << 10;
 
 /// How many files may be kept open that are not read at the moment.
 #[derive(Clone, Debug)]
-pub struct OpenFiles(Arc<AtomicUsize>);
+pub struct OpenFiles {
+    left: Arc<AtomicUsize>,
+    max: usize,
+}
 
 impl OpenFiles {
     /// Room for `max` of them.
     pub fn new(max: usize) -> Self {
-        Self(Arc::new(AtomicUsize::new(max)))
+        Self { left: Arc::new(AtomicUsize::new(max)), max }
+    }
+
+    /// Whether to keep the first version of a file of this size. Most files are never replaced:
+    /// only what is copied is kept, and only in half of the room.
+    pub fn takes_first(&self, bytes: u64) -> bool {
+        bytes <= COPY_BYTES_MAX && self.left.load(Ordering::Relaxed) > self.max / 2
     }
 
     /// Keeps a file open, if there is room.
     pub(crate) fn hold(&self, file: Arc<File>) -> Option<HeldFile> {
         let take = |left: usize| left.checked_sub(1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
-        Some(HeldFile { file, is_copy: false, _room: Arc::new(Room(self.0.clone())) })
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(HeldFile { file, is_copy: false, _room: Arc::new(Room(self.left.clone())) })
     }
 
     /// Keeps a copy of some content in memory, if there is room.

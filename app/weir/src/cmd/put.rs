@@ -91,8 +91,8 @@ pub(crate) struct Args {
     #[arg(long, requires = "path", conflicts_with = "version")]
     watch: bool,
     /// Keep serving a version for this many seconds after it was replaced or removed, to those who
-    /// are fetching it, if its file was replaced by a rename or has up to 64 KiB. That holds from a
-    /// file's second version on: the first is held while somebody reads it
+    /// are fetching it, if its file was replaced by a rename or has up to 64 KiB. Of a larger file
+    /// that holds from its second version on: the first is held while somebody reads it
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     linger: u32,
     /// Take what is kept under this name or below it out of the repository, and end
@@ -177,7 +177,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;
     let controller = args.controller.files()?;
-    let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &stop)?;
+    let files = OpenFiles::new((files_max / 2).min(HELD_FILES_MAX) as usize);
+    let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &files, &stop)?;
     if let Some(repository) = &mut repository {
         if repository.is_guest() {
             return served.hand_over(repository, args.json);
@@ -190,7 +191,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         registering.add(served.store.objects());
         registering.turn()?;
     }
-    let files = OpenFiles::new((files_max / 2).min(HELD_FILES_MAX) as usize);
     if watched.is_some() || repository.is_some() {
         served.store = served.store.lingering(args.linger(), files.clone());
     }
@@ -320,6 +320,7 @@ impl Args {
         &self,
         is_directory: Option<bool>,
         repository: Option<&mut Repository>,
+        files: &OpenFiles,
         stop: &Stop,
     ) -> anyhow::Result<(Served, Option<(Watched, Source<'_>, Signing)>)> {
         let (Some(path), Some(name), Some(is_directory)) = (&self.path, &self.name, is_directory)
@@ -334,7 +335,8 @@ impl Args {
         let source = Source { path, name, is_directory };
         // What happens from now on is seen.
         let mut watch = self.watch.then(|| Watched::new(path, self.follow_links)).transpose()?;
-        let mut served = self.sign(source, &signing, repository, watch.as_mut(), stop)?;
+        let watched = watch.as_mut().map(|watched| (watched, files));
+        let mut served = self.sign(source, &signing, repository, watched, stop)?;
         served.store.sign_absence(signing.signer.clone());
         Ok((served, watch.map(|watched| (watched, source, signing))))
     }
@@ -345,9 +347,10 @@ impl Args {
         source: Source<'_>,
         signing: &Signing,
         mut repository: Option<&mut Repository>,
-        watched: Option<&mut Watched>,
+        watched: Option<(&mut Watched, &OpenFiles)>,
         stop: &Stop,
     ) -> anyhow::Result<Served> {
+        let (watched, files) = watched.unzip();
         let start = Start {
             source,
             follow_links: self.follow_links,
@@ -356,6 +359,7 @@ impl Args {
             signing,
             repository: repository.as_deref_mut(),
             watched,
+            files,
             stop,
         };
         let Started { root, published, found } = start.run()?;

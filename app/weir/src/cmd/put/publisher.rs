@@ -304,7 +304,9 @@ impl<'a> Publisher<'a> {
                 return Ok((Made::Unsettled, stamp));
             }
             let put = match (how.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
-                (Put::Ready(published), Some(files)) if before.seen.has(&name) => {
+                (Put::Ready(published), Some(files))
+                    if before.seen.has(&name) || files.takes_first(metadata.len()) =>
+                {
                     Put::Ready(published.holding_file(files))
                 }
                 (put, _) => put,

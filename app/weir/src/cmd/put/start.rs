@@ -8,7 +8,7 @@ use std::fs::Metadata;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weir_socket::{PublishError, PublishOptions, Published, Repository};
+use weir_socket::{OpenFiles, PublishError, PublishOptions, Published, Repository};
 use weir_wire::Name;
 
 use super::publisher::{Before, Found, Publisher, Version, explain};
@@ -33,6 +33,8 @@ pub(super) struct Start<'a> {
     pub(super) signing: &'a Signing,
     pub(super) repository: Option<&'a mut Repository>,
     pub(super) watched: Option<&'a mut Watched>,
+    /// In which replaced versions are held, of what is watched.
+    pub(super) files: Option<&'a OpenFiles>,
     pub(super) stop: &'a Stop,
 }
 
@@ -99,6 +101,9 @@ impl Start<'_> {
         let (version, repository) = ((self.version)(), self.repository.as_deref());
         let mut publisher =
             Publisher::new(self.options, version, self.signing, repository, before, self.stop);
+        if let Some(files) = self.files {
+            publisher.hold_in(files);
+        }
         if !is_directory {
             publisher.file(path, name)?;
             return Ok((publisher.finish(), true));
