@@ -279,8 +279,8 @@ pub(crate) fn warn_about_clock() {
         let text = |unix_s: u64| date(unix_s).into_iter().take(8).collect::<String>();
         errln!(
             "weir: the clock of this machine says {}, but this program was made on {}; set the \
-             clock, or others will refuse what is signed now. `weir key renew` mends a key that \
-             was made while the clock was wrong",
+             clock, or others will refuse what is signed now. `weir key renew` makes a \
+             new certificate of a key that was made while the clock was wrong",
             text(now_unix_s),
             text(made_unix_s)
         );

@@ -759,8 +759,8 @@ impl Store {
     }
 
     /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was
-    /// found to be false. Returns where it came from. What a disk alone has stays: its digest is
-    /// not known, and whoever has found it false asks past it.
+    /// found to be false. Returns where it came from. Data that only a disk has
+    /// stays: its digest is not known.
     pub fn erase_copy(&mut self, name: NameView<'_>, name_hash: u64, digest: &[u8]) -> Option<u32> {
         if !self.replaced.is_empty() {
             self.replaced.erase_copy(name, digest);

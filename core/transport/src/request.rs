@@ -103,7 +103,7 @@ impl Request {
             });
         }
         if self.path.is_some() {
-            // Nobody has answered: whoever has no route is asked once more as well.
+            // The request timed out: routers without a route are asked again, too.
             self.without_route = 0;
         }
         self.selectors.nonce = rng.next_u32();

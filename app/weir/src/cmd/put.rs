@@ -92,7 +92,7 @@ pub(crate) struct Args {
     watch: bool,
     /// Keep serving a version for this many seconds after it was replaced or removed, to those who
     /// are fetching it, if its file was replaced by a rename or has up to 64 KiB. Of a larger file
-    /// that holds from its second version on: the first is held while somebody reads it
+    /// that holds from its second version on: the first is held while it is being read
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     linger: u32,
     /// Take what is kept under this name or below it out of the repository, and end

@@ -336,17 +336,7 @@ impl Router {
         let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, head: 0 };
         if is_stalled && !self.has_next_hop(now, origin, &interest) {
             // There is a way to it, only not now.
-            let entry = self.pit.entry_mut(index);
-            let reason = NackReason::Congestion;
-            self.sender.nack_all(
-                now,
-                entry,
-                OutNack::own(reason),
-                &mut self.faces,
-                &mut self.stats,
-                out,
-            );
-            return self.finish_unsatisfied(now, index);
+            return self.end_with_nack(now, index, OutNack::own(NackReason::Congestion), out);
         }
         self.forward(now, index, origin, None, &interest, out);
     }

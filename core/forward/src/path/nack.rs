@@ -58,10 +58,7 @@ impl Router {
             NackVerdict::AllRefused(_) if self.is_back_at_store(now, index, &query) => {}
             NackVerdict::AllRefused(_) if !is_chosen && self.ask_another(now, index, out) => {}
             NackVerdict::AllRefused(reason) => {
-                let entry = self.pit.entry_mut(index);
-                let nack = OutNack { reason, from };
-                self.sender.nack_all(now, entry, nack, &mut self.faces, &mut self.stats, out);
-                self.finish_unsatisfied(now, index);
+                self.end_with_nack(now, index, OutNack { reason, from }, out);
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
                 let entry = self.pit.entry_mut(index);
@@ -75,6 +72,19 @@ impl Router {
                 }
             }
         }
+    }
+
+    /// Ends an entry with a Nack to all who wait for it.
+    pub(crate) fn end_with_nack(
+        &mut self,
+        now: Instant,
+        index: u32,
+        nack: OutNack,
+        out: &mut Outbox,
+    ) {
+        let entry = self.pit.entry_mut(index);
+        self.sender.nack_all(now, entry, nack, &mut self.faces, &mut self.stats, out);
+        self.finish_unsatisfied(now, index);
     }
 
     /// Whether a Nack is its peer's, as far as its PIT token tells.

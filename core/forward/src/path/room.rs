@@ -177,17 +177,7 @@ impl Router {
         }
         for index in displaced.iter().copied() {
             self.stats.displaced += 1;
-            let entry = self.pit.entry_mut(index);
-            let reason = NackReason::Congestion;
-            self.sender.nack_all(
-                now,
-                entry,
-                OutNack::own(reason),
-                &mut self.faces,
-                &mut self.stats,
-                out,
-            );
-            self.finish_unsatisfied(now, index);
+            self.end_with_nack(now, index, OutNack::own(NackReason::Congestion), out);
         }
         true
     }

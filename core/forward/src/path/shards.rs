@@ -321,17 +321,7 @@ impl Router {
     /// The queue of a disk is full: there is a way to the Data, only not now.
     fn refuse_waiting(&mut self, now: Instant, index: u32, out: &mut Outbox) {
         self.stats.drop_packet(DropReason::DiskBusy);
-        let entry = self.pit.entry_mut(index);
-        let reason = NackReason::Congestion;
-        self.sender.nack_all(
-            now,
-            entry,
-            OutNack::own(reason),
-            &mut self.faces,
-            &mut self.stats,
-            out,
-        );
-        self.finish_unsatisfied(now, index);
+        self.end_with_nack(now, index, OutNack::own(NackReason::Congestion), out);
     }
 
     /// Has this shard's disk read what it has told a home of.

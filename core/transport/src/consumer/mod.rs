@@ -529,8 +529,8 @@ impl Consumer {
         self.unit_over(index, out);
     }
 
-    /// Somebody's word came that there is no such unit. It is asked for once more, for Data that
-    /// routers do not answer with what they kept; then that is the end.
+    /// An answer says that there is no such unit. It is requested once more, past all caches; a
+    /// second such answer ends the transfer.
     fn unit_refused(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
         let name = self.naming.name_of(index);
         let selectors = Selectors { must_be_fresh: true, ..self.selectors() };

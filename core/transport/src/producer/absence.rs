@@ -13,7 +13,7 @@ use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX, content_typ
 
 /// For how long it holds. What does not exist may be made at any time.
 const FRESHNESS_MS: u64 = 1000;
-/// Such Data signed a second at most: whoever asks for random names has each one signed.
+/// Answers signed per second at most. Requests for random names cost a signature each.
 const SIGNED_MAX: u32 = 1000;
 
 /// See the module's text.
