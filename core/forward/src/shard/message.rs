@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant, Packet};
 use weir_wire::{LpHeader, Name, PitToken};
 
+use crate::endpoints::{DataOrigin, Downstream, Echo};
+
 /// A message from one shard of a router to another: an element of
 /// [`Outbox::shard_messages`](crate::Outbox) that a driver hands over as
 /// [`Input::Shard`](crate::Input). Messages between two shards keep their order. One that is lost
@@ -18,15 +20,6 @@ pub struct ShardMessage(pub(crate) Message);
 pub(crate) struct QueryId {
     pub(crate) place: u32,
     pub(crate) serial: u32,
-}
-
-/// What a peer returns PIT tokens with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Echo {
-    /// Data.
-    Data,
-    /// Nacks: not all that return them with Data do so.
-    Nacks,
 }
 
 #[derive(Debug)]
@@ -79,8 +72,7 @@ pub(crate) enum Candidate {
 /// Data on its way from one home to the next.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Where it came from, and its congestion mark.
-    pub(crate) source: (FaceId, u64),
+    pub(crate) origin: DataOrigin,
     /// The PIT token that it bore, where its source is not proven.
     pub(crate) token: Option<PitToken>,
     /// Of Data that no entry of its own shard waits for.
@@ -89,7 +81,7 @@ pub(crate) struct Shown {
     pub(crate) is_stale: bool,
     pub(crate) packet: Packet,
     /// Who has got it: each face gets it once for each PIT token.
-    pub(crate) served: Vec<(FaceId, PitToken)>,
+    pub(crate) served: Vec<Downstream>,
     /// The shards that have yet to see it, a bit each.
     pub(crate) homes: u64,
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant};
 use weir_wire::{NackReason, PitToken, ShortToken};
 
+use crate::endpoints::Downstream;
 use crate::table::measurements::Flight;
 
 /// A downstream that waits (NFD, PIT in-record).
@@ -17,6 +18,12 @@ pub(crate) struct InRecord {
     pub(crate) nonce: u32,
     pub(crate) expiry: Instant,
     pub(crate) pit_token: PitToken,
+}
+
+impl InRecord {
+    pub(crate) fn downstream(&self) -> Downstream {
+        Downstream { face: self.face, pit_token: self.pit_token }
+    }
 }
 
 /// An upstream that was asked (NFD, PIT out-record).

@@ -535,7 +535,7 @@ fn before_a_store_that_blocks_interests_wait_their_turn() {
     let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
     assert_eq!(sent(&out), kinds);
     assert_eq!((bed.busy().interests_waiting, bed.busy().interests_queued), (0, 4));
-    assert!(bed.router.disk.reads.is_empty());
+    assert!(bed.router.content.disk.reads.is_empty());
 }
 
 #[test]
@@ -779,7 +779,7 @@ proptest! {
         let stats = bed.router.stats();
         prop_assert_eq!(stats.pit_entries, 0);
         prop_assert_eq!((stats.busy.interests_waiting, stats.store.disk.reads_waiting), (0, 0));
-        prop_assert_eq!(bed.router.disk.reads.longest_queue(), 0);
+        prop_assert_eq!(bed.router.content.disk.reads.longest_queue(), 0);
         let waits_end = stats.busy.answered + stats.busy.went_on + stats.busy.overtaken;
         prop_assert!(waits_end <= stats.busy.reads_begun);
         prop_assert_eq!(bed.router.next_wakeup(), None);

@@ -597,11 +597,11 @@ fn turns_go_on_when_they_are_counted_from_the_beginning_again() {
     let mut bed = bed("");
     ask(&mut bed, 0, 0);
     for measured in 0..3 {
-        bed.router.measurements.find_mut(measured).unwrap().strategy_state = (1 << 62) - 5;
+        bed.router.tables.measurements.find_mut(measured).unwrap().strategy_state = (1 << 62) - 5;
     }
     let faces: Vec<_> = (1..31).map(|number| ask(&mut bed, number, number)).collect();
     assert_eq!(counts(&faces), [10, 10, 10]);
-    assert!(bed.router.measurements.find(0).unwrap().strategy_state < 1 << 40);
+    assert!(bed.router.tables.measurements.find(0).unwrap().strategy_state < 1 << 40);
 }
 
 /// Each shard knows its own turns and what it has under way, and spreads its own segments.

@@ -3,8 +3,8 @@
 use weir_wire::PacketView;
 
 use super::*;
-use crate::content::decision::{StoreDecision, StoredData};
-use crate::packet::{Asked, ReceivedPacket, query_of};
+use crate::content::decision::StoredData;
+use crate::pass::{Pass, ReceivedPacket, query_of};
 
 #[test]
 fn localhost_never_crosses() {
@@ -61,14 +61,15 @@ fn answers_from_the_store_keep_to_the_scope() {
         let mut bed = Bed::new();
         let (header, interest) = (LpHeader::default(), Ask::new("/localhost/app", 1).wire().into());
         let received = ReceivedPacket::new(to, &header, &interest);
-        let asked = InterestView::decode(&interest).unwrap();
-        let query = query_of(&asked, &bed.router.hash_name(&PacketView::Interest(asked)));
-        let face = *bed.router.faces.find(to).unwrap();
-        let arrived = Asked { query, face, nonce: 1, pending: None };
+        let interest = &InterestView::decode(&interest).unwrap();
+        let query = query_of(interest, &bed.router.hash_name(&PacketView::Interest(*interest)));
+        let face = *bed.router.tables.faces.find(to).unwrap();
+        let pass = Pass { received: &received, interest, query, face, nonce: 1, pending: None };
         let packet = data("/localhost/app", 1000).into();
-        let mut decision = StoreDecision::Answer(StoredData { packet, is_marked: false });
         let Bed { router, now, out, .. } = &mut bed;
-        assert!(router.ends_at_store(*now, &mut decision, &received, &asked, &arrived, out));
+        router.begin_turn(*now, out);
+        router.answer(&pass, StoredData { packet, is_marked: false });
+        router.finish_turn(out);
         assert_eq!(bed.take().len(), expected);
         assert_eq!(bed.drops(DropReason::Scope), 1 - expected as u64);
     }

@@ -10,7 +10,7 @@ use weir_wire::DataView;
 
 use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
-use crate::content::decision::StoreDecision;
+use crate::content::decision::Onward;
 use crate::shard::shard_of_packet;
 use crate::table::pit::AwaitedSource;
 use crate::{BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
@@ -391,7 +391,7 @@ fn run(count: u16, mode: Mode, happenings: &[Happening]) -> (Vec<Vec<Left>>, Vec
     for shard in &cluster.shards {
         let stats = shard.router.stats();
         assert_eq!(stats.pit_entries, 0);
-        assert!(shard.router.watches.is_empty());
+        assert!(shard.router.content.watches.is_empty());
         let packets = [stats.in_interests, stats.in_data, stats.out_interests, stats.out_data];
         let store = [stats.store.hits, stats.store.misses, stats.store.insertions];
         let counts = packets.into_iter().chain(store).chain([stats.out_nacks, stats.aggregated]);
@@ -454,7 +454,7 @@ proptest! {
         }
         cluster.pass_ms(60);
         for shard in &cluster.shards {
-            for (_, entry) in shard.router.pit.iter() {
+            for (_, entry) in shard.router.tables.pit.iter() {
                 prop_assert!(!matches!(entry.awaits, AwaitedSource::Shards(_)));
             }
         }
@@ -462,7 +462,7 @@ proptest! {
         cluster.pass_ms(5000);
         for shard in &mut cluster.shards {
             prop_assert_eq!(shard.router.stats().pit_entries, 0);
-            prop_assert!(shard.router.watches.is_empty());
+            prop_assert!(shard.router.content.watches.is_empty());
             prop_assert!(shard.router.next_wakeup().is_none());
         }
     }
@@ -529,15 +529,15 @@ fn an_interest_that_is_answered_between_stages_goes_nowhere() {
         let header = LpHeader::default();
         let interest = Packet::from(Ask::new("/a/x", 7).wire());
         let arrival = (LOCAL, &header, &interest);
-        let step = InterestStep::Pit(StoreDecision::Forward);
+        let step = InterestStep::Pit(Onward::Forward);
         let next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
-        assert!(matches!(next, Some(InterestStep::Fib(StoreDecision::Forward))));
+        assert!(matches!(next, Some(InterestStep::Fib(Onward::Forward))));
         if data_comes {
             assert_eq!(bed.answer(U, data("/a/x", 0)).len(), expected);
         } else {
             bed.pass_ms(5000);
         }
-        let step = InterestStep::Fib(StoreDecision::Forward);
+        let step = InterestStep::Fib(Onward::Forward);
         let next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
         assert!(next.is_none() && bed.out.packets.is_empty());
     }

@@ -292,7 +292,7 @@ fn what_is_measured_of_a_next_hop_ends_with_what_is_under_way() {
     let mut bed = Bed::new();
     bed.route("/a", &[(U, 0)]);
     let of = |bed: &Bed, index| {
-        let measured = bed.router.measurements.find(index)?;
+        let measured = bed.router.tables.measurements.find(index)?;
         Some((measured.in_flight(), measured.data(), measured.smoothed_rtt_ns()))
     };
     bed.ask(LOCAL, &Ask::new("/a/1", 1));
