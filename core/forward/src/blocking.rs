@@ -85,7 +85,7 @@ impl BlockingStore {
                 router.egress.stats.in_interests += 1;
                 self.wait(router, received, interest, &arrival.hashes);
             }
-            _ => router.process_apart(arrival),
+            _ => router.process_cold(arrival),
         }
     }
 

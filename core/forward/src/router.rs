@@ -244,7 +244,7 @@ impl Router {
     /// A packet that does not take the usual way here.
     #[cold]
     #[inline(never)]
-    pub(crate) fn process_apart(&mut self, arrival: &Arrival<'_>) {
+    pub(crate) fn process_cold(&mut self, arrival: &Arrival<'_>) {
         self.process(arrival);
     }
 

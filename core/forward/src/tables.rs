@@ -105,7 +105,7 @@ impl Tables {
         let key = &self.hash_key;
         let mut hashes = PrefixHashes::default();
         hashes.add(key, name, self.fib.lengths());
-        self.fib.distrust(now, name, (key, &hashes), source);
+        self.fib.distrust(now, name, key, &hashes, source);
     }
 
     /// Appends the PIT entries that `data` matches by name, whether it is fresh enough or not.

@@ -13,7 +13,7 @@ use crate::io::{DataSource, UnsolicitedPolicy};
 use crate::pass::{DataPass, ReceivedPacket};
 use crate::router::Router;
 use crate::scope::is_localhost;
-use crate::shard::{Judgement, Message, Shown};
+use crate::shard::{Message, OfferedData, UnsolicitedVerdict};
 use crate::stats::DropReason;
 use crate::table::faces::Face;
 use crate::table::pit::AwaitedSource;
@@ -53,7 +53,7 @@ impl Router {
             }
             let pit = &self.tables.pit;
             let is_exact = matched.iter().any(|&index| !pit.entry(index).can_be_prefix);
-            if !is_exact && self.is_misled(pass) {
+            if !is_exact && self.hands_over_misrouted(pass) {
                 return;
             }
         }
@@ -176,15 +176,15 @@ impl Router {
             is_ad_hoc: face.is_ad_hoc(),
         };
         let sent = self.egress.stats.out_data;
-        let shown = if homes != 0 { Some(packet.clone()) } else { None };
+        let offered = if homes != 0 { Some(packet.clone()) } else { None };
         self.end_with_data(origin, packet, data, matched);
         if is_marked {
             self.egress.stats.busy.marked += self.egress.stats.out_data - sent;
         }
-        if let Some(packet) = shown {
+        if let Some(packet) = offered {
             let served = if matched.is_empty() { Vec::new() } else { self.downstreams.clone() };
-            let (token, judgement, is_stale) = (None, None, false);
-            self.show(Shown { origin, token, judgement, is_stale, packet, served, homes });
+            let (token, verdict, is_stale) = (None, None, false);
+            self.offer(OfferedData { origin, token, verdict, is_stale, packet, served, homes });
         }
     }
 
@@ -210,10 +210,15 @@ impl Router {
     }
 
     /// The homes have decided whether Data was asked for.
-    pub(crate) fn on_judged(&mut self, face: FaceId, packet: &Packet, judgement: Judgement) {
+    pub(crate) fn on_verdict(
+        &mut self,
+        face: FaceId,
+        packet: &Packet,
+        verdict: UnsolicitedVerdict,
+    ) {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
-        let Judgement { no_cache, is_asked, .. } = judgement;
+        let UnsolicitedVerdict { no_cache, is_asked, .. } = verdict;
         if is_asked {
             if !no_cache {
                 self.content.insert(self.now, &data, hashes, face);

@@ -17,11 +17,11 @@ mod forward;
 mod interest;
 mod lookup;
 mod nack;
+mod offer;
 mod pending;
 mod reads;
 mod refill;
 mod shards;
-mod show;
 mod step;
 mod wait;
 

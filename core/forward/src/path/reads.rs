@@ -11,7 +11,7 @@ use crate::content::queries::RemoteWaiters;
 use crate::content::reads::Waiter;
 use crate::endpoints::DataOrigin;
 use crate::router::Router;
-use crate::shard::Shown;
+use crate::shard::OfferedData;
 use crate::table::pit::AwaitedSource;
 
 impl Router {
@@ -49,7 +49,7 @@ impl Router {
         {
             let left = disk.reads.queue_of(first.disk);
             let took_ns = self.now.ns_since(first.since);
-            disk.adaptive.on_read(self.now, first.disk, (first.ahead, left), took_ns);
+            disk.adaptive.on_read(self.now, first.disk, first.ahead, left, took_ns);
         }
     }
 
@@ -104,8 +104,8 @@ impl Router {
         let homes = watching | remote.homes;
         if homes != 0 {
             let served = if matched.is_empty() { Vec::new() } else { self.downstreams.clone() };
-            let (token, judgement, packet) = (None, None, packet.clone());
-            self.show(Shown { origin, token, judgement, is_stale, packet, served, homes });
+            let (token, verdict, packet) = (None, None, packet.clone());
+            self.offer(OfferedData { origin, token, verdict, is_stale, packet, served, homes });
         }
         self.matched = matched;
     }

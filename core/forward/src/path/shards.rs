@@ -17,7 +17,7 @@ use crate::egress::OutNack;
 use crate::endpoints::{DataOrigin, Origin};
 use crate::pass::{ReceivedPacket, query_of};
 use crate::router::Router;
-use crate::shard::{Candidate, Message, QueryId, ShardMessage, Shown};
+use crate::shard::{Candidate, Message, OfferedData, QueryId, ShardMessage};
 use crate::stats::DropReason;
 use crate::table::pit::AwaitedSource;
 
@@ -37,7 +37,7 @@ impl Router {
     pub(crate) fn on_shard_message(&mut self, from: u16, message: ShardMessage) {
         match message.0 {
             Message::Watch { entry, hash, components, until } => {
-                self.content.watches.set((from, entry), (hash, components), until);
+                self.content.watches.set(from, entry, hash, components, until);
             }
             Message::Unwatch { entry, hash } => self.content.watches.end(from, entry, hash),
             Message::Ask { id, interest } => {
@@ -54,15 +54,17 @@ impl Router {
                     self.refuse_waiting(query.waiter.entry);
                 }
             }
-            Message::Show(shown) => self.on_shown(*shown),
+            Message::Offer(offered) => self.on_offered(*offered),
             Message::Echoes { face, echo } => self.tables.faces.set_echoes(face, echo),
             Message::Distrust { name, source } => {
                 self.tables.distrust(self.now, name.as_view(), source);
             }
-            Message::Judged { face, packet, judgement } => {
-                self.on_judged(face, &packet, judgement);
+            Message::Verdict { face, packet, verdict } => {
+                self.on_verdict(face, &packet, verdict);
             }
-            Message::Misled { face, header, packet } => self.on_misled(face, &header, &packet),
+            Message::Misrouted { face, header, packet } => {
+                self.on_misrouted(face, &header, &packet)
+            }
         }
     }
 
@@ -236,38 +238,38 @@ impl Router {
     }
 
     /// Data of another shard that an entry of this one may wait for.
-    fn on_shown(&mut self, mut shown: Shown) {
-        let packet = shown.packet.clone();
+    fn on_offered(&mut self, mut offered: OfferedData) {
+        let packet = offered.packet.clone();
         let Ok(data) = DataView::decode(&packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
         let mut matched = core::mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(&data, hashes.whole, &mut matched);
-        if shown.is_stale {
+        if offered.is_stale {
             matched.retain(|&index| !self.tables.pit.entry(index).must_be_fresh);
         }
-        match self.tables.faces.find(shown.origin.face).copied() {
-            _ if shown.origin.face == FaceId::CONTENT_STORE => {}
+        match self.tables.faces.find(offered.origin.face).copied() {
+            _ if offered.origin.face == FaceId::CONTENT_STORE => {}
             Some(face) => {
-                self.keep_asked(&face, shown.token.as_ref(), &mut matched);
+                self.keep_asked(&face, offered.token.as_ref(), &mut matched);
             }
             // A face that closes behind its Data proves nothing.
             None => matched.clear(),
         }
-        if let Some(judgement) = &mut shown.judgement {
-            judgement.is_asked |= !matched.is_empty();
+        if let Some(verdict) = &mut offered.verdict {
+            verdict.is_asked |= !matched.is_empty();
         }
         if !matched.is_empty() {
-            self.downstreams.clone_from(&shown.served);
-            self.end_with_data_for_others(shown.origin, packet.clone(), &data, &matched);
-            shown.served.clone_from(&self.downstreams);
+            self.downstreams.clone_from(&offered.served);
+            self.end_with_data_for_others(offered.origin, packet.clone(), &data, &matched);
+            offered.served.clone_from(&self.downstreams);
         }
         self.matched = matched;
-        self.show(shown);
+        self.offer(offered);
     }
 
     /// Data that a wrong PIT token has led to another shard.
-    fn on_misled(&mut self, face: FaceId, header: &LpHeader, packet: &Packet) {
+    fn on_misrouted(&mut self, face: FaceId, header: &LpHeader, packet: &Packet) {
         let Ok(data) = DataView::decode(packet) else { return };
         let hashes = self.hash_name(&PacketView::Data(data));
         self.on_data(&ReceivedPacket::new(face, header, packet), &data, &hashes);

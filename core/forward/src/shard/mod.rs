@@ -12,7 +12,7 @@ use weir_base::{HashKey, mix};
 use weir_wire::{LpHeader, NameView, PitToken, tlv};
 
 pub use message::ShardMessage;
-pub(crate) use message::{Candidate, Judgement, Message, QueryId, Shown};
+pub(crate) use message::{Candidate, Message, OfferedData, QueryId, UnsolicitedVerdict};
 
 /// Most shards of a router: a set of them is a word of 64 bits.
 pub const SHARDS_MAX: usize = 64;

@@ -221,7 +221,8 @@ impl Fib {
         &mut self,
         now: Instant,
         name: NameView<'_>,
-        (key, hashes): (&HashKey, &PrefixHashes),
+        key: &HashKey,
+        hashes: &PrefixHashes,
         source: u32,
     ) {
         let Some(prefix) = self.entries.longest_prefix(name, hashes) else { return };

@@ -209,7 +209,7 @@ impl Records {
     }
 
     /// Has all records in lists from now on, where they may change.
-    pub(crate) fn spread(&mut self, spare: impl FnOnce() -> Box<Lists>) -> &mut Lists {
+    pub(crate) fn move_to_lists(&mut self, spare: impl FnOnce() -> Box<Lists>) -> &mut Lists {
         let here = (
             self.has_downstream.then(|| self.downstream_here()),
             self.has_upstream.then(|| self.upstream_here()),

@@ -1,4 +1,4 @@
-//! Data for other shards: shown to those whose Interests with CanBePrefix watch for it, or handed
+//! Data for other shards: offered to those whose Interests with CanBePrefix watch for it, or handed
 //! over to the shard that it belongs to (decision 0014).
 
 use alloc::boxed::Box;
@@ -12,7 +12,7 @@ use crate::content::queries::RemoteWaiters;
 use crate::endpoints::DataOrigin;
 use crate::pass::{DataPass, ReceivedPacket};
 use crate::router::Router;
-use crate::shard::{self, Candidate, Judgement, Message, Shown, shard_of_name};
+use crate::shard::{self, Candidate, Message, OfferedData, UnsolicitedVerdict, shard_of_name};
 
 impl Router {
     /// The shards that watch for this Data, a bit each.
@@ -25,14 +25,14 @@ impl Router {
     /// Shows Data to the first of its homes, which passes it on to the next.
     #[cold]
     #[inline(never)]
-    pub(crate) fn show(&mut self, mut shown: Shown) {
-        if let Some(home) = shard::members(shown.homes).next() {
-            shown.homes &= !(1 << home);
-            self.egress.send_to_shard(home, Message::Show(Box::new(shown)));
-        } else if let Some(judgement) = shown.judgement {
-            let Shown { origin, packet, .. } = shown;
-            let judged = Message::Judged { face: origin.face, packet, judgement };
-            self.egress.send_to_shard(judgement.shard, judged);
+    pub(crate) fn offer(&mut self, mut offered: OfferedData) {
+        if let Some(home) = shard::members(offered.homes).next() {
+            offered.homes &= !(1 << home);
+            self.egress.send_to_shard(home, Message::Offer(Box::new(offered)));
+        } else if let Some(verdict) = offered.verdict {
+            let OfferedData { origin, packet, .. } = offered;
+            let decided = Message::Verdict { face: origin.face, packet, verdict };
+            self.egress.send_to_shard(verdict.shard, decided);
         }
     }
 
@@ -45,10 +45,10 @@ impl Router {
         let face = self.tables.faces.find(received.face);
         let is_ad_hoc = face.is_some_and(|face| face.is_ad_hoc());
         let shard = self.config.shard;
-        self.show(Shown {
+        self.offer(OfferedData {
             origin: DataOrigin { face: received.face, mark: congestion_mark, is_ad_hoc },
             token: Some(pit_token),
-            judgement: Some(Judgement { shard, no_cache, is_asked: false }),
+            verdict: Some(UnsolicitedVerdict { shard, no_cache, is_asked: false }),
             is_stale: false,
             packet: received.packet.clone(),
             served: Vec::new(),
@@ -60,7 +60,7 @@ impl Router {
     /// that of an Interest of its name. Returns whether it did.
     #[cold]
     #[inline(never)]
-    pub(crate) fn is_misled(&mut self, pass: &DataPass<'_>) -> bool {
+    pub(crate) fn hands_over_misrouted(&mut self, pass: &DataPass<'_>) -> bool {
         let name = pass.data.name;
         let shard = shard_of_name(&self.tables.hash_key, name, self.config.shard_count);
         if shard == self.config.shard {
@@ -69,12 +69,12 @@ impl Router {
         self.egress.stats.in_data -= 1;
         let header = Box::new(pass.received.header.clone());
         let (face, packet) = (pass.received.face, pass.received.packet.clone());
-        self.egress.send_to_shard(shard, Message::Misled { face, header, packet });
+        self.egress.send_to_shard(shard, Message::Misrouted { face, header, packet });
         true
     }
 
     /// A read has ended. Answers the other shards that it does not help; returns the others, which
-    /// must be shown its Data.
+    /// must be offered its Data.
     pub(crate) fn end_remote_reads(
         &mut self,
         read: ReadId,
