@@ -1,5 +1,8 @@
 //! Interests for what is on disks, which are octets in memory here.
 
+mod blocking;
+mod random;
+
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -428,7 +431,7 @@ fn plain_marking_is_for_the_data_of_interests_that_pass_by_too() {
     assert_eq!(fixture.answer(U, data("/d/seg=2", 0))[0].header.congestion_mark, 1);
     assert_eq!(fixture.busy().marked, 1);
     // The same where the store blocks.
-    let busy = BusyPolicy { mark: Mark::Ecn, ..blocking(Bypass::Threshold, 8) };
+    let busy = BusyPolicy { mark: Mark::Ecn, ..blocking::blocking(Bypass::Threshold, 8) };
     let mut fixture = DiskFixture::new(busy);
     fixture.put_segments(4);
     fixture.route("/d", &[(U, 0)]);
@@ -503,72 +506,6 @@ fn neighbours_are_told_while_the_store_is_over_its_threshold() {
     (0..4).for_each(|segment| drop(fixture.want(segment)));
     fixture.pass_ms(10);
     assert_eq!(announcements(&mut fixture), vec![]);
-}
-
-fn blocking(bypass: Bypass, interests_waiting_max: usize) -> BusyPolicy {
-    let io = StoreIo::Blocking;
-    BusyPolicy { io, interests_waiting_max, ..policy(bypass, Mark::NbCc) }
-}
-
-#[test]
-fn before_a_store_that_blocks_interests_wait_their_turn() {
-    let mut fixture = DiskFixture::with(blocking(Bypass::Off, 4), 0, 1, |disk| {
-        disk.filter = FilterKind::Index;
-    });
-    fixture.put_segments(3);
-    fixture.route("/", &[(U, 0)]);
-    assert!(fixture.want(0).is_empty());
-    assert!(fixture.want(1).is_empty());
-    assert!(fixture.ask(V, &Ask::new("/miss", 1)).is_empty(), "even what is not here");
-    assert!(fixture.want(2).is_empty());
-    assert_eq!(fixture.busy().interests_waiting, 3);
-    fixture.collect();
-    assert_eq!(fixture.ops.len(), 1, "one at a time");
-    assert_eq!(fixture.answer(U, data("/d/seg=2", 0)).len(), 0, "Data is not held up");
-    assert_eq!(fixture.drops(DropReason::Unsolicited), 1);
-    // Past the bound, a Nack.
-    assert!(fixture.ask(V, &Ask::new("/miss/2", 2)).is_empty());
-    let out = fixture.ask(V, &Ask::new("/miss/3", 3));
-    assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
-    assert_eq!((fixture.busy().interests_refused, fixture.drops(DropReason::StoreBusy)), (1, 1));
-    assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)]);
-    let out = fixture.step();
-    let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
-    assert_eq!(sent(&out), kinds, "in their order");
-    let out = fixture.step();
-    let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
-    assert_eq!(sent(&out), kinds);
-    assert_eq!((fixture.busy().interests_waiting, fixture.busy().interests_queued), (0, 4));
-    assert!(fixture.router.content.disk.reads.is_empty());
-}
-
-#[test]
-fn what_the_filter_rules_out_does_not_wait_before_a_store_that_blocks() {
-    let mut fixture = DiskFixture::new(blocking(Bypass::Off, 4));
-    fixture.put_segments(3);
-    fixture.route("/", &[(U, 0)]);
-    assert!(fixture.want(0).is_empty());
-    assert_eq!(sent(&fixture.ask(V, &Ask::new("/miss", 1))), vec![(U, PacketKind::Interest)]);
-    assert!(fixture.ask(V, &Ask::new("/miss", 2).prefix()).is_empty(), "who knows what is below");
-    assert!(fixture.want(1).is_empty());
-    assert_eq!(fixture.busy().interests_waiting, 2);
-}
-
-#[test]
-fn over_the_threshold_interests_pass_a_store_that_blocks() {
-    let mut fixture = DiskFixture::new(blocking(Bypass::Threshold, 100));
-    fixture.put_segments(6);
-    fixture.route("/d", &[(U, 0)]);
-    (0..3).for_each(|segment| assert!(fixture.want(segment).is_empty()));
-    assert_eq!(fixture.busy().interests_waiting, 2);
-    assert_eq!(sent(&fixture.want(3)), vec![(U, PacketKind::Interest)]);
-    assert_eq!(announcements(&mut fixture), vec![(ASKER, 30)]);
-    let label = label(U, 1000);
-    fixture.fixture.handle(&mut [label]);
-    assert!(fixture.want(4).is_empty(), "nowhere to go");
-    let marks: Vec<_> =
-        (0..4).flat_map(|_| fixture.step()).map(|out| out.header.congestion_mark).collect();
-    assert_eq!(marks, vec![0, 0, 0, 1]);
 }
 
 #[test]
@@ -655,140 +592,6 @@ fn a_flush_is_answered_when_all_is_written() {
     let mut fixture = Fixture::new();
     fixture.command(Command::FlushStore { transaction: 6 });
     assert_eq!(fixture.out.events.pop(), Some(Event::StoreFlushed { transaction: 6 }), "no disk");
-}
-
-/// What may happen to a router with disks.
-#[derive(Clone, Debug)]
-enum Happening {
-    Interest { face: u64, name: u8, prefix: bool, fresh: bool },
-    Data { face: u64, name: u8, freshness_ms: u64 },
-    Nack { name: u8 },
-    Disk { which: usize, fault: u8 },
-    Label { face: u64, ms: u64 },
-    Pass { ms: u64 },
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    let face = || 256..260_u64;
-    prop_oneof![
-        6 => (face(), 0..24_u8, any::<bool>(), any::<bool>()).prop_map(
-            |(face, name, prefix, fresh)| Happening::Interest { face, name, prefix, fresh }),
-        4 => (face(), 0..24_u8, 0..50_u64)
-            .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
-        1 => (0..24_u8).prop_map(|name| Happening::Nack { name }),
-        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| Happening::Disk { which, fault }),
-        1 => (face(), 0..40_u64).prop_map(|(face, ms)| Happening::Label { face, ms }),
-        3 => (0..20_u64).prop_map(|ms| Happening::Pass { ms }),
-        1 => (0..5_000_u64).prop_map(|ms| Happening::Pass { ms }),
-    ]
-}
-
-fn name_of(number: u8) -> String {
-    match number % 3 {
-        0 => format!("/d/seg={}", number / 3),
-        1 => format!("/d/{}", number / 3),
-        _ => format!("/d/{}/x", number / 3),
-    }
-}
-
-impl DiskFixture {
-    fn play(&mut self, happening: &Happening) -> Vec<OutPacket> {
-        match *happening {
-            Happening::Interest { face, name, prefix, fresh } => {
-                self.nonce += 1;
-                let mut ask = Ask::new(&name_of(name), self.nonce);
-                ask.can_be_prefix = prefix;
-                ask.must_be_fresh = fresh;
-                self.ask(FaceId(face), &ask)
-            }
-            Happening::Data { face, name, freshness_ms } => {
-                self.answer(FaceId(face), data(&name_of(name), freshness_ms))
-            }
-            Happening::Nack { name } => {
-                let interest = Packet::from(Ask::new(&name_of(name), self.nonce).wire());
-                self.nack(U, NackReason::Congestion, &interest)
-            }
-            Happening::Disk { which, fault } => {
-                self.collect();
-                let Some(op) = self.ops.remove(which) else { return Vec::new() };
-                let outcome = match fault {
-                    0 => DiskOutcome::Failed(DiskFailure::Io),
-                    1 if matches!(op.kind, DiskOpKind::ReadRecord { .. }) => {
-                        DiskOutcome::Damaged(RecordFault::Checksum)
-                    }
-                    _ => self.carry_out(&op),
-                };
-                self.done(op, outcome);
-                self.take()
-            }
-            Happening::Label { face, ms } => {
-                let label = label(FaceId(face), ms);
-                self.fixture.handle(&mut [label]);
-                Vec::new()
-            }
-            Happening::Pass { ms } => {
-                self.pass_ms(ms);
-                self.take()
-            }
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
-
-    /// Whatever happens, no face gets more Data and Nacks than it has asked, Data is what was asked
-    /// for, and in the end nothing waits any more, here or beside the PIT.
-    #[test]
-    fn everything_ends(
-        happenings in proptest::collection::vec(happening(), 1..160),
-        io in 0..2_u8,
-        bypass in 0..3_u8,
-        mark in 0..3_u8,
-        capacity in prop_oneof![Just(0_u64), Just(4000)],
-    ) {
-        let busy = BusyPolicy {
-            io: if io == 0 { StoreIo::Async } else { StoreIo::Blocking },
-            bypass: [Bypass::Off, Bypass::Threshold, Bypass::Adaptive][usize::from(bypass)],
-            mark: [Mark::Off, Mark::Ecn, Mark::NbCc][usize::from(mark)],
-            interests_waiting_max: 8,
-            ..BusyPolicy::default()
-        };
-        let mut fixture = DiskFixture::with(busy, capacity, 2, |_| {});
-        fixture.route("/d", &[(U, 0), (V, 1)]);
-        let mut credit = alloc::collections::BTreeMap::<FaceId, i64>::new();
-        let mut note = |happening: Option<&Happening>, out: &[OutPacket]| {
-            if let Some(Happening::Interest { face, .. }) = happening {
-                *credit.entry(FaceId(*face)).or_default() += 1;
-            }
-            for packet in out.iter().filter(|packet| kind(packet) != PacketKind::Interest) {
-                let left = credit.entry(packet.face).or_default();
-                *left -= 1;
-                assert!(*left >= 0, "{} gets more than it asked for", packet.face);
-            }
-        };
-        for happening in &happenings {
-            let out = fixture.play(happening);
-            note(Some(happening), &out);
-        }
-        fixture.collect();
-        for _ in 0..1_000 {
-            let out = match fixture.ops.is_empty() {
-                true => { fixture.pass_ms(50); fixture.take() }
-                false => fixture.step(),
-            };
-            note(None, &out);
-            fixture.collect();
-        }
-        let stats = fixture.router.stats();
-        prop_assert_eq!(stats.pit_entries, 0);
-        prop_assert_eq!((stats.busy.interests_waiting, stats.store.disk.reads_waiting), (0, 0));
-        prop_assert_eq!(fixture.router.content.disk.reads.longest_queue(), 0);
-        let waits_end = stats.busy.answered + stats.busy.went_on + stats.busy.overtaken;
-        prop_assert!(waits_end <= stats.busy.reads_begun);
-        prop_assert_eq!(fixture.router.next_wakeup(), None);
-        prop_assert!(fixture.now.as_ns() < 10_000 * NS_PER_S);
-    }
 }
 
 #[test]
