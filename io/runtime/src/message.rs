@@ -14,10 +14,10 @@ use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
 use crate::config::PitTokenChoice;
+use crate::face::Face;
+use crate::face_quota::{FaceClass, Network};
 use crate::questions::{AnswerTo, Question};
-use crate::rooms::{Among, Network};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
-use crate::worker::Face;
 
 /// Identifies a shared UDP port within the whole router.
 pub(crate) type PortId = u32;
@@ -90,8 +90,8 @@ pub(crate) enum ToWorker {
     AttachSocket { id: FaceId, socket: NewSocket },
     /// Change a face.
     UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
-    /// Close the least used face among these, if one is silent: others want its place.
-    Displace(Among),
+    /// Close the least used face of this class, if one is silent: another peer needs its place.
+    Evict(FaceClass),
     /// Let thread `to` have this face. [`ToControl::FaceMoved`] follows in any case.
     /// With a socket, that is the one that it has there, and else its own.
     GiveFace { id: FaceId, to: u16, socket: Option<NewSocket> },
@@ -116,11 +116,19 @@ pub(crate) enum ToWorker {
     Stop,
 }
 
-/// What a face has its packet thread do, a second, as `Face::work_since_told` counts.
+/// The work that a face causes in a second, as `Face::work_since_report` counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaceWork {
     pub(crate) face: FaceId,
     pub(crate) work: u64,
+}
+
+/// The work of all faces of a packet thread in a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkReport {
+    pub(crate) total: u64,
+    /// Of the faces that may be moved, those that cause most.
+    pub(crate) movable: Vec<FaceWork>,
 }
 
 /// Settings for the peers of a shared port.
@@ -205,9 +213,8 @@ pub(crate) enum ToControl {
     PeerFace { worker: u16, id: FaceId, port: PortId, path: UdpPath },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
     FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
-    /// What faces have a packet thread do, a second: all of them, and those that may be moved and
-    /// have it do most.
-    Work { worker: u16, total: u64, movable: Vec<FaceWork> },
+    /// How much work the faces of a packet thread cause.
+    Work { worker: u16, report: WorkReport },
     /// The move of a face has ended: this thread has it, if it is still there.
     FaceMoved { id: FaceId, worker: u16 },
     /// When the peer of a face was last heard, or the face was made.

@@ -5,7 +5,7 @@ use weir_base::{FaceId, Instant};
 
 use super::Control;
 use super::answers::SnapshotFor;
-use crate::message::{FaceWork, ToWorker};
+use crate::message::{ToWorker, WorkReport};
 
 /// Work of a thread a second below which nothing is moved.
 const WORK_LEAST: u64 = 5_000;
@@ -13,11 +13,8 @@ const WORK_LEAST: u64 = 5_000;
 /// What a packet thread's faces have it do.
 #[derive(Clone, Debug, Default)]
 struct Work {
-    told_at: Instant,
-    /// Of all its faces, a second.
-    total: u64,
-    /// The faces with the most that may be moved.
-    movable: Vec<FaceWork>,
+    reported_at: Instant,
+    report: WorkReport,
 }
 
 /// What all packet threads have told.
@@ -60,8 +57,8 @@ impl Balance {
         self.moving.as_mut()
     }
 
-    fn note_work(&mut self, now: Instant, worker: u16, total: u64, movable: Vec<FaceWork>) {
-        self.threads[usize::from(worker)] = Work { told_at: now, total, movable };
+    fn note_work(&mut self, now: Instant, worker: u16, report: WorkReport) {
+        self.threads[usize::from(worker)] = Work { reported_at: now, report };
     }
 
     /// The face to be moved now, if any, from where, and to where.
@@ -74,11 +71,12 @@ impl Balance {
         // Who has told nothing for long sleeps.
         let oldest_ns = 3 * self.interval_ns;
         for thread in &mut self.threads {
-            if now.ns_since(thread.told_at) > oldest_ns {
+            if now.ns_since(thread.reported_at) > oldest_ns {
                 *thread = Work::default();
             }
         }
-        let totals = || self.threads.iter().enumerate().map(|(index, work)| (work.total, index));
+        let totals =
+            || self.threads.iter().enumerate().map(|(index, work)| (work.report.total, index));
         let ((busiest, from), (idlest, to)) = (totals().max()?, totals().min()?);
         let gap = busiest - idlest;
         if busiest < WORK_LEAST || gap < busiest / 4 {
@@ -86,7 +84,7 @@ impl Balance {
         }
         // What moves makes the gap less by twice its work.
         let left = |work: u64| gap.abs_diff(2 * work);
-        let moved = self.threads[from].movable.iter().min_by_key(|face| left(face.work))?;
+        let moved = self.threads[from].report.movable.iter().min_by_key(|face| left(face.work))?;
         if left(moved.work) > gap / 4 * 3 {
             return None;
         }
@@ -97,14 +95,8 @@ impl Balance {
 
 impl Control {
     /// A packet thread tells what its faces have it do.
-    pub(super) fn on_work(
-        &mut self,
-        now: Instant,
-        worker: u16,
-        total: u64,
-        movable: Vec<FaceWork>,
-    ) {
-        self.balance.note_work(now, worker, total, movable);
+    pub(super) fn on_work(&mut self, now: Instant, worker: u16, report: WorkReport) {
+        self.balance.note_work(now, worker, report);
         // A snapshot that has begun would have the face twice, or not at all.
         if self.balance.moving.is_none()
             && self.snapshots.is_empty()
@@ -136,6 +128,7 @@ mod tests {
     use weir_base::NS_PER_S;
 
     use super::*;
+    use crate::message::FaceWork;
 
     fn told(loads: &[&[u64]]) -> (Balance, Instant) {
         let mut balance = Balance::new(loads.len(), NS_PER_S);
@@ -147,7 +140,8 @@ mod tests {
                 .iter()
                 .enumerate()
                 .map(|(number, &work)| FaceWork { face: face(number), work });
-            balance.note_work(now, worker as u16, load.iter().sum(), movable.collect());
+            let report = WorkReport { total: load.iter().sum(), movable: movable.collect() };
+            balance.note_work(now, worker as u16, report);
         }
         (balance, now.plus_ns(2 * NS_PER_S))
     }
@@ -181,7 +175,7 @@ mod tests {
         let (mut balance, now) = told(&[&[20_000, 20_000], &[50_000]]);
         let later = now.plus_ns(2 * NS_PER_S);
         let movable = vec![FaceWork { face: FaceId(7), work: 20_000 }];
-        balance.note_work(later, 0, 40_000, movable);
+        balance.note_work(later, 0, WorkReport { total: 40_000, movable });
         assert_eq!(balance.decide(later), Some((FaceId(7), 0, 1)));
     }
 }

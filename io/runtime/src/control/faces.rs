@@ -15,11 +15,11 @@ use super::connect::{backoff, recheck_pause};
 use super::table::{FaceRecord, apply_changes};
 use super::{ACCEPT_PAUSE, ACCEPTS_PER_TURN, Control};
 use crate::config::{PitTokenChoice, StaticFace};
-use crate::gathered::Gathered;
+use crate::face_quota::{Claimant, FaceClass, Refusal};
 use crate::message::{
     CloseReason, ConnectOutcome, ConnectPurpose, NewFace, NewSocket, ToWorker, face_attributes,
 };
-use crate::rooms::{Among, Claimant, Refusal};
+use crate::rate_limited_log::RateLimitedLog;
 
 /// How often a connection is closed to make room for others, at most.
 const DISPLACE_INTERVAL_NS: u64 = 20 * NS_PER_MS;
@@ -82,8 +82,8 @@ impl Control {
             // Room for the next one, by one thread after the other.
             self.displace_at = now.plus_ns(DISPLACE_INTERVAL_NS);
             let worker = self.pick_worker();
-            let among = Among { is_stream: true, network: refusal.network() };
-            self.workers[usize::from(worker)].send(ToWorker::Displace(among));
+            let class = FaceClass { is_stream: true, network: refusal.network() };
+            self.workers[usize::from(worker)].send(ToWorker::Evict(class));
         }
     }
 
@@ -153,7 +153,7 @@ impl Control {
         if let Some(declared) = declared {
             declared.configure(&mut draft.link);
         }
-        let id = self.rooms.claim(claimant)?;
+        let id = self.quota.claim(claimant)?;
         let owner = draft.worker.unwrap_or_else(|| self.pick_worker());
         let scope = draft.scope;
         let token = self.pit_token(draft.static_index, scope);
@@ -183,7 +183,7 @@ impl Control {
             is_up: true,
             static_index: draft.static_index,
             attempts: 0,
-            downs: Gathered::default(),
+            downs: RateLimitedLog::default(),
         });
         self.face_event(FaceEventKind::Created, id);
         Ok(id)
@@ -216,7 +216,7 @@ impl Control {
     fn forget_face(&mut self, id: FaceId) {
         self.face_event(FaceEventKind::Destroyed, id);
         if let Some(face) = self.faces.remove(id) {
-            self.rooms.release(id);
+            self.quota.release(id);
             for (index, worker) in self.workers.iter().enumerate() {
                 if index != usize::from(face.worker) {
                     worker.send(ToWorker::RemoveFace(id));

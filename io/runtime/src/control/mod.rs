@@ -39,10 +39,10 @@ use self::table::FaceTable;
 use crate::clock::{Clock, sleep_until};
 use crate::config::RuntimeConfig;
 use crate::error::StopError;
-use crate::gathered::Gathered;
+use crate::face_quota::FaceQuota;
 use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::message::{ConnectPurpose, PeerLinks, PortId, ToControl, ToWorker};
-use crate::rooms::Rooms;
+use crate::rate_limited_log::RateLimitedLog;
 
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
@@ -107,7 +107,7 @@ struct Control {
     workers: Vec<WorkerHandle>,
     next_worker: usize,
     balance: balance::Balance,
-    rooms: Arc<Rooms>,
+    quota: Arc<FaceQuota>,
     /// What applications may share.
     shared_memory: Option<Arc<weir_face::SharedMemory>>,
     shard_key: weir_base::HashKey,
@@ -130,9 +130,9 @@ struct Control {
     /// Connections refused because there are as many faces as may be.
     refused_connections: u64,
     /// Warnings of them.
-    refusals: Gathered,
+    refusals: RateLimitedLog,
     /// Warnings of connections that the system cannot give.
-    accept_failures: Gathered,
+    accept_failures: RateLimitedLog,
     /// When the next connection may be closed to make room.
     displace_at: Instant,
     is_stopping: bool,
@@ -233,9 +233,7 @@ impl Control {
             ToControl::FaceClosed { id, reason, removed } => {
                 self.on_face_closed(now, id, &reason, removed);
             }
-            ToControl::Work { worker, total, movable } => {
-                self.on_work(now, worker, total, movable);
-            }
+            ToControl::Work { worker, report } => self.on_work(now, worker, report),
             ToControl::FaceMoved { id, worker } => self.on_move_ended(id, worker),
             ToControl::Heard { id, at } => self.on_heard(now, id, at),
             ToControl::Disks { worker, stats } => {

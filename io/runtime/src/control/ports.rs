@@ -13,8 +13,8 @@ use weir_manage::{FaceError, FaceEventKind, FacePersistency, FaceRequest};
 use super::faces::{Draft, begin_runs};
 use super::table::{FaceRecord, apply_changes};
 use super::{Control, PortRecord};
-use crate::gathered::Gathered;
 use crate::message::{NewSocket, PeerLinks, PortId, ToWorker};
+use crate::rate_limited_log::RateLimitedLog;
 
 impl Control {
     /// A packet thread gave a stranger a face.
@@ -35,7 +35,7 @@ impl Control {
             is_up: true,
             static_index: None,
             attempts: 0,
-            downs: Gathered::default(),
+            downs: RateLimitedLog::default(),
         });
         self.face_event(FaceEventKind::Created, id);
     }

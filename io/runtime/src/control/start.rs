@@ -30,15 +30,15 @@ use crate::clock::Clock;
 use crate::config::{FaceDefaults, Listener, RuntimeConfig, THREADS_MAX};
 use crate::cross::CrossPorts;
 use crate::error::StartError;
-use crate::gathered::Gathered;
+use crate::face_quota::FaceQuota;
 use crate::handle::Handle;
 use crate::limits;
 use crate::mailbox::{ControlReceiver, ControlSender};
 use crate::memory::{MemoryShares, memory_bytes_least, shared_bytes};
 use crate::message::ToWorker;
 use crate::metrics::MetricsServer;
-use crate::rooms::Rooms;
-use crate::worker::{Shards, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
+use crate::rate_limited_log::RateLimitedLog;
+use crate::worker::{Siblings, WAKER_TOKEN as WORKER_WAKER_TOKEN, Worker, WorkerSetup};
 
 /// All sockets of the configuration.
 #[derive(Default)]
@@ -244,12 +244,12 @@ fn build(
         Some(disks) => disks.hash_key(),
         None => HashKey::new([random_u64(), random_u64()]),
     };
-    let rooms = Arc::new(Rooms::new(config.faces));
+    let quota = Arc::new(FaceQuota::new(config.faces));
     let (store_bytes, ahead_bytes) = (config.store.capacity_bytes, config.memory_ahead_bytes);
     let memory = Preparer::new(store_bytes, ahead_bytes, config.threads);
     let arena = memory.as_ref().map(Preparer::arena);
     let (workers, disks) =
-        start_workers(&config, clock, arena, (shard_key, disks), &rooms, &sender)?;
+        start_workers(&config, clock, arena, (shard_key, disks), &quota, &sender)?;
     let mut manager_outbox = ManagerOutbox::default();
     let manager = Manager::new(manager_config(&config, store_bytes_max), &mut manager_outbox);
     let mut manager_inputs = VecDeque::from([ManagerInput::Channels(sockets.listening)]);
@@ -271,7 +271,7 @@ fn build(
         signals,
         workers,
         next_worker: 0,
-        rooms,
+        quota,
         shared_memory,
         shard_key,
         disks,
@@ -288,8 +288,8 @@ fn build(
         contents: super::contents::State::default(),
         next_transaction: 1,
         refused_connections: 0,
-        refusals: Gathered::default(),
-        accept_failures: Gathered::default(),
+        refusals: RateLimitedLog::default(),
+        accept_failures: RateLimitedLog::default(),
         displace_at: Instant::ZERO,
         is_stopping: false,
         failure: None,
@@ -406,7 +406,7 @@ fn start_workers(
     clock: Clock,
     memory: Option<&Arc<Arena>>,
     (shard_key, disks): (HashKey, Option<OpenDisks>),
-    rooms: &Arc<Rooms>,
+    quota: &Arc<FaceQuota>,
     control: &ControlSender,
 ) -> Result<(Vec<WorkerHandle>, Option<Disks>), StartError> {
     let system = |what| move |source| StartError::System { what, source };
@@ -421,20 +421,15 @@ fn start_workers(
         wakers.push(Arc::new(waker));
     }
     let channels: Vec<_> = (0..count).map(|_| crossbeam_channel::unbounded::<ToWorker>()).collect();
-    let siblings: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
+    let queues: Vec<_> = channels.iter().map(|(sender, _)| sender.clone()).collect();
     let mut disk_parts = disk_parts.into_iter();
     let mut rings = CrossPorts::connect_all(&wakers).into_iter();
     let mut handles = Vec::new();
     for (index, (poll, (commands, receiver))) in polls.into_iter().zip(channels).enumerate() {
         let ports = rings.next().expect("one set of rings for each thread");
         let (disk, disk_ports) = disk_parts.next().unzip();
-        let shards = (count > 1).then(|| Shards {
-            key: shard_key,
-            count: count as u16,
-            ports,
-            owners: HashMap::default(),
-            siblings: siblings.clone(),
-        });
+        let siblings =
+            (count > 1).then(|| Siblings::new(index as u16, shard_key, ports, queues.clone()));
         let setup = WorkerSetup {
             index: index as u16,
             clock,
@@ -452,8 +447,8 @@ fn start_workers(
             memory: MemoryShares::of(config.memory_bytes_max, count),
             commands: receiver,
             control: control.clone(),
-            rooms: Arc::clone(rooms),
-            shards,
+            quota: Arc::clone(quota),
+            siblings,
             disks: disk_ports,
         };
         let thread = std::thread::Builder::new()

@@ -12,7 +12,7 @@ use weir_manage::{
 };
 use weir_wire::PACKET_SIZE_MAX;
 
-use crate::gathered::Gathered;
+use crate::rate_limited_log::RateLimitedLog;
 
 /// One face.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct FaceRecord {
     /// Attempts to connect since it was last up.
     pub(super) attempts: u32,
     /// Warnings that it went down.
-    pub(super) downs: Gathered,
+    pub(super) downs: RateLimitedLog,
 }
 
 impl FaceRecord {
@@ -224,7 +224,7 @@ mod tests {
             is_up: true,
             static_index: None,
             attempts: 0,
-            downs: Gathered::default(),
+            downs: RateLimitedLog::default(),
         }
     }
 

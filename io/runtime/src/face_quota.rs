@@ -112,7 +112,7 @@ impl fmt::Display for Network {
 
 /// Which faces may give way to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Among {
+pub(crate) struct FaceClass {
     /// Connections, not UDP peers.
     pub(crate) is_stream: bool,
     /// Peers of this network only.
@@ -175,7 +175,7 @@ impl fmt::Display for Refusal {
 /// The faces of all threads, counted. Touched when faces come and go, and for packets of peers that
 /// have none.
 #[derive(Debug)]
-pub(crate) struct Rooms {
+pub(crate) struct FaceQuota {
     next_face_id: AtomicU64,
     bounds: FaceBounds,
     claims: Mutex<Claims>,
@@ -189,7 +189,7 @@ struct Claims {
     by_network: HashMap<(usize, Network), usize>,
 }
 
-impl Rooms {
+impl FaceQuota {
     pub(crate) fn new(bounds: FaceBounds) -> Self {
         let next_face_id = AtomicU64::new(FaceId::FIRST.0);
         Self { next_face_id, bounds, claims: Mutex::default() }
