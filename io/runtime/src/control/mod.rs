@@ -2,13 +2,13 @@
 //! management, connections, permanent faces, snapshots, the end.
 //!
 //! [`Control`] owns components and calls them in order: messages, timers, the manager. A component
-//! commands the packet threads through its own [`Workers`]; what the manager must learn it returns.
-//! None calls another, but for those it is passed.
+//! commands the packet threads through its own [`Workers`], and returns what the manager must
+//! learn. None calls another, but for those it is passed.
 //!
 //! | component | state | returns |
 //! |---|---|---|
 //! | [`Acceptor`] | listening sockets | connections |
-//! | [`Faces`] | face table, UDP ports, connections to make again, moves | notices for the manager |
+//! | [`Faces`] | face table, UDP ports, connections to retry, moves | notices for the manager |
 //! | [`Management`] | the manager of NFD's protocol and its inputs | actions, Data |
 //! | [`Snapshots`] | snapshots that threads have not answered | the sum of their answers |
 //! | [`Erasures`] | erasures that go from shard to shard | the answer for the manager |

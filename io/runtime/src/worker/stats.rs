@@ -1,4 +1,4 @@
-//! What a packet thread counts beside its shard and its faces.
+//! What a packet thread counts in addition to its shard and its faces.
 
 use weir_base::Instant;
 use weir_link::LinkDrop;

@@ -281,7 +281,7 @@ impl Contents {
         answer(asked_by, result)
     }
 
-    /// Before changes are asked for.
+    /// Checks that changes can be requested now.
     fn start_changes(&mut self, blocks_max: usize) -> Result<JobKind, ContentsError> {
         if self.tracking.is_none() {
             return Err(ContentsError::NotTracked);
@@ -337,8 +337,8 @@ impl Contents {
         Ok(Some(merge_changes(batches, self.generation, self.sequence)))
     }
 
-    /// The share of each shard of new rules; none if they are in force already. Whatever could make a
-    /// shard refuse its share is checked before any is sent.
+    /// The share of each shard of new rules; none if they are in force already. Whatever could make
+    /// a shard refuse its share is checked before any is sent.
     fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesRefused> {
         if rules == self.rules {
             return Ok(None);

@@ -117,9 +117,9 @@ impl FaceTable {
         if remote.is_of_one_peer() {
             let ends = (remote.clone(), record.source);
             let known = self.by_ends.entry(ends).or_insert(record.id);
-            // Of two faces to a peer one is about to close. With a connection it is the one before.
-            // Of a shared port's it is that of an unknown peer, which may be told of after a
-            // command has made one to the same peer.
+            // Of two faces to a peer one is about to close. With a connection it is the older one.
+            // On a shared port it is that of an unknown peer, which may be reported after a command
+            // has made one to the same peer.
             if !remote.is_datagram() {
                 *known = record.id;
             }

@@ -11,7 +11,7 @@ use super::{Faces, failed};
 use crate::face::FaceSocket;
 use crate::message::CloseReason;
 
-/// What a read of a face's own socket brought beside its frames.
+/// How a read of a socket ended.
 pub(in crate::worker) enum ReadEnd {
     /// Nothing more for now.
     Drained,
