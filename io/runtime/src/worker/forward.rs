@@ -77,10 +77,10 @@ impl Worker {
     /// Queues a packet on a face of this thread, unless the face went over to another or is gone.
     #[inline]
     pub(super) fn enqueue(&mut self, now: Instant, out: OutPacket) {
-        match self.faces.table().slot_of(out.face) {
-            Some(slot) => self.faces.enqueue(now, slot, out),
-            None => self.forward_to_owner(out),
-        }
+        let Some(slot) = self.faces.table().slot_of(out.face) else {
+            return self.forward_to_owner(out);
+        };
+        self.faces.enqueue(now, slot, out.header, out.packet);
     }
 
     #[cold]

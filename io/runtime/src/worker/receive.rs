@@ -122,12 +122,15 @@ impl Worker {
     /// was a run.
     #[inline]
     fn receive(&mut self, now: Instant, slot: u32, frame: Packet) -> usize {
-        match self.faces.receive(now, slot, frame, &mut self.pool) {
-            Some((face, Received::Packet { header, packet })) => {
-                self.dispatch(face, header, packet);
-            }
-            Some((_, Received::Run)) => return self.receive_run(now, slot),
-            Some((face, Received::Signal(signal))) => self.dispatch_signal(face, signal),
+        let Some((face, link)) = self.faces.receiving(slot) else {
+            return 0;
+        };
+        let received = link.receive(now, frame, &mut self.pool);
+        self.faces.note_received(slot, &received);
+        match received {
+            Received::Packet { header, packet } => self.dispatch(face, header, packet),
+            Received::Run => return self.receive_run(now, slot),
+            Received::Signal(signal) => self.dispatch_signal(face, signal),
             _ => {}
         }
         0

@@ -4,7 +4,7 @@ use std::mem;
 
 use weir_base::{FaceId, Instant, Packet, Pool};
 use weir_face::{Datagram, RecvStatus, UdpPath};
-use weir_link::Received;
+use weir_link::{Link, Received};
 use weir_wire::LpHeader;
 
 use super::{Faces, failed};
@@ -104,21 +104,18 @@ impl Faces {
         }
     }
 
-    /// Takes one frame through the link of its face.
+    /// The face whose link takes a frame. [`Self::note_received`] follows.
     #[inline]
-    pub(in crate::worker) fn receive(
-        &mut self,
-        now: Instant,
-        slot: u32,
-        frame: Packet,
-        pool: &mut Pool,
-    ) -> Option<(FaceId, Received)> {
-        let face = self.table.at(slot)?;
-        let id = face.id;
-        let received = face.link.receive(now, frame, pool);
+    pub(in crate::worker) fn receiving(&mut self, slot: u32) -> Option<(FaceId, &mut Link)> {
+        self.table.at(slot).map(|face| (face.id, &mut face.link))
+    }
+
+    /// A link has taken a frame: counts its memory, sets its timers, and has what it must send
+    /// flushed.
+    #[inline]
+    pub(in crate::worker) fn note_received(&mut self, slot: u32, received: &Received) {
+        let Some(face) = self.table.at(slot) else { return };
         let has_too_many_partials = self.memory.recount_reassembly(face);
-        // What it has to send is sent, its timers are set and its memory is counted when it is
-        // flushed.
         let mut is_changed = face.link.is_reliable() || face.link.is_shaping();
         match received {
             // The worker calls `end_run` when the last Interest is taken.
@@ -137,7 +134,6 @@ impl Faces {
         if is_changed {
             self.mark_dirty(slot);
         }
-        Some((id, received))
     }
 
     /// The next Interest of a run.

@@ -2,10 +2,9 @@
 
 use std::mem;
 
-use weir_base::{Instant, Pool};
+use weir_base::{Instant, Packet, Pool};
 use weir_face::{SendStatus, UdpPath};
-use weir_forward::OutPacket;
-use weir_wire::HopSignal;
+use weir_wire::{HopSignal, LpHeader};
 
 use super::source::interest;
 use super::{Faces, Source, failed};
@@ -27,7 +26,13 @@ pub(in crate::worker) enum FlushEvent {
 impl Faces {
     /// Queues a packet on a face.
     #[inline]
-    pub(in crate::worker) fn enqueue(&mut self, now: Instant, slot: u32, out: OutPacket) {
+    pub(in crate::worker) fn enqueue(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        header: LpHeader,
+        packet: Packet,
+    ) {
         let Some(face) = self.table.at(slot) else {
             return;
         };
@@ -35,9 +40,9 @@ impl Faces {
             face.down_drops += 1;
             return;
         }
-        self.unsent_bytes += out.packet.len();
+        self.unsent_bytes += packet.len();
         // The link counts a refusal.
-        if face.link.enqueue(now, out.header, out.packet).is_ok() && !face.is_dirty {
+        if face.link.enqueue(now, header, packet).is_ok() && !face.is_dirty {
             face.is_dirty = true;
             self.dirty.push_back(slot);
         }
