@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use weir_base::Instant;
 use weir_face::{Connected, FaceUri};
 
 use crate::mailbox::ControlSender;
@@ -15,16 +16,17 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// Attempts at one time; more are refused.
 const ATTEMPTS_MAX: usize = 64;
 
-/// Makes connections for the control thread.
+/// Makes connections for the control thread, and knows which to make again, and when.
 #[derive(Debug)]
 pub(super) struct Connector {
     control: ControlSender,
     running: Arc<AtomicUsize>,
+    retries: Vec<(Instant, ConnectPurpose)>,
 }
 
 impl Connector {
     pub(super) fn new(control: ControlSender) -> Self {
-        Self { control, running: Arc::new(AtomicUsize::new(0)) }
+        Self { control, running: Arc::new(AtomicUsize::new(0)), retries: Vec::new() }
     }
 
     /// Starts an attempt. Of several addresses `current` is tried first. The outcome comes as a
@@ -50,6 +52,21 @@ impl Connector {
             self.running.fetch_sub(1, Ordering::Relaxed);
             refuse(spare, format!("cannot start a thread: {error}"));
         }
+    }
+
+    /// Another attempt is due after `pause`.
+    pub(super) fn retry_after(&mut self, now: Instant, pause: Duration, purpose: ConnectPurpose) {
+        self.retries.push((now.plus_ns(pause.as_nanos() as u64), purpose));
+    }
+
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.retries.iter().map(|(at, _)| *at).min()
+    }
+
+    /// An attempt that is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<ConnectPurpose> {
+        let due = self.retries.iter().position(|(at, _)| *at <= now)?;
+        Some(self.retries.swap_remove(due).1)
     }
 }
 

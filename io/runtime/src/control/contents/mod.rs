@@ -1,8 +1,9 @@
-//! Questions about the store: asked of every packet thread, answered as one.
+//! Questions about the store: sent to every packet thread, answered as one.
 
 mod merge;
 mod shares;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_base::Instant;
@@ -14,8 +15,7 @@ use weir_wire::Name;
 
 use self::merge::{merge_changes, merge_pages};
 use self::shares::shares;
-use super::Control;
-use crate::message::ToWorker;
+use super::workers::Workers;
 use crate::questions::{Answer, AnswerTo, ContentsError, ContentsPage, Question};
 
 /// Questions that wait for packet threads at most.
@@ -23,60 +23,72 @@ const JOBS_MAX: usize = 64;
 /// How long packet threads have to answer a management client.
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who asked.
+/// Where the answer goes.
 enum AskedBy {
     Thread(AnswerTo),
     Manager { txn: u64 },
 }
 
-/// What was asked of every shard.
-enum Kind {
+/// What every shard was asked.
+enum JobKind {
     Page,
     Rules,
-    /// Whether all that is held is told anew.
+    /// `is_restart`: a new generation begins, with all that is held.
     Changes {
         blocks_max: usize,
-        is_anew: bool,
+        is_restart: bool,
     },
 }
 
 /// A question that some threads have not answered yet.
-pub(super) struct Job {
+struct Job {
     asked_by: AskedBy,
-    kind: Kind,
+    kind: JobKind,
     /// Shards still to answer, a bit for each.
     waiting: u64,
     deadline: Instant,
     parts: Vec<(u16, StoreEvent)>,
 }
 
-/// What is known of the store's contents beside the jobs.
-#[derive(Default)]
-pub(super) struct State {
-    jobs: std::collections::BTreeMap<u64, Job>,
+/// Questions that wait for their answers, and what is in force.
+pub(super) struct Contents {
+    workers: Workers,
+    jobs: BTreeMap<u64, Job>,
+    next_transaction: u64,
     tracking: Option<HoldingsConfig>,
     rules: Rules,
+    /// The bound of the stores together, which rules must fit.
+    capacity_bytes: u64,
     /// Generation and number of the last batch of changes of each shard; none before the first,
-    /// and after one that got lost.
-    told: Option<Vec<(u64, u64)>>,
+    /// and after one that was lost.
+    reported: Option<Vec<(u64, u64)>>,
     /// The same of the whole router.
     generation: u64,
     sequence: u64,
 }
 
-impl State {
+impl Contents {
+    pub(super) fn new(workers: Workers, capacity_bytes: u64) -> Self {
+        Self {
+            workers,
+            jobs: BTreeMap::new(),
+            next_transaction: 1,
+            tracking: None,
+            rules: Rules::default(),
+            capacity_bytes,
+            reported: None,
+            generation: 0,
+            sequence: 0,
+        }
+    }
+
+    pub(super) fn set_capacity(&mut self, capacity_bytes: u64) {
+        self.capacity_bytes = capacity_bytes;
+    }
+
     /// When a question is answered at the latest.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         self.jobs.values().map(|job| job.deadline).min()
-    }
-}
-
-impl Control {
-    /// What the configuration asks for.
-    pub(super) fn start_contents(&mut self) {
-        if self.config.management.holdings_for_neighbours {
-            self.track(Some(HoldingsConfig::default()));
-        }
     }
 
     /// A question of another thread.
@@ -88,42 +100,52 @@ impl Control {
         answer: AnswerTo,
     ) {
         let deadline = now.plus_ns(within.as_nanos() as u64);
-        self.ask_contents(question, deadline, AskedBy::Thread(answer));
+        self.ask(question, deadline, AskedBy::Thread(answer));
     }
 
     /// A management client wants to know what is held of an object.
-    pub(super) fn list_holdings(&mut self, txn: u64, object: Name) {
-        if self.contents.tracking.is_none() {
+    pub(super) fn list_holdings(
+        &mut self,
+        now: Instant,
+        txn: u64,
+        object: Name,
+    ) -> Option<ManagerInput> {
+        if self.tracking.is_none() {
             self.track(Some(HoldingsConfig::default()));
         }
-        let deadline = self.clock.now().plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
-        self.ask_contents(Question::ListOne { object }, deadline, AskedBy::Manager { txn });
+        let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
+        self.ask(Question::ListOne { object }, deadline, AskedBy::Manager { txn })
     }
 
-    fn ask_contents(&mut self, question: Question, deadline: Instant, asked_by: AskedBy) {
+    /// Returns the answer to the manager, if it is known already.
+    fn ask(
+        &mut self,
+        question: Question,
+        deadline: Instant,
+        asked_by: AskedBy,
+    ) -> Option<ManagerInput> {
         let result = match question {
             Question::Track(config) => {
                 self.track(config);
                 Ok(Answer::Done)
             }
             Question::RestartChanges => {
-                // The next changes see to it.
-                self.contents.told = None;
+                self.reported = None;
                 Ok(Answer::Done)
             }
             Question::StopChanges => {
-                self.contents.told = None;
-                self.tell_stores(|_| StoreCommand::StopChanges);
+                self.reported = None;
+                self.send_stores(|| StoreCommand::StopChanges);
                 Ok(Answer::Done)
             }
             Question::WatchMisses(watches) => {
-                self.tell_all(|| ToWorker::Router(Command::WatchMisses(watches)));
+                self.workers.send_all_shards(|| Command::WatchMisses(watches));
                 Ok(Answer::Done)
             }
-            _ if self.contents.jobs.len() >= JOBS_MAX => Err(ContentsError::Busy),
+            _ if self.jobs.len() >= JOBS_MAX => Err(ContentsError::Busy),
             Question::List { prefix, from, visits_max } => {
                 let cursors = from.map(|from| from.shards);
-                return self.start_job(Kind::Page, deadline, asked_by, |transaction, shard| {
+                return self.start_job(JobKind::Page, deadline, asked_by, |transaction, shard| {
                     let from = match &cursors {
                         None => Default::default(),
                         Some(cursors) => (*cursors.get(shard)?)?,
@@ -133,7 +155,7 @@ impl Control {
                 });
             }
             Question::ListOne { object } => {
-                return self.start_job(Kind::Page, deadline, asked_by, |transaction, _| {
+                return self.start_job(JobKind::Page, deadline, asked_by, |transaction, _| {
                     Some(StoreCommand::ListOne { transaction, object: object.clone() })
                 });
             }
@@ -150,7 +172,7 @@ impl Control {
                 Ok(None) => Ok(Answer::Done),
                 Ok(Some(mut shares)) => {
                     return self.start_job(
-                        Kind::Rules,
+                        JobKind::Rules,
                         deadline,
                         asked_by,
                         |transaction, shard| {
@@ -162,94 +184,91 @@ impl Control {
                 Err(refused) => Err(refused.into()),
             },
         };
-        self.answer_contents(asked_by, result);
+        answer(asked_by, result)
     }
 
-    fn track(&mut self, config: Option<HoldingsConfig>) {
-        if self.contents.tracking == config {
+    /// Begins to keep an index of what is held, or ends that.
+    pub(super) fn track(&mut self, config: Option<HoldingsConfig>) {
+        if self.tracking == config {
             return;
         }
-        self.contents.tracking = config;
-        self.contents.told = None;
-        let shards = self.workers.len() as u64;
+        self.tracking = config;
+        self.reported = None;
+        let shards = u64::from(self.workers.count());
         let share = config.map(|config| HoldingsConfig { bytes_max: config.bytes_max / shards });
-        self.tell_stores(|_| StoreCommand::Track(share));
+        self.send_stores(|| StoreCommand::Track(share));
     }
 
-    fn tell_stores(&self, mut command: impl FnMut(usize) -> StoreCommand) {
-        for (shard, worker) in self.workers.iter().enumerate() {
-            worker.send(ToWorker::Router(Command::Store(command(shard))));
-        }
+    fn send_stores(&self, mut command: impl FnMut() -> StoreCommand) {
+        self.workers.send_all_shards(|| Command::Store(command()));
     }
 
     /// Asks the shards for which there is a command.
     fn start_job(
         &mut self,
-        kind: Kind,
+        kind: JobKind,
         deadline: Instant,
         asked_by: AskedBy,
         mut command: impl FnMut(u64, usize) -> Option<StoreCommand>,
-    ) {
+    ) -> Option<ManagerInput> {
         let transaction = self.next_transaction;
         self.next_transaction += 1;
         let mut waiting = 0;
-        for (shard, worker) in self.workers.iter().enumerate() {
-            if let Some(command) = command(transaction, shard) {
+        for shard in 0..self.workers.count() {
+            if let Some(command) = command(transaction, usize::from(shard)) {
                 waiting |= 1 << shard;
-                worker.send(ToWorker::Router(Command::Store(command)));
+                self.workers.send_shard(shard, Command::Store(command));
             }
         }
         let job = Job { asked_by, kind, waiting, deadline, parts: Vec::new() };
         if waiting == 0 {
             return self.finish_job(job);
         }
-        self.contents.jobs.insert(transaction, job);
+        self.jobs.insert(transaction, job);
+        None
     }
 
-    /// An answer of one shard.
-    pub(super) fn on_store_event(&mut self, worker: u16, event: StoreEvent) {
+    /// An answer of one shard. Returns the answer to the manager, if this was the last part of one.
+    pub(super) fn on_event(&mut self, worker: u16, event: StoreEvent) -> Option<ManagerInput> {
         let (StoreEvent::Listed { transaction, .. }
         | StoreEvent::Changed { transaction, .. }
         | StoreEvent::RulesSet { transaction, .. }) = event;
-        let Some(job) = self.contents.jobs.get_mut(&transaction) else { return };
+        let job = self.jobs.get_mut(&transaction)?;
         job.waiting &= !(1 << worker);
         job.parts.push((worker, event));
-        if job.waiting == 0
-            && let Some(job) = self.contents.jobs.remove(&transaction)
-        {
-            self.finish_job(job);
+        if job.waiting != 0 {
+            return None;
         }
+        let job = self.jobs.remove(&transaction)?;
+        self.finish_job(job)
     }
 
-    /// Answers what has waited long enough.
-    pub(super) fn run_contents_timers(&mut self, now: Instant) {
-        let late = |job: &Job| job.deadline <= now;
-        let jobs = &self.contents.jobs;
-        let late: Vec<u64> =
-            jobs.iter().filter(|(_, job)| late(job)).map(|(&transaction, _)| transaction).collect();
-        for transaction in late {
-            if let Some(job) = self.contents.jobs.remove(&transaction) {
-                self.finish_job(job);
-            }
-        }
+    /// Answers what has waited long enough. Returns the answers to the manager.
+    pub(super) fn run_timers(&mut self, now: Instant) -> Vec<ManagerInput> {
+        let late = self.jobs.iter().filter(|(_, job)| job.deadline <= now);
+        let late: Vec<u64> = late.map(|(&transaction, _)| transaction).collect();
+        let late: Vec<Job> = late.iter().filter_map(|id| self.jobs.remove(id)).collect();
+        late.into_iter().filter_map(|job| self.finish_job(job)).collect()
     }
 
-    fn finish_job(&mut self, job: Job) {
+    fn finish_job(&mut self, job: Job) -> Option<ManagerInput> {
         let Job { asked_by, kind, waiting, deadline, parts } = job;
         let result = match kind {
-            Kind::Page => merge_pages(parts, self.workers.len(), waiting).map(Answer::Page),
-            Kind::Rules => rules_result(parts, waiting),
-            Kind::Changes { .. } if waiting != 0 => {
-                self.contents.told = None;
+            JobKind::Page => {
+                merge_pages(parts, usize::from(self.workers.count()), waiting).map(Answer::Page)
+            }
+            JobKind::Rules => rules_result(parts, waiting),
+            JobKind::Changes { .. } if waiting != 0 => {
+                self.reported = None;
                 Err(ContentsError::Late)
             }
-            Kind::Changes { blocks_max, is_anew } => {
-                match self.merge_changes(parts, is_anew) {
+            JobKind::Changes { blocks_max, is_restart } => {
+                match self.merge_changes(parts, is_restart) {
                     Ok(Some(changes)) => Ok(Answer::Changes(changes)),
-                    // A shard has begun anew by itself: all do.
-                    Ok(None) if !is_anew => {
-                        self.tell_stores(|_| StoreCommand::RestartChanges);
-                        let kind = Kind::Changes { blocks_max, is_anew: true };
+                    // A shard has begun a generation by itself: all do.
+                    Ok(None) if !is_restart => {
+                        self.send_stores(|| StoreCommand::RestartChanges);
+                        let kind = JobKind::Changes { blocks_max, is_restart: true };
                         return self.start_job(kind, deadline, asked_by, |transaction, _| {
                             Some(StoreCommand::TakeChanges { transaction, blocks_max })
                         });
@@ -259,38 +278,23 @@ impl Control {
                 }
             }
         };
-        self.answer_contents(asked_by, result);
+        answer(asked_by, result)
     }
 
-    fn answer_contents(&mut self, asked_by: AskedBy, result: Result<Answer, ContentsError>) {
-        match asked_by {
-            // Whoever asked may have gone.
-            AskedBy::Thread(answer) => drop(answer.send(result)),
-            AskedBy::Manager { txn } => {
-                let page = match result {
-                    Ok(Answer::Page(page)) => page,
-                    _ => ContentsPage { is_partial: true, ..ContentsPage::default() },
-                };
-                let (holdings, is_partial) = (page.holdings, page.is_partial);
-                self.manager_inputs.push_back(ManagerInput::Holdings { txn, holdings, is_partial });
-            }
-        }
-    }
-
-    /// Before changes are asked for.
-    fn start_changes(&mut self, blocks_max: usize) -> Result<Kind, ContentsError> {
-        if self.contents.tracking.is_none() {
+    /// Checks that changes can be requested now.
+    fn start_changes(&mut self, blocks_max: usize) -> Result<JobKind, ContentsError> {
+        if self.tracking.is_none() {
             return Err(ContentsError::NotTracked);
         }
-        let is_changes = |job: &Job| matches!(job.kind, Kind::Changes { .. });
-        if self.contents.jobs.values().any(is_changes) {
+        let is_changes = |job: &Job| matches!(job.kind, JobKind::Changes { .. });
+        if self.jobs.values().any(is_changes) {
             return Err(ContentsError::Busy);
         }
-        let is_anew = self.contents.told.is_none();
-        if is_anew {
-            self.tell_stores(|_| StoreCommand::RestartChanges);
+        let is_restart = self.reported.is_none();
+        if is_restart {
+            self.send_stores(|| StoreCommand::RestartChanges);
         }
-        Ok(Kind::Changes { blocks_max, is_anew })
+        Ok(JobKind::Changes { blocks_max, is_restart })
     }
 
     /// The shards' changes as those of one router; nothing if a shard has begun a generation that
@@ -298,60 +302,79 @@ impl Control {
     fn merge_changes(
         &mut self,
         parts: Vec<(u16, StoreEvent)>,
-        is_anew: bool,
+        is_restart: bool,
     ) -> Result<Option<HoldingChanges>, ContentsError> {
         let mut batches = Vec::with_capacity(parts.len());
         for (shard, event) in parts {
             let StoreEvent::Changed { changes: Some(changes), .. } = event else {
-                self.contents.told = None;
+                self.reported = None;
                 return Err(ContentsError::NotTracked);
             };
             batches.push((shard, changes));
         }
         batches.sort_by_key(|(shard, _)| *shard);
         let at: Vec<_> = batches.iter().map(|(_, one)| (one.generation, one.sequence)).collect();
-        let follows = match (&self.contents.told, is_anew) {
-            (Some(told), false) => {
-                let next = told.iter().map(|&(generation, sequence)| (generation, sequence + 1));
+        let follows = match (&self.reported, is_restart) {
+            (Some(reported), false) => {
+                let next =
+                    reported.iter().map(|&(generation, sequence)| (generation, sequence + 1));
                 next.eq(at.iter().copied())
             }
             _ => at.iter().all(|&(_, sequence)| sequence == 1),
         };
         if !follows {
-            self.contents.told = None;
+            self.reported = None;
             return Ok(None);
         }
-        let state = &mut self.contents;
-        if is_anew {
+        if is_restart {
             // Higher than any of a router that ran here before.
-            state.generation = unix_time_ms().max(state.generation + 1);
-            state.sequence = 0;
+            self.generation = unix_time_ms().max(self.generation + 1);
+            self.sequence = 0;
         }
-        state.sequence += 1;
-        state.told = Some(at);
+        self.sequence += 1;
+        self.reported = Some(at);
         let batches = batches.into_iter().map(|(_, changes)| changes);
-        Ok(Some(merge_changes(batches, state.generation, state.sequence)))
+        Ok(Some(merge_changes(batches, self.generation, self.sequence)))
     }
 
-    /// The share of each shard of new rules; nothing if they are in force already. All that could
-    /// make a shard refuse its share is looked at before the first is told.
+    /// The share of each shard of new rules; none if they are in force already. Whatever could make
+    /// a shard refuse its share is checked before any is sent.
     fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesRefused> {
-        if rules == self.contents.rules {
+        if rules == self.rules {
             return Ok(None);
         }
-        let (offered, present) = (rules.generation, self.contents.rules.generation);
+        let (offered, present) = (rules.generation, self.rules.generation);
         if offered <= present {
             return Err(RulesRefused::Outdated { offered, present });
         }
-        let capacity_bytes = self.config.store.capacity_bytes;
+        let capacity_bytes = self.capacity_bytes;
         rules.check(capacity_bytes)?;
-        let shards = self.workers.len() as u16;
-        let shares = shares(&rules, &self.shard_key, shards, capacity_bytes);
+        let shards = self.workers.count();
+        let shares = shares(&rules, self.workers.shard_key(), shards, capacity_bytes);
         for share in &shares {
             share.check(capacity_bytes / u64::from(shards))?;
         }
-        self.contents.rules = rules;
+        self.rules = rules;
         Ok(Some(shares))
+    }
+}
+
+/// Sends an answer to the thread that asked, or returns it for the manager.
+fn answer(asked_by: AskedBy, result: Result<Answer, ContentsError>) -> Option<ManagerInput> {
+    match asked_by {
+        AskedBy::Thread(answer) => {
+            // The thread may have stopped waiting.
+            let _ = answer.send(result);
+            None
+        }
+        AskedBy::Manager { txn } => {
+            let page = match result {
+                Ok(Answer::Page(page)) => page,
+                _ => ContentsPage { is_partial: true, ..ContentsPage::default() },
+            };
+            let (holdings, is_partial) = (page.holdings, page.is_partial);
+            Some(ManagerInput::Holdings { txn, holdings, is_partial })
+        }
     }
 }
 

@@ -1,6 +1,6 @@
-//! How many faces there may be, and for whom: local applications, configured faces, and peers
-//! elsewhere each have room of their own, and of the peers each host and each network has a share.
-//! A host that opens faces without end takes room from itself alone.
+//! How many faces there may be, and for whom: local applications, configured faces and peers
+//! elsewhere each have a quota, and among the peers each host and each network. A host that opens
+//! faces without end exhausts only its own.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -110,16 +110,16 @@ impl fmt::Display for Network {
     }
 }
 
-/// Which faces may give way to others.
+/// Which faces may be evicted for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Among {
+pub(crate) struct FaceClass {
     /// Connections, not UDP peers.
     pub(crate) is_stream: bool,
     /// Peers of this network only.
     pub(crate) network: Option<Network>,
 }
 
-/// Which bound a claim goes beyond.
+/// Which bound a claim exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// [`FaceBounds::faces_max`].
@@ -144,7 +144,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The network whose share is used up, when it is not the room of all.
+    /// The network whose quota is used up, unless it is that of all.
     pub(crate) fn network(self) -> Option<Network> {
         match self {
             Self::Kind { .. } => None,
@@ -172,47 +172,47 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The faces of all threads, counted. Touched when faces come and go, and for packets of peers that
+/// Counts the faces of all threads. Touched when faces come and go, and for packets of peers that
 /// have none.
 #[derive(Debug)]
-pub(crate) struct Rooms {
+pub(crate) struct FaceQuota {
     next_face_id: AtomicU64,
     bounds: FaceBounds,
-    claims: Mutex<Claims>,
+    counts: Mutex<Counts>,
 }
 
 #[derive(Debug, Default)]
-struct Claims {
+struct Counts {
     of_face: HashMap<FaceId, Claimant>,
     by_kind: [usize; Claimant::KINDS],
     /// By kind: who forges the source of datagrams must not keep connections out.
     by_network: HashMap<(usize, Network), usize>,
 }
 
-impl Rooms {
+impl FaceQuota {
     pub(crate) fn new(bounds: FaceBounds) -> Self {
         let next_face_id = AtomicU64::new(FaceId::FIRST.0);
-        Self { next_face_id, bounds, claims: Mutex::default() }
+        Self { next_face_id, bounds, counts: Mutex::default() }
     }
 
     /// An identifier for a new face.
     pub(crate) fn claim(&self, claimant: Claimant) -> Result<FaceId, Refusal> {
-        self.with_claims(|claims| {
-            claims
+        self.with_counts(|counts| {
+            counts
                 .refusal(claimant, &self.bounds)
-                .map_or_else(|| Ok(claims.add(claimant, &self.next_face_id)), Err)
+                .map_or_else(|| Ok(counts.add(claimant, &self.next_face_id)), Err)
         })
     }
 
     /// An identifier for a new face in the place of another, which keeps it when that is no help.
     pub(crate) fn replace(&self, face: FaceId, claimant: Claimant) -> Result<FaceId, Refusal> {
-        self.with_claims(|claims| {
-            let former = claims.remove(face);
-            match claims.refusal(claimant, &self.bounds) {
-                None => Ok(claims.add(claimant, &self.next_face_id)),
+        self.with_counts(|counts| {
+            let former = counts.remove(face);
+            match counts.refusal(claimant, &self.bounds) {
+                None => Ok(counts.add(claimant, &self.next_face_id)),
                 Some(refusal) => {
                     if let Some(former) = former {
-                        claims.count(face, former);
+                        counts.count(face, former);
                     }
                     Err(refusal)
                 }
@@ -222,18 +222,18 @@ impl Rooms {
 
     /// A face is gone. Nothing happens when it has been released before.
     pub(crate) fn release(&self, face: FaceId) {
-        self.with_claims(|claims| {
-            claims.remove(face);
+        self.with_counts(|counts| {
+            counts.remove(face);
         });
     }
 
-    fn with_claims<T>(&self, act: impl FnOnce(&mut Claims) -> T) -> T {
+    fn with_counts<T>(&self, act: impl FnOnce(&mut Counts) -> T) -> T {
         // A thread that panicked has not left the counts half changed.
-        act(&mut self.claims.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Claims {
+impl Counts {
     fn refusal(&self, claimant: Claimant, bounds: &FaceBounds) -> Option<Refusal> {
         let kind = claimant.kind();
         let used = |network| self.by_network.get(&(kind, network)).copied().unwrap_or(0);

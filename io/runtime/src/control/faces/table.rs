@@ -6,50 +6,48 @@ use std::net::IpAddr;
 use weir_base::FaceId;
 use weir_face::FaceUri;
 use weir_forward::FaceScope;
-use weir_link::{LinkConfig, MTU_MIN};
-use weir_manage::{
-    FaceChanges, FaceError, FaceInfo, FacePersistency, MTU_AUTO, Sender, face_flags,
-};
-use weir_wire::PACKET_SIZE_MAX;
+use weir_link::LinkConfig;
+use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, Sender, face_flags};
 
-use crate::gathered::Gathered;
+use super::links::apply_changes;
+use crate::rate_limited_log::RateLimitedLog;
 
 /// One face.
 #[derive(Debug)]
-pub(super) struct FaceRecord {
+pub(in crate::control) struct FaceRecord {
     pub(super) id: FaceId,
-    pub(super) remote: FaceUri,
+    pub(in crate::control) remote: FaceUri,
     pub(super) local: FaceUri,
     /// The address of this host that a UDP peer chose to speak to; `None` where the system chooses.
     pub(super) source: Option<IpAddr>,
     pub(super) scope: FaceScope,
-    /// Whether who has connected may command the router.
+    /// Whether the program that has connected may command the router.
     pub(super) is_operator: bool,
     pub(super) persistency: FacePersistency,
-    pub(super) link: LinkConfig,
+    pub(in crate::control) link: LinkConfig,
     /// The packet thread that owns it.
     pub(super) worker: u16,
     /// Whether it has a socket.
-    pub(super) is_up: bool,
+    pub(in crate::control) is_up: bool,
     /// The entry of the configuration that it came from.
     pub(super) static_index: Option<usize>,
     /// Attempts to connect since it was last up.
     pub(super) attempts: u32,
     /// Warnings that it went down.
-    pub(super) downs: Gathered,
+    pub(super) downs: RateLimitedLog,
 }
 
 impl FaceRecord {
     /// This end: the listener, and whether packets go through memory that its application shares.
-    pub(super) fn local_uri(&self, is_shared: bool) -> String {
+    pub(in crate::control) fn local_uri(&self, is_shared: bool) -> String {
         match &self.local {
             FaceUri::Unix(path) if is_shared => format!("shm://{}", path.display()),
             other => other.to_string(),
         }
     }
 
-    /// What its management Interests may ask for.
-    pub(super) fn sender(&self) -> Sender {
+    /// What its management Interests may request.
+    pub(in crate::control) fn sender(&self) -> Sender {
         match self.scope {
             FaceScope::NonLocal => Sender::Remote,
             FaceScope::Local if self.is_operator => Sender::Operator,
@@ -58,7 +56,7 @@ impl FaceRecord {
     }
 
     /// The face as management describes it.
-    pub(super) fn info(&self) -> FaceInfo {
+    pub(in crate::control) fn info(&self) -> FaceInfo {
         let scope = match self.scope {
             FaceScope::Local => weir_manage::FaceScope::Local,
             FaceScope::NonLocal => weir_manage::FaceScope::NonLocal,
@@ -98,61 +96,14 @@ impl FaceRecord {
             ));
         }
         let mut link = self.link.clone();
-        apply_changes(&mut link, changes, (&self.remote, self.scope), mtu_default)?;
+        apply_changes(&mut link, changes, &self.remote, self.scope, mtu_default)?;
         Ok((persistency, link))
     }
 }
 
-/// Changes link settings as a command asks (NFD, faces/create and faces/update).
-///
-/// # Errors
-/// [`FaceError::Unsupported`] with what cannot be.
-pub(super) fn apply_changes(
-    link: &mut LinkConfig,
-    changes: &FaceChanges,
-    (remote, scope): (&FaceUri, FaceScope),
-    mtu_default: usize,
-) -> Result<(), FaceError> {
-    let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
-    if let Some(mtu) = changes.mtu {
-        if !remote.is_datagram() {
-            return unsupported("only UDP faces have an MTU of their own");
-        }
-        if mtu < MTU_MIN as u64 {
-            return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
-        }
-        link.codec.mtu = match mtu {
-            MTU_AUTO => mtu_default,
-            _ => mtu.min(PACKET_SIZE_MAX as u64) as usize,
-        };
-    }
-    if let Some(local_fields) = changes.local_fields {
-        if local_fields && scope == FaceScope::NonLocal {
-            return unsupported("local fields are for faces of this machine alone");
-        }
-        link.codec.local_fields = local_fields;
-    }
-    if let Some(reliability) = changes.reliability {
-        if reliability && !remote.is_datagram() {
-            return unsupported("only UDP faces lose frames that could be sent again");
-        }
-        link.codec.reliability = reliability;
-    }
-    if let Some(marking) = changes.congestion_marking {
-        link.egress.marking.is_on = marking;
-    }
-    if let Some(interval_ns) = changes.base_congestion_marking_interval_ns {
-        link.egress.marking.interval_ns = interval_ns;
-    }
-    if let Some(threshold_bytes) = changes.default_congestion_threshold_bytes {
-        link.egress.marking.threshold_bytes = threshold_bytes;
-    }
-    Ok(())
-}
-
 /// Faces by identifier, and by both ends where there is at most one face of each.
 #[derive(Debug, Default)]
-pub(super) struct FaceTable {
+pub(in crate::control) struct FaceTable {
     faces: BTreeMap<FaceId, FaceRecord>,
     by_ends: HashMap<Ends, FaceId>,
 }
@@ -166,9 +117,9 @@ impl FaceTable {
         if remote.is_of_one_peer() {
             let ends = (remote.clone(), record.source);
             let known = self.by_ends.entry(ends).or_insert(record.id);
-            // Of two faces to a peer one is about to close. With a connection it is the one before.
-            // Of a shared port's it is that of an unknown peer, which may be told of after a
-            // command has made one to the same peer.
+            // Of two faces to a peer one is about to close. With a connection it is the older one.
+            // On a shared port it is that of an unknown peer, which may be reported after a command
+            // has made one to the same peer.
             if !remote.is_datagram() {
                 *known = record.id;
             }
@@ -192,7 +143,7 @@ impl FaceTable {
         }
     }
 
-    pub(super) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
+    pub(in crate::control) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
         self.faces.get(&id)
     }
 
@@ -208,6 +159,8 @@ impl FaceTable {
 
 #[cfg(test)]
 mod tests {
+    use weir_manage::MTU_AUTO;
+
     use super::*;
 
     fn record(remote: &str, scope: FaceScope) -> FaceRecord {
@@ -224,7 +177,7 @@ mod tests {
             is_up: true,
             static_index: None,
             attempts: 0,
-            downs: Gathered::default(),
+            downs: RateLimitedLog::default(),
         }
     }
 
