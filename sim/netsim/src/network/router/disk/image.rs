@@ -1,6 +1,7 @@
 //! What lies on a simulated disk.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
 use weir_base::Packet;
@@ -59,8 +60,15 @@ pub(crate) struct Image {
     extents: BTreeMap<u64, Extent>,
 }
 
+/// Parts that are written one after the other.
+pub(crate) struct Write {
+    pub(crate) offset: u64,
+    pub(crate) sequence: u32,
+    pub(crate) parts: Vec<WritePart>,
+}
+
 /// Which blocks of a write reach the disk: from one up to another.
-pub(crate) type Blocks = std::ops::Range<u32>;
+pub(crate) type Blocks = Range<u32>;
 
 impl Image {
     /// A disk of `bytes` octets, all zeros.
@@ -72,20 +80,28 @@ impl Image {
         self.format.block_bytes
     }
 
-    /// Writes those `blocks` of the parts, which begin at `offset`; all of them for `None`.
-    pub(crate) fn write(
+    /// Writes all blocks, and acknowledges that.
+    pub(crate) fn write_all(&mut self, write: Write, library: &mut Library) {
+        self.write(write, 0..u64::MAX, true, library);
+    }
+
+    /// Writes some blocks, and acknowledges nothing.
+    pub(crate) fn write_some(&mut self, write: Write, blocks: Blocks, library: &mut Library) {
+        let block_bytes = u64::from(self.format.block_bytes);
+        let at = |block: u32| write.offset + u64::from(block) * block_bytes;
+        let written = at(blocks.start)..at(blocks.end);
+        self.write(write, written, false, library);
+    }
+
+    /// Writes what of the parts lies in `written`.
+    fn write(
         &mut self,
-        (offset, sequence): (u64, u32),
-        parts: Vec<WritePart>,
-        blocks: Option<Blocks>,
+        write: Write,
+        written: Range<u64>,
         is_acknowledged: bool,
         library: &mut Library,
     ) {
-        let block_bytes = u64::from(self.format.block_bytes);
-        let written = blocks.map_or(offset..u64::MAX, |blocks| {
-            let at = |block: u32| offset + u64::from(block) * block_bytes;
-            at(blocks.start)..at(blocks.end)
-        });
+        let Write { offset, sequence, parts } = write;
         let mut base = offset;
         for part in parts {
             let whole_len = part.size(self.format.block_bytes);
@@ -131,7 +147,9 @@ impl Image {
     /// Reads a record, as a driver does that lays out, sums and checks.
     pub(crate) fn read_record(
         &self,
-        (offset, len, sequence): (u64, u32, u32),
+        offset: u64,
+        len: u32,
+        sequence: u32,
         library: &mut Library,
     ) -> DiskOutcome {
         let extent = self.extents.get(&offset).filter(|extent| {

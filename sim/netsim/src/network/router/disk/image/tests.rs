@@ -53,7 +53,11 @@ fn an_image_is_an_array_of_octets() {
         let (from, to) = ((range.start * BLOCK) as usize, (range.end * BLOCK) as usize);
         let base = (at * BLOCK) as usize;
         array[base + from..base + to].copy_from_slice(&octets[from..to]);
-        image.write((u64::from(at * BLOCK), sequence), parts, torn, true, &mut library);
+        let write = Write { offset: u64::from(at * BLOCK), sequence, parts };
+        match torn {
+            Some(blocks) => image.write_some(write, blocks, &mut library),
+            None => image.write_all(write, &mut library),
+        }
         let all = image.read_octets(0, blocks * BLOCK, &mut library);
         assert!(all == array, "after write {sequence}");
         let start = rng.below(blocks) * BLOCK;
@@ -69,10 +73,9 @@ fn records_are_read_back_or_found_wrong() {
     let mut image = Image::new(format(), 1 << 20);
     let packets: Vec<Packet> = (0..4).map(|number| data(number, 700)).collect();
     let parts = packets.iter().map(part).collect();
-    image.write((4096, 9), parts, None, true, &mut library);
-    let mut read = |image: &Image, at: u64, len, sequence| {
-        image.read_record((at, len, sequence), &mut library)
-    };
+    image.write_all(Write { offset: 4096, sequence: 9, parts }, &mut library);
+    let mut read =
+        |image: &Image, at: u64, len, sequence| image.read_record(at, len, sequence, &mut library);
     for (number, packet) in packets.iter().enumerate() {
         let at = 4096 + 1024 * number as u64;
         match read(&image, at, 1024, 9) {
@@ -88,9 +91,12 @@ fn records_are_read_back_or_found_wrong() {
     let short = read(&image, 4096, 512, 9);
     assert!(matches!(short, DiskOutcome::Damaged(RecordFault::Truncated)), "{short:?}");
     // The second block of record 1 is written over, as when a later write is torn.
-    image.write((4096 + 1536, 10), vec![part(&data(8, 10))], None, true, &mut Library::default());
+    image.write_all(
+        Write { offset: 4096 + 1536, sequence: 10, parts: vec![part(&data(8, 10))] },
+        &mut Library::default(),
+    );
     let mut library = Library::default();
-    let torn = image.read_record((4096 + 1024, 1024, 9), &mut library);
+    let torn = image.read_record(4096 + 1024, 1024, 9, &mut library);
     assert!(matches!(torn, DiskOutcome::Damaged(RecordFault::Checksum)), "{torn:?}");
     assert_eq!(image.acknowledged(10, 0, &mut library).len(), 4, "three and the new one");
     assert_eq!(image.acknowledged(2, 0, &mut library).len(), 3, "every second of five extents");

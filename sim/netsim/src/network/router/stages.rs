@@ -1,28 +1,20 @@
-//! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1).
+//! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1), and the way of a
+//! packet through them.
 
-use std::collections::VecDeque;
-
-use weir_base::{FaceId, Instant, Packet, Rng};
-use weir_forward::InterestStep;
+use weir_base::{Instant, Rng};
+use weir_forward::{InterestStep, Outbox, Onward};
 use weir_netem::{Server, ServerConfig, ServiceTime};
-use weir_wire::LpHeader;
+use weir_wire::PacketView;
 
+use super::cpu::{Cpu, CpuEntered, Job, Turn};
+use super::shards::Shards;
 use crate::check::bounds;
+use crate::network::timeline::Timeline;
 use weir_plan::event::Queue;
-use weir_plan::{CpuPlan, StagePlan, StagesPlan, WhenFull};
-
-/// A packet that waits for a stage.
-pub(crate) struct Job {
-    pub(crate) shard: usize,
-    pub(crate) face: FaceId,
-    pub(crate) header: LpHeader,
-    pub(crate) packet: Packet,
-    /// What the router is to do with it next, if it is an Interest.
-    pub(crate) step: InterestStep,
-}
+use weir_plan::{StagePlan, StagesPlan, WhenFull};
 
 /// A stage with its queue.
-pub(crate) struct Stage<T> {
+pub(super) struct Stage<T> {
     server: Server<T>,
     capacity: u32,
     when_full: WhenFull,
@@ -40,83 +32,10 @@ impl<T> Stage<T> {
     }
 }
 
-/// A router's packets before the processor, where that is a limit.
-pub(crate) struct Cpu {
-    plan: CpuPlan,
-    /// Packets and whether they are Interests; the first one may be served.
-    queue: VecDeque<(bool, Job)>,
-    /// Since when the router has a core, and until when, ns.
-    served: Option<(u64, u64)>,
-    /// It has it for what came of a packet that is not in the queue any more.
-    is_rest: bool,
-    /// Service of turns that are over, ns.
-    busy_ns: u64,
-    rng: Rng,
-}
-
-/// What becomes of a packet before the processor.
-pub(crate) enum CpuEntered {
-    /// It does not need it.
-    AtOnce(Job),
-    /// Others are before it.
-    Queued,
-    /// None are.
-    First,
-    /// There is no room.
-    Full,
-}
-
-impl Cpu {
-    /// The router gets a core for the packet that is first. For how long, ns; `None` where none
-    /// waits.
-    pub(super) fn start(&mut self, now_ns: u64) -> Option<u64> {
-        let &(is_interest, _) = self.queue.front()?;
-        let service = if is_interest { &self.plan.interest } else { &self.plan.data };
-        let service_ns = service.sample(&mut self.rng);
-        self.served = Some((now_ns, now_ns.saturating_add(service_ns)));
-        Some(service_ns)
-    }
-
-    /// A turn is over. The packet that had it, unless it was the rest of the last one's.
-    pub(super) fn end(&mut self, now_ns: u64) -> Option<(bool, Job)> {
-        let (from_ns, until_ns) = self.served.take()?;
-        self.busy_ns += until_ns.min(now_ns) - from_ns;
-        if std::mem::take(&mut self.is_rest) { None } else { self.queue.pop_front() }
-    }
-
-    /// The packet whose turn was just over has had `reads` disks asked, and has passed `bypasses`
-    /// by. For how long the router keeps its core, ns; `None` where it leaves.
-    pub(super) fn go_on(&mut self, now_ns: u64, (reads, bypasses): (u64, u64)) -> Option<u64> {
-        let mut more_ns = 0;
-        if reads > 0 {
-            more_ns += self.plan.read.sample(&mut self.rng);
-        }
-        if bypasses > 0 {
-            more_ns += self.plan.bypass.sample(&mut self.rng);
-        }
-        if more_ns == 0 {
-            return None;
-        }
-        self.is_rest = true;
-        self.served = Some((now_ns, now_ns.saturating_add(more_ns)));
-        Some(more_ns)
-    }
-
-    /// Whether packets wait for the next turn.
-    pub(super) fn wants_more(&self) -> bool {
-        !self.queue.is_empty()
-    }
-
-    fn busy_ns(&self, now: Instant) -> u64 {
-        let now_ns = now.as_ns();
-        let current = self.served.map_or(0, |(from_ns, until_ns)| until_ns.min(now_ns) - from_ns);
-        self.busy_ns + current
-    }
-}
-
 /// The stages of a router.
-pub(crate) struct Stages {
-    pub(crate) cpu: Option<Cpu>,
+pub(super) struct Stages {
+    node: u32,
+    cpu: Option<Cpu>,
     store: Option<Stage<Job>>,
     /// What an Interest that the store cannot answer costs it, where that is another time.
     store_miss: Option<ServiceTime>,
@@ -128,7 +47,7 @@ pub(crate) struct Stages {
 }
 
 /// Where a packet goes from here.
-pub(crate) enum Entered {
+pub(super) enum Entered {
     /// It waits for its turn.
     Waits,
     /// There is no queue: it is served at once.
@@ -138,26 +57,21 @@ pub(crate) enum Entered {
 }
 
 /// A packet whose service has ended.
-pub(crate) enum Served {
+pub(super) enum Served {
     Interest(Job),
     Data(Job),
 }
 
 impl Stages {
-    pub(crate) fn new(plan: &StagesPlan, seed: u64) -> Self {
+    /// The stages of the router that is `node`.
+    pub(super) fn new(node: u32, plan: &StagesPlan, seed: u64) -> Self {
         fn stage<T>(plan: &Option<StagePlan>, seed: u64) -> Option<Stage<T>> {
             plan.as_ref().map(|plan| Stage::new(plan, seed))
         }
-        let cpu = plan.cpu.clone().map(|plan| Cpu {
-            queue: VecDeque::new(),
-            served: None,
-            is_rest: false,
-            busy_ns: 0,
-            rng: Rng::from_seed(seed.wrapping_add(7)),
-            plan,
-        });
+        let cpu_rng = Rng::from_seed(seed.wrapping_add(7));
         Self {
-            cpu,
+            node,
+            cpu: plan.cpu.clone().map(|plan| Cpu::new(plan, cpu_rng)),
             store: stage(&plan.store, seed),
             store_miss: plan.store_miss.clone(),
             miss_rng: Rng::from_seed(seed.wrapping_add(5)),
@@ -169,66 +83,190 @@ impl Stages {
     }
 
     /// Time that the processor has been busy for, ns.
-    pub(crate) fn cpu_busy_ns(&self, now: Instant) -> u64 {
+    pub(super) fn cpu_busy_ns(&self, now: Instant) -> u64 {
         self.cpu.as_ref().map_or(0, |cpu| cpu.busy_ns(now))
     }
 
-    /// Whether it matters to the store's queue that an Interest will find nothing there.
-    pub(crate) fn tells_misses_apart(&self) -> bool {
-        self.store_miss.is_some()
-    }
-
-    /// A packet before the processor.
-    pub(crate) fn enter_cpu(&mut self, is_interest: bool, job: Job) -> CpuEntered {
-        let Some(cpu) = &mut self.cpu else { return CpuEntered::AtOnce(job) };
-        let service = if is_interest { &cpu.plan.interest } else { &cpu.plan.data };
-        if service.is_zero() {
-            return CpuEntered::AtOnce(job);
-        }
-        if cpu.queue.len() >= cpu.plan.capacity as usize {
-            return CpuEntered::Full;
-        }
-        let is_first = cpu.queue.is_empty() && cpu.served.is_none();
-        cpu.queue.push_back((is_interest, job));
-        if is_first { CpuEntered::First } else { CpuEntered::Queued }
-    }
-
-    /// An Interest before the store, which has nothing for it.
-    pub(crate) fn enter_store_in_vain(&mut self, now: Instant, job: Job) -> Entered {
-        let (Some(stage), Some(miss)) = (&mut self.store, &self.store_miss) else {
-            return Entered::AtOnce(job);
+    /// A packet that the router has been given, before the processor. Whether the router must
+    /// request a core for it.
+    pub(super) fn receive(
+        &mut self,
+        job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> bool {
+        let is_interest = match PacketView::decode(&job.packet) {
+            Ok(PacketView::Interest(_)) if job.header.nack.is_none() => true,
+            Ok(PacketView::Data(_)) => false,
+            // Nacks and what cannot be decoded take no time and end where they always end.
+            _ => {
+                shards.handle(job.shard, timeline.now(), job.into_input(), out);
+                return false;
+            }
         };
-        let service_ns = miss.sample(&mut self.miss_rng);
-        match stage.server.offer_with(now, job, service_ns) {
-            Ok(()) => Entered::Waits,
-            Err(job) => Entered::Full(job, stage.when_full),
+        let entered = match &mut self.cpu {
+            Some(cpu) => cpu.enter(is_interest, job),
+            None => CpuEntered::AtOnce(job),
+        };
+        match entered {
+            CpuEntered::AtOnce(job) => self.begin(is_interest, job, shards, out, timeline),
+            CpuEntered::Queued => {}
+            CpuEntered::First => return true,
+            CpuEntered::Full => timeline.stage_full(self.node, Queue::Cpu, false),
+        }
+        false
+    }
+
+    /// The router gets a core for the packet that is first. For how long, ns; `None` where none
+    /// waits.
+    pub(super) fn start_turn(&mut self, now_ns: u64) -> Option<u64> {
+        self.cpu.as_mut()?.start(now_ns)
+    }
+
+    /// The packet that had a core has had its time, and the router takes it up.
+    pub(super) fn end_turn(
+        &mut self,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> Turn {
+        let now_ns = timeline.now_ns();
+        let ended = self.cpu.as_mut().and_then(|cpu| cpu.end(now_ns));
+        let mut turn = Turn::default();
+        let mut decisions = (0, 0);
+        if let Some((is_interest, job)) = ended {
+            let shard = job.shard;
+            let before = shards.disk_decisions(shard);
+            self.begin(is_interest, job, shards, out, timeline);
+            let after = shards.disk_decisions(shard);
+            decisions = (after.0 - before.0, after.1 - before.1);
+            turn.shard = Some(shard);
+        }
+        if let Some(cpu) = &mut self.cpu {
+            let (reads, bypasses) = decisions;
+            turn.more_ns = cpu.extend(now_ns, reads, bypasses);
+            turn.has_more = cpu.length().0 > 0;
+        }
+        turn
+    }
+
+    /// A packet that the router looks at for the first time.
+    fn begin(
+        &mut self,
+        is_interest: bool,
+        job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        if is_interest {
+            // The queue before a store that blocks takes the place of those between the stages.
+            if shards.is_store_blocking() {
+                return shards.handle(job.shard, timeline.now(), job.into_input(), out);
+            }
+            return self.walk(job, shards, out, timeline);
+        }
+        match offer(&mut self.pit_data, timeline.now(), job) {
+            Entered::Waits => {}
+            Entered::AtOnce(job) => self.serve_data(job, shards, out, timeline),
+            Entered::Full(..) => timeline.stage_full(self.node, Queue::PitData, false),
         }
     }
 
-    /// An Interest before its next step.
-    pub(crate) fn enter(&mut self, now: Instant, job: Job) -> Entered {
+    /// Takes up the packets whose service has ended by now.
+    pub(super) fn end_services(
+        &mut self,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        while let Some(served) = self.take_served(timeline.now()) {
+            match served {
+                Served::Data(job) => self.serve_data(job, shards, out, timeline),
+                Served::Interest(job) => {
+                    if let Some(job) = serve(job, shards, timeline.now(), out) {
+                        self.walk(job, shards, out, timeline);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An Interest from the queue before its next step on, until it waits or has come to its end.
+    fn walk(
+        &mut self,
+        mut job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        let now = timeline.now();
+        loop {
+            match self.enter(now, job, shards) {
+                Entered::Waits => return,
+                Entered::AtOnce(entered) => {
+                    let Some(served) = serve(entered, shards, now, out) else { return };
+                    job = served;
+                }
+                Entered::Full(full, when_full) => {
+                    let is_bypass = when_full == WhenFull::Bypass;
+                    timeline.stage_full(self.node, queue_of(&full.step), is_bypass);
+                    if !is_bypass {
+                        return;
+                    }
+                    job = Job { step: InterestStep::Pit(Onward::Forward), ..full };
+                }
+            };
+        }
+    }
+
+    /// An Interest before the queue of its next step.
+    fn enter(&mut self, now: Instant, job: Job, shards: &mut Shards) -> Entered {
         let queue = match &job.step {
-            InterestStep::Arrival => &mut None,
+            InterestStep::Arrival => return Entered::AtOnce(job),
             InterestStep::Store => &mut self.store,
             InterestStep::Pit(_) => &mut self.pit,
             InterestStep::Fib(_) => &mut self.fib,
         };
+        // What the store has nothing for may cost it another time.
+        if let (InterestStep::Store, Some(miss), Some(stage)) =
+            (&job.step, &self.store_miss, &mut *queue)
+            && !shards.router_mut(job.shard).would_hit(now, &job.packet)
+        {
+            let service_ns = miss.sample(&mut self.miss_rng);
+            return match stage.server.offer_with(now, job, service_ns) {
+                Ok(()) => Entered::Waits,
+                Err(job) => Entered::Full(job, stage.when_full),
+            };
+        }
         offer(queue, now, job)
     }
 
-    /// A Data before the PIT.
-    pub(crate) fn enter_data(&mut self, now: Instant, job: Job) -> Entered {
-        offer(&mut self.pit_data, now, job)
+    /// The router takes a Data, and writes it to the store if there is room to.
+    fn serve_data(
+        &mut self,
+        mut job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        let now = timeline.now();
+        if !job.header.no_cache && !self.write(now) {
+            job.header.no_cache = true;
+            timeline.stage_full(self.node, Queue::StoreWrite, true);
+        }
+        shards.handle(job.shard, now, job.into_input(), out);
     }
 
     /// Whether there is room to write one more Data; if so it is being written.
-    pub(crate) fn write(&mut self, now: Instant) -> bool {
+    pub(super) fn write(&mut self, now: Instant) -> bool {
         let Some(stage) = &mut self.store_write else { return true };
         stage.server.offer(now, ()).is_ok()
     }
 
     /// One packet whose service has ended by `now`.
-    pub(crate) fn take_served(&mut self, now: Instant) -> Option<Served> {
+    pub(super) fn take_served(&mut self, now: Instant) -> Option<Served> {
         if let Some(stage) = &mut self.store_write {
             while stage.server.complete(now).is_some() {}
         }
@@ -240,7 +278,7 @@ impl Stages {
     }
 
     /// When the next service ends.
-    pub(crate) fn next_completion(&self) -> Option<Instant> {
+    pub(super) fn next_completion(&self) -> Option<Instant> {
         let jobs = [&self.store, &self.pit, &self.pit_data, &self.fib];
         let jobs = jobs.into_iter().flatten().filter_map(|stage| stage.server.next_completion());
         let writes = self.store_write.as_ref().and_then(|stage| stage.server.next_completion());
@@ -248,7 +286,7 @@ impl Stages {
     }
 
     /// The store serves nothing until then.
-    pub(crate) fn stall_store(&mut self, now: Instant, until: Instant) {
+    pub(super) fn stall_store(&mut self, now: Instant, until: Instant) {
         if let Some(stage) = &mut self.store {
             stage.server.stall(now, until);
         }
@@ -258,18 +296,18 @@ impl Stages {
     }
 
     /// Whether the store has a stage that can be stalled.
-    pub(crate) fn has_store(&self) -> bool {
+    pub(super) fn has_store(&self) -> bool {
         self.store.is_some()
     }
 
     /// Packets in each stage, and how many there may be.
-    pub(crate) fn lengths(&self) -> impl Iterator<Item = (Queue, u32, u32)> + use<> {
+    pub(super) fn lengths(&self) -> impl Iterator<Item = (Queue, u32, u32)> + use<> {
         fn of<T>(queue: Queue, stage: &Option<Stage<T>>) -> Option<(Queue, u32, u32)> {
             stage.as_ref().map(|stage| (queue, stage.server.len() as u32, stage.capacity))
         }
-        let cpu = self.cpu.as_ref();
+        let cpu = self.cpu.as_ref().map(Cpu::length);
         [
-            cpu.map(|cpu| (Queue::Cpu, cpu.queue.len() as u32, cpu.plan.capacity)),
+            cpu.map(|(packets, capacity)| (Queue::Cpu, packets, capacity)),
             of(Queue::Store, &self.store),
             of(Queue::StoreWrite, &self.store_write),
             of(Queue::Pit, &self.pit),
@@ -281,7 +319,7 @@ impl Stages {
     }
 
     /// No stage holds more than it may.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), String> {
         self.lengths().try_for_each(|(queue, len, capacity)| {
             bounds::queue(&format!("stage {queue:?}"), len.into(), capacity.into())
         })
@@ -291,7 +329,7 @@ impl Stages {
 /// The longest that the stages of a router hold an Interest up, as long as they are not stalled,
 /// ns. Data that answers it waits before it is looked for in the PIT, so that its wait is part of
 /// the Interest's lifetime. `sharers`: routers of the same machine, itself included.
-pub(crate) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) -> u64 {
+pub(in crate::network) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) -> u64 {
     let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
         let wait_ns = |time| wait_max_ns(time, cpu.capacity);
         let first_ns = wait_ns(&cpu.interest).max(wait_ns(&cpu.data));
@@ -332,12 +370,21 @@ fn offer(queue: &mut Option<Stage<Job>>, now: Instant, job: Job) -> Entered {
     }
 }
 
+/// The router takes the next step of an Interest. Returns it with the step after that.
+fn serve(job: Job, shards: &mut Shards, now: Instant, out: &mut Outbox) -> Option<Job> {
+    let input = (job.face, &job.header, &job.packet);
+    let router = shards.router_mut(job.shard);
+    let next = router.handle_interest_step(now, job.step, input, out);
+    shards.after(job.shard, now, out);
+    next.map(|step| Job { step, ..job })
+}
+
 fn complete(stage: &mut Option<Stage<Job>>, now: Instant) -> Option<Job> {
     stage.as_mut()?.server.complete(now)
 }
 
 /// The queue before a step, as events name it.
-pub(crate) fn queue_of(step: &InterestStep) -> Queue {
+pub(super) fn queue_of(step: &InterestStep) -> Queue {
     match step {
         InterestStep::Arrival | InterestStep::Store => Queue::Store,
         InterestStep::Pit(_) => Queue::Pit,
@@ -348,6 +395,7 @@ pub(crate) fn queue_of(step: &InterestStep) -> Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_plan::CpuPlan;
 
     fn stage(service: ServiceTime, capacity: u32) -> Option<StagePlan> {
         Some(StagePlan { service, capacity, when_full: WhenFull::Drop })

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use weir_base::Packet;
 use weir_netem::ServiceTime;
 use weir_options::DisksOptions;
+use weir_store::disk::WritePart;
 use weir_wire::Data;
 
 const BLOCK: u32 = 512;

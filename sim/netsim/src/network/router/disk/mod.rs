@@ -6,12 +6,12 @@ mod library;
 use weir_base::{HashKey, Instant, Rng, Slab};
 use weir_netem::{DiskConfig, DiskModel, DiskOp as Job, DiskOpKind as JobKind, ServiceTime};
 use weir_store::disk::{
-    DiskFailure, DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, DiskTierConfig, WritePart,
+    DiskFailure, DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, DiskTierConfig,
 };
 
 pub(crate) use self::image::Acknowledged;
-use self::image::{Blocks, Format, Image};
-pub(crate) use self::library::Library;
+use self::image::{Blocks, Format, Image, Write};
+pub(in crate::network) use self::library::Library;
 use crate::check::disk as promises;
 use crate::check::recent::Happened;
 use weir_plan::DiskPlan;
@@ -23,7 +23,7 @@ const DATA_OFFSET: u64 = 1 << 16;
 const UNIX_MS_AT_ZERO: u64 = 1_700_000_000_000;
 
 /// The sum in the records of simulated disks: as good as any at finding what a fault has changed.
-pub(super) fn checksum(octets: &[u8]) -> u32 {
+fn checksum(octets: &[u8]) -> u32 {
     let hash = of_octets(octets);
     (hash ^ hash >> 32) as u32
 }
@@ -75,7 +75,18 @@ struct Disk {
     sequences: Vec<u32>,
 }
 
-/// An operation that has ended.
+/// An operation that a device has ended.
+pub(in crate::network) struct Ended {
+    /// The router's number for it.
+    pub(in crate::network) id: u64,
+    pub(in crate::network) bytes: u32,
+    pub(in crate::network) has_failed: bool,
+}
+
+/// Operations for a shared disk, each with this router's number for it.
+pub(in crate::network) type SharedOperations<'a> = std::vec::Drain<'a, Job>;
+
+/// What an operation that has ended came to.
 pub(crate) struct Done {
     pub(crate) shard: usize,
     pub(crate) id: DiskOpId,
@@ -181,27 +192,18 @@ impl Disks {
         }
     }
 
-    /// What the shared disk is to be asked for, each with this router's number for it.
-    pub(crate) fn take_shared(&mut self) -> impl Iterator<Item = Job> + use<'_> {
+    /// What the shared disk is to be asked for.
+    pub(crate) fn take_shared(&mut self) -> SharedOperations<'_> {
         self.shared.drain(..)
     }
 
-    /// The shared disk has done what it was asked for under this number; its octets, and whether it
-    /// failed.
-    pub(crate) fn end_shared(
-        &mut self,
-        (id, bytes, has_failed): (u64, u32, bool),
-        library: &mut Library,
-    ) -> Done {
-        self.end(0, (id, bytes, has_failed), library)
+    /// The shared disk has done what it was asked for.
+    pub(crate) fn end_shared(&mut self, ended: Ended, library: &mut Library) -> Done {
+        self.end(0, ended, library)
     }
 
-    fn end(
-        &mut self,
-        index: usize,
-        (id, bytes, has_failed): (u64, u32, bool),
-        library: &mut Library,
-    ) -> Done {
+    fn end(&mut self, index: usize, ended: Ended, library: &mut Library) -> Done {
+        let Ended { id, bytes, has_failed } = ended;
         let disk = &mut self.disks[index];
         let UnderWay { shard, op } = disk.under_way.remove(id as u32);
         disk.under_way_by_shard[usize::from(shard)] -= 1;
@@ -221,7 +223,8 @@ impl Disks {
         let at = self.next_completion().filter(|&at| at <= now)?;
         let index = self.disks.iter().position(|disk| disk.next_completion() == Some(at))?;
         let ended = self.disks[index].model.as_mut()?.complete(now)?;
-        let ended = (ended.id, ended.op.bytes, ended.result.is_err());
+        let has_failed = ended.result.is_err();
+        let ended = Ended { id: ended.id, bytes: ended.op.bytes, has_failed };
         Some(self.end(index, ended, library))
     }
 
@@ -250,7 +253,7 @@ impl Disks {
                     continue;
                 };
                 let blocks = some_blocks(len / self.plan.block_bytes, rng);
-                disk.image.write((offset, sequence), parts, Some(blocks), false, library);
+                disk.image.write_some(Write { offset, sequence, parts }, blocks, library);
             }
         }
     }
@@ -348,12 +351,14 @@ impl Disk {
         let flips = |share: f64, rng: &mut Rng| share > 0.0 && rng.unit() < share;
         match kind {
             DiskOpKind::Write { offset, len, sequence, parts } => {
-                self.write((offset, len, sequence), parts, has_failed, rng, library)
+                let block_count = len / self.image.block_bytes();
+                let write = Write { offset, sequence, parts };
+                self.write(write, block_count, has_failed, rng, library)
             }
             _ if has_failed => (DiskOutcome::Failed(DiskFailure::Io), Happened::DiskFailed),
             DiskOpKind::ReadRecord { offset, len, sequence } => {
                 if !flips(self.faults.flipped, rng) {
-                    let outcome = self.image.read_record((offset, len, sequence), library);
+                    let outcome = self.image.read_record(offset, len, sequence, library);
                     return (outcome, Happened::DiskRead);
                 }
                 let octets = flipped(self.image.read_octets(offset, len, library), rng);
@@ -371,14 +376,12 @@ impl Disk {
 
     fn write(
         &mut self,
-        (offset, len, sequence): (u64, u32, u32),
-        parts: Vec<WritePart>,
+        write: Write,
+        block_count: u32,
         has_failed: bool,
         rng: &mut Rng,
         library: &mut Library,
     ) -> (DiskOutcome, Happened) {
-        let block_count = len / self.image.block_bytes();
-        let at = (offset, sequence);
         let failure = match (self.faults.full > 0.0, has_failed) {
             (true, _) => Some(DiskFailure::NoSpace),
             (_, true) => Some(DiskFailure::Io),
@@ -386,19 +389,19 @@ impl Disk {
         };
         if let Some(failure) = failure {
             let blocks = some_blocks(block_count, rng);
-            self.image.write(at, parts, Some(blocks), false, library);
+            self.image.write_some(write, blocks, library);
             return (DiskOutcome::Failed(failure), Happened::DiskFailed);
         }
         let DiskFaults { lost, torn, .. } = self.faults;
         // Nothing is drawn where nothing can happen.
         let draw = if lost + torn > 0.0 { rng.unit() } else { 1.0 };
         if draw >= lost + torn {
-            self.image.write(at, parts, None, true, library);
+            self.image.write_all(write, library);
             return (DiskOutcome::Written, Happened::DiskWritten);
         }
         if draw >= lost {
             let blocks = some_blocks(block_count, rng);
-            self.image.write(at, parts, Some(blocks), false, library);
+            self.image.write_some(write, blocks, library);
         }
         (DiskOutcome::Written, Happened::DiskDamaged)
     }
@@ -433,7 +436,7 @@ fn region_at(offset: u64, region_bytes: u64) -> usize {
 /// The longest that an Interest waits before a store that blocks, ns, stalls aside: all before it
 /// are read for, and writes come between. What is drawn from an exponential distribution has no
 /// bound; that many services last longer with a probability below 1e-25.
-pub(crate) fn interest_wait_max_ns(plan: &DiskPlan) -> u64 {
+pub(in crate::network) fn interest_wait_max_ns(plan: &DiskPlan) -> u64 {
     let longest = |service: &ServiceTime, per_kib_ns: u64, bytes: u64| {
         let moving_ns = per_kib_ns.saturating_mul(bytes.div_ceil(1024));
         let service_ns = match service {
