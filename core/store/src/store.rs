@@ -275,12 +275,10 @@ impl Store {
         let is_nack = data.is_nack();
         let rule = self.eviction.rule_for(data.name, hashes);
         let mut known = self.memory.find(hashes.whole, data.name.value());
-        if is_nack {
-            if !self.admits_nack(known, data, rule) {
-                return None;
-            }
-        } else {
+        if !is_nack {
             known = self.without_nack(known, pool);
+        } else if !self.admits_nack(known, data, rule) {
+            return None;
         }
         match known {
             Some(index) if *self.memory.entries[index].packet == *data.wire => {

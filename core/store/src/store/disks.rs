@@ -291,10 +291,10 @@ impl Disks {
 
     /// The index of what the disks hold.
     pub(super) fn holdings(&self) -> Option<&Holdings> {
-        self.tier.holdings.as_deref()
+        self.tier.holdings()
     }
 
     pub(super) fn holdings_mut(&mut self) -> Option<&mut Holdings> {
-        self.tier.holdings.as_deref_mut()
+        self.tier.holdings_mut()
     }
 }
