@@ -1,13 +1,19 @@
 use crate::entry::{Entry, List, NONE, Queue};
 use weir_base::Slab;
 
-/// Least recently used.
-pub(crate) struct Lru {
-    /// Least recent first.
+/// First in, first out. With `MOVES_ON_HIT` least recently used: an entry that is used moves to the
+/// end of the queue.
+pub(crate) struct Recency<const MOVES_ON_HIT: bool> {
+    /// The next victim first.
     queue: List<Queue>,
 }
 
-impl Lru {
+/// Least recently used.
+pub(crate) type Lru = Recency<true>;
+/// First in, first out.
+pub(crate) type Fifo = Recency<false>;
+
+impl<const MOVES_ON_HIT: bool> Recency<MOVES_ON_HIT> {
     pub(super) fn new() -> Self {
         Self { queue: List::EMPTY }
     }
@@ -19,7 +25,7 @@ impl Lru {
 
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        if self.queue.tail() != index {
+        if MOVES_ON_HIT && self.queue.tail() != index {
             self.queue.unlink(entries, index);
             self.queue.push_back(entries, index);
         }

@@ -1,118 +1,102 @@
-//! The faces module.
+//! The faces module: which faces there are, and what may be asked of them.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use weir_base::FaceId;
 
 use crate::face_uri::{self, UriForm};
-use crate::io::{Action, FaceChanges, FaceError, FaceRequest, ManagerOutbox};
-use crate::manager::{Call, Manager, PendingKind, Request};
+use crate::io::{Action, FaceChanges, FaceError, FaceRequest};
 use crate::numbers::{FacePersistency, FaceScope, face_flags};
 use crate::parameters::{ControlParameters, ControlResponse};
 use crate::status::FaceInfo;
+use crate::transactions::{Outcome, Task};
 
 /// Smallest MTU that a command may set (NFD).
 const MTU_MIN: u64 = 64;
 
-impl Manager {
-    pub(super) fn create_face(
-        &mut self,
-        call: &Call<'_>,
-        parameters: &ControlParameters,
-        out: &mut ManagerOutbox,
-    ) {
-        let request = call.request();
-        let checked = check_create(parameters).and_then(|wanted| self.refuse_known(wanted));
-        match checked {
-            Ok(wanted) => match self.wait(call.at, request.clone(), PendingKind::CreateFace) {
-                Some(txn) => out.actions.push(Action::CreateFace { txn, request: wanted }),
-                None => self.respond(&request, &too_busy(), out),
-            },
-            Err(response) => self.respond(&request, &response, out),
+/// The faces of the router, as the driver has reported them.
+#[derive(Debug, Default)]
+pub(crate) struct FaceTable {
+    faces: BTreeMap<FaceId, FaceInfo>,
+}
+
+impl FaceTable {
+    pub(crate) fn len(&self) -> usize {
+        self.faces.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FaceInfo> {
+        self.faces.values()
+    }
+
+    /// Whether routes may lead to a face.
+    pub(crate) fn knows(&self, face: FaceId) -> bool {
+        face == FaceId::INTERNAL || self.faces.contains_key(&face)
+    }
+
+    pub(crate) fn insert(&mut self, info: FaceInfo) {
+        self.faces.insert(info.face_id, info);
+    }
+
+    /// Changes a face, unless it is gone.
+    pub(crate) fn replace(&mut self, info: &FaceInfo) {
+        if let Some(known) = self.faces.get_mut(&info.face_id) {
+            known.clone_from(info);
         }
     }
 
-    fn refuse_known(&self, wanted: FaceRequest) -> Result<FaceRequest, ControlResponse> {
+    pub(crate) fn remove(&mut self, face: FaceId) {
+        self.faces.remove(&face);
+    }
+
+    /// faces/create.
+    pub(crate) fn create(&self, parameters: &ControlParameters) -> Outcome {
+        let wanted = match check_create(parameters) {
+            Ok(wanted) => wanted,
+            Err(refusal) => return Outcome::Reply(refusal),
+        };
         // One that the peer made may be to another address of this host: the driver knows.
         let is_same = |face: &&FaceInfo| {
             face.uri == wanted.uri && face.persistency != FacePersistency::OnDemand
         };
         match self.faces.values().find(is_same) {
-            Some(face) => Err(already_exists(face)),
-            None => Ok(wanted),
+            Some(face) => Outcome::Reply(already_exists(face)),
+            None => Outcome::Task(Task::CreateFace(wanted)),
         }
     }
 
-    pub(crate) fn on_face_created(
-        &mut self,
-        request: &Request,
-        result: Result<FaceInfo, FaceError>,
-        out: &mut ManagerOutbox,
-    ) {
-        let response = match result {
-            Ok(info) => ControlResponse::ok(created_body(&info)),
-            Err(error) => refusal(error),
-        };
-        self.respond(request, &response, out);
-    }
-
-    pub(super) fn update_face(
-        &mut self,
-        call: &Call<'_>,
-        parameters: &ControlParameters,
-        out: &mut ManagerOutbox,
-    ) {
-        let request = call.request();
-        let asked = parameters.face_id.unwrap_or(FaceId::INVALID);
-        let face = if asked == FaceId::INVALID { call.ingress } else { asked };
+    /// faces/update of the face given, or else of the one that the command came from.
+    pub(crate) fn update(&self, ingress: FaceId, parameters: &ControlParameters) -> Outcome {
+        let face = parameters.face_id.filter(|face| *face != FaceId::INVALID).unwrap_or(ingress);
         let Some(info) = self.faces.get(&face) else {
-            let response = ControlResponse::new(404, "Specified face does not exist");
-            self.respond(&request, &response, out);
-            return;
+            return Outcome::refuse(404, "Specified face does not exist");
         };
         if let Some(bad) = bad_update(info, parameters) {
             let response = ControlResponse::new(409, "Invalid properties specified").with_body(bad);
-            self.respond(&request, &response, out);
-            return;
+            return Outcome::Reply(response);
         }
-        let changes = changes(parameters);
-        match self.wait(call.at, request.clone(), PendingKind::UpdateFace) {
-            Some(txn) => out.actions.push(Action::UpdateFace { txn, face, changes }),
-            None => self.respond(&request, &too_busy(), out),
-        }
+        Outcome::Task(Task::UpdateFace { face, changes: changes(parameters) })
     }
 
-    pub(crate) fn on_face_updated(
-        &mut self,
-        request: &Request,
-        result: Result<FaceInfo, FaceError>,
-        out: &mut ManagerOutbox,
-    ) {
-        let response = match result {
-            Ok(info) => ControlResponse::ok(updated_body(&info)),
-            Err(error) => refusal(error),
-        };
-        self.respond(request, &response, out);
-    }
-
-    pub(super) fn destroy_face(
-        &mut self,
-        call: &Call<'_>,
-        parameters: ControlParameters,
-        out: &mut ManagerOutbox,
-    ) {
-        if let Some(face) = parameters.face_id.filter(|face| self.faces.contains_key(face)) {
-            out.actions.push(Action::DestroyFace { face });
-        }
-        self.respond(&call.request(), &ControlResponse::ok(parameters), out);
+    /// faces/destroy: what the driver must do, if there is such a face.
+    pub(crate) fn destroy(&self, parameters: &ControlParameters) -> Option<Action> {
+        let face = parameters.face_id.filter(|face| self.faces.contains_key(face))?;
+        Some(Action::DestroyFace { face })
     }
 }
 
-fn too_busy() -> ControlResponse {
-    ControlResponse::new(500, "Too many commands in progress")
+/// The answer to faces/create when the driver is done.
+pub(crate) fn created(result: Result<FaceInfo, FaceError>) -> ControlResponse {
+    result.map_or_else(refusal, |info| ControlResponse::ok(created_body(&info)))
 }
 
-/// What faces/create asks for, or why it is refused before anything is tried (NFD, face factories).
+/// The answer to faces/update when the driver is done.
+pub(crate) fn updated(result: Result<FaceInfo, FaceError>) -> ControlResponse {
+    result.map_or_else(refusal, |info| ControlResponse::ok(updated_body(&info)))
+}
+
+/// The face that faces/create requests, or why it is refused at once (NFD, face factories).
 fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlResponse> {
     let refuse = |code, text: &str| Err(ControlResponse::new(code, text));
     let uri = parameters.uri.clone().unwrap_or_default();
