@@ -61,7 +61,7 @@ pub struct Published(pub(crate) Form);
 #[derive(Clone, Debug)]
 pub(crate) enum Form {
     Sealed(Box<SealedObject>, Content),
-    StoredObject(Box<StoredObject>),
+    Stored(Box<StoredObject>),
 }
 
 impl Published {
@@ -84,7 +84,7 @@ impl Published {
         match &self.0 {
             Form::Sealed(_, Content::File { held, .. }) => held.as_ref(),
             Form::Sealed(..) => None,
-            Form::StoredObject(kept) => kept.held.as_ref(),
+            Form::Stored(kept) => kept.held.as_ref(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Published {
         match &mut self.0 {
             Form::Sealed(_, Content::File { held, .. }) => *held = Some(file),
             Form::Sealed(..) => {}
-            Form::StoredObject(kept) => kept.held = Some(file),
+            Form::Stored(kept) => kept.held = Some(file),
         }
     }
 
@@ -101,7 +101,7 @@ impl Published {
     pub fn versioned(&self) -> &Name {
         match &self.0 {
             Form::Sealed(object, _) => &object.versioned,
-            Form::StoredObject(kept) => &kept.header.versioned,
+            Form::Stored(kept) => &kept.header.versioned,
         }
     }
 
@@ -109,7 +109,7 @@ impl Published {
     pub fn size_bytes(&self) -> u64 {
         match &self.0 {
             Form::Sealed(object, _) => object.size_bytes,
-            Form::StoredObject(kept) => kept.header.size_bytes,
+            Form::Stored(kept) => kept.header.size_bytes,
         }
     }
 
@@ -117,7 +117,7 @@ impl Published {
     pub fn segments(&self) -> u64 {
         match &self.0 {
             Form::Sealed(object, _) => object.segments(),
-            Form::StoredObject(kept) => kept.header.segments,
+            Form::Stored(kept) => kept.header.segments,
         }
     }
 
@@ -131,7 +131,7 @@ impl Published {
                 let (_, frame, _) = object.frame(full, &mut pool);
                 frame.len as u64
             }
-            Form::StoredObject(kept) => kept.header.packet_bytes,
+            Form::Stored(kept) => kept.header.packet_bytes,
         }
     }
 
@@ -145,7 +145,7 @@ impl Published {
         match &self.0 {
             Form::Sealed(_, Content::File { path, .. }) => Some(path),
             Form::Sealed(..) => None,
-            Form::StoredObject(kept) => kept.place.file(),
+            Form::Stored(kept) => kept.place.file(),
         }
     }
 
@@ -164,7 +164,7 @@ impl Published {
                 let name = |packet| DataView::decode(packet).expect("it was made as Data").name;
                 object.packets.iter().map(|packet| name(packet).to_name()).collect()
             }
-            Form::StoredObject(kept) => {
+            Form::Stored(kept) => {
                 kept.header.whole.iter().map(|whole| whole.name.clone()).collect()
             }
         }
@@ -174,7 +174,7 @@ impl Published {
     pub(crate) fn packets(&self) -> &[Packet] {
         match &self.0 {
             Form::Sealed(object, _) => &object.packets,
-            Form::StoredObject(_) => &[],
+            Form::Stored(_) => &[],
         }
     }
 

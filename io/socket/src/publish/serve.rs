@@ -258,7 +258,7 @@ impl ObjectStore {
                     catalog.add_packet(packet.clone()).expect("it was made as Data");
                 }
             }
-            Form::StoredObject(kept) => {
+            Form::Stored(kept) => {
                 self.has_bucket |= kept.place.file().is_none();
                 for (number, whole) in (kept.header.segments..).zip(&kept.header.whole) {
                     catalog.add_part(whole.name.as_view(), id, number);
@@ -299,7 +299,7 @@ impl ObjectStore {
         let file = match (&object.0, open) {
             (_, Some(open)) => open,
             // A repository writes each version to a file of its own.
-            (Form::StoredObject(_), None) => match open_to_read(path) {
+            (Form::Stored(_), None) => match open_to_read(path) {
                 Ok(file) => Arc::new(file),
                 Err(_) => return false,
             },
@@ -418,7 +418,7 @@ impl ObjectStore {
     /// Reads a segment or another packet of an object, at once or in the background.
     fn read(&mut self, now: Instant, op: ReadOp, pool: &mut Pool) {
         let object = self.objects[op.object.0 as usize].as_ref().expect("the catalog has it");
-        let (op, data) = if let Form::StoredObject(kept) = &object.0
+        let (op, data) = if let Form::Stored(kept) = &object.0
             && let Place::Bucket(place) = &kept.place
         {
             match self.remote.read(now, (kept, place), op, pool) {
@@ -433,7 +433,7 @@ impl ObjectStore {
             let data = self.segment(now, &op, pool);
             (op, data)
         };
-        if let (Some(_), Form::StoredObject(kept)) = (&data, &mut self.object_mut(op.object).0) {
+        if let (Some(_), Form::Stored(kept)) = (&data, &mut self.object_mut(op.object).0) {
             kept.is_unread = false;
         }
         self.inputs.push(match data {
@@ -447,7 +447,7 @@ impl ObjectStore {
         while let Some(Ended { number, ops, result }) = self.remote.next_ended(now) {
             let is_it = |op: &ReadOp| {
                 let object = self.objects[op.object.0 as usize].as_ref().map(|object| &object.0);
-                matches!(object, Some(Form::StoredObject(kept)) if kept.number == number)
+                matches!(object, Some(Form::Stored(kept)) if kept.number == number)
             };
             // Meanwhile an object may have been removed, and another one have its place.
             let (ops, others): (Vec<ReadOp>, Vec<ReadOp>) = ops.into_iter().partition(is_it);
@@ -469,7 +469,7 @@ impl ObjectStore {
 
     /// A packet in a bucket cannot be had. Where that is so of all, it is told once for all.
     fn lose_read(&mut self, op: &ReadOp, error: &BucketError) {
-        let Form::StoredObject(kept) = &self.object(op.object).0 else { return };
+        let Form::Stored(kept) = &self.object(op.object).0 else { return };
         let Place::Bucket(place) = &kept.place else { return };
         if let BucketError::Away(_) = error {
             let bucket = place.bucket.location().to_string();
@@ -499,14 +499,14 @@ impl ObjectStore {
                 }
             }
             (Form::Sealed(..), Err(reason)) => self.lose(id, reason),
-            (Form::StoredObject(kept), Ok(file)) => {
+            (Form::Stored(kept), Ok(file)) => {
                 let read = |range: Range<u64>, out: &mut [u8]| file.read_exact_at(out, range.start);
                 match kept.read(op.segment, pool, read) {
                     Ok(packet) => return Some(packet),
                     Err(error) => self.lose_packet(id, op.segment, error),
                 }
             }
-            (Form::StoredObject(_), Err(reason)) => {
+            (Form::Stored(_), Err(reason)) => {
                 let reason = reason.unwrap_or_else(|| io::ErrorKind::NotFound.into());
                 self.lose_packet(id, op.segment, reason.into());
             }
@@ -536,7 +536,7 @@ impl ObjectStore {
         self.unread += u64::from(!is_damaged);
         // What is opened anew may be readable.
         self.close_file(id);
-        let Form::StoredObject(kept) = &mut self.object_mut(id).0 else { return };
+        let Form::Stored(kept) = &mut self.object_mut(id).0 else { return };
         let is_told = if is_damaged { &mut kept.is_told } else { &mut kept.is_unread };
         if std::mem::replace(is_told, true) {
             return;

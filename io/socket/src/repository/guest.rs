@@ -86,7 +86,7 @@ impl Repository {
             let root = kept.header.root.clone();
             if kept.header.segments > 0 {
                 taken.roots.push(root);
-                taken.published.push(Published(Form::StoredObject(Box::new(kept))));
+                taken.published.push(Published(Form::Stored(Box::new(kept))));
                 continue;
             }
             let Ok(open) = kept.place.open() else { continue };

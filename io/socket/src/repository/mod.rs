@@ -287,7 +287,7 @@ impl Repository {
 
     /// All objects.
     pub fn objects(&self) -> impl Iterator<Item = Published> + '_ {
-        self.objects.values().map(|kept| Published(Form::StoredObject(Box::new(kept.clone()))))
+        self.objects.values().map(|kept| Published(Form::Stored(Box::new(kept.clone()))))
     }
 
     /// Names of the objects that were put below exactly this root.
@@ -412,7 +412,7 @@ impl Repository {
         };
         let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
         for published in self.settle(vec![unsettled])? {
-            if let Form::StoredObject(kept) = published.0 {
+            if let Form::Stored(kept) = published.0 {
                 let is_old =
                     |other: &mut StoredObject| other.header.versioned == kept.header.versioned;
                 let old: Vec<Place> =
@@ -445,7 +445,7 @@ impl Repository {
             && kept.header.root == *putting.root
             && !kept.is_damaged
             && (!putting.is_version_fixed || version(kept) == Some(version_wanted));
-        is_it.then(|| Published(Form::StoredObject(Box::new(kept.clone()))))
+        is_it.then(|| Published(Form::Stored(Box::new(kept.clone()))))
     }
 
     /// With a version that is later than the one there is.
@@ -536,7 +536,7 @@ impl Repository {
         let published = kept
             .into_iter()
             .zip(places)
-            .map(|(kept, place)| Published(Form::StoredObject(Box::new(kept.at(place)))));
+            .map(|(kept, place)| Published(Form::Stored(Box::new(kept.at(place)))));
         Ok(published.collect())
     }
 
@@ -553,7 +553,7 @@ impl Repository {
     ) -> Result<(), RepositoryError> {
         let mut result = Ok(());
         for published in put {
-            if let Form::StoredObject(kept) = &published.0 {
+            if let Form::Stored(kept) = &published.0 {
                 result = result.and(self.take_place(kept));
             }
         }
@@ -653,8 +653,8 @@ fn copy_segments(
     }
     if let Some((path, fingerprint, file)) = source {
         let now = Fingerprint::of(&file).map_err(|error| unread(path, error))?;
-        // A program that has mapped the file can change it without a trace in its times. Stored like
-        // that, the packets would never verify.
+        // A program that has mapped the file can change it without a trace in its times. Packets
+        // stored like that would never verify.
         if now != *fingerprint || Some(copied.finish()) != signed_digest(object) {
             return Err(Failure::Publish(PublishError::Changed { path: path.clone() }));
         }
