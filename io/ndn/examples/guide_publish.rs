@@ -2,8 +2,7 @@
 
 use std::error::Error;
 
-use weir_crypto::KeyChain;
-use weir_socket::{Identity, Producer, Session};
+use weir_ndn::{Identity, KeyChain, Producer, Session};
 
 fn main() {
     if let Err(error) = publish() {

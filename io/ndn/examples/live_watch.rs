@@ -5,9 +5,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, BufRead, Write};
 
-use weir_crypto::{KeyChain, UserTrust};
-use weir_socket::{Consumer, Session};
-use weir_wire::Name;
+use weir_ndn::{Consumer, KeyChain, Name, Session, UserTrust};
 
 fn main() {
     if let Err(error) = run() {

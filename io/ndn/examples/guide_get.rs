@@ -3,9 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use weir_crypto::{KeyChain, UserTrust};
-use weir_socket::{Consumer, Session};
-use weir_wire::Name;
+use weir_ndn::{Consumer, KeyChain, Name, Session, UserTrust};
 
 fn main() {
     if let Err(error) = get() {

@@ -6,9 +6,7 @@ use std::env;
 use std::error::Error;
 use std::io::{self, BufRead};
 
-use weir_crypto::KeyChain;
-use weir_socket::{Identity, Producer, Session};
-use weir_wire::Name;
+use weir_ndn::{Identity, KeyChain, Name, Producer, Session};
 
 fn main() {
     if let Err(error) = run() {

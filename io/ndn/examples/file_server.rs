@@ -8,9 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use weir_crypto::KeyChain;
-use weir_socket::{Identity, Producer, Session};
-use weir_wire::Name;
+use weir_ndn::{Identity, KeyChain, Name, Producer, Session};
 
 fn main() {
     if let Err(error) = run() {
