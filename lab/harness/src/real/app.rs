@@ -20,13 +20,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_base::Instant;
+use weir_client::{Client, ClientError, FromRouter, monotonic_now};
 use weir_face::{FaceUri, UdpOptions, UdpPort};
 use weir_link::LinkDrop;
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_plan::app::{App, AppInput, AppOutbox, PathId};
 use weir_plan::{Role, Transport};
-use weir_socket::{Client, ClientError, FromRouter, monotonic_now};
 use weir_wire::Name;
 
 use super::AppReport;

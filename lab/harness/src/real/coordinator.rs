@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use weir_base::NS_PER_MS;
+use weir_client::monotonic_now;
 use weir_plan::event::{Event, EventKind, Observer, RouterSample};
 use weir_plan::{Fault, Plan};
-use weir_socket::monotonic_now;
 
 use super::site::Site;
 use super::{

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use weir_base::{NS_PER_MS, Packet};
+use weir_client::Client;
 use weir_face::FaceUri;
 use weir_plan::{Plan, Role};
-use weir_socket::{Client, PathId};
+use weir_transport::PathId;
 use weir_wire::{DataView, LpHeader};
 
 use super::router::Router;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use weir_base::FaceId;
 use weir_base::units::Size;
+use weir_client::{Client, CommandError};
 use weir_face::FaceUri;
 use weir_forward::UnsolicitedPolicy;
 use weir_manage::commands::Command;
@@ -14,7 +15,6 @@ use weir_manage::{ControlParameters, FacePersistency};
 use weir_options::StoreOptions;
 use weir_plan::RouterPlan;
 use weir_plan::event::RouterSample;
-use weir_socket::{Client, CommandError};
 
 use super::disks::{self, Place};
 use super::process::Process;
