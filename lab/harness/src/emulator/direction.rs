@@ -4,26 +4,13 @@ use std::io;
 use weir_base::{Instant, Packet};
 use weir_netem::{LinkConfig, LinkModel, Transit};
 
-use super::port::Port;
+use super::port::UdpEnd;
 use super::stats::{DirectionStats, LatenessHistogram, LatenessStats};
 
 /// Frames sent between two looks at the sockets, so that neither direction starves the other.
 const SEND_BATCH_MAX: usize = 64;
 /// Frames that pending queues have room for from the start.
 const PENDING_RESERVED: usize = 4_096;
-
-/// A frame as it was offered to a link.
-#[derive(Copy, Clone, Debug)]
-pub struct Offered<'a> {
-    /// Its octets.
-    pub frame: &'a [u8],
-    /// When it reached the emulator, since that started.
-    pub arrived_ns: u64,
-    /// When it arrives at the other side; `None` if it does not.
-    pub due_ns: Option<u64>,
-}
-
-type Watch = Box<dyn FnMut(Offered<'_>) + Send>;
 
 /// A frame on the link.
 struct Pending {
@@ -44,7 +31,6 @@ pub(crate) struct Direction {
     due_ns: Vec<u64>,
     lateness: LatenessHistogram,
     stats: DirectionStats,
-    watch: Option<Watch>,
 }
 
 impl Direction {
@@ -58,15 +44,10 @@ impl Direction {
             due_ns: Vec::with_capacity(SEND_BATCH_MAX),
             lateness: LatenessHistogram::default(),
             stats: DirectionStats::default(),
-            watch: None,
         }
     }
 
-    pub(crate) fn watch(&mut self, watch: Watch) {
-        self.watch = Some(watch);
-    }
-
-    /// Takes a frame that reached the emulator at `arrived_ns`. Without anybody at the far side it
+    /// Takes a frame that reached the emulator at `arrived_ns`. Without a peer at the far side it
     /// is dropped before the link sees it.
     pub(crate) fn accept(&mut self, arrived_ns: u64, frame: Packet, has_peer: bool) {
         self.stats.received_frames += 1;
@@ -80,15 +61,9 @@ impl Direction {
             return;
         }
         let bytes = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-        let transit = self.model.send(Instant::from_ns(arrived_ns), bytes);
-        if let Some(watch) = &mut self.watch {
-            let due_ns = match transit {
-                Transit::Arrives(due) => Some(due.as_ns()),
-                Transit::Dropped(_) => None,
-            };
-            watch(Offered { frame: &frame, arrived_ns, due_ns });
-        }
-        let Transit::Arrives(due) = transit else { return };
+        let Transit::Arrives(due) = self.model.send(Instant::from_ns(arrived_ns), bytes) else {
+            return;
+        };
         self.in_flight_bytes += frame.len();
         let pending = Pending { due_ns: due.as_ns(), cuts: self.model.cuts(), frame };
         self.insert(pending);
@@ -136,7 +111,7 @@ impl Direction {
     pub(crate) fn send_due(
         &mut self,
         now_ns: u64,
-        port: &mut impl Port,
+        port: &mut UdpEnd,
         clock_ns: impl Fn() -> u64,
     ) -> io::Result<()> {
         while self.due.len() < SEND_BATCH_MAX
@@ -169,7 +144,7 @@ impl Direction {
     }
 
     /// The counts, with those of the port it receives from.
-    pub(crate) fn stats(&self, receiving: &impl Port) -> DirectionStats {
+    pub(crate) fn stats(&self, receiving: &UdpEnd) -> DirectionStats {
         let mut stats = self.stats.clone();
         stats.add_link(self.model.stats());
         stats.in_flight_frames = (self.pending.len() + self.due.len()) as u64;

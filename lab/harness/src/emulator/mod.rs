@@ -1,11 +1,7 @@
-//! A link emulator in user space: frames that come in at one [`Port`] leave at another as a
+//! A link emulator in user space: frames that arrive at one UDP port leave at another as a
 //! [`LinkModel`](weir_netem::LinkModel) says. One thread serves both directions, each with its own
-//! model and queue.
-//!
-//! Ports are UDP ports, which need no privileges: two programs that would talk to one another talk
-//! to the emulator instead, the one at side a sends to port `a` and hears from it, the one at side
-//! b likewise. Or they are descriptors of packets such as TUN devices: then all that the two hosts
-//! send, of whatever protocol, shares the link's queue.
+//! model and queue. It needs no privileges: two programs send to the emulator instead of to each
+//! other, the one at side a to port `a` and the one at side b to port `b`.
 //!
 //! **Time.** The system stamps a datagram when it reaches the socket, and the model is asked with
 //! that stamp, so that a late wake-up of this thread does not count as delay and lateness never
@@ -24,8 +20,6 @@ mod run;
 mod stats;
 
 pub use config::{EmulatorConfig, EmulatorError, UdpEnds};
-pub use direction::Offered;
-pub use port::{Arrival, PacketEnd, Port, UdpEnd};
 pub use run::{Control, Emulator};
 pub(crate) use stats::LatenessHistogram;
 pub use stats::{DirectionStats, EmulatorStats, LatenessStats};

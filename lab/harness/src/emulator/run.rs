@@ -1,6 +1,6 @@
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant as Clock};
 
@@ -11,8 +11,8 @@ use nix::time::{ClockId, clock_gettime};
 use weir_base::Pool;
 
 use super::config::{EmulatorConfig, EmulatorError, UdpEnds};
-use super::direction::{Direction, Offered};
-use super::port::{Arrival, PacketEnd, Port, UdpEnd};
+use super::direction::Direction;
+use super::port::{Arrival, UdpEnd};
 use super::stats::EmulatorStats;
 
 /// How long the thread sleeps at most, and so how late it notices that it should stop.
@@ -46,15 +46,16 @@ impl Default for Control {
 }
 
 /// One side: its port, and when the latest frame came from there.
-struct Side<P> {
-    port: P,
+#[derive(Debug)]
+struct Side {
+    port: UdpEnd,
     latest_ns: u64,
 }
 
-/// A link between two ports, see [the module](super).
-pub struct Emulator<P = UdpEnd> {
-    a: Side<P>,
-    b: Side<P>,
+/// A link between two UDP ports, see [the module](super).
+pub struct Emulator {
+    a: Side,
+    b: Side,
     a_to_b: Direction,
     b_to_a: Direction,
     config: EmulatorConfig,
@@ -72,30 +73,24 @@ impl Emulator {
         check(&config)?;
         let a = UdpEnd::bind(ends.a, ends.peer_a)?;
         let b = UdpEnd::bind(ends.b, ends.peer_b)?;
-        Ok(Self::new(a, b, config))
+        let bytes_max = config.in_flight_bytes_max;
+        Ok(Self {
+            a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
+            // Another stream of draws, as the other direction may be configured alike.
+            b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
+            a: Side { port: a, latest_ns: 0 },
+            b: Side { port: b, latest_ns: 0 },
+            pool: Pool::new(bytes_max.min(POOL_BYTES_MAX)),
+            arrivals: Vec::with_capacity(4_096),
+            start: Clock::now(),
+            config,
+        })
     }
 
     /// Who is at the two sides, where that was not known when the ports were taken.
     pub(crate) fn set_peers(&mut self, a: SocketAddr, b: SocketAddr) -> Result<(), EmulatorError> {
         self.a.port.set_peer(a)?;
         self.b.port.set_peer(b)
-    }
-
-    /// A link between two descriptors of which each read is a packet and each write another, such
-    /// as two TUN devices: what is written into the network interface of one comes out of the
-    /// other. They are made non-blocking.
-    ///
-    /// # Errors
-    /// A configuration that cannot be, a descriptor that cannot be made non-blocking.
-    pub fn between(
-        a: OwnedFd,
-        b: OwnedFd,
-        config: EmulatorConfig,
-    ) -> Result<Emulator<PacketEnd>, EmulatorError> {
-        check(&config)?;
-        let a = PacketEnd::new(a).map_err(EmulatorError::Wait)?;
-        let b = PacketEnd::new(b).map_err(EmulatorError::Wait)?;
-        Ok(Emulator::new(a, b, config))
     }
 
     /// The address that side a sends to.
@@ -106,35 +101,6 @@ impl Emulator {
     /// The address that side b sends to.
     pub fn local_b(&self) -> SocketAddr {
         self.b.port.local_addr()
-    }
-}
-
-fn check(config: &EmulatorConfig) -> Result<(), EmulatorError> {
-    for (direction, link) in [("a to b", &config.a_to_b), ("b to a", &config.b_to_a)] {
-        link.check().map_err(|source| EmulatorError::Config { direction, source })?;
-    }
-    Ok(())
-}
-
-impl<P: Port> Emulator<P> {
-    fn new(a: P, b: P, config: EmulatorConfig) -> Self {
-        let bytes_max = config.in_flight_bytes_max;
-        Self {
-            a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
-            // Another stream of draws, as the other direction may be configured alike.
-            b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
-            a: Side { port: a, latest_ns: 0 },
-            b: Side { port: b, latest_ns: 0 },
-            pool: Pool::new(bytes_max.min(POOL_BYTES_MAX)),
-            arrivals: Vec::with_capacity(4_096),
-            start: Clock::now(),
-            config,
-        }
-    }
-
-    /// Calls `watch` with each frame that is offered to the link from a to b.
-    pub fn watch_a_to_b(&mut self, watch: impl FnMut(Offered<'_>) + Send + 'static) {
-        self.a_to_b.watch(Box::new(watch));
     }
 
     /// Forwards until `stop` is set. The calling thread's timer slack is 1 ns meanwhile.
@@ -267,9 +233,16 @@ impl<P: Port> Emulator<P> {
     }
 }
 
+fn check(config: &EmulatorConfig) -> Result<(), EmulatorError> {
+    for (direction, link) in [("a to b", &config.a_to_b), ("b to a", &config.b_to_a)] {
+        link.check().map_err(|source| EmulatorError::Config { direction, source })?;
+    }
+    Ok(())
+}
+
 /// Reads what waits at `side` into `direction`.
 fn receive(
-    side: &mut Side<impl Port>,
+    side: &mut Side,
     direction: &mut Direction,
     has_peer: bool,
     (pool, arrivals, start): (&mut Pool, &mut Vec<Arrival>, Clock),
@@ -289,7 +262,7 @@ fn receive(
     Ok(())
 }
 
-fn broken(port: &impl Port, source: io::Error) -> EmulatorError {
+fn broken(port: &UdpEnd, source: io::Error) -> EmulatorError {
     EmulatorError::Port { port: port.to_string(), source }
 }
 
@@ -303,7 +276,7 @@ fn processor_ns() -> u64 {
     time.map_or(0, |time| nanoseconds(Duration::from(time)))
 }
 
-impl<P: std::fmt::Debug> std::fmt::Debug for Emulator<P> {
+impl std::fmt::Debug for Emulator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Emulator")
             .field("a", &self.a.port)

@@ -48,7 +48,7 @@ pub struct DirectionStats {
     /// Datagrams that did not come from the peer; not in `received_frames`.
     pub strangers: u64,
     /// Lost in the receiving socket before the emulator saw them: it was too slow. Not in
-    /// `received_frames`, and not known of descriptors of packets.
+    /// `received_frames`.
     pub dropped_socket: u64,
     /// Frames held back by the model to arrive out of order.
     pub reordered_frames: u64,

@@ -1,5 +1,4 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -265,56 +264,4 @@ fn what_cannot_run_is_refused_with_the_reason() {
     let error = Emulator::bind(UdpEnds { peer_a, ..UdpEnds::new(ANY, ANY) }, fine);
     let error = error.unwrap_err().to_string();
     assert!(error.contains("[::1]:9") && error.contains("IPv6"), "{error}");
-}
-
-/// As the UDP ports, with nothing but packets: TUN devices without the privileges that they need.
-#[test]
-fn packets_cross_between_two_descriptors_and_are_watched() {
-    let [(near, a), (b, far)] = std::array::from_fn(|_| UnixDatagram::pair().unwrap());
-    far.set_read_timeout(Some(PATIENCE)).unwrap();
-    near.set_read_timeout(Some(PATIENCE)).unwrap();
-    let (delay_ns, rate_bps) = (3_000_000, 8_000_000);
-    let config = EmulatorConfig::symmetric(LinkConfig {
-        delay_ns,
-        rate_bps: Some(rate_bps),
-        queue_packets_max: 5,
-        ..LinkConfig::default()
-    });
-    let mut emulator = Emulator::between(a.into(), b.into(), config).unwrap();
-    let (sender, watched) = std::sync::mpsc::channel();
-    emulator.watch_a_to_b(move |offered| {
-        let wait_ns = offered.due_ns.map(|due_ns| due_ns - offered.arrived_ns);
-        sender.send((offered.frame.to_vec(), wait_ns)).unwrap();
-    });
-    // They wait when the emulator looks first, so that all come at one time.
-    let packets: Vec<Vec<u8>> = (0..8).map(|number| vec![number; 1_000]).collect();
-    for packet in &packets {
-        near.send(packet).unwrap();
-    }
-    far.send(b"back").unwrap();
-    let control = Control::default();
-    let mut octets = [0; 2_000];
-    let stats = std::thread::scope(|scope| {
-        let stop = StopOnDrop(&control);
-        let thread = scope.spawn(|| emulator.run_controlled(&control));
-        // One is being sent and five wait; the others find the queue full.
-        for packet in &packets[..6] {
-            let len = far.recv(&mut octets).unwrap();
-            assert_eq!(octets[..len], packet[..]);
-        }
-        let len = near.recv(&mut octets).unwrap();
-        assert_eq!(&octets[..len], b"back");
-        drop(stop);
-        thread.join().unwrap().unwrap()
-    });
-    assert_eq!((stats.a_to_b.sent_frames, stats.a_to_b.dropped_queue_packets), (6, 2));
-    assert_eq!((stats.b_to_a.sent_frames, stats.b_to_a.received_frames), (1, 1));
-    let watched: Vec<(Vec<u8>, Option<u64>)> = watched.iter().collect();
-    let sending_ns = 1_000 * 8 * 1_000_000_000 / rate_bps;
-    for (number, (frame, wait_ns)) in watched.iter().enumerate() {
-        assert_eq!(*frame, packets[number]);
-        let expected_ns = (number as u64 + 1) * sending_ns + delay_ns;
-        assert_eq!(*wait_ns, (number < 6).then_some(expected_ns));
-    }
-    assert_eq!(watched.len(), 8);
 }
