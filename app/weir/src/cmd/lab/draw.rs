@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use weir_harness::session::SessionError;
-use weir_harness::{Size, find_scenario};
+use weir_run::session::SessionError;
+use weir_scenario::{Size, find_scenario};
 use weir_topology::draw::{LinkLabels, Placement};
 use weir_topology::{DrawOptions, Topology, draw_svg};
 
