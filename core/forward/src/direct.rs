@@ -5,7 +5,7 @@ use weir_store::Query;
 use weir_store::disk::DiskTierStats;
 use weir_wire::{DataView, InterestView, PacketView};
 
-use crate::packet::query_of;
+use crate::pass::query_of;
 use crate::router::Router;
 
 impl Router {
@@ -15,25 +15,25 @@ impl Router {
     pub fn preload(&mut self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Data(data));
-        self.store(now, &data, hashes, FaceId::CONTENT_STORE).is_some()
+        self.content.insert(now, &data, hashes, FaceId::CONTENT_STORE).is_some()
     }
 
     /// What the disk tier of the store holds, without all other counters.
     #[must_use]
     pub fn disk_stats(&self) -> DiskTierStats {
-        self.store.stats().disk
+        self.content.store.stats().disk
     }
 
     /// Reads that wait for the disks of the store, and Interests that wait before it.
     #[must_use]
     pub fn interests_waiting(&self) -> u64 {
-        self.store.stats().disk.reads_waiting + u64::from(self.disk.held_up())
+        self.content.store.stats().disk.reads_waiting + u64::from(self.content.disk.held_up())
     }
 
     /// Interests that waited for a disk, and that passed one by, so far.
     #[must_use]
     pub fn disk_decisions(&self) -> (u64, u64) {
-        let busy = &self.stats.busy;
+        let busy = &self.egress.stats.busy;
         let bypassed = busy.bypassed_queue_full
             + busy.bypassed_slower
             + busy.bypassed_probe
@@ -47,7 +47,7 @@ impl Router {
     pub fn would_find(&self, now: Instant, packet: &Packet) -> bool {
         let Ok(data) = DataView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Data(data));
-        self.store.has_answer(
+        self.content.store.has_answer(
             now,
             &Query { name: data.name, hashes, can_be_prefix: false, must_be_fresh: false },
         )
@@ -60,7 +60,12 @@ impl Router {
         let Ok(data) = DataView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Data(data));
         let (can_be_prefix, must_be_fresh) = (false, false);
-        self.store.is_filter_wrong(&Query { name: data.name, hashes, can_be_prefix, must_be_fresh })
+        self.content.store.is_filter_wrong(&Query {
+            name: data.name,
+            hashes,
+            can_be_prefix,
+            must_be_fresh,
+        })
     }
 
     /// Whether the store would answer this Interest now. Changes nothing, counters included.
@@ -68,6 +73,6 @@ impl Router {
     pub fn would_hit(&self, now: Instant, packet: &Packet) -> bool {
         let Ok(interest) = InterestView::decode(packet) else { return false };
         let hashes = self.hash_name(&PacketView::Interest(interest));
-        self.store.has_answer(now, &query_of(&interest, &hashes))
+        self.content.store.has_answer(now, &query_of(&interest, &hashes))
     }
 }

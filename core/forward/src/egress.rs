@@ -1,27 +1,32 @@
-//! Packets on their way out: headers, counters, the outbox.
+//! What leaves a shard: packets with their headers, messages to other shards, and the counters.
 
 use weir_base::{FaceId, HashKey, Instant, Packet};
 use weir_wire::{InterestView, LpHeader, NackReason, NameView, PitToken};
 
-use crate::io::{OutPacket, Outbox, PitTokens};
+use crate::endpoints::{DataOrigin, Downstream};
+use crate::io::{Event, OutPacket, Outbox, PitTokens};
+use crate::pass::ReceivedPacket;
 use crate::scope::is_localhost;
-use crate::shard;
+use crate::shard::{self, Message, ShardMessage};
 use crate::stats::{DropReason, RouterStats};
-use crate::table::faces::FaceTable;
+use crate::table::faces::{Face, FaceTable};
 use crate::table::pit::PitEntry;
 
 /// Nacks that the end of one entry sends at most.
 const NACKS_MAX: u32 = 32;
 
-/// Puts packets into the outbox and counts them.
-pub(crate) struct Sender {
-    /// The token of Interests to peers whose packets are their own; empty with one shard.
+/// Fills the outbox of a turn and counts what leaves.
+pub(crate) struct Egress {
+    /// The driver's outbox during a turn; empty between turns.
+    pub(crate) out: Outbox,
+    pub(crate) stats: RouterStats,
+    /// The token of Interests to peers whose packets cannot be forged; empty with one shard.
     token: PitToken,
-    /// The same of those with CanBePrefix.
+    /// The same for Interests with CanBePrefix.
     prefix_token: PitToken,
     shard: u16,
     shard_count: u16,
-    /// Of tokens that must not be guessed.
+    /// Key of tokens that must not be guessed.
     key: HashKey,
 }
 
@@ -29,33 +34,42 @@ pub(crate) struct Sender {
 #[derive(Clone, Copy)]
 pub(crate) struct OutNack {
     pub(crate) reason: NackReason,
-    /// The upstream whose Nack ended the Interest; `None` where this router ended it.
+    /// The upstream whose Nack ended the Interest; `None` if this router ended it.
     pub(crate) from: Option<FaceId>,
 }
 
 impl OutNack {
-    /// One of this router's own.
+    /// A Nack of this router's own.
     pub(crate) fn own(reason: NackReason) -> Self {
         Self { reason, from: None }
     }
 }
 
-impl Sender {
+impl Egress {
     pub(crate) fn new(shard: u16, shard_count: u16, key: &HashKey) -> Self {
-        let (token, prefix_token) = match shard_count {
-            1 => Default::default(),
-            _ => {
-                let token = |shard| shard::token_of_shard(shard, shard_count);
-                (token(shard), token(shard::by_name(shard_count)))
-            }
+        let (token, prefix_token) = if shard_count == 1 {
+            Default::default()
+        } else {
+            let token = |shard| shard::token_of_shard(shard, shard_count);
+            (token(shard), token(shard::by_name(shard_count)))
         };
         // Names are hashed with `key` itself.
         let key = HashKey::new([key.hash(b"PIT token 0"), key.hash(b"PIT token 1")]);
-        Self { token, prefix_token, shard, shard_count, key }
+        let (out, stats) = (Outbox::default(), RouterStats::default());
+        Self { out, stats, token, prefix_token, shard, shard_count, key }
     }
 
-    /// The token of an entry's Interest towards a peer that strangers can send in the name of: only
-    /// who gets the Interest can return it.
+    #[inline]
+    pub(crate) fn drop_packet(&mut self, reason: DropReason) {
+        self.stats.drop_packet(reason);
+    }
+
+    pub(crate) fn push_event(&mut self, event: Event) {
+        self.out.events.push(event);
+    }
+
+    /// The token of an entry's Interest towards a peer whose address strangers can forge: only
+    /// the receiver of the Interest can return it.
     #[inline(never)]
     pub(crate) fn secret_token(
         &self,
@@ -72,16 +86,16 @@ impl Sender {
         shard::secret_token(shard, self.shard_count, self.key.hash(&octets), is_long)
     }
 
+    /// Sends the Interest of a PIT entry to `face`.
     #[inline(always)]
     pub(crate) fn interest(
-        &self,
-        (face, tokens): (FaceId, PitTokens),
+        &mut self,
+        face: FaceId,
+        tokens: PitTokens,
         ingress: FaceId,
         entry: &PitEntry,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
     ) {
-        stats.out_interests += 1;
+        self.stats.out_interests += 1;
         let pit_token = match tokens {
             PitTokens::Shard if entry.can_be_prefix => self.prefix_token,
             PitTokens::Shard => self.token,
@@ -90,62 +104,52 @@ impl Sender {
         };
         let header = LpHeader { pit_token, incoming_face: Some(ingress.0), ..LpHeader::default() };
         let packet = entry.interest.clone();
-        out.packets.push(OutPacket { face, header, packet });
+        self.out.packets.push(OutPacket { face, header, packet });
     }
 
-    /// Sends Data to one who waits for it, whatever has it: what lies in `/localhost` leaves by
-    /// local faces only. `name` is the Data's, or what of it was asked for.
+    /// Sends Data to one downstream. Data under `/localhost` leaves by local faces only, whoever
+    /// asked for it. `name` is the name of the Data, or the prefix of it that was asked for.
     #[inline(always)]
     pub(crate) fn data(
-        &self,
-        (to, is_local): (&(FaceId, PitToken), bool),
-        from: (FaceId, u64),
+        &mut self,
+        to: &Downstream,
+        is_local: bool,
+        origin: DataOrigin,
         name: NameView<'_>,
         packet: Packet,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
     ) {
         if !is_local && is_localhost(name) {
-            return stats.drop_packet(DropReason::Scope);
+            return self.drop_packet(DropReason::Scope);
         }
-        stats.out_data += 1;
+        self.stats.out_data += 1;
         let header = LpHeader {
-            pit_token: to.1,
-            incoming_face: Some(from.0.0),
-            congestion_mark: from.1,
+            pit_token: to.pit_token,
+            incoming_face: Some(origin.face.0),
+            congestion_mark: origin.mark,
             ..LpHeader::default()
         };
-        out.packets.push(OutPacket { face: to.0, header, packet });
+        self.out.packets.push(OutPacket { face: to.face, header, packet });
     }
 
-    pub(crate) fn nack(
-        &self,
-        to: (FaceId, PitToken),
-        nack: OutNack,
-        interest: Packet,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
-    ) {
-        stats.out_nacks += 1;
+    pub(crate) fn nack(&mut self, to: Downstream, nack: OutNack, interest: Packet) {
+        self.stats.out_nacks += 1;
         let header = LpHeader {
             nack: Some(nack.reason),
-            pit_token: to.1,
+            pit_token: to.pit_token,
             incoming_face: nack.from.map(|face| face.0),
             ..LpHeader::default()
         };
-        out.packets.push(OutPacket { face: to.0, header, packet: interest });
+        self.out.packets.push(OutPacket { face: to.face, header, packet: interest });
     }
 
-    /// A Nack to every downstream that can take one and still waits; their records go. Beyond
-    /// [`NACKS_MAX`] they go in silence: each may need a copy of the Interest.
+    /// Sends a Nack to every downstream that still waits and can take one, and removes all
+    /// records. Beyond [`NACKS_MAX`] they end silently: each may need a copy of the Interest.
     pub(crate) fn nack_all(
-        &self,
+        &mut self,
         now: Instant,
         entry: &mut PitEntry,
         nack: OutNack,
         faces: &mut FaceTable,
-        stats: &mut RouterStats,
-        out: &mut Outbox,
     ) {
         let mut nacks = 0;
         while let Some(record) = entry.remove_downstream(|_| true) {
@@ -158,14 +162,50 @@ impl Sender {
                 && faces.find(record.face).is_some_and(|face| face.is_point_to_point())
             {
                 let interest = with_nonce(entry, record.nonce);
-                let to = (record.face, record.pit_token);
-                self.nack(to, nack, interest, stats, out);
+                self.nack(record.downstream(), nack, interest);
             }
+        }
+    }
+
+    /// Counts a dropped Interest and, on a point-to-point face, sends a Nack to its sender.
+    pub(crate) fn refuse(
+        &mut self,
+        received: &ReceivedPacket<'_>,
+        face: &Face,
+        nack: NackReason,
+        reason: DropReason,
+    ) {
+        self.drop_packet(reason);
+        if face.is_point_to_point() {
+            self.nack(received.downstream(), OutNack::own(nack), received.packet.clone());
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.shard_count > 1
+    }
+
+    /// The other shards, a bit each.
+    pub(crate) fn other_shards(&self) -> u64 {
+        (u64::MAX >> (64 - self.shard_count)) & !(1 << self.shard)
+    }
+
+    pub(crate) fn send_to_shard(&mut self, shard: u16, message: Message) {
+        self.out.shard_messages.push((shard, ShardMessage(message)));
+    }
+
+    pub(crate) fn send_to_other_shards(&mut self, message: impl Fn() -> Message) {
+        if !self.is_sharded() {
+            return;
+        }
+        for shard in shard::members(self.other_shards()) {
+            self.send_to_shard(shard, message());
         }
     }
 }
 
-/// The entry's Interest with a downstream's own nonce, by which it knows its Nack.
+/// The entry's Interest with a downstream's own nonce, by which the downstream knows its Nack.
 pub(crate) fn with_nonce(entry: &PitEntry, nonce: u32) -> Packet {
     if nonce == entry.nonce() {
         return entry.interest.clone();

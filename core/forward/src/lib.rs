@@ -4,15 +4,19 @@
 
 extern crate alloc;
 
+mod batch;
 mod blocking;
 mod command;
+mod config;
 mod content;
 mod contents;
 mod direct;
 mod egress;
+mod endpoints;
+mod eviction;
 mod input;
 mod io;
-mod packet;
+mod pass;
 mod path;
 mod router;
 mod scope;
@@ -20,10 +24,12 @@ pub mod shard;
 mod stats;
 pub mod strategy;
 mod table;
+mod tables;
 
 pub use blocking::BlockingStore;
+pub use config::RouterConfig;
 pub use content::busy::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
-pub use content::decision::StoreDecision;
+pub use content::decision::Onward;
 pub use contents::{StoreCommand, StoreEvent};
 pub use input::{Command, Input, MissWatch};
 pub use io::{
@@ -31,7 +37,7 @@ pub use io::{
     UnsolicitedPolicy,
 };
 pub use path::InterestStep;
-pub use router::{Router, RouterConfig};
+pub use router::Router;
 pub use shard::ShardMessage;
 pub use stats::{BusyStats, DropReason, LatencyHistogram, RouterStats};
 pub use table::prefixes::PREFIX_COMPONENTS_MAX;

@@ -211,7 +211,7 @@ impl Adaptive {
         let home_ns = disk.station.expected_ns(home.queue);
         let spent_ns = if is_away { away_own_ns } else { home_ns };
         let chosen = is_away.then_some(index);
-        if let Some(place) = due_hop(now, measurements, hops, chosen, (spent_ns, service_ns)) {
+        if let Some(place) = due_hop(now, measurements, hops, chosen, spent_ns, service_ns) {
             return Choice::Away { place, is_trial: true };
         }
         if is_away {
@@ -240,13 +240,7 @@ impl Adaptive {
     }
 
     /// A read has ended that found `ahead` in the queue and leaves `left`.
-    pub(crate) fn on_read(
-        &mut self,
-        now: Instant,
-        disk: u8,
-        (ahead, left): (u32, u32),
-        took_ns: u64,
-    ) {
+    pub(crate) fn on_read(&mut self, now: Instant, disk: u8, ahead: u32, left: u32, took_ns: u64) {
         self.disk(disk).on_read(now, ahead, left, took_ns);
     }
 }
@@ -275,7 +269,8 @@ fn due_hop(
     measurements: &mut Measurements,
     hops: impl Iterator<Item = (usize, u32)>,
     chosen: Option<u32>,
-    (spent_ns, service_ns): (f64, f64),
+    spent_ns: f64,
+    service_ns: f64,
 ) -> Option<usize> {
     for (place, index) in hops {
         if chosen == Some(index) {

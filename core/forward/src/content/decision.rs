@@ -1,81 +1,93 @@
-//! What the content store and its disks make of an Interest.
+//! What the content store and its disks decide about an Interest.
 
 use weir_base::Packet;
 use weir_store::disk::OnDisk;
 
-use crate::stats::DropReason;
+use crate::stats::{BusyStats, DropReason};
 use crate::table::fib::HopSet;
 
-/// Where an Interest goes from the content store.
-#[derive(Clone, Debug)]
-pub enum StoreDecision {
-    /// Nowhere: this Data answers it.
+/// What becomes of an Interest at the content store.
+pub(crate) enum StoreOutcome {
+    /// Data in memory answers it.
     Answer(StoredData),
+    /// A disk has its Data and will be read.
+    Read(DiskRead),
+    /// The stores of the other shards are asked.
+    AskShards,
+    /// A Nack for congestion.
+    Refuse(DropReason),
+    /// It goes on to the PIT.
+    Pending(Onward),
+}
+
+/// How an Interest that the store has not answered goes on from the PIT.
+#[derive(Clone, Debug)]
+pub enum Onward {
     /// To FIB and strategy.
     Forward,
-    /// There too, although a disk has what it asks for.
+    /// To FIB and strategy although a disk has its Data.
     Bypass(DiskBypass),
-    /// Nowhere: a disk is asked.
-    ReadDisk(DiskRead),
-    /// To the disk that it had passed by, or else to FIB and strategy.
+    /// To the disk that its PIT entry had bypassed, else to FIB and strategy.
     RetryDisk,
-    /// Nowhere yet: the other shards are asked.
-    AskShards,
-    /// Nowhere: its PIT entry waits already.
-    Aggregate,
-    /// The same, and it is dropped because it is a retransmission before its time.
-    Suppress,
-    /// Upstream as well as to the disk that its PIT entry waits for: a retransmission.
+    /// To FIB and strategy while its PIT entry waits for a disk: a retransmission.
     Hedge,
-    /// Nowhere: a Nack for congestion.
-    Refuse(Refusal),
+    /// Nowhere: its PIT entry waits for a disk.
+    Aggregate,
+    /// Nowhere: a retransmission that came too early.
+    Suppress,
 }
 
 /// Data from memory.
-#[derive(Clone, Debug)]
-pub struct StoredData {
+pub(crate) struct StoredData {
     pub(crate) packet: Packet,
     pub(crate) is_marked: bool,
 }
 
-/// Why the store refuses an Interest.
-#[derive(Clone, Copy, Debug)]
-pub struct Refusal(pub(crate) DropReason);
-
-/// An Interest passes by a disk that has its Data.
+/// An Interest bypasses the disk that has its Data.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskBypass {
     pub(crate) reason: BypassReason,
     /// The next hops that it may go to.
     pub(crate) hops: HopSet,
-    /// Its Data is to be marked when it comes from there.
+    /// Its Data will be marked when it comes from there.
     pub(crate) is_marked: bool,
 }
 
-/// Why an Interest passes by a disk.
+/// Why an Interest bypasses a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BypassReason {
-    /// As many reads as the threshold says wait for it.
+    /// The queue of reads has reached the threshold.
     QueueFull,
-    /// The next hop is likely to answer sooner.
+    /// The next hop will probably answer sooner.
     Slower,
-    /// To find out how long the next hop takes.
+    /// To measure how long the next hop takes.
     Probe,
-    /// It has not answered for long.
+    /// The disk has not responded for long.
     Stalled,
 }
 
-/// An Interest is to wait for a disk.
+impl BypassReason {
+    pub(crate) fn count(self, stats: &mut BusyStats) {
+        match self {
+            Self::QueueFull => stats.bypassed_queue_full += 1,
+            Self::Slower => stats.bypassed_slower += 1,
+            Self::Probe => stats.bypassed_probe += 1,
+            Self::Stalled => stats.bypassed_stalled += 1,
+        }
+    }
+}
+
+/// An Interest waits for a disk.
 #[derive(Clone, Copy, Debug)]
-pub struct DiskRead {
+pub(crate) struct DiskRead {
     pub(crate) found: OnDisk,
     /// The queue is over its threshold.
     pub(crate) is_over_threshold: bool,
-    /// The Data is to be marked.
+    /// The Data will be marked.
     pub(crate) is_marked: bool,
 }
 
-/// Whether an Interest is to wait in a queue of the store.
+/// Whether an Interest waits in a queue of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum QueueDecision {
     Bypass(DiskBypass),

@@ -1,10 +1,11 @@
-//! What a router knows of its content store's disks and of the ways around them.
+//! The content store of a shard, its disks, and what waits for them.
 
 pub(crate) mod adaptive;
 pub(crate) mod busy;
 pub(crate) mod bypass;
 pub(crate) mod decision;
 pub(crate) mod disk;
+mod holdings;
 pub(crate) mod marks;
 pub(crate) mod neighbours;
 pub(crate) mod queries;
@@ -12,3 +13,92 @@ pub(crate) mod reads;
 pub(crate) mod refill;
 pub(crate) mod thresholds;
 pub(crate) mod write_marks;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use weir_base::{FaceId, HashKey, Instant, Packet, Pool};
+use weir_store::{NameHashes, Store};
+use weir_wire::DataView;
+
+use crate::config::RouterConfig;
+use crate::content::disk::DiskState;
+use crate::content::queries::Queries;
+use crate::input::MissWatch;
+use crate::table::prefixes::hash_proper_prefixes;
+use crate::table::watches::Watches;
+
+pub(crate) struct Content {
+    pub(crate) store: Store,
+    pub(crate) disk: DiskState,
+    /// Questions to the stores of other shards.
+    pub(crate) queries: Queries,
+    /// Entries of other shards that wait for Data which may come here.
+    pub(crate) watches: Watches,
+    /// Whose misses of large objects are reported.
+    pub(crate) reported_misses: MissWatch,
+    /// Since when the index of the store's contents has been built, until it is complete.
+    pub(crate) building_since: Option<Instant>,
+    /// Blocks for packets that the store and the PIT keep.
+    pub(crate) pool: Pool,
+    hash_key: HashKey,
+}
+
+impl Content {
+    pub(crate) fn new(now: Instant, config: &RouterConfig) -> Self {
+        Self {
+            store: match &config.disk {
+                Some(disk) => Store::with_disk(config.store.clone(), disk.clone()),
+                None => Store::new(config.store.clone()),
+            },
+            disk: DiskState::new(&config.busy, config.disk.as_ref()),
+            queries: Queries::default(),
+            watches: Watches::new(now, watches_max(config)),
+            reported_misses: MissWatch::Off,
+            building_since: None,
+            pool: match &config.memory {
+                Some(memory) => Pool::of_spans(config.pool_bytes_max, Arc::clone(memory)),
+                None => Pool::new(config.pool_bytes_max),
+            },
+            hash_key: config.hash_key.clone(),
+        }
+    }
+
+    /// Stores Data that came from the face `source`. Returns the stored copy.
+    pub(crate) fn insert(
+        &mut self,
+        now: Instant,
+        data: &DataView<'_>,
+        hashes: NameHashes,
+        source: FaceId,
+    ) -> Option<Packet> {
+        let key = &self.hash_key;
+        let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
+        // Face identifiers are assigned in sequence: the low 32 bits tell them apart.
+        self.store.insert(now, data, hashes, source.0 as u32, prefixes, &mut self.pool)
+    }
+
+    /// Moves Data that a disk has read into memory.
+    pub(crate) fn promote(
+        &mut self,
+        now: Instant,
+        packet: &Packet,
+        data: &DataView<'_>,
+        fresh_until: Instant,
+        hashes: NameHashes,
+    ) {
+        let key = &self.hash_key;
+        let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
+        self.store.promote(now, (packet, data), fresh_until, hashes, prefixes, &mut self.pool);
+    }
+}
+
+/// The number of watches for entries of other shards: one for each entry that they can have, but
+/// not more than fit in an eighth of the memory of the PIT.
+fn watches_max(config: &RouterConfig) -> usize {
+    /// A watch with its slab slot, timer and share of the table.
+    const WATCH_BYTES: u64 = 80;
+    let others = usize::from(config.shard_count) - 1;
+    let affordable = config.pit_bytes_max / 8 / WATCH_BYTES;
+    others.saturating_mul(config.pit_entries_max).min(affordable as usize)
+}

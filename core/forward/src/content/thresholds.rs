@@ -3,7 +3,7 @@
 //! For each of some thresholds a virtual queue before the disk is kept, as long as it would be had
 //! that threshold been in force: the same Interests arrive, and the reads take what reads took.
 //! Each has its own virtual queue at the next hop, too, of what it would have sent there. So every
-//! pattern of arrivals is judged as it is: bursts, pauses, lasting load.
+//! pattern of arrivals is decided as it is: bursts, pauses, lasting load.
 
 /// The thresholds, in reads that wait or are under way; the last one is none.
 pub(super) const THRESHOLDS: [u32; 26] = [

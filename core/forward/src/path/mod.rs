@@ -1,13 +1,28 @@
-//! What happens to a packet between the face that it comes in by and those that it leaves by.
+//! What happens to packets. A file uses only files below its own line:
+//!
+//! ```text
+//! shards   refill                messages of other shards; the router's own Interests
+//! interest data  nack  reads     where a packet or a finished read begins its path
+//! lookup   show  forward         store stage; Data for other shards; FIB and strategy
+//! bypass                         whether an Interest waits for a disk
+//! pending                        PIT stage
+//! wait                           how an entry waits for a disk or for other shards
+//! end                            how an entry ends
+//! ```
 
 mod bypass;
-mod contents;
 mod data;
-mod disk;
+mod end;
+mod forward;
 mod interest;
+mod lookup;
 mod nack;
+mod offer;
+mod pending;
+mod reads;
 mod refill;
-mod room;
 mod shards;
+mod step;
+mod wait;
 
-pub use interest::InterestStep;
+pub use step::InterestStep;

@@ -1,10 +1,12 @@
-//! What shards of one router tell each other. Only Interests with CanBePrefix cause it.
+//! Messages between the shards of a router. Only Interests with CanBePrefix cause them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, Instant, Packet};
 use weir_wire::{LpHeader, Name, PitToken};
+
+use crate::endpoints::{DataOrigin, Downstream, Echo};
 
 /// A message from one shard of a router to another: an element of
 /// [`Outbox::shard_messages`](crate::Outbox) that a driver hands over as
@@ -20,39 +22,30 @@ pub(crate) struct QueryId {
     pub(crate) serial: u32,
 }
 
-/// What a peer returns PIT tokens with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Echo {
-    /// Data.
-    Data,
-    /// Nacks: not all that return them with Data do so.
-    Nacks,
-}
-
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Show the home what comes below a prefix, until then. Again: until another time.
+    /// Offer Data under this prefix to the home until then. A repeated message moves the time.
     Watch { entry: u32, hash: u64, components: u16, until: Instant },
-    /// No longer.
+    /// Stop watching.
     Unwatch { entry: u32, hash: u64 },
     /// What does your store have for this Interest?
     Ask { id: QueryId, interest: Packet },
     /// The answer to [`Message::Ask`], or the end of a read that has not helped.
     Answer { id: QueryId, found: Candidate },
-    /// Read what you have found on your disk. What comes of it is shown, or answered.
+    /// Read the Data that you have found on your disk. It will be offered, or answered.
     Read { id: QueryId, interest: Packet, is_marked: bool },
     /// The queue of the disk is full.
     ReadRefused { id: QueryId },
-    /// Data has come that you watch for.
-    Show(Box<Shown>),
+    /// Data that you watch for has arrived.
+    Offer(Box<OfferedData>),
     /// The peer of a face returns PIT tokens.
     Echoes { face: FaceId, echo: Echo },
     /// Data of that name was found to be false.
     Distrust { name: Name, source: u32 },
-    /// Whether Data that was shown by you was asked for of the face that it came from.
-    Judged { face: FaceId, packet: Packet, judgement: Judgement },
+    /// Whether an Interest was sent to the face that the Data you offered came from.
+    Verdict { face: FaceId, packet: Packet, verdict: UnsolicitedVerdict },
     /// Data that a wrong PIT token has led to the wrong shard.
-    Misled { face: FaceId, header: Box<LpHeader>, packet: Packet },
+    Misrouted { face: FaceId, header: Box<LpHeader>, packet: Packet },
 }
 
 /// What a shard's store has for an Interest with CanBePrefix.
@@ -78,28 +71,27 @@ pub(crate) enum Candidate {
 
 /// Data on its way from one home to the next.
 #[derive(Debug)]
-pub(crate) struct Shown {
-    /// Where it came from, and its congestion mark.
-    pub(crate) source: (FaceId, u64),
-    /// The PIT token that it bore, where its source is not proven.
+pub(crate) struct OfferedData {
+    pub(crate) origin: DataOrigin,
+    /// Its PIT token, if its source is not proven.
     pub(crate) token: Option<PitToken>,
-    /// Of Data that no entry of its own shard waits for.
-    pub(crate) judgement: Option<Judgement>,
-    /// Not for Interests that ask for fresh Data.
+    /// For Data that no entry of its own shard waits for.
+    pub(crate) verdict: Option<UnsolicitedVerdict>,
+    /// It does not answer Interests with MustBeFresh.
     pub(crate) is_stale: bool,
     pub(crate) packet: Packet,
-    /// Who has got it: each face gets it once for each PIT token.
-    pub(crate) served: Vec<(FaceId, PitToken)>,
-    /// The shards that have yet to see it, a bit each.
+    /// The downstreams that have received it: each face receives it once for each PIT token.
+    pub(crate) served: Vec<Downstream>,
+    /// The shards that it must still be offered to, a bit each.
     pub(crate) homes: u64,
 }
 
-/// What the homes make of Data that only they wait for: its shard keeps it if it was asked for.
+/// What the homes say of Data that only they wait for. Its shard keeps it if it was asked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judgement {
+pub(crate) struct UnsolicitedVerdict {
     /// The Data's shard.
     pub(crate) shard: u16,
     pub(crate) no_cache: bool,
-    /// Some Interest for it was sent to the face that it came from.
+    /// An Interest for it was sent to the face that it came from.
     pub(crate) is_asked: bool,
 }

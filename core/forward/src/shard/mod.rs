@@ -12,7 +12,7 @@ use weir_base::{HashKey, mix};
 use weir_wire::{LpHeader, NameView, PitToken, tlv};
 
 pub use message::ShardMessage;
-pub(crate) use message::{Candidate, Echo, Judgement, Message, QueryId, Shown};
+pub(crate) use message::{Candidate, Message, OfferedData, QueryId, UnsolicitedVerdict};
 
 /// Most shards of a router: a set of them is a word of 64 bits.
 pub const SHARDS_MAX: usize = 64;
@@ -118,6 +118,18 @@ fn read_integer(value: &[u8]) -> Option<u64> {
         1 | 2 | 4 | 8 => Some(value.iter().fold(0, |sum, &octet| sum << 8 | u64::from(octet))),
         _ => None,
     }
+}
+
+/// The members of a set of shards.
+pub(crate) fn members(mut set: u64) -> impl Iterator<Item = u16> {
+    core::iter::from_fn(move || {
+        if set == 0 {
+            return None;
+        }
+        let shard = set.trailing_zeros() as u16;
+        set &= set - 1;
+        Some(shard)
+    })
 }
 
 /// The number in the place of the shard in tokens of Interests with CanBePrefix: their Data goes to

@@ -70,7 +70,7 @@ fn forward_new(context: &mut Context<'_>) {
             context.send_interest(hop);
         }
         None => {
-            context.stats.drop_packet(DropReason::NoNextHop);
+            context.egress.drop_packet(DropReason::NoNextHop);
             context.reject(NackReason::NoRoute);
         }
     }
@@ -83,7 +83,7 @@ fn forward_to_one_of_several(context: &mut Context<'_>) {
     match up.or_else(|| context.eligible().min_by_key(failures)) {
         Some(hop) => send(context, hop),
         None => {
-            context.stats.drop_packet(DropReason::NoNextHop);
+            context.egress.drop_packet(DropReason::NoNextHop);
             context.reject(NackReason::NoRoute);
         }
     }
@@ -187,7 +187,7 @@ pub(super) fn is_suppressed(suppression: &Suppression, context: &mut Context<'_>
     let interval_ns = context.entry().strategy_state().max(suppression.initial_ns);
     let is_early = !may_retransmit(context.now, last, interval_ns);
     if is_early {
-        context.stats.drop_packet(DropReason::Suppressed);
+        context.egress.drop_packet(DropReason::Suppressed);
     }
     is_early
 }
@@ -214,7 +214,7 @@ pub(super) fn on_retransmission(suppression: &Suppression, context: &mut Context
         Some(hop) => {
             context.send_interest(hop);
         }
-        None => context.stats.drop_packet(DropReason::NoNextHop),
+        None => context.egress.drop_packet(DropReason::NoNextHop),
     }
     lengthen_suppression(suppression, context);
 }

@@ -7,10 +7,9 @@ use weir_base::{FaceId, Instant, NS_PER_MS};
 use weir_wire::NackReason;
 
 use super::{Parameter, StrategyError};
-use crate::egress::{OutNack, Sender};
-use crate::io::Outbox;
+use crate::egress::{Egress, OutNack};
 use crate::scope::{Scope, scope_of};
-use crate::stats::{DropReason, RouterStats};
+use crate::stats::DropReason;
 use crate::table::faces::{Face, FaceTable};
 use crate::table::fib::{FibNextHop, HopSet};
 use crate::table::measurements::{Measurement, Measurements};
@@ -87,9 +86,7 @@ pub(crate) struct Context<'a> {
     pub(crate) lifetime_ns: u64,
     pub(crate) faces: &'a mut FaceTable,
     pub(crate) measurements: &'a mut Measurements,
-    pub(crate) sender: &'a mut Sender,
-    pub(crate) stats: &'a mut RouterStats,
-    pub(crate) out: &'a mut Outbox,
+    pub(crate) egress: &'a mut Egress,
 }
 
 impl Context<'_> {
@@ -143,7 +140,7 @@ impl Context<'_> {
     pub(crate) fn send_interest(&mut self, hop: FibNextHop) -> bool {
         let FibNextHop { face, measurement, .. } = hop;
         if self.entry().hop_limit == Some(0) && !self.is_local(face) {
-            self.stats.drop_packet(DropReason::HopLimitSpent);
+            self.egress.drop_packet(DropReason::HopLimitSpent);
             return false;
         }
         let entry = self.pit.entry(self.entry);
@@ -172,8 +169,7 @@ impl Context<'_> {
         }
         let entry = self.pit.entry(self.entry);
         let ingress = self.ingress;
-        let to = (face, self.faces.tokens_of(face));
-        self.sender.interest(to, ingress, entry, self.stats, self.out);
+        self.egress.interest(face, self.faces.tokens_of(face), ingress, entry);
         true
     }
 
@@ -187,14 +183,8 @@ impl Context<'_> {
 
     /// Answers every downstream with a Nack and ends the entry.
     pub(crate) fn reject(&mut self, reason: NackReason) {
-        self.sender.nack_all(
-            self.now,
-            self.pit.entry_mut(self.entry),
-            OutNack::own(reason),
-            self.faces,
-            self.stats,
-            self.out,
-        );
+        let entry = self.pit.entry_mut(self.entry);
+        self.egress.nack_all(self.now, entry, OutNack::own(reason), self.faces);
     }
 }
 

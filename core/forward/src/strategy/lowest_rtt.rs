@@ -23,7 +23,7 @@ impl Behaviour for LowestRtt {
             return best_route::on_retransmission(suppression, context);
         }
         let Some(best) = context.eligible().min_by_key(|hop| rank(context, hop)) else {
-            context.stats.drop_packet(DropReason::NoNextHop);
+            context.egress.drop_packet(DropReason::NoNextHop);
             return context.reject(NackReason::NoRoute);
         };
         let is_probe = context.measurement(&best).is_some_and(|measured| {

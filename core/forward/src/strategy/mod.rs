@@ -5,6 +5,7 @@
 //! measured of a next hop of a FIB entry: `strategy_state` of each.
 
 mod best_route;
+pub(crate) mod choice;
 pub(crate) mod context;
 mod lowest_rtt;
 mod multicast;

@@ -25,7 +25,7 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
         if let (Some(record), Some(held_ns)) = (pending, held_ns)
             && !may_retransmit(context.now, record.sent_at, held_ns)
         {
-            context.stats.drop_packet(DropReason::Suppressed);
+            context.egress.drop_packet(DropReason::Suppressed);
             sent = true;
             continue;
         }
@@ -40,6 +40,6 @@ fn forward_to_all(suppression: &Suppression, context: &mut Context<'_>) {
         }
     }
     if !sent {
-        context.stats.drop_packet(DropReason::NoNextHop);
+        context.egress.drop_packet(DropReason::NoNextHop);
     }
 }

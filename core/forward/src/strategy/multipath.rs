@@ -211,7 +211,7 @@ impl Multipath {
                 context.send_interest(hop);
             }
             // He may have another way.
-            None if is_pending => context.stats.drop_packet(DropReason::NoNextHop),
+            None if is_pending => context.egress.drop_packet(DropReason::NoNextHop),
             None => context.reject(NackReason::NoRoute),
         }
     }
@@ -329,7 +329,7 @@ fn usual_ns(measured: &Measurement) -> u64 {
 /// Counts an Interest that goes to another next hop than that which has its part.
 fn count_passed_by(keeper: Option<FaceId>, hop: &FibNextHop, context: &mut Context<'_>) {
     let is_passed_by = keeper.is_some_and(|keeper| keeper != hop.face);
-    context.stats.parts_passed_by += u64::from(is_passed_by);
+    context.egress.stats.parts_passed_by += u64::from(is_passed_by);
 }
 
 /// Sends the Interest once more where it was refused or sent longest ago. `false`: no next hop may
@@ -339,7 +339,7 @@ fn ask_again(keeper: Option<FaceId>, context: &mut Context<'_>) -> bool {
         context.out_record(hop.face).map(|record| (record.nacked.is_some(), record.sent_at))
     };
     let Some(hop) = context.eligible().min_by_key(rank) else {
-        context.stats.drop_packet(DropReason::NoNextHop);
+        context.egress.drop_packet(DropReason::NoNextHop);
         return false;
     };
     if context.send_interest(hop) {

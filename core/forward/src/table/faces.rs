@@ -2,8 +2,8 @@
 
 use weir_base::{FaceId, Slab, Table};
 
+use crate::endpoints::Echo;
 use crate::io::{FaceAttributes, FaceScope, LinkType, PitTokens};
-use crate::shard::Echo;
 
 /// What a shard knows of a face.
 #[derive(Clone, Copy)]

@@ -6,8 +6,8 @@ use core::cell::Cell;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_S};
 use weir_wire::{InterestView, Name, NameView};
 
+use crate::endpoints::Origin;
 use crate::io::NextHop;
-use crate::packet::Origin;
 use crate::table::measurements::Measurements;
 use crate::table::prefixes::{PrefixHashes, PrefixTable};
 
@@ -221,7 +221,8 @@ impl Fib {
         &mut self,
         now: Instant,
         name: NameView<'_>,
-        (key, hashes): (&HashKey, &PrefixHashes),
+        key: &HashKey,
+        hashes: &PrefixHashes,
         source: u32,
     ) {
         let Some(prefix) = self.entries.longest_prefix(name, hashes) else { return };
@@ -261,9 +262,23 @@ impl Fib {
         self.longest_match(name, hashes).map_or(0, |entry| core::ptr::from_ref(entry).addr())
     }
 
-    /// The next hops of an Interest: the face `chosen` by its sender, else of its name, whose
-    /// prefixes hash to `hashes`, or of the first delegation of a forwarding hint that has some.
-    /// `is_home`: the hint has led it here.
+    /// The next hops of an Interest, by rising cost. `is_home`: a forwarding hint has led it to
+    /// this network.
+    pub(crate) fn look_up(
+        &self,
+        key: &HashKey,
+        interest: &InterestView<'_>,
+        origin: Origin,
+        is_home: bool,
+    ) -> NextHops<'_> {
+        let mut hashes = PrefixHashes::default();
+        hashes.add(key, interest.name, self.lengths());
+        self.next_hops(key, interest, &hashes, origin, is_home)
+    }
+
+    /// The same if the prefixes of the name hash to `hashes`: the face that the sender has chosen,
+    /// else the next hops of the name, or of the first delegation of the forwarding hint that has
+    /// some.
     #[inline(always)]
     pub(crate) fn next_hops(
         &self,

@@ -269,7 +269,7 @@ impl Pit {
             entry.bytes += LISTS_BYTES as u32;
             self.bytes += LISTS_BYTES;
         }
-        entry.records.spread(|| self.spares.pop().unwrap_or_default())
+        entry.records.move_to_lists(|| self.spares.pop().unwrap_or_default())
     }
 
     /// An entry drawn at random.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use weir_base::{FaceId, Instant};
 use weir_wire::{NackReason, PitToken, ShortToken};
 
+use crate::endpoints::Downstream;
 use crate::table::measurements::Flight;
 
 /// A downstream that waits (NFD, PIT in-record).
@@ -17,6 +18,12 @@ pub(crate) struct InRecord {
     pub(crate) nonce: u32,
     pub(crate) expiry: Instant,
     pub(crate) pit_token: PitToken,
+}
+
+impl InRecord {
+    pub(crate) fn downstream(&self) -> Downstream {
+        Downstream { face: self.face, pit_token: self.pit_token }
+    }
 }
 
 /// An upstream that was asked (NFD, PIT out-record).
@@ -202,7 +209,7 @@ impl Records {
     }
 
     /// Has all records in lists from now on, where they may change.
-    pub(crate) fn spread(&mut self, spare: impl FnOnce() -> Box<Lists>) -> &mut Lists {
+    pub(crate) fn move_to_lists(&mut self, spare: impl FnOnce() -> Box<Lists>) -> &mut Lists {
         let here = (
             self.has_downstream.then(|| self.downstream_here()),
             self.has_upstream.then(|| self.upstream_here()),

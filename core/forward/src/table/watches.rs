@@ -56,8 +56,10 @@ impl Watches {
     /// `home` watches for an entry until some time, or until another time than it said before.
     pub(crate) fn set(
         &mut self,
-        (home, entry): (u16, u32),
-        (hash, components): (u64, u16),
+        home: u16,
+        entry: u32,
+        hash: u64,
+        components: u16,
         until: Instant,
     ) {
         let index = match self.find(home, entry, hash) {
@@ -127,11 +129,11 @@ mod tests {
         let mut watches = Watches::new(at(0), 4);
         let name: Name = "/a/b/c".parse().unwrap();
         let homes = |watches: &Watches| watches.homes_of(name.as_view(), &[10, 20]);
-        watches.set((1, 7), (10, 1), at(5));
-        watches.set((2, 7), (20, 2), at(5));
-        watches.set((3, 7), (20, 1), at(5));
+        watches.set(1, 7, 10, 1, at(5));
+        watches.set(2, 7, 20, 2, at(5));
+        watches.set(3, 7, 20, 1, at(5));
         assert_eq!(homes(&watches), 0b110, "the third is of another length");
-        watches.set((1, 7), (10, 1), at(9));
+        watches.set(1, 7, 10, 1, at(9));
         watches.expire(at(6));
         assert_eq!(homes(&watches), 0b010);
         watches.end(1, 8, 10);
@@ -139,7 +141,7 @@ mod tests {
         assert_eq!(homes(&watches), 0b010);
         watches.end(1, 7, 10);
         assert!(watches.is_empty());
-        (0..9).for_each(|entry| watches.set((1, entry), (10, 1), at(20)));
+        (0..9).for_each(|entry| watches.set(1, entry, 10, 1, at(20)));
         assert_eq!(watches.watches.len(), 4, "bounded");
         watches.expire(at(21));
         assert!(watches.is_empty());

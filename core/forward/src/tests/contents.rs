@@ -8,25 +8,25 @@ use weir_store::{
     HoldingsConfig, HoldingsCursor, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier,
 };
 
-fn fetch(bed: &mut Bed, segments: core::ops::Range<u32>) {
+fn fetch(fixture: &mut Fixture, segments: core::ops::Range<u32>) {
     for segment in segments {
         let name = format!("/a/v=1/seg={segment}");
-        bed.ask(LOCAL, &Ask::new(&name, segment + 1));
-        bed.answer(U, data(&name, 1000));
+        fixture.ask(LOCAL, &Ask::new(&name, segment + 1));
+        fixture.answer(U, data(&name, 1000));
     }
 }
 
-fn ask(bed: &mut Bed, command: StoreCommand) -> StoreEvent {
-    bed.command(Command::Store(command));
-    match bed.out.events.pop() {
+fn ask(fixture: &mut Fixture, command: StoreCommand) -> StoreEvent {
+    fixture.command(Command::Store(command));
+    match fixture.out.events.pop() {
         Some(Event::Store(event)) => event,
         other => panic!("{other:?}"),
     }
 }
 
-fn ranges(bed: &mut Bed) -> Vec<SegmentRange> {
+fn ranges(fixture: &mut Fixture) -> Vec<SegmentRange> {
     let object = "/a/v=1".parse().unwrap();
-    match ask(bed, StoreCommand::ListOne { transaction: 3, object }) {
+    match ask(fixture, StoreCommand::ListOne { transaction: 3, object }) {
         StoreEvent::Listed { transaction: 3, page: Some(page) } => {
             page.holdings.into_iter().flat_map(|holding| holding.ranges).collect()
         }
@@ -40,82 +40,82 @@ const fn range(first: u64, last: u64) -> SegmentRange {
 
 #[test]
 fn holdings_and_their_changes_are_told() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    fetch(&mut bed, 0..400);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fetch(&mut fixture, 0..400);
     let take = || StoreCommand::TakeChanges { transaction: 9, blocks_max: 100 };
     let nothing = StoreEvent::Changed { transaction: 9, changes: None };
-    assert_eq!(ask(&mut bed, take()), nothing, "no index is kept");
-    bed.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
+    assert_eq!(ask(&mut fixture, take()), nothing, "no index is kept");
+    fixture.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
     // It is built in steps, for which the router wants to be called.
-    while bed.router.next_wakeup().is_some_and(|due| due <= bed.now) {
-        bed.handle(&mut [Input::Wakeup]);
+    while fixture.router.next_wakeup().is_some_and(|due| due <= fixture.now) {
+        fixture.handle(&mut [Input::Wakeup]);
     }
-    assert_eq!(ranges(&mut bed), [range(0, 399)]);
+    assert_eq!(ranges(&mut fixture), [range(0, 399)]);
     let prefix: Name = "/a".parse().unwrap();
     let from = HoldingsCursor::default();
     let list = StoreCommand::List { transaction: 4, prefix, from, visits_max: 10 };
-    let StoreEvent::Listed { page: Some(page), .. } = ask(&mut bed, list) else { panic!() };
+    let StoreEvent::Listed { page: Some(page), .. } = ask(&mut fixture, list) else { panic!() };
     assert!(!page.is_partial && page.next.is_none());
     assert_eq!(page.holdings[0].name, "/a/v=1".parse().unwrap());
     assert_eq!(page.holdings[0].tier, Tier::Memory);
-    let told = |bed: &mut Bed| match ask(bed, take()) {
+    let told = |fixture: &mut Fixture| match ask(fixture, take()) {
         StoreEvent::Changed { changes: Some(changes), .. } => changes,
         other => panic!("{other:?}"),
     };
-    let first = told(&mut bed);
+    let first = told(&mut fixture);
     assert_eq!((first.generation, first.sequence), (1, 1));
     assert_eq!(first.changes[0].added, [range(0, 399)]);
-    fetch(&mut bed, 500..510);
-    let second = told(&mut bed);
+    fetch(&mut fixture, 500..510);
+    let second = told(&mut fixture);
     assert_eq!((second.generation, second.sequence), (1, 2));
     assert_eq!(second.changes[0].added, [range(500, 509)]);
-    bed.command(Command::Store(StoreCommand::RestartChanges));
-    let anew = told(&mut bed);
+    fixture.command(Command::Store(StoreCommand::RestartChanges));
+    let anew = told(&mut fixture);
     assert_eq!((anew.generation, anew.sequence), (2, 1));
     assert_eq!(anew.changes[0].added, [range(0, 399), range(500, 509)]);
 }
 
 #[test]
 fn what_the_index_had_no_room_for_is_looked_for_again() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
     let config = HoldingsConfig { bytes_max: 8_000 };
-    bed.command(Command::Store(StoreCommand::Track(Some(config))));
-    let build = |bed: &mut Bed| {
-        while bed.router.next_wakeup().is_some_and(|due| due <= bed.now) {
-            bed.handle(&mut [Input::Wakeup]);
+    fixture.command(Command::Store(StoreCommand::Track(Some(config))));
+    let build = |fixture: &mut Fixture| {
+        while fixture.router.next_wakeup().is_some_and(|due| due <= fixture.now) {
+            fixture.handle(&mut [Input::Wakeup]);
         }
     };
-    build(&mut bed);
+    build(&mut fixture);
     for object in 0..60 {
         let name = format!("/a/{object}/seg=0");
-        bed.ask(LOCAL, &Ask::new(&name, object + 1));
-        bed.answer(U, data(&name, 1000));
+        fixture.ask(LOCAL, &Ask::new(&name, object + 1));
+        fixture.answer(U, data(&name, 1000));
     }
-    let list = |bed: &mut Bed| {
+    let list = |fixture: &mut Fixture| {
         let (prefix, from) = ("/a".parse().unwrap(), HoldingsCursor::default());
-        match ask(bed, StoreCommand::List { transaction: 4, prefix, from, visits_max: 100 }) {
+        match ask(fixture, StoreCommand::List { transaction: 4, prefix, from, visits_max: 100 }) {
             StoreEvent::Listed { page: Some(page), .. } => (page.holdings.len(), page.is_partial),
             other => panic!("{other:?}"),
         }
     };
-    let (listed, is_partial) = list(&mut bed);
+    let (listed, is_partial) = list(&mut fixture);
     assert!(is_partial && (20..50).contains(&listed), "{listed}");
     for object in 0..40 {
         let prefix = format!("/a/{object}").parse().unwrap();
-        bed.command(Command::EraseStore { transaction: 1, prefix, limit: 1 });
+        fixture.command(Command::EraseStore { transaction: 1, prefix, limit: 1 });
     }
-    bed.command(Command::Store(StoreCommand::RestartChanges));
-    build(&mut bed);
-    assert_eq!(list(&mut bed), (20, false));
+    fixture.command(Command::Store(StoreCommand::RestartChanges));
+    build(&mut fixture);
+    assert_eq!(list(&mut fixture), (20, false));
 }
 
 #[test]
 fn ranges_that_rules_refuse_pass_without_being_stored() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    bed.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fixture.command(Command::Store(StoreCommand::Track(Some(HoldingsConfig::default()))));
     let rule = |segments, retention| Rule { prefix: "/a".parse().unwrap(), segments, retention };
     let rules = |generation| Rules {
         generation,
@@ -124,34 +124,37 @@ fn ranges_that_rules_refuse_pass_without_being_stored() {
             rule(range(0, u64::MAX), Retention::Refuse),
         ],
     };
-    let set = |bed: &mut Bed, generation| {
-        ask(bed, StoreCommand::SetRules { transaction: 1, rules: rules(generation) })
+    let set = |fixture: &mut Fixture, generation| {
+        ask(fixture, StoreCommand::SetRules { transaction: 1, rules: rules(generation) })
     };
     let in_force = StoreEvent::RulesSet { transaction: 1, refused: None };
-    assert_eq!(set(&mut bed, 7), in_force);
+    assert_eq!(set(&mut fixture, 7), in_force);
     let outdated = RulesRefused::Outdated { offered: 6, present: 7 };
-    assert_eq!(set(&mut bed, 6), StoreEvent::RulesSet { transaction: 1, refused: Some(outdated) });
+    assert_eq!(
+        set(&mut fixture, 6),
+        StoreEvent::RulesSet { transaction: 1, refused: Some(outdated) }
+    );
     for segment in 0..30 {
         let name = format!("/a/v=1/seg={segment}");
-        bed.ask(LOCAL, &Ask::new(&name, segment + 1));
-        assert_eq!(bed.answer(U, data(&name, 1000)).len(), 1, "it is sent on either way");
+        fixture.ask(LOCAL, &Ask::new(&name, segment + 1));
+        assert_eq!(fixture.answer(U, data(&name, 1000)).len(), 1, "it is sent on either way");
     }
-    assert_eq!(ranges(&mut bed), [range(10, 19)]);
-    assert_eq!(bed.router.stats().store.refusals, 20);
+    assert_eq!(ranges(&mut fixture), [range(10, 19)]);
+    assert_eq!(fixture.router.stats().store.refusals, 20);
 }
 
 #[test]
 fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    fetch(&mut bed, 0..130);
-    assert!(bed.out.events.is_empty(), "nobody has asked for it");
-    bed.command(Command::WatchMisses(MissWatch::Local));
-    fetch(&mut bed, 0..130);
-    assert!(bed.out.events.is_empty(), "the store has all of it");
-    fetch(&mut bed, 130..257);
-    let missed = |bed: &mut Bed| {
-        let events = core::mem::take(&mut bed.out.events);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fetch(&mut fixture, 0..130);
+    assert!(fixture.out.events.is_empty(), "nobody has asked for it");
+    fixture.command(Command::WatchMisses(MissWatch::Local));
+    fetch(&mut fixture, 0..130);
+    assert!(fixture.out.events.is_empty(), "the store has all of it");
+    fetch(&mut fixture, 130..257);
+    let missed = |fixture: &mut Fixture| {
+        let events = core::mem::take(&mut fixture.out.events);
         let object = |event| match event {
             Event::Missed { ingress, is_local, object } => {
                 assert_eq!(is_local, ingress == LOCAL);
@@ -161,16 +164,16 @@ fn large_objects_that_the_store_lacks_are_told_of_once_in_64_misses() {
         };
         events.into_iter().map(object).collect::<Vec<_>>()
     };
-    assert_eq!(missed(&mut bed), [(LOCAL, "/a/v=1".into()), (LOCAL, "/a/v=1".into())]);
+    assert_eq!(missed(&mut fixture), [(LOCAL, "/a/v=1".into()), (LOCAL, "/a/v=1".into())]);
     // What has one segment, or none, is small.
     for name in ["/a/b/v=1/seg=0", "/a/64", "/a/b/v=1/seg=63"] {
-        bed.ask(LOCAL, &Ask::new(name, 7));
+        fixture.ask(LOCAL, &Ask::new(name, 7));
     }
-    assert!(missed(&mut bed).is_empty());
+    assert!(missed(&mut fixture).is_empty());
     // A neighbour's are told of only if those of all are.
-    bed.ask(V, &Ask::new("/a/c/v=1/seg=64", 8));
-    assert!(missed(&mut bed).is_empty());
-    bed.command(Command::WatchMisses(MissWatch::All));
-    bed.ask(V, &Ask::new("/a/d/v=1/seg=64", 9));
-    assert_eq!(missed(&mut bed), [(V, "/a/d/v=1".into())]);
+    fixture.ask(V, &Ask::new("/a/c/v=1/seg=64", 8));
+    assert!(missed(&mut fixture).is_empty());
+    fixture.command(Command::WatchMisses(MissWatch::All));
+    fixture.ask(V, &Ask::new("/a/d/v=1/seg=64", 9));
+    assert_eq!(missed(&mut fixture), [(V, "/a/d/v=1".into())]);
 }

@@ -1,5 +1,8 @@
 //! Interests for what is on disks, which are octets in memory here.
 
+mod blocking;
+mod random;
+
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -21,29 +24,29 @@ const KEY: HashKey = HashKey::new([11, 12]);
 const ASKER: FaceId = FaceId(300);
 
 /// A router over one or more disks.
-struct DiskBed {
-    bed: Bed,
+struct DiskFixture {
+    fixture: Fixture,
     disks: Vec<Vec<u8>>,
     /// What the router wants done and nobody has done yet.
     ops: VecDeque<DiskOp>,
     nonce: u32,
 }
 
-impl core::ops::Deref for DiskBed {
-    type Target = Bed;
+impl core::ops::Deref for DiskFixture {
+    type Target = Fixture;
 
-    fn deref(&self) -> &Bed {
-        &self.bed
+    fn deref(&self) -> &Fixture {
+        &self.fixture
     }
 }
 
-impl core::ops::DerefMut for DiskBed {
-    fn deref_mut(&mut self) -> &mut Bed {
-        &mut self.bed
+impl core::ops::DerefMut for DiskFixture {
+    fn deref_mut(&mut self) -> &mut Fixture {
+        &mut self.fixture
     }
 }
 
-impl DiskBed {
+impl DiskFixture {
     /// No RAM, so that all Data is on disk; a threshold of 2, no more than 4 reads.
     fn new(busy: BusyPolicy) -> Self {
         Self::with(busy, 0, 1, |_| {})
@@ -79,22 +82,22 @@ impl DiskBed {
             ..RouterConfig::default()
         };
         let octets = vec![0; DISK_OCTETS];
-        let mut bed = Self {
-            bed: Bed::with_config(config),
+        let mut fixture = Self {
+            fixture: Fixture::with_config(config),
             disks: vec![octets; disks],
             ops: VecDeque::new(),
             nonce: 1_000_000,
         };
-        bed.command(Command::AddFace {
+        fixture.command(Command::AddFace {
             face: ASKER,
             attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
         });
-        bed.settle();
-        bed
+        fixture.settle();
+        fixture
     }
 
     fn collect(&mut self) {
-        let ops = core::mem::take(&mut self.bed.out.disk_ops);
+        let ops = core::mem::take(&mut self.fixture.out.disk_ops);
         self.ops.extend(ops);
     }
 
@@ -105,7 +108,7 @@ impl DiskBed {
 
     fn done(&mut self, op: DiskOp, outcome: DiskOutcome) {
         let mut inputs = [Input::DiskDone { id: op.id, outcome }];
-        self.bed.handle(&mut inputs);
+        self.fixture.handle(&mut inputs);
     }
 
     /// The disk does the oldest operation; what then leaves.
@@ -175,25 +178,25 @@ fn uri(packet: &OutPacket) -> String {
 
 #[test]
 fn one_read_answers_all_who_wait_for_the_name() {
-    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Off));
-    bed.put("/a/b/seg=1", 60_000);
+    let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Off));
+    fixture.put("/a/b/seg=1", 60_000);
     let wire = data("/a/b/seg=1", 60_000);
     let digest = weir_wire::DataView::decode(&wire).unwrap().implicit_digest();
     let mut full_name: Name = "/a/b/seg=1".parse().unwrap();
     full_name.append_implicit_digest(digest);
-    assert!(bed.packet(LOCAL, token(&[1]), Ask::new("/a/b/seg=1", 1).wire()).is_empty());
-    assert!(bed.packet(V, token(&[2]), Ask::new("/a/b/seg=1", 2).wire()).is_empty());
-    assert!(bed.ask(LOCAL2, &Ask::new("/a", 3).prefix().fresh()).is_empty());
-    assert!(bed.ask(U, &Ask { name: full_name, ..Ask::new("/a", 4) }).is_empty());
-    bed.collect();
-    assert_eq!(bed.ops.len(), 1, "one read for all");
-    let out = bed.step();
+    assert!(fixture.packet(LOCAL, token(&[1]), Ask::new("/a/b/seg=1", 1).wire()).is_empty());
+    assert!(fixture.packet(V, token(&[2]), Ask::new("/a/b/seg=1", 2).wire()).is_empty());
+    assert!(fixture.ask(LOCAL2, &Ask::new("/a", 3).prefix().fresh()).is_empty());
+    assert!(fixture.ask(U, &Ask { name: full_name, ..Ask::new("/a", 4) }).is_empty());
+    fixture.collect();
+    assert_eq!(fixture.ops.len(), 1, "one read for all");
+    let out = fixture.step();
     let faces: Vec<FaceId> = out.iter().map(|packet| packet.face).collect();
     assert_eq!(faces, vec![LOCAL, LOCAL2, U, V]);
     assert_eq!(out[3].header.pit_token.as_slice(), &[2]);
     assert!(out.iter().all(|packet| *packet.packet == wire));
     assert_eq!(out[0].header.incoming_face, Some(FaceId::CONTENT_STORE.0));
-    let stats = bed.router.stats();
+    let stats = fixture.router.stats();
     assert_eq!((stats.pit_entries, stats.busy.reads_begun, stats.busy.reads_joined), (0, 3, 1));
     assert_eq!((stats.busy.answered, stats.unsatisfied), (3, 0));
     assert_eq!(stats.busy.read_latency.count(), 3);
@@ -201,12 +204,12 @@ fn one_read_answers_all_who_wait_for_the_name() {
 
 #[test]
 fn what_was_read_is_in_memory_then() {
-    let mut bed = DiskBed::with(policy(Bypass::Off, Mark::Off), 3000, 1, |_| {});
-    bed.put_segments(20);
-    assert!(bed.want(0).is_empty(), "on disk");
-    let out = bed.step();
+    let mut fixture = DiskFixture::with(policy(Bypass::Off, Mark::Off), 3000, 1, |_| {});
+    fixture.put_segments(20);
+    assert!(fixture.want(0).is_empty(), "on disk");
+    let out = fixture.step();
     assert_eq!((out.len(), uri(&out[0])), (1, "/d/seg=0".into()));
-    let out = bed.want(0);
+    let out = fixture.want(0);
     assert_eq!((out.len(), uri(&out[0])), (1, "/d/seg=0".into()));
 }
 
@@ -219,150 +222,150 @@ fn what_a_disk_cannot_give_is_asked_of_the_next_hop() {
         DiskOutcome::Record { packet: data("/d/seg=9", 0).into(), fresh_until_unix_ms: 0 },
     ];
     for outcome in outcomes {
-        let mut bed = DiskBed::new(BusyPolicy::default());
-        bed.put_segments(1);
-        bed.route("/d", &[(U, 0)]);
-        assert!(bed.want(0).is_empty());
-        let out = bed.fail(outcome);
+        let mut fixture = DiskFixture::new(BusyPolicy::default());
+        fixture.put_segments(1);
+        fixture.route("/d", &[(U, 0)]);
+        assert!(fixture.want(0).is_empty());
+        let out = fixture.fail(outcome);
         assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
-        assert_eq!((bed.busy().went_on, bed.busy().answered), (1, 0));
-        let out = bed.answer(U, data("/d/seg=0", 0));
+        assert_eq!((fixture.busy().went_on, fixture.busy().answered), (1, 0));
+        let out = fixture.answer(U, data("/d/seg=0", 0));
         assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
-        assert_eq!(bed.router.stats().pit_entries, 0);
+        assert_eq!(fixture.router.stats().pit_entries, 0);
     }
     // Without a next hop, downstreams are told.
-    let mut bed = DiskBed::new(BusyPolicy::default());
-    bed.put_segments(1);
-    bed.want(0);
-    let out = bed.fail(DiskOutcome::Failed(DiskFailure::Io));
+    let mut fixture = DiskFixture::new(BusyPolicy::default());
+    fixture.put_segments(1);
+    fixture.want(0);
+    let out = fixture.fail(DiskOutcome::Failed(DiskFailure::Io));
     assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 #[test]
 fn what_is_not_fresh_answers_only_who_does_not_mind() {
-    let mut bed = DiskBed::new(BusyPolicy::default());
-    bed.put("/d/seg=0", 10);
-    bed.route("/d", &[(U, 0)]);
-    assert!(bed.ask(LOCAL, &Ask::new("/d/seg=0", 1).fresh()).is_empty(), "who knows");
-    assert!(bed.ask(LOCAL2, &Ask::new("/d/seg=0", 2)).is_empty());
-    let out = bed.step();
+    let mut fixture = DiskFixture::new(BusyPolicy::default());
+    fixture.put("/d/seg=0", 10);
+    fixture.route("/d", &[(U, 0)]);
+    assert!(fixture.ask(LOCAL, &Ask::new("/d/seg=0", 1).fresh()).is_empty(), "who knows");
+    assert!(fixture.ask(LOCAL2, &Ask::new("/d/seg=0", 2)).is_empty());
+    let out = fixture.step();
     let kinds = vec![(LOCAL2, PacketKind::Data), (U, PacketKind::Interest)];
     assert_eq!(sent(&out), kinds);
-    assert_eq!((bed.busy().answered, bed.busy().went_on), (1, 1));
-    assert_eq!(bed.busy().reads_malformed, 0);
+    assert_eq!((fixture.busy().answered, fixture.busy().went_on), (1, 1));
+    assert_eq!(fixture.busy().reads_malformed, 0);
 }
 
 #[test]
 fn a_retransmission_goes_upstream_but_never_twice_to_the_disk() {
-    let mut bed = DiskBed::new(BusyPolicy::default());
-    bed.put_segments(1);
-    bed.route("/d", &[(U, 0)]);
-    assert!(bed.want(0).is_empty());
-    bed.pass_ms(5);
-    assert!(bed.want(0).is_empty(), "too soon");
-    assert_eq!(bed.drops(DropReason::Suppressed), 1);
-    bed.pass_ms(6);
-    assert_eq!(sent(&bed.want(0)), vec![(U, PacketKind::Interest)]);
-    assert_eq!(bed.busy().hedged, 1);
-    bed.collect();
-    assert_eq!(bed.ops.len(), 1, "the read that was under way");
-    let out = bed.answer(U, data("/d/seg=0", 1000));
+    let mut fixture = DiskFixture::new(BusyPolicy::default());
+    fixture.put_segments(1);
+    fixture.route("/d", &[(U, 0)]);
+    assert!(fixture.want(0).is_empty());
+    fixture.pass_ms(5);
+    assert!(fixture.want(0).is_empty(), "too soon");
+    assert_eq!(fixture.drops(DropReason::Suppressed), 1);
+    fixture.pass_ms(6);
+    assert_eq!(sent(&fixture.want(0)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(fixture.busy().hedged, 1);
+    fixture.collect();
+    assert_eq!(fixture.ops.len(), 1, "the read that was under way");
+    let out = fixture.answer(U, data("/d/seg=0", 1000));
     assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
-    assert_eq!((bed.busy().overtaken, bed.router.stats().satisfied), (1, 2));
-    assert!(bed.step().is_empty(), "too late");
-    assert_eq!(bed.busy().reads_late, 1);
+    assert_eq!((fixture.busy().overtaken, fixture.router.stats().satisfied), (1, 2));
+    assert!(fixture.step().is_empty(), "too late");
+    assert_eq!(fixture.busy().reads_late, 1);
     // The other way round, the answer from upstream finds nobody.
-    bed.want(0);
-    bed.pass_ms(11);
-    assert_eq!(bed.want(0).len(), 1);
-    assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)]);
-    assert!(bed.answer(U, data("/d/seg=0", 1000)).is_empty());
+    fixture.want(0);
+    fixture.pass_ms(11);
+    assert_eq!(fixture.want(0).len(), 1);
+    assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)]);
+    assert!(fixture.answer(U, data("/d/seg=0", 1000)).is_empty());
 }
 
 #[test]
 fn a_retransmission_that_can_go_nowhere_waits_for_the_disk() {
-    let mut bed = DiskBed::new(BusyPolicy::default());
-    bed.put_segments(1);
-    assert!(bed.want(0).is_empty());
-    bed.pass_ms(11);
-    assert!(bed.want(0).is_empty(), "no Nack ends a wait that will be over");
-    assert_eq!((bed.busy().hedged, bed.drops(DropReason::Suppressed)), (0, 1));
-    assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)]);
+    let mut fixture = DiskFixture::new(BusyPolicy::default());
+    fixture.put_segments(1);
+    assert!(fixture.want(0).is_empty());
+    fixture.pass_ms(11);
+    assert!(fixture.want(0).is_empty(), "no Nack ends a wait that will be over");
+    assert_eq!((fixture.busy().hedged, fixture.drops(DropReason::Suppressed)), (0, 1));
+    assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)]);
 }
 
 #[test]
 fn a_nack_from_upstream_does_not_end_the_wait_for_a_disk() {
     for is_read in [true, false] {
-        let mut bed = DiskBed::new(BusyPolicy::default());
-        bed.put_segments(1);
-        bed.route("/d", &[(U, 0)]);
-        bed.want(0);
-        bed.pass_ms(11);
-        let out = bed.want(0);
-        assert!(bed.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
+        let mut fixture = DiskFixture::new(BusyPolicy::default());
+        fixture.put_segments(1);
+        fixture.route("/d", &[(U, 0)]);
+        fixture.want(0);
+        fixture.pass_ms(11);
+        let out = fixture.want(0);
+        assert!(fixture.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
         let out = match is_read {
-            true => bed.step(),
-            false => bed.fail(DiskOutcome::Failed(DiskFailure::Io)),
+            true => fixture.step(),
+            false => fixture.fail(DiskOutcome::Failed(DiskFailure::Io)),
         };
         let kind = if is_read { PacketKind::Data } else { PacketKind::Nack };
         assert_eq!(sent(&out), vec![(ASKER, kind)]);
-        assert_eq!(bed.router.stats().pit_entries, 0);
+        assert_eq!(fixture.router.stats().pit_entries, 0);
     }
 }
 
 #[test]
 fn whoever_has_gone_gets_nothing_from_a_disk() {
-    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Off));
-    bed.put_segments(2);
-    bed.want(0);
-    bed.pass_ms(4_200);
-    assert_eq!((bed.router.stats().pit_entries, bed.busy().overtaken), (0, 1));
+    let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Off));
+    fixture.put_segments(2);
+    fixture.want(0);
+    fixture.pass_ms(4_200);
+    assert_eq!((fixture.router.stats().pit_entries, fixture.busy().overtaken), (0, 1));
     // Another Interest takes the place in the PIT.
-    bed.route("/x", &[(U, 0)]);
-    bed.ask(LOCAL, &Ask::new("/x", 5));
-    assert!(bed.step().is_empty());
-    assert_eq!(bed.router.stats().pit_entries, 1);
+    fixture.route("/x", &[(U, 0)]);
+    fixture.ask(LOCAL, &Ask::new("/x", 5));
+    assert!(fixture.step().is_empty());
+    assert_eq!(fixture.router.stats().pit_entries, 1);
 }
 
 #[test]
 fn over_the_threshold_interests_pass_by_where_they_can() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
-    bed.put_segments(6);
-    bed.route("/d", &[(U, 0), (V, 1)]);
-    assert!(bed.want(0).is_empty() && bed.want(1).is_empty(), "below");
-    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
-    assert_eq!((bed.busy().bypassed_queue_full, bed.busy().reads_begun), (1, 2));
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
+    fixture.put_segments(6);
+    fixture.route("/d", &[(U, 0), (V, 1)]);
+    assert!(fixture.want(0).is_empty() && fixture.want(1).is_empty(), "below");
+    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    assert_eq!((fixture.busy().bypassed_queue_full, fixture.busy().reads_begun), (1, 2));
     // The best hop has no room: the next.
-    bed.bed.handle(&mut [label(U, 30)]);
-    assert_eq!(sent(&bed.want(3)), vec![(V, PacketKind::Interest)]);
+    fixture.fixture.handle(&mut [label(U, 30)]);
+    assert_eq!(sent(&fixture.want(3)), vec![(V, PacketKind::Interest)]);
     // None has: it waits, and its Data is marked.
-    bed.bed.handle(&mut [label(V, 30)]);
-    assert!(bed.want(4).is_empty());
-    assert_eq!(bed.busy().waited_over_threshold, 1);
+    fixture.fixture.handle(&mut [label(V, 30)]);
+    assert!(fixture.want(4).is_empty());
+    assert_eq!(fixture.busy().waited_over_threshold, 1);
     // Past the hard bound, a Nack.
-    assert!(bed.want(5).is_empty());
-    bed.put_aside();
-    let out = bed.want(0);
+    assert!(fixture.want(5).is_empty());
+    fixture.put_aside();
+    let out = fixture.want(0);
     assert!(out.is_empty(), "joins");
     let marks: Vec<_> =
-        (0..4).flat_map(|_| bed.step()).map(|out| out.header.congestion_mark).collect();
+        (0..4).flat_map(|_| fixture.step()).map(|out| out.header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0, 1, 1]);
-    assert_eq!(bed.busy().marked, 2);
-    let out = bed.answer(U, data("/d/seg=2", 0));
+    assert_eq!(fixture.busy().marked, 2);
+    let out = fixture.answer(U, data("/d/seg=2", 0));
     assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)]);
-    assert_eq!(bed.busy().bypass_latency.count(), 1);
+    assert_eq!(fixture.busy().bypass_latency.count(), 1);
     // The label of U is withdrawn, that of V passes.
-    bed.want(0);
-    bed.want(1);
-    bed.bed.handle(&mut [label(U, 0)]);
-    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
-    bed.bed.handle(&mut [label(U, 1000)]);
-    bed.pass_ms(31);
-    assert_eq!(sent(&bed.want(4)), vec![(V, PacketKind::Interest)]);
+    fixture.want(0);
+    fixture.want(1);
+    fixture.fixture.handle(&mut [label(U, 0)]);
+    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    fixture.fixture.handle(&mut [label(U, 1000)]);
+    fixture.pass_ms(31);
+    assert_eq!(sent(&fixture.want(4)), vec![(V, PacketKind::Interest)]);
 }
 
-impl DiskBed {
+impl DiskFixture {
     /// What waits for a disk stays there.
     fn put_aside(&mut self) {
         self.collect();
@@ -371,46 +374,46 @@ impl DiskBed {
 
 #[test]
 fn a_next_hop_that_is_dead_or_refuses_does_not_keep_from_the_disk() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Off));
-    bed.put_segments(6);
-    bed.route("/d", &[(U, 0)]);
-    assert!(bed.want(0).is_empty() && bed.want(1).is_empty());
-    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
-    let passed = bed.want(3);
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Off));
+    fixture.put_segments(6);
+    fixture.route("/d", &[(U, 0)]);
+    assert!(fixture.want(0).is_empty() && fixture.want(1).is_empty());
+    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    let passed = fixture.want(3);
     assert_eq!(sent(&passed), vec![(U, PacketKind::Interest)]);
     // Nobody answers the one; the other is refused.
-    bed.pass_ms(20);
-    assert!(bed.want(2).is_empty());
+    fixture.pass_ms(20);
+    assert!(fixture.want(2).is_empty());
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     let input = Input::Packet { face: U, header: nack, packet: passed[0].packet.clone() };
-    bed.bed.handle(&mut [input]);
-    assert_eq!(bed.busy().came_back, 2);
-    let answers: Vec<_> = (0..4).flat_map(|_| bed.step()).collect();
+    fixture.fixture.handle(&mut [input]);
+    assert_eq!(fixture.busy().came_back, 2);
+    let answers: Vec<_> = (0..4).flat_map(|_| fixture.step()).collect();
     assert_eq!(sent(&answers), vec![(ASKER, PacketKind::Data); 4]);
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 #[test]
 fn past_the_hard_bound_there_is_a_nack() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
-    bed.put_segments(6);
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
+    fixture.put_segments(6);
     for segment in 0..4 {
-        assert!(bed.want(segment).is_empty());
+        assert!(fixture.want(segment).is_empty());
     }
-    let out = bed.want(4);
+    let out = fixture.want(4);
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
-    assert_eq!((bed.busy().reads_refused, bed.drops(DropReason::DiskBusy)), (1, 1));
-    assert_eq!(bed.router.stats().pit_entries, 4);
-    bed.step();
-    assert!(bed.want(4).is_empty(), "there is room again");
+    assert_eq!((fixture.busy().reads_refused, fixture.drops(DropReason::DiskBusy)), (1, 1));
+    assert_eq!(fixture.router.stats().pit_entries, 4);
+    fixture.step();
+    assert!(fixture.want(4).is_empty(), "there is room again");
 }
 
 #[test]
 fn plain_marking_goes_by_the_queue_alone() {
-    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Ecn));
-    bed.put_segments(4);
-    (0..4).for_each(|segment| assert!(bed.want(segment).is_empty()));
-    let marks: Vec<_> = (0..4).map(|_| bed.step()[0].header.congestion_mark).collect();
+    let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Ecn));
+    fixture.put_segments(4);
+    (0..4).for_each(|segment| assert!(fixture.want(segment).is_empty()));
+    let marks: Vec<_> = (0..4).map(|_| fixture.step()[0].header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0, 1, 1], "the last two found 2 and 3 before them");
 }
 
@@ -418,411 +421,215 @@ fn plain_marking_goes_by_the_queue_alone() {
 /// nearly no Data was marked.
 #[test]
 fn plain_marking_is_for_the_data_of_interests_that_pass_by_too() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Ecn));
-    bed.put_segments(4);
-    bed.route("/d", &[(U, 0)]);
-    (0..2).for_each(|segment| assert!(bed.want(segment).is_empty()));
-    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
-    let marks: Vec<_> = (0..2).map(|_| bed.step()[0].header.congestion_mark).collect();
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Ecn));
+    fixture.put_segments(4);
+    fixture.route("/d", &[(U, 0)]);
+    (0..2).for_each(|segment| assert!(fixture.want(segment).is_empty()));
+    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    let marks: Vec<_> = (0..2).map(|_| fixture.step()[0].header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0], "they found less than 2");
-    assert_eq!(bed.answer(U, data("/d/seg=2", 0))[0].header.congestion_mark, 1);
-    assert_eq!(bed.busy().marked, 1);
+    assert_eq!(fixture.answer(U, data("/d/seg=2", 0))[0].header.congestion_mark, 1);
+    assert_eq!(fixture.busy().marked, 1);
     // The same where the store blocks.
-    let busy = BusyPolicy { mark: Mark::Ecn, ..blocking(Bypass::Threshold, 8) };
-    let mut bed = DiskBed::new(busy);
-    bed.put_segments(4);
-    bed.route("/d", &[(U, 0)]);
-    (0..3).for_each(|segment| assert!(bed.want(segment).is_empty()));
-    assert_eq!(sent(&bed.want(3)), vec![(U, PacketKind::Interest)]);
-    assert_eq!(bed.answer(U, data("/d/seg=3", 0))[0].header.congestion_mark, 1);
-    assert_eq!(bed.busy().marked, 1);
+    let busy = BusyPolicy { mark: Mark::Ecn, ..blocking::blocking(Bypass::Threshold, 8) };
+    let mut fixture = DiskFixture::new(busy);
+    fixture.put_segments(4);
+    fixture.route("/d", &[(U, 0)]);
+    (0..3).for_each(|segment| assert!(fixture.want(segment).is_empty()));
+    assert_eq!(sent(&fixture.want(3)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(fixture.answer(U, data("/d/seg=3", 0))[0].header.congestion_mark, 1);
+    assert_eq!(fixture.busy().marked, 1);
 }
 
 #[test]
 fn a_stalled_disk_lets_everybody_go() {
-    let mut bed = DiskBed::new(policy(Bypass::Off, Mark::Off));
-    bed.put_segments(3);
-    bed.route("/d", &[(U, 0)]);
-    bed.want(0);
-    bed.want(1);
-    bed.collect();
-    bed.pass_ms(600);
-    let out = bed.take();
+    let mut fixture = DiskFixture::new(policy(Bypass::Off, Mark::Off));
+    fixture.put_segments(3);
+    fixture.route("/d", &[(U, 0)]);
+    fixture.want(0);
+    fixture.want(1);
+    fixture.collect();
+    fixture.pass_ms(600);
+    let out = fixture.take();
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (U, PacketKind::Interest)]);
-    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
-    assert_eq!((bed.busy().went_on, bed.busy().bypassed_stalled), (2, 1));
-    assert_eq!(bed.router.stats().store.disk.stalled_set, 1);
+    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
+    assert_eq!((fixture.busy().went_on, fixture.busy().bypassed_stalled), (2, 1));
+    assert_eq!(fixture.router.stats().store.disk.stalled_set, 1);
     // It wakes up: late reads only fill the store.
-    while !bed.ops.is_empty() {
-        assert!(sent(&bed.step()).iter().all(|&(_, kind)| kind == PacketKind::Data));
-        bed.collect();
+    while !fixture.ops.is_empty() {
+        assert!(sent(&fixture.step()).iter().all(|&(_, kind)| kind == PacketKind::Data));
+        fixture.collect();
     }
-    assert_eq!(bed.router.stats().store.disk.stalled_set, 0);
+    assert_eq!(fixture.router.stats().store.disk.stalled_set, 0);
 }
 
 fn label(face: FaceId, for_ms: u64) -> Input {
     Input::Signal { face, signal: HopSignal::Unavailable { for_ms } }
 }
 
-fn announcements(bed: &mut DiskBed) -> Vec<(FaceId, u64)> {
-    let said = core::mem::take(&mut bed.bed.out.signals);
+fn announcements(fixture: &mut DiskFixture) -> Vec<(FaceId, u64)> {
+    let said = core::mem::take(&mut fixture.fixture.out.signals);
     said.into_iter().map(|(face, HopSignal::Unavailable { for_ms })| (face, for_ms)).collect()
 }
 
 #[test]
 fn neighbours_are_told_while_the_store_is_over_its_threshold() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
-    bed.put_segments(4);
-    bed.ask(LOCAL, &Ask::new("/d/seg=0", 1));
-    bed.want(1);
-    assert_eq!(announcements(&mut bed), vec![(ASKER, 30)], "over with two, programs are not told");
-    bed.want(2);
-    assert_eq!(announcements(&mut bed), vec![], "once a period");
-    bed.pass_ms(10);
-    assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
-    (0..3).for_each(|_| drop(bed.step()));
-    assert_eq!(announcements(&mut bed), vec![], "not before the period is over");
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
+    fixture.put_segments(4);
+    fixture.ask(LOCAL, &Ask::new("/d/seg=0", 1));
+    fixture.want(1);
+    assert_eq!(
+        announcements(&mut fixture),
+        vec![(ASKER, 30)],
+        "over with two, programs are not told"
+    );
+    fixture.want(2);
+    assert_eq!(announcements(&mut fixture), vec![], "once a period");
+    fixture.pass_ms(10);
+    assert_eq!(announcements(&mut fixture), vec![(ASKER, 30)]);
+    (0..3).for_each(|_| drop(fixture.step()));
+    assert_eq!(announcements(&mut fixture), vec![], "not before the period is over");
     for repeats in [1, 1, 0, 0] {
-        bed.pass_ms(10);
-        assert_eq!(announcements(&mut bed), vec![(ASKER, 0); repeats]);
+        fixture.pass_ms(10);
+        assert_eq!(announcements(&mut fixture), vec![(ASKER, 0); repeats]);
     }
-    assert_eq!(bed.router.next_wakeup(), None, "nothing is left to tell");
+    assert_eq!(fixture.router.next_wakeup(), None, "nothing is left to tell");
     // Who has not asked for long is not told.
-    bed.pass_ms(2_000);
-    bed.ask(LOCAL, &Ask::new("/d/seg=0", 2));
-    bed.ask(LOCAL, &Ask::new("/d/seg=1", 3));
-    assert_eq!(announcements(&mut bed), vec![]);
-    assert_eq!((bed.busy().busy_sent, bed.busy().available_sent), (2, 2));
+    fixture.pass_ms(2_000);
+    fixture.ask(LOCAL, &Ask::new("/d/seg=0", 2));
+    fixture.ask(LOCAL, &Ask::new("/d/seg=1", 3));
+    assert_eq!(announcements(&mut fixture), vec![]);
+    assert_eq!((fixture.busy().busy_sent, fixture.busy().available_sent), (2, 2));
     // Plain marking tells nobody.
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Ecn));
-    bed.put_segments(4);
-    (0..4).for_each(|segment| drop(bed.want(segment)));
-    bed.pass_ms(10);
-    assert_eq!(announcements(&mut bed), vec![]);
-}
-
-fn blocking(bypass: Bypass, interests_waiting_max: usize) -> BusyPolicy {
-    let io = StoreIo::Blocking;
-    BusyPolicy { io, interests_waiting_max, ..policy(bypass, Mark::NbCc) }
-}
-
-#[test]
-fn before_a_store_that_blocks_interests_wait_their_turn() {
-    let mut bed = DiskBed::with(blocking(Bypass::Off, 4), 0, 1, |disk| {
-        disk.filter = FilterKind::Index;
-    });
-    bed.put_segments(3);
-    bed.route("/", &[(U, 0)]);
-    assert!(bed.want(0).is_empty());
-    assert!(bed.want(1).is_empty());
-    assert!(bed.ask(V, &Ask::new("/miss", 1)).is_empty(), "even what is not here");
-    assert!(bed.want(2).is_empty());
-    assert_eq!(bed.busy().interests_waiting, 3);
-    bed.collect();
-    assert_eq!(bed.ops.len(), 1, "one at a time");
-    assert_eq!(bed.answer(U, data("/d/seg=2", 0)).len(), 0, "Data is not held up");
-    assert_eq!(bed.drops(DropReason::Unsolicited), 1);
-    // Past the bound, a Nack.
-    assert!(bed.ask(V, &Ask::new("/miss/2", 2)).is_empty());
-    let out = bed.ask(V, &Ask::new("/miss/3", 3));
-    assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
-    assert_eq!((bed.busy().interests_refused, bed.drops(DropReason::StoreBusy)), (1, 1));
-    assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)]);
-    let out = bed.step();
-    let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
-    assert_eq!(sent(&out), kinds, "in their order");
-    let out = bed.step();
-    let kinds = vec![(ASKER, PacketKind::Data), (U, PacketKind::Interest)];
-    assert_eq!(sent(&out), kinds);
-    assert_eq!((bed.busy().interests_waiting, bed.busy().interests_queued), (0, 4));
-    assert!(bed.router.disk.reads.is_empty());
-}
-
-#[test]
-fn what_the_filter_rules_out_does_not_wait_before_a_store_that_blocks() {
-    let mut bed = DiskBed::new(blocking(Bypass::Off, 4));
-    bed.put_segments(3);
-    bed.route("/", &[(U, 0)]);
-    assert!(bed.want(0).is_empty());
-    assert_eq!(sent(&bed.ask(V, &Ask::new("/miss", 1))), vec![(U, PacketKind::Interest)]);
-    assert!(bed.ask(V, &Ask::new("/miss", 2).prefix()).is_empty(), "who knows what is below");
-    assert!(bed.want(1).is_empty());
-    assert_eq!(bed.busy().interests_waiting, 2);
-}
-
-#[test]
-fn over_the_threshold_interests_pass_a_store_that_blocks() {
-    let mut bed = DiskBed::new(blocking(Bypass::Threshold, 100));
-    bed.put_segments(6);
-    bed.route("/d", &[(U, 0)]);
-    (0..3).for_each(|segment| assert!(bed.want(segment).is_empty()));
-    assert_eq!(bed.busy().interests_waiting, 2);
-    assert_eq!(sent(&bed.want(3)), vec![(U, PacketKind::Interest)]);
-    assert_eq!(announcements(&mut bed), vec![(ASKER, 30)]);
-    let label = label(U, 1000);
-    bed.bed.handle(&mut [label]);
-    assert!(bed.want(4).is_empty(), "nowhere to go");
-    let marks: Vec<_> =
-        (0..4).flat_map(|_| bed.step()).map(|out| out.header.congestion_mark).collect();
-    assert_eq!(marks, vec![0, 0, 0, 1]);
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Ecn));
+    fixture.put_segments(4);
+    (0..4).for_each(|segment| drop(fixture.want(segment)));
+    fixture.pass_ms(10);
+    assert_eq!(announcements(&mut fixture), vec![]);
 }
 
 #[test]
 fn adaptive_passes_by_over_the_threshold_until_it_knows_better() {
-    let mut bed = DiskBed::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
+    let mut fixture = DiskFixture::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
         disk.reads_max = 64;
     });
-    bed.put_segments(40);
-    bed.route("/d", &[(U, 0)]);
-    assert_eq!(sent(&bed.want(0)), vec![(U, PacketKind::Interest)], "tried once");
-    assert!(bed.want(1).is_empty() && bed.want(2).is_empty());
-    assert_eq!(bed.want(3).len(), 1, "nothing is known yet: the threshold");
-    assert_eq!((bed.busy().bypassed_probe, bed.busy().bypassed_slower), (1, 1));
+    fixture.put_segments(40);
+    fixture.route("/d", &[(U, 0)]);
+    assert_eq!(sent(&fixture.want(0)), vec![(U, PacketKind::Interest)], "tried once");
+    assert!(fixture.want(1).is_empty() && fixture.want(2).is_empty());
+    assert_eq!(fixture.want(3).len(), 1, "nothing is known yet: the threshold");
+    assert_eq!((fixture.busy().bypassed_probe, fixture.busy().bypassed_slower), (1, 1));
     // The disk takes 10 ms, the next hop 1 ms.
-    bed.pass_ms(1);
-    bed.answer(U, data("/d/seg=0", 0));
-    bed.answer(U, data("/d/seg=3", 0));
-    bed.pass_ms(9);
-    bed.step();
-    bed.step();
-    let before = bed.busy().reads_begun;
+    fixture.pass_ms(1);
+    fixture.answer(U, data("/d/seg=0", 0));
+    fixture.answer(U, data("/d/seg=3", 0));
+    fixture.pass_ms(9);
+    fixture.step();
+    fixture.step();
+    let before = fixture.busy().reads_begun;
     for segment in 4..20 {
-        let out = bed.want(segment);
-        bed.pass_ms(1);
+        let out = fixture.want(segment);
+        fixture.pass_ms(1);
         for packet in out {
             let name = InterestView::decode(&packet.packet).unwrap().name;
             let name = format!("{name}");
-            bed.answer(U, data(&name, 0));
+            fixture.answer(U, data(&name, 0));
         }
     }
-    assert!(bed.busy().reads_begun - before <= 1, "{:?}", bed.busy());
+    assert!(fixture.busy().reads_begun - before <= 1, "{:?}", fixture.busy());
 }
 
 #[test]
 fn a_stalled_disk_and_no_other_way_is_congestion() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::Off));
-    bed.put_segments(3);
-    bed.want(0);
-    bed.collect();
-    bed.pass_ms(600);
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::Off));
+    fixture.put_segments(3);
+    fixture.want(0);
+    fixture.collect();
+    fixture.pass_ms(600);
     let reasons = |out: Vec<OutPacket>| out.iter().map(|out| out.header.nack).collect::<Vec<_>>();
-    assert_eq!(reasons(bed.take()), vec![Some(NackReason::Congestion)]);
-    assert_eq!(reasons(bed.want(2)), vec![Some(NackReason::Congestion)]);
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(reasons(fixture.take()), vec![Some(NackReason::Congestion)]);
+    assert_eq!(reasons(fixture.want(2)), vec![Some(NackReason::Congestion)]);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 #[test]
 fn no_label_closes_a_next_hop_for_good() {
-    let mut bed = DiskBed::new(policy(Bypass::Threshold, Mark::NbCc));
-    bed.put_segments(6);
-    bed.route("/d", &[(U, 0)]);
+    let mut fixture = DiskFixture::new(policy(Bypass::Threshold, Mark::NbCc));
+    fixture.put_segments(6);
+    fixture.route("/d", &[(U, 0)]);
     let label = label(U, u64::MAX);
-    bed.bed.handle(&mut [label]);
-    bed.pass_ms(10_001);
-    (0..2).for_each(|segment| assert!(bed.want(segment).is_empty()));
-    assert_eq!(sent(&bed.want(2)), vec![(U, PacketKind::Interest)]);
+    fixture.fixture.handle(&mut [label]);
+    fixture.pass_ms(10_001);
+    (0..2).for_each(|segment| assert!(fixture.want(segment).is_empty()));
+    assert_eq!(sent(&fixture.want(2)), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
 fn an_interest_that_the_pit_refuses_is_not_measured() {
-    let mut bed = DiskBed::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
+    let mut fixture = DiskFixture::with(policy(Bypass::Adaptive, Mark::Off), 0, 1, |disk| {
         disk.reads_max = 64;
     });
-    bed.put_segments(4);
-    bed.route("/d", &[(U, 0)]);
-    bed.bed.router.config.pit_entries_per_face_max = 0;
-    let out = bed.want(0);
+    fixture.put_segments(4);
+    fixture.route("/d", &[(U, 0)]);
+    fixture.fixture.router.config.pit_entries_per_face_max = 0;
+    let out = fixture.want(0);
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion));
-    bed.bed.router.config.pit_entries_per_face_max = 100;
+    fixture.fixture.router.config.pit_entries_per_face_max = 100;
     // Nothing is outstanding there, so it may still be tried.
-    assert_eq!(sent(&bed.want(0)), vec![(U, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.want(0)), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
 fn a_flush_is_answered_when_all_is_written() {
-    let mut bed = DiskBed::with(BusyPolicy::default(), 1 << 20, 1, |_| {});
-    bed.put_segments(3);
-    assert_eq!(bed.router.stats().store.disk.entries, 0, "all in RAM");
-    bed.command(Command::FlushStore { transaction: 5 });
-    assert!(bed.out.events.is_empty());
-    bed.settle();
-    assert_eq!(bed.out.events.pop(), Some(Event::StoreFlushed { transaction: 5 }));
-    assert_eq!(bed.router.stats().store.disk.writes, 3);
-    let mut bed = Bed::new();
-    bed.command(Command::FlushStore { transaction: 6 });
-    assert_eq!(bed.out.events.pop(), Some(Event::StoreFlushed { transaction: 6 }), "no disk");
-}
-
-/// What may happen to a router with disks.
-#[derive(Clone, Debug)]
-enum Happening {
-    Interest { face: u64, name: u8, prefix: bool, fresh: bool },
-    Data { face: u64, name: u8, freshness_ms: u64 },
-    Nack { name: u8 },
-    Disk { which: usize, fault: u8 },
-    Label { face: u64, ms: u64 },
-    Pass { ms: u64 },
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    let face = || 256..260_u64;
-    prop_oneof![
-        6 => (face(), 0..24_u8, any::<bool>(), any::<bool>()).prop_map(
-            |(face, name, prefix, fresh)| Happening::Interest { face, name, prefix, fresh }),
-        4 => (face(), 0..24_u8, 0..50_u64)
-            .prop_map(|(face, name, freshness_ms)| Happening::Data { face, name, freshness_ms }),
-        1 => (0..24_u8).prop_map(|name| Happening::Nack { name }),
-        6 => (0..8_usize, 0..12_u8).prop_map(|(which, fault)| Happening::Disk { which, fault }),
-        1 => (face(), 0..40_u64).prop_map(|(face, ms)| Happening::Label { face, ms }),
-        3 => (0..20_u64).prop_map(|ms| Happening::Pass { ms }),
-        1 => (0..5_000_u64).prop_map(|ms| Happening::Pass { ms }),
-    ]
-}
-
-fn name_of(number: u8) -> String {
-    match number % 3 {
-        0 => format!("/d/seg={}", number / 3),
-        1 => format!("/d/{}", number / 3),
-        _ => format!("/d/{}/x", number / 3),
-    }
-}
-
-impl DiskBed {
-    fn play(&mut self, happening: &Happening) -> Vec<OutPacket> {
-        match *happening {
-            Happening::Interest { face, name, prefix, fresh } => {
-                self.nonce += 1;
-                let mut ask = Ask::new(&name_of(name), self.nonce);
-                ask.can_be_prefix = prefix;
-                ask.must_be_fresh = fresh;
-                self.ask(FaceId(face), &ask)
-            }
-            Happening::Data { face, name, freshness_ms } => {
-                self.answer(FaceId(face), data(&name_of(name), freshness_ms))
-            }
-            Happening::Nack { name } => {
-                let interest = Packet::from(Ask::new(&name_of(name), self.nonce).wire());
-                self.nack(U, NackReason::Congestion, &interest)
-            }
-            Happening::Disk { which, fault } => {
-                self.collect();
-                let Some(op) = self.ops.remove(which) else { return Vec::new() };
-                let outcome = match fault {
-                    0 => DiskOutcome::Failed(DiskFailure::Io),
-                    1 if matches!(op.kind, DiskOpKind::ReadRecord { .. }) => {
-                        DiskOutcome::Damaged(RecordFault::Checksum)
-                    }
-                    _ => self.carry_out(&op),
-                };
-                self.done(op, outcome);
-                self.take()
-            }
-            Happening::Label { face, ms } => {
-                let label = label(FaceId(face), ms);
-                self.bed.handle(&mut [label]);
-                Vec::new()
-            }
-            Happening::Pass { ms } => {
-                self.pass_ms(ms);
-                self.take()
-            }
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
-
-    /// Whatever happens, no face gets more Data and Nacks than it has asked, Data is what was asked
-    /// for, and in the end nothing waits any more, here or beside the PIT.
-    #[test]
-    fn everything_ends(
-        happenings in proptest::collection::vec(happening(), 1..160),
-        io in 0..2_u8,
-        bypass in 0..3_u8,
-        mark in 0..3_u8,
-        capacity in prop_oneof![Just(0_u64), Just(4000)],
-    ) {
-        let busy = BusyPolicy {
-            io: if io == 0 { StoreIo::Async } else { StoreIo::Blocking },
-            bypass: [Bypass::Off, Bypass::Threshold, Bypass::Adaptive][usize::from(bypass)],
-            mark: [Mark::Off, Mark::Ecn, Mark::NbCc][usize::from(mark)],
-            interests_waiting_max: 8,
-            ..BusyPolicy::default()
-        };
-        let mut bed = DiskBed::with(busy, capacity, 2, |_| {});
-        bed.route("/d", &[(U, 0), (V, 1)]);
-        let mut credit = alloc::collections::BTreeMap::<FaceId, i64>::new();
-        let mut note = |happening: Option<&Happening>, out: &[OutPacket]| {
-            if let Some(Happening::Interest { face, .. }) = happening {
-                *credit.entry(FaceId(*face)).or_default() += 1;
-            }
-            for packet in out.iter().filter(|packet| kind(packet) != PacketKind::Interest) {
-                let left = credit.entry(packet.face).or_default();
-                *left -= 1;
-                assert!(*left >= 0, "{} gets more than it asked for", packet.face);
-            }
-        };
-        for happening in &happenings {
-            let out = bed.play(happening);
-            note(Some(happening), &out);
-        }
-        bed.collect();
-        for _ in 0..1_000 {
-            let out = match bed.ops.is_empty() {
-                true => { bed.pass_ms(50); bed.take() }
-                false => bed.step(),
-            };
-            note(None, &out);
-            bed.collect();
-        }
-        let stats = bed.router.stats();
-        prop_assert_eq!(stats.pit_entries, 0);
-        prop_assert_eq!((stats.busy.interests_waiting, stats.store.disk.reads_waiting), (0, 0));
-        prop_assert_eq!(bed.router.disk.reads.longest_queue(), 0);
-        let waits_end = stats.busy.answered + stats.busy.went_on + stats.busy.overtaken;
-        prop_assert!(waits_end <= stats.busy.reads_begun);
-        prop_assert_eq!(bed.router.next_wakeup(), None);
-        prop_assert!(bed.now.as_ns() < 10_000 * NS_PER_S);
-    }
+    let mut fixture = DiskFixture::with(BusyPolicy::default(), 1 << 20, 1, |_| {});
+    fixture.put_segments(3);
+    assert_eq!(fixture.router.stats().store.disk.entries, 0, "all in RAM");
+    fixture.command(Command::FlushStore { transaction: 5 });
+    assert!(fixture.out.events.is_empty());
+    fixture.settle();
+    assert_eq!(fixture.out.events.pop(), Some(Event::StoreFlushed { transaction: 5 }));
+    assert_eq!(fixture.router.stats().store.disk.writes, 3);
+    let mut fixture = Fixture::new();
+    fixture.command(Command::FlushStore { transaction: 6 });
+    assert_eq!(fixture.out.events.pop(), Some(Event::StoreFlushed { transaction: 6 }), "no disk");
 }
 
 #[test]
 fn segments_that_are_lost_are_requested_again_when_the_disk_is_idle() {
     // Two records may wait for the disk.
     let busy = policy(Bypass::Off, Mark::Off);
-    let mut bed = DiskBed::with(busy, 0, 1, |disk| disk.write_backlog_bytes_max = 1024);
-    bed.put_segments(40);
-    bed.route("/", &[(U, 0)]);
+    let mut fixture = DiskFixture::with(busy, 0, 1, |disk| disk.write_backlog_bytes_max = 1024);
+    fixture.put_segments(40);
+    fixture.route("/", &[(U, 0)]);
     for segment in 40..44 {
-        bed.want(segment);
-        let out = bed.answer(U, data(&format!("/d/seg={segment}"), 1000));
+        fixture.want(segment);
+        let out = fixture.answer(U, data(&format!("/d/seg={segment}"), 1000));
         assert_eq!(sent(&out), vec![(ASKER, PacketKind::Data)], "forwarding does not wait");
     }
-    assert_eq!(bed.router.stats().store.disk.passed_by, 2);
+    assert_eq!(fixture.router.stats().store.disk.passed_by, 2);
     let mut requested = Vec::new();
     for _ in 0..80 {
-        bed.pass_ms(10);
-        bed.collect();
-        while !bed.ops.is_empty() {
-            bed.step();
-            bed.collect();
+        fixture.pass_ms(10);
+        fixture.collect();
+        while !fixture.ops.is_empty() {
+            fixture.step();
+            fixture.collect();
         }
-        for packet in bed.take() {
+        for packet in fixture.take() {
             assert_eq!(packet.face, U, "nothing leaves to the store itself");
             let interest = weir_wire::InterestView::decode(&packet.packet).unwrap();
             requested.push(format!("{}", interest.name));
             let name = requested.last().unwrap().clone();
-            assert!(bed.answer(U, data(&name, 1000)).is_empty());
+            assert!(fixture.answer(U, data(&name, 1000)).is_empty());
         }
     }
     assert_eq!(requested, ["/d/seg=42", "/d/seg=43"]);
-    assert_eq!(bed.busy().refill_interests, 2);
-    bed.settle();
-    bed.route("/", &[]);
+    assert_eq!(fixture.busy().refill_interests, 2);
+    fixture.settle();
+    fixture.route("/", &[]);
     for segment in 0..44 {
-        assert!(bed.want(segment).is_empty());
-        assert_eq!(sent(&bed.step()), vec![(ASKER, PacketKind::Data)], "{segment}");
+        assert!(fixture.want(segment).is_empty());
+        assert_eq!(sent(&fixture.step()), vec![(ASKER, PacketKind::Data)], "{segment}");
     }
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
 }

@@ -4,81 +4,81 @@ use super::*;
 
 #[test]
 fn an_exchange_goes_up_and_comes_back_with_the_token() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    let out = bed.packet(LOCAL, token(&[1, 2, 3]), Ask::new("/a/b", 7).wire());
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    let out = fixture.packet(LOCAL, token(&[1, 2, 3]), Ask::new("/a/b", 7).wire());
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
     assert!(out[0].header.pit_token.is_empty(), "one shard sends no token");
     assert_eq!(out[0].header.incoming_face, Some(LOCAL.0));
     let wire = data("/a/b", 0);
-    let out = bed.answer(U, wire.clone());
+    let out = fixture.answer(U, wire.clone());
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Data)]);
     assert_eq!(out[0].header.pit_token.as_slice(), &[1, 2, 3]);
     assert_eq!(out[0].header.incoming_face, Some(U.0));
     assert_eq!(&*out[0].packet, &wire[..]);
-    let stats = bed.router.stats();
+    let stats = fixture.router.stats();
     assert_eq!((stats.satisfied, stats.pit_entries), (1, 0));
 }
 
 #[test]
 fn a_hit_is_answered_here_and_only_here() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    bed.ask(LOCAL, &Ask::new("/a/b", 1));
-    bed.answer(U, data("/a/b", 100));
-    let out = bed.packet(V, token(&[9]), Ask::new("/a/b", 2).wire());
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fixture.ask(LOCAL, &Ask::new("/a/b", 1));
+    fixture.answer(U, data("/a/b", 100));
+    let out = fixture.packet(V, token(&[9]), Ask::new("/a/b", 2).wire());
     assert_eq!(sent(&out), vec![(V, PacketKind::Data)]);
     assert_eq!(out[0].header.pit_token.as_slice(), &[9]);
     assert_eq!(out[0].header.incoming_face, Some(FaceId::CONTENT_STORE.0));
-    let out = bed.ask(V, &Ask::new("/a/b", 3).fresh());
+    let out = fixture.ask(V, &Ask::new("/a/b", 3).fresh());
     assert_eq!(sent(&out), vec![(V, PacketKind::Data)], "fresh for 100 ms");
-    bed.pass_ms(101);
-    let out = bed.ask(V, &Ask::new("/a/b", 4).fresh());
+    fixture.pass_ms(101);
+    let out = fixture.ask(V, &Ask::new("/a/b", 4).fresh());
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)], "stale now");
-    assert_eq!(bed.router.stats().store.hits, 2);
+    assert_eq!(fixture.router.stats().store.hits, 2);
 }
 
 #[test]
 fn waiting_downstreams_share_one_upstream_interest() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    assert_eq!(bed.ask(LOCAL, &Ask::new("/a/b", 1)).len(), 1);
-    assert!(bed.ask(LOCAL2, &Ask::new("/a/b", 2)).is_empty(), "aggregated");
-    assert!(bed.ask(V, &Ask::new("/a/b", 3)).is_empty(), "aggregated");
-    let out = bed.answer(U, data("/a/b", 0));
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    assert_eq!(fixture.ask(LOCAL, &Ask::new("/a/b", 1)).len(), 1);
+    assert!(fixture.ask(LOCAL2, &Ask::new("/a/b", 2)).is_empty(), "aggregated");
+    assert!(fixture.ask(V, &Ask::new("/a/b", 3)).is_empty(), "aggregated");
+    let out = fixture.answer(U, data("/a/b", 0));
     let kind = PacketKind::Data;
     assert_eq!(sent(&out), vec![(LOCAL, kind), (LOCAL2, kind), (V, kind)]);
-    assert!(bed.answer(U, data("/a/b", 0)).is_empty());
-    assert_eq!(bed.drops(DropReason::Unsolicited), 1);
+    assert!(fixture.answer(U, data("/a/b", 0)).is_empty());
+    assert_eq!(fixture.drops(DropReason::Unsolicited), 1);
 }
 
 #[test]
 fn data_satisfies_prefixes_at_any_depth_and_full_names() {
-    let mut bed = Bed::new();
-    bed.route("/", &[(U, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/", &[(U, 0)]);
     let wire = data("/a/b/c/d", 0);
     let digest = weir_wire::DataView::decode(&wire).unwrap().implicit_digest();
     let mut full_name: Name = "/a/b/c/d".parse().unwrap();
     full_name.append_implicit_digest(digest);
-    bed.ask(LOCAL, &Ask::new("/a", 1).prefix());
-    bed.ask(LOCAL2, &Ask::new("/a/b/c", 2).prefix().fresh());
-    bed.ask(V, &Ask { name: full_name, ..Ask::new("/a", 3) });
-    bed.ask(V, &Ask::new("/a/b", 4));
-    let out = bed.answer(U, wire);
+    fixture.ask(LOCAL, &Ask::new("/a", 1).prefix());
+    fixture.ask(LOCAL2, &Ask::new("/a/b/c", 2).prefix().fresh());
+    fixture.ask(V, &Ask { name: full_name, ..Ask::new("/a", 3) });
+    fixture.ask(V, &Ask::new("/a/b", 4));
+    let out = fixture.answer(U, wire);
     let mut faces: Vec<FaceId> = out.iter().map(|packet| packet.face).collect();
     faces.sort();
     assert_eq!(faces, vec![LOCAL, LOCAL2, V]);
-    assert_eq!(bed.router.stats().pit_entries, 1, "/a/b without CanBePrefix still waits");
+    assert_eq!(fixture.router.stats().pit_entries, 1, "/a/b without CanBePrefix still waits");
 }
 
 #[test]
 fn a_face_that_waits_twice_gets_the_data_once_for_each_token() {
-    let mut bed = Bed::new();
-    bed.route("/", &[(U, 0)]);
-    bed.packet(LOCAL, token(&[1]), Ask::new("/a", 1).prefix().wire());
-    bed.packet(LOCAL, token(&[2]), Ask::new("/a/b", 2).wire());
-    bed.packet(V, token(&[3]), Ask::new("/a/b", 3).wire());
-    let out = bed.answer(U, data("/a/b", 0));
+    let mut fixture = Fixture::new();
+    fixture.route("/", &[(U, 0)]);
+    fixture.packet(LOCAL, token(&[1]), Ask::new("/a", 1).prefix().wire());
+    fixture.packet(LOCAL, token(&[2]), Ask::new("/a/b", 2).wire());
+    fixture.packet(V, token(&[3]), Ask::new("/a/b", 3).wire());
+    let out = fixture.answer(U, data("/a/b", 0));
     let mut got: Vec<_> =
         out.iter().map(|packet| (packet.face, packet.header.pit_token.as_slice())).collect();
     got.sort();
@@ -87,9 +87,9 @@ fn a_face_that_waits_twice_gets_the_data_once_for_each_token() {
 
 #[test]
 fn an_interest_without_nonce_gets_one() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    let out = bed.ask(LOCAL, &Ask { nonce: None, ..Ask::new("/a/b", 0) });
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    let out = fixture.ask(LOCAL, &Ask { nonce: None, ..Ask::new("/a/b", 0) });
     let sent = InterestView::decode(&out[0].packet).unwrap();
     assert!(sent.nonce.is_some());
     assert_eq!(sent.lifetime_ms, Some(4000));
@@ -97,49 +97,49 @@ fn an_interest_without_nonce_gets_one() {
 
 #[test]
 fn nonces_that_were_here_are_loops() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    bed.ask(LOCAL, &Ask::new("/a/b", 1));
-    let out = bed.ask(V, &Ask::new("/a/b", 1));
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fixture.ask(LOCAL, &Ask::new("/a/b", 1));
+    let out = fixture.ask(V, &Ask::new("/a/b", 1));
     assert_eq!(sent(&out), vec![(V, PacketKind::Nack)]);
     assert_eq!(out[0].header.nack, Some(NackReason::Duplicate));
-    assert!(bed.ask(RADIO, &Ask::new("/a/b", 1)).is_empty(), "no Nack to several peers");
-    bed.pass_ms(4100);
-    let out = bed.ask(V, &Ask::new("/a/b", 1));
+    assert!(fixture.ask(RADIO, &Ask::new("/a/b", 1)).is_empty(), "no Nack to several peers");
+    fixture.pass_ms(4100);
+    let out = fixture.ask(V, &Ask::new("/a/b", 1));
     assert_eq!(out[0].header.nack, Some(NackReason::Duplicate), "dead, but remembered");
-    bed.pass_ms(6100);
-    let out = bed.ask(V, &Ask::new("/a/b", 1));
+    fixture.pass_ms(6100);
+    let out = fixture.ask(V, &Ask::new("/a/b", 1));
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
 fn hop_limits_count_down() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    bed.route("/here", &[(LOCAL, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fixture.route("/here", &[(LOCAL, 0)]);
     let limited =
         |name: &str, nonce, limit| Ask { hop_limit: Some(limit), ..Ask::new(name, nonce) };
-    let out = bed.ask(V, &limited("/a/1", 1, 3));
+    let out = fixture.ask(V, &limited("/a/1", 1, 3));
     assert_eq!(InterestView::decode(&out[0].packet).unwrap().hop_limit, Some(2));
-    assert!(bed.ask(V, &limited("/a/2", 2, 0)).is_empty());
-    assert_eq!(bed.drops(DropReason::HopLimit), 1);
-    assert!(bed.ask(V, &limited("/a/3", 3, 1)).is_empty(), "may not leave the host");
-    assert_eq!(bed.drops(DropReason::HopLimitSpent), 1);
-    let out = bed.ask(V, &limited("/here/4", 4, 1));
+    assert!(fixture.ask(V, &limited("/a/2", 2, 0)).is_empty());
+    assert_eq!(fixture.drops(DropReason::HopLimit), 1);
+    assert!(fixture.ask(V, &limited("/a/3", 3, 1)).is_empty(), "may not leave the host");
+    assert_eq!(fixture.drops(DropReason::HopLimitSpent), 1);
+    let out = fixture.ask(V, &limited("/here/4", 4, 1));
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Interest)]);
 }
 
 #[test]
 fn forwarding_hints_steer_until_they_lead_home() {
-    let mut bed = Bed::new();
-    bed.route("/net/x", &[(U, 0)]);
-    bed.route("/a", &[(V, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/net/x", &[(U, 0)]);
+    fixture.route("/a", &[(V, 0)]);
     let hinted =
         |nonce, hint: &str| Ask { hint: Some(hint.parse().unwrap()), ..Ask::new("/a/b", nonce) };
-    assert_eq!(sent(&bed.ask(LOCAL, &hinted(1, "/net/x"))), vec![(U, PacketKind::Interest)]);
-    bed.pass_ms(4100);
-    bed.command(Command::SetProducerRegions(vec!["/net/x/here".parse().unwrap()]));
-    let out = bed.ask(LOCAL, &hinted(2, "/net/x"));
+    assert_eq!(sent(&fixture.ask(LOCAL, &hinted(1, "/net/x"))), vec![(U, PacketKind::Interest)]);
+    fixture.pass_ms(4100);
+    fixture.command(Command::SetProducerRegions(vec!["/net/x/here".parse().unwrap()]));
+    let out = fixture.ask(LOCAL, &hinted(2, "/net/x"));
     assert_eq!(sent(&out), vec![(V, PacketKind::Interest)]);
     let sent = InterestView::decode(&out[0].packet).unwrap();
     assert!(sent.forwarding_hint.is_empty(), "stripped in the producer's region");
@@ -147,21 +147,21 @@ fn forwarding_hints_steer_until_they_lead_home() {
 
 #[test]
 fn a_chosen_next_hop_is_taken() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
     let header = LpHeader { next_hop_face: Some(V.0), ..LpHeader::default() };
-    let out = bed.packet(LOCAL, header, Ask::new("/a/b", 1).wire());
+    let out = fixture.packet(LOCAL, header, Ask::new("/a/b", 1).wire());
     assert_eq!(sent(&out), vec![(V, PacketKind::Interest)]);
 }
 
 #[test]
 fn no_cache_data_is_passed_on_but_not_kept() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    bed.ask(LOCAL, &Ask::new("/a/b", 1));
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    fixture.ask(LOCAL, &Ask::new("/a/b", 1));
     let header = LpHeader { no_cache: true, congestion_mark: 1, ..LpHeader::default() };
-    let out = bed.packet(U, header, data("/a/b", 1000));
+    let out = fixture.packet(U, header, data("/a/b", 1000));
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Data)]);
     assert_eq!(out[0].header.congestion_mark, 1, "marks are passed on");
-    assert_eq!(bed.router.stats().store.entries, 0);
+    assert_eq!(fixture.router.stats().store.entries, 0);
 }

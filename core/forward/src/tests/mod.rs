@@ -96,14 +96,14 @@ fn data(name: &str, freshness_ms: u64) -> Vec<u8> {
         .encode_with_digest()
 }
 
-struct Bed {
+struct Fixture {
     router: Router,
     blocking: Option<BlockingStore>,
     now: Instant,
     out: Outbox,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         Self::with_config(RouterConfig {
             store: StoreConfig { capacity_bytes: 1 << 20, ..StoreConfig::default() },
@@ -115,7 +115,7 @@ impl Bed {
         let mut router = Router::new(Instant::ZERO, config);
         let blocking = BlockingStore::of(&mut router);
         let now = Instant::from_ns(NS_PER_MS);
-        let mut bed = Self { router, blocking, now, out: Outbox::default() };
+        let mut fixture = Self { router, blocking, now, out: Outbox::default() };
         for (face, scope, link_type) in [
             (FaceId::INTERNAL, FaceScope::Local, LinkType::PointToPoint),
             (LOCAL, FaceScope::Local, LinkType::PointToPoint),
@@ -127,9 +127,9 @@ impl Bed {
         ] {
             let tokens = if face == SPOOFABLE { PitTokens::Secret } else { PitTokens::Shard };
             let attributes = FaceAttributes { scope, link_type, tokens, host: None };
-            bed.command(Command::AddFace { face, attributes });
+            fixture.command(Command::AddFace { face, attributes });
         }
-        bed
+        fixture
     }
 
     fn handle(&mut self, inputs: &mut [Input]) {
@@ -218,84 +218,88 @@ fn token(octets: &[u8]) -> LpHeader {
 
 #[test]
 fn erasing_tells_how_much_went() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
     for segment in 0..3 {
         let name = alloc::format!("/a/seg={segment}");
-        bed.ask(LOCAL, &Ask::new(&name, segment));
-        bed.answer(U, data(&name, 1000));
+        fixture.ask(LOCAL, &Ask::new(&name, segment));
+        fixture.answer(U, data(&name, 1000));
     }
     let prefix: Name = "/a".parse().unwrap();
     for (limit, erased, limit_reached) in [(2, 2, true), (2, 1, false)] {
-        bed.command(Command::EraseStore { transaction: 7, prefix: prefix.clone(), limit });
-        let event = bed.out.events.pop().unwrap();
+        fixture.command(Command::EraseStore { transaction: 7, prefix: prefix.clone(), limit });
+        let event = fixture.out.events.pop().unwrap();
         assert_eq!(event, Event::StoreErased { transaction: 7, erased, limit_reached });
     }
 }
 
 #[test]
 fn malformed_packets_are_counted_by_reason() {
-    let mut bed = Bed::new();
+    let mut fixture = Fixture::new();
     let mut truncated = Ask::new("/a", 1).wire();
     truncated.pop();
-    assert!(bed.packet(U, LpHeader::default(), truncated).is_empty());
-    assert_eq!(bed.drops(DropReason::Malformed), 1);
-    assert_eq!(bed.router.stats().malformed.values().sum::<u64>(), 1);
+    assert!(fixture.packet(U, LpHeader::default(), truncated).is_empty());
+    assert_eq!(fixture.drops(DropReason::Malformed), 1);
+    assert_eq!(fixture.router.stats().malformed.values().sum::<u64>(), 1);
 }
 
 #[test]
 fn names_of_too_many_components_are_dropped_and_counted() {
-    let mut bed = Bed::new();
-    bed.route("/", &[(U, 0)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/", &[(U, 0)]);
     for (count, passes) in [(64, true), (65, false), (4000, false)] {
         let name = "/a".repeat(count);
-        let out = bed.ask(LOCAL, &Ask::new(&name, count as u32).prefix());
+        let out = fixture.ask(LOCAL, &Ask::new(&name, count as u32).prefix());
         assert_eq!(out.len(), usize::from(passes), "{count}");
-        assert_eq!(bed.answer(U, data(&name, 0)).len(), usize::from(passes), "{count}");
+        assert_eq!(fixture.answer(U, data(&name, 0)).len(), usize::from(passes), "{count}");
     }
-    assert_eq!(bed.drops(DropReason::LongName), 4);
+    assert_eq!(fixture.drops(DropReason::LongName), 4);
 }
 
 #[test]
 fn a_full_pit_answers_with_congestion() {
-    let mut bed = Bed::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
-    bed.route("/a", &[(U, 0)]);
+    let mut fixture =
+        Fixture::with_config(RouterConfig { pit_entries_max: 2, ..RouterConfig::default() });
+    fixture.route("/a", &[(U, 0)]);
     for (index, expected) in
         [PacketKind::Interest, PacketKind::Interest, PacketKind::Nack].into_iter().enumerate()
     {
-        let out = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{index}"), index as u32));
+        let out = fixture.ask(LOCAL, &Ask::new(&alloc::format!("/a/{index}"), index as u32));
         assert_eq!(kind(&out[0]), expected);
     }
-    assert_eq!(bed.drops(DropReason::PitFull), 1);
-    bed.pass_ms(4100);
-    assert_eq!(bed.router.stats().pit_entries, 0);
-    assert_eq!(bed.router.next_wakeup(), None);
-    let out = bed.ask(LOCAL, &Ask::new("/a/3", 3));
+    assert_eq!(fixture.drops(DropReason::PitFull), 1);
+    fixture.pass_ms(4100);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.next_wakeup(), None);
+    let out = fixture.ask(LOCAL, &Ask::new("/a/3", 3));
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
 fn no_face_takes_more_than_its_share_of_the_pit() {
-    let mut bed =
-        Bed::with_config(RouterConfig { pit_entries_per_face_max: 2, ..RouterConfig::default() });
-    bed.route("/a", &[(U, 0)]);
-    let ask = |bed: &mut Bed, face, name: &str, nonce| bed.ask(face, &Ask::new(name, nonce));
+    let mut fixture = Fixture::with_config(RouterConfig {
+        pit_entries_per_face_max: 2,
+        ..RouterConfig::default()
+    });
+    fixture.route("/a", &[(U, 0)]);
+    let ask =
+        |fixture: &mut Fixture, face, name: &str, nonce| fixture.ask(face, &Ask::new(name, nonce));
     for turn in 0..3 {
-        assert_eq!(kind(&ask(&mut bed, LOCAL, "/a/1", 10 * turn)[0]), PacketKind::Interest);
-        assert_eq!(kind(&ask(&mut bed, LOCAL, "/a/2", 10 * turn + 1)[0]), PacketKind::Interest);
-        let refused = ask(&mut bed, LOCAL, "/a/3", 10 * turn + 2);
+        assert_eq!(kind(&ask(&mut fixture, LOCAL, "/a/1", 10 * turn)[0]), PacketKind::Interest);
+        assert_eq!(kind(&ask(&mut fixture, LOCAL, "/a/2", 10 * turn + 1)[0]), PacketKind::Interest);
+        let refused = ask(&mut fixture, LOCAL, "/a/3", 10 * turn + 2);
         assert_eq!(refused[0].header.nack, Some(NackReason::Congestion));
-        assert_eq!(kind(&ask(&mut bed, V, "/a/3", 10 * turn + 3)[0]), PacketKind::Interest);
+        assert_eq!(kind(&ask(&mut fixture, V, "/a/3", 10 * turn + 3)[0]), PacketKind::Interest);
         // Data, a Nack and time all give the share back.
         match turn {
             0 => ["/a/1", "/a/2", "/a/3"].iter().for_each(|name| {
                 let header = LpHeader { no_cache: true, ..LpHeader::default() };
-                bed.packet(U, header, data(name, 0));
+                fixture.packet(U, header, data(name, 0));
             }),
-            1 => bed.pass_ms(10_000),
+            1 => fixture.pass_ms(10_000),
             _ => {}
         }
     }
-    let again = ask(&mut bed, LOCAL, "/a/1", 99);
+    let again = ask(&mut fixture, LOCAL, "/a/1", 99);
     assert!(again.iter().all(|packet| kind(packet) != PacketKind::Nack), "it waits already");
 }

@@ -17,20 +17,20 @@ const B: FaceId = FaceId(301);
 const C: FaceId = FaceId(302);
 const HOPS: [FaceId; 3] = [A, B, C];
 
-fn add(bed: &mut Bed, parameters: &str) {
+fn add(fixture: &mut Fixture, parameters: &str) {
     for face in HOPS {
         let (scope, link_type) = (FaceScope::NonLocal, LinkType::PointToPoint);
         let attributes = FaceAttributes { link_type, ..FaceAttributes::point_to_point(scope) };
-        bed.command(Command::AddFace { face, attributes });
+        fixture.command(Command::AddFace { face, attributes });
     }
-    bed.route("/f", &[(A, 0), (B, 0), (C, 0)]);
-    bed.strategy("/f", &format!("{NAME}{parameters}"));
+    fixture.route("/f", &[(A, 0), (B, 0), (C, 0)]);
+    fixture.strategy("/f", &format!("{NAME}{parameters}"));
 }
 
-fn bed(parameters: &str) -> Bed {
-    let mut bed = Bed::new();
-    add(&mut bed, parameters);
-    bed
+fn fixture(parameters: &str) -> Fixture {
+    let mut fixture = Fixture::new();
+    add(&mut fixture, parameters);
+    fixture
 }
 
 fn segment(number: u32) -> String {
@@ -38,8 +38,8 @@ fn segment(number: u32) -> String {
 }
 
 /// Asks for a segment and returns the one next hop that it goes to.
-fn ask(bed: &mut Bed, number: u32, nonce: u32) -> FaceId {
-    let out = bed.ask(LOCAL, &Ask::new(&segment(number), nonce));
+fn ask(fixture: &mut Fixture, number: u32, nonce: u32) -> FaceId {
+    let out = fixture.ask(LOCAL, &Ask::new(&segment(number), nonce));
     let [(face, PacketKind::Interest)] = sent(&out)[..] else { panic!("{number}: {out:?}") };
     face
 }
@@ -52,7 +52,7 @@ fn counts(faces: &[FaceId]) -> [usize; 3] {
 /// A consumer with a window, next hops that answer after a time each, and a time after which it
 /// asks again.
 struct Load {
-    bed: Bed,
+    fixture: Fixture,
     window: usize,
     rtt_ms: fn(FaceId, u64) -> Option<u64>,
     rto_ms: Option<u64>,
@@ -70,7 +70,7 @@ struct Load {
 impl Load {
     fn new(parameters: &str, window: usize, rtt_ms: fn(FaceId, u64) -> Option<u64>) -> Self {
         Self {
-            bed: bed(parameters),
+            fixture: fixture(parameters),
             window,
             rtt_ms,
             rto_ms: None,
@@ -86,7 +86,7 @@ impl Load {
 
     fn send(&mut self, number: u32) -> Option<FaceId> {
         self.nonce += 1;
-        let out = self.bed.ask(LOCAL, &Ask::new(&segment(number), self.nonce));
+        let out = self.fixture.ask(LOCAL, &Ask::new(&segment(number), self.nonce));
         assert!(out.len() <= 1, "one next hop at a time: {out:?}");
         let packet = out.first()?;
         assert_eq!(kind(packet), PacketKind::Interest);
@@ -98,14 +98,14 @@ impl Load {
 
     fn run(&mut self, ms: u64) {
         for _ in 0..ms {
-            self.bed.pass_ms(1);
+            self.fixture.pass_ms(1);
             self.now_ms += 1;
             let now_ms = self.now_ms;
             let (due, later) = self.answers.iter().partition(|answer| answer.0 <= now_ms);
             self.answers = later;
             let due: Vec<(u64, FaceId, u32)> = due;
             for (_, face, number) in due {
-                self.done += self.bed.answer(face, data(&segment(number), 0)).len();
+                self.done += self.fixture.answer(face, data(&segment(number), 0)).len();
                 self.waiting.retain(|waiting| waiting.0 != number);
             }
             // What is not asked for again is given up when its lifetime ends.
@@ -136,12 +136,12 @@ impl Load {
 #[test]
 fn next_hops_take_turns() {
     for is_answered in [false, true] {
-        let mut bed = bed("");
+        let mut fixture = fixture("");
         for number in 0..999 {
-            let face = ask(&mut bed, number, number);
+            let face = ask(&mut fixture, number, number);
             assert_eq!(face, HOPS[number as usize % 3], "{number}");
             if is_answered {
-                assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+                assert_eq!(fixture.answer(face, data(&segment(number), 0)).len(), 1);
             }
         }
     }
@@ -152,15 +152,15 @@ fn next_hops_take_turns() {
 fn turns_are_as_the_weights_say() {
     let weights = format!("/weight~{}:5/weight~{}:3/weight~{}:2", A.0, B.0, C.0);
     for window in [1, 2, 3, 5, 10, 20, 50, 1000] {
-        let mut bed = bed(&weights);
+        let mut fixture = fixture(&weights);
         let (mut faces, mut under_way) = (Vec::new(), VecDeque::new());
         for number in 0..1000 {
-            let face = ask(&mut bed, number, number);
+            let face = ask(&mut fixture, number, number);
             faces.push(face);
             under_way.push_back((face, number));
             if under_way.len() >= window {
                 let (face, number) = under_way.pop_front().unwrap();
-                bed.answer(face, data(&segment(number), 0));
+                fixture.answer(face, data(&segment(number), 0));
             }
         }
         assert_eq!(counts(&faces), [500, 300, 200], "window {window}");
@@ -170,8 +170,8 @@ fn turns_are_as_the_weights_say() {
 #[test]
 fn parts_go_where_they_are() {
     let parts = format!("/part~{}:100-199/part~{}:0-99/part~{}:300-300", B.0, C.0, A.0);
-    let mut bed = bed(&parts);
-    let faces: Vec<_> = (0..500).map(|number| ask(&mut bed, number, number)).collect();
+    let mut fixture = fixture(&parts);
+    let faces: Vec<_> = (0..500).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces[..100]), [0, 0, 100]);
     assert_eq!(counts(&faces[100..200]), [0, 100, 0]);
     assert_eq!(faces[300], A);
@@ -182,138 +182,138 @@ fn parts_go_where_they_are() {
 
 #[test]
 fn a_part_of_a_face_that_is_gone_goes_to_the_others() {
-    let mut bed = bed(&format!("/part~{}:0-99999", B.0));
-    assert_eq!(ask(&mut bed, 0, 0), B);
-    bed.command(Command::RemoveFace { face: B });
-    let faces: Vec<_> = (1..101).map(|number| ask(&mut bed, number, number)).collect();
+    let mut fixture = fixture(&format!("/part~{}:0-99999", B.0));
+    assert_eq!(ask(&mut fixture, 0, 0), B);
+    fixture.command(Command::RemoveFace { face: B });
+    let faces: Vec<_> = (1..101).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces), [50, 0, 50]);
     // Nor back where it came from.
-    bed.route("/f", &[(A, 0), (LOCAL, 0)]);
-    bed.strategy("/f", &format!("{NAME}/part~{}:0-99999", LOCAL.0));
-    assert_eq!(ask(&mut bed, 200, 200), A);
+    fixture.route("/f", &[(A, 0), (LOCAL, 0)]);
+    fixture.strategy("/f", &format!("{NAME}/part~{}:0-99999", LOCAL.0));
+    assert_eq!(ask(&mut fixture, 200, 200), A);
 }
 
 /// A router that fetches its part ahead, and whose way leads over those that ask it.
 #[test]
 fn what_a_keeper_asks_for_itself_goes_the_cheapest_way() {
-    let mut bed = bed(&format!("/part~{0}:0-99/weight~{0}:0", B.0));
-    bed.route("/f", &[(A, 2), (B, 0), (C, 1)]);
-    let keeper_asks = |bed: &mut Bed, number, nonce| {
-        let out = bed.ask(B, &Ask::new(&segment(number), nonce));
+    let mut fixture = fixture(&format!("/part~{0}:0-99/weight~{0}:0", B.0));
+    fixture.route("/f", &[(A, 2), (B, 0), (C, 1)]);
+    let keeper_asks = |fixture: &mut Fixture, number, nonce| {
+        let out = fixture.ask(B, &Ask::new(&segment(number), nonce));
         out.iter().map(|packet| packet.face).collect::<Vec<_>>()
     };
     for number in 0..9 {
-        assert_eq!(keeper_asks(&mut bed, number, number), [C]);
+        assert_eq!(keeper_asks(&mut fixture, number, number), [C]);
     }
     // It is asked for what it asks for, and neither waits for the other.
-    assert_eq!(ask(&mut bed, 50, 50), B);
-    assert_eq!(keeper_asks(&mut bed, 50, 51), [C]);
-    let answered = bed.answer(C, data(&segment(50), 0));
+    assert_eq!(ask(&mut fixture, 50, 50), B);
+    assert_eq!(keeper_asks(&mut fixture, 50, 51), [C]);
+    let answered = fixture.answer(C, data(&segment(50), 0));
     let mut answered: Vec<_> = answered.iter().map(|packet| packet.face).collect();
     answered.sort_unstable();
     assert_eq!(answered, [LOCAL, B]);
     // Nobody else is left: it is told so.
     for face in [A, C] {
-        bed.command(Command::RemoveFace { face });
+        fixture.command(Command::RemoveFace { face });
     }
-    let out = bed.ask(B, &Ask::new(&segment(60), 60));
+    let out = fixture.ask(B, &Ask::new(&segment(60), 60));
     assert_eq!(sent(&out), vec![(B, PacketKind::Nack)]);
 }
 
 #[test]
 fn a_next_hop_of_weight_0_gets_its_parts_and_nothing_else() {
-    let mut bed = bed(&format!("/part~{0}:0-99/weight~{0}:0/weight~{1}:0", B.0, C.0));
-    let faces: Vec<_> = (0..200).map(|number| ask(&mut bed, number, number)).collect();
+    let mut fixture = fixture(&format!("/part~{0}:0-99/weight~{0}:0/weight~{1}:0", B.0, C.0));
+    let faces: Vec<_> = (0..200).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces[..100]), [0, 100, 0]);
     assert_eq!(counts(&faces[100..]), [100, 0, 0]);
-    bed.command(Command::RemoveFace { face: A });
-    assert_eq!(ask(&mut bed, 300, 300), B, "for want of others");
+    fixture.command(Command::RemoveFace { face: A });
+    assert_eq!(ask(&mut fixture, 300, 300), B, "for want of others");
 }
 
 /// As best-route, so that all of a name's metadata comes from one place.
 #[test]
 fn names_without_segment_take_the_cheapest_next_hop() {
-    let mut bed = bed("");
-    bed.route("/f", &[(A, 2), (B, 1), (C, 3)]);
+    let mut fixture = fixture("");
+    fixture.route("/f", &[(A, 2), (B, 1), (C, 3)]);
     for (at, name) in ["/f/32=metadata", "/f/v=1", "/f/v=2", "/f/v=1/seg=1/x"].iter().enumerate() {
-        let out = bed.ask(LOCAL, &Ask::new(name, at as u32).prefix());
+        let out = fixture.ask(LOCAL, &Ask::new(name, at as u32).prefix());
         assert_eq!(sent(&out), vec![(B, PacketKind::Interest)], "{name}");
     }
 }
 
 #[test]
 fn a_retransmission_goes_elsewhere_once_it_is_time() {
-    let mut bed = bed("");
-    let first = ask(&mut bed, 0, 0);
-    bed.pass_ms(5);
-    assert!(bed.ask(LOCAL, &Ask::new(&segment(0), 1)).is_empty(), "within 10 ms");
-    bed.pass_ms(6);
-    let second = ask(&mut bed, 0, 2);
-    bed.pass_ms(15);
-    assert!(bed.ask(LOCAL, &Ask::new(&segment(0), 3)).is_empty(), "within 20 ms");
-    bed.pass_ms(6);
-    let third = ask(&mut bed, 0, 4);
+    let mut fixture = fixture("");
+    let first = ask(&mut fixture, 0, 0);
+    fixture.pass_ms(5);
+    assert!(fixture.ask(LOCAL, &Ask::new(&segment(0), 1)).is_empty(), "within 10 ms");
+    fixture.pass_ms(6);
+    let second = ask(&mut fixture, 0, 2);
+    fixture.pass_ms(15);
+    assert!(fixture.ask(LOCAL, &Ask::new(&segment(0), 3)).is_empty(), "within 20 ms");
+    fixture.pass_ms(6);
+    let third = ask(&mut fixture, 0, 4);
     assert_eq!(counts(&[first, second, third]), [1, 1, 1]);
-    bed.pass_ms(41);
-    assert_eq!(ask(&mut bed, 0, 5), first, "asked longest ago");
-    assert_eq!(bed.drops(DropReason::Suppressed), 2);
-    assert_eq!(bed.answer(second, data(&segment(0), 0)).len(), 1);
+    fixture.pass_ms(41);
+    assert_eq!(ask(&mut fixture, 0, 5), first, "asked longest ago");
+    assert_eq!(fixture.drops(DropReason::Suppressed), 2);
+    assert_eq!(fixture.answer(second, data(&segment(0), 0)).len(), 1);
 }
 
 #[test]
 fn what_one_refuses_another_is_asked_for() {
-    let mut bed = bed("");
-    let mut asked = bed.ask(LOCAL, &Ask::new(&segment(0), 7));
+    let mut fixture = fixture("");
+    let mut asked = fixture.ask(LOCAL, &Ask::new(&segment(0), 7));
     for reason in [NackReason::NoRoute, NackReason::Congestion] {
         let OutPacket { face, packet, .. } = asked.pop().unwrap();
-        asked = bed.nack(face, reason, &packet);
+        asked = fixture.nack(face, reason, &packet);
         assert!(matches!(sent(&asked)[..], [(next, PacketKind::Interest)] if next != face));
     }
     let OutPacket { face, packet, .. } = asked.pop().unwrap();
-    let out = bed.nack(face, NackReason::NoRoute, &packet);
+    let out = fixture.nack(face, NackReason::NoRoute, &packet);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)], "none is left");
     assert_eq!(out[0].header.nack, Some(NackReason::Congestion), "the least severe");
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
     // As best-route has it.
-    let out = bed.ask(LOCAL, &Ask::new("/f/v=1", 9));
-    let out = bed.nack(out[0].face, NackReason::NoRoute, &out[0].packet);
+    let out = fixture.ask(LOCAL, &Ask::new("/f/v=1", 9));
+    let out = fixture.nack(out[0].face, NackReason::NoRoute, &out[0].packet);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
 }
 
 /// Nobody stands in for the next hop that the sender of an Interest has named.
 #[test]
 fn what_a_chosen_next_hop_refuses_nobody_else_is_asked_for() {
-    let mut bed = bed("");
+    let mut fixture = fixture("");
     let header = LpHeader { next_hop_face: Some(C.0), ..LpHeader::default() };
-    let out = bed.packet(LOCAL, header, Ask::new(&segment(0), 1).wire());
+    let out = fixture.packet(LOCAL, header, Ask::new(&segment(0), 1).wire());
     assert_eq!(sent(&out), vec![(C, PacketKind::Interest)]);
-    let out = bed.nack(C, NackReason::NoRoute, &out[0].packet);
+    let out = fixture.nack(C, NackReason::NoRoute, &out[0].packet);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
 }
 
 #[test]
 fn a_next_hop_that_refuses_all_is_left_out() {
-    let mut bed = bed(&format!("/part~{}:1000-2000", B.0));
+    let mut fixture = fixture(&format!("/part~{}:1000-2000", B.0));
     let mut to_b = 0;
     for number in 0..600 {
-        let mut out = bed.ask(LOCAL, &Ask::new(&segment(number), number));
+        let mut out = fixture.ask(LOCAL, &Ask::new(&segment(number), number));
         if out[0].face == B {
             to_b += 1;
-            out = bed.nack(B, NackReason::NoRoute, &out[0].packet);
+            out = fixture.nack(B, NackReason::NoRoute, &out[0].packet);
         }
         assert_ne!(out[0].face, B);
-        bed.answer(out[0].face, data(&segment(number), 0));
+        fixture.answer(out[0].face, data(&segment(number), 0));
     }
-    assert_eq!((to_b, passed_by(&bed)), (3, 0));
-    assert_ne!(ask(&mut bed, 1000, 1000), B, "nor does it have its part");
-    assert_eq!(passed_by(&bed), 1);
-    bed.pass_ms(1000);
+    assert_eq!((to_b, passed_by(&fixture)), (3, 0));
+    assert_ne!(ask(&mut fixture, 1000, 1000), B, "nor does it have its part");
+    assert_eq!(passed_by(&fixture), 1);
+    fixture.pass_ms(1000);
     // By one Interest it is seen whether it has come back.
-    assert_eq!(ask(&mut bed, 1001, 1001), B);
-    assert_ne!(ask(&mut bed, 1002, 1002), B);
-    bed.answer(B, data(&segment(1001), 0));
-    assert_eq!(ask(&mut bed, 1003, 1003), B);
-    assert_eq!(ask(&mut bed, 1004, 1004), B);
+    assert_eq!(ask(&mut fixture, 1001, 1001), B);
+    assert_ne!(ask(&mut fixture, 1002, 1002), B);
+    fixture.answer(B, data(&segment(1001), 0));
+    assert_eq!(ask(&mut fixture, 1003, 1003), B);
+    assert_eq!(ask(&mut fixture, 1004, 1004), B);
 }
 
 #[test]
@@ -367,93 +367,94 @@ fn a_next_hop_whose_interests_others_answer_loses_its_share() {
 }
 
 /// A router of which B has a part, with the next hop's usual round trip known: 5 ms.
-fn with_part() -> Bed {
-    let mut bed = bed(&format!("/part~{}:0-999", B.0));
+fn with_part() -> Fixture {
+    let mut fixture = fixture(&format!("/part~{}:0-999", B.0));
     for number in 0..20 {
-        assert_eq!(ask(&mut bed, number, number), B);
-        bed.pass_ms(5);
-        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+        assert_eq!(ask(&mut fixture, number, number), B);
+        fixture.pass_ms(5);
+        assert_eq!(fixture.answer(B, data(&segment(number), 0)).len(), 1);
     }
-    bed
+    fixture
 }
 
-fn passed_by(bed: &Bed) -> u64 {
-    bed.router.stats().parts_passed_by
+fn passed_by(fixture: &Fixture) -> u64 {
+    fixture.router.stats().parts_passed_by
 }
 
 /// Regression: when a keeper stood still for a moment, all that it had been asked for went to the
 /// producer as the consumer asked again, and after three of these all else for a second.
 #[test]
 fn a_keeper_that_is_slow_is_waited_for_and_nobody_else_is_asked() {
-    let mut bed = with_part();
+    let mut fixture = with_part();
     let mut nonces = 100..;
     for number in 20..40 {
-        assert_eq!(ask(&mut bed, number, nonces.next().unwrap()), B);
+        assert_eq!(ask(&mut fixture, number, nonces.next().unwrap()), B);
     }
     for _ in 0..3 {
-        bed.pass_ms(251);
+        fixture.pass_ms(251);
         for number in 20..40 {
-            assert_eq!(ask(&mut bed, number, nonces.next().unwrap()), B);
+            assert_eq!(ask(&mut fixture, number, nonces.next().unwrap()), B);
         }
     }
-    assert_eq!(ask(&mut bed, 40, nonces.next().unwrap()), B, "nor is it left out");
+    assert_eq!(ask(&mut fixture, 40, nonces.next().unwrap()), B, "nor is it left out");
     for number in 20..41 {
-        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+        assert_eq!(fixture.answer(B, data(&segment(number), 0)).len(), 1);
     }
-    assert_eq!(passed_by(&bed), 0);
+    assert_eq!(passed_by(&fixture), 0);
 }
 
 /// Some of its answers get lost, others come: it is there.
 #[test]
 fn a_keeper_whose_answers_get_lost_is_asked_again() {
-    let mut bed = with_part();
+    let mut fixture = with_part();
     let mut nonce = 100;
     for number in 20..220 {
         nonce += 1;
-        assert_eq!(ask(&mut bed, number, nonce), B);
+        assert_eq!(ask(&mut fixture, number, nonce), B);
         if number % 2 == 1 {
-            bed.answer(B, data(&segment(number), 0));
+            fixture.answer(B, data(&segment(number), 0));
             continue;
         }
-        bed.pass_ms(30);
+        fixture.pass_ms(30);
         nonce += 1;
-        assert_eq!(ask(&mut bed, number, nonce), B);
-        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+        assert_eq!(ask(&mut fixture, number, nonce), B);
+        assert_eq!(fixture.answer(B, data(&segment(number), 0)).len(), 1);
     }
-    assert_eq!(passed_by(&bed), 0);
+    assert_eq!(passed_by(&fixture), 0);
 }
 
 #[test]
 fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
-    let mut bed = with_part();
+    let mut fixture = with_part();
     for number in 20..40 {
-        assert_eq!(ask(&mut bed, number, number), B);
+        assert_eq!(ask(&mut fixture, number, number), B);
     }
-    bed.pass_ms(1001);
-    assert_eq!(ask(&mut bed, 40, 40), B, "nobody has asked again yet");
-    bed.pass_ms(11);
-    let mut others = vec![ask(&mut bed, 20, 120), ask(&mut bed, 41, 41), ask(&mut bed, 40, 140)];
-    others.extend((21..39).map(|number| ask(&mut bed, number, 100 + number)));
+    fixture.pass_ms(1001);
+    assert_eq!(ask(&mut fixture, 40, 40), B, "nobody has asked again yet");
+    fixture.pass_ms(11);
+    let mut others =
+        vec![ask(&mut fixture, 20, 120), ask(&mut fixture, 41, 41), ask(&mut fixture, 40, 140)];
+    others.extend((21..39).map(|number| ask(&mut fixture, number, 100 + number)));
     assert_eq!(counts(&others)[1], 0, "{others:?}");
-    assert_eq!(passed_by(&bed), 21);
+    assert_eq!(passed_by(&fixture), 21);
     for (number, face) in [20, 41, 40].into_iter().chain(21..39).zip(others) {
-        assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+        assert_eq!(fixture.answer(face, data(&segment(number), 0)).len(), 1);
     }
     // 39 alone is under way there. A second after that is over, too, an Interest tries it, and is
     // not waited for again.
-    bed.pass_ms(3000);
-    assert_ne!(ask(&mut bed, 49, 49), B);
-    bed.pass_ms(1000);
-    assert_eq!(ask(&mut bed, 50, 50), B);
-    assert_ne!(ask(&mut bed, 51, 51), B);
-    bed.pass_ms(11);
-    assert_ne!(ask(&mut bed, 50, 150), B);
+    fixture.pass_ms(3000);
+    assert_ne!(ask(&mut fixture, 49, 49), B);
+    fixture.pass_ms(1000);
+    assert_eq!(ask(&mut fixture, 50, 50), B);
+    assert_ne!(ask(&mut fixture, 51, 51), B);
+    fixture.pass_ms(11);
+    assert_ne!(ask(&mut fixture, 50, 150), B);
     // Whatever comes from it ends that.
-    bed.pass_ms(4000);
-    bed.pass_ms(1000);
-    assert_eq!(ask(&mut bed, 52, 52), B);
-    bed.answer(B, data(&segment(52), 0));
-    assert_eq!([53, 54].map(|number| ask(&mut bed, number, number)), [B, B]);
+    fixture.pass_ms(4000);
+    fixture.pass_ms(1000);
+    assert_eq!(ask(&mut fixture, 52, 52), B);
+    fixture.answer(B, data(&segment(52), 0));
+    assert_eq!([53, 54].map(|number| ask(&mut fixture, number, number)), [B, B]);
 }
 
 /// Regression: a second was counted from when the last Interest had been sent to a keeper that is
@@ -461,20 +462,20 @@ fn a_keeper_that_is_silent_for_a_second_is_left_out_at_once() {
 /// each segment, and never again had a round trip by which that time-out would have become less.
 #[test]
 fn a_consumer_with_one_interest_under_way_asks_a_keeper_that_is_gone_once_a_second() {
-    let mut bed = with_part();
+    let mut fixture = with_part();
     let (mut nonce, mut rto_ms, mut took_ms) = (1000, 200, 0);
     for number in 20..920 {
         let mut is_first = true;
         loop {
             nonce += 1;
-            let face = ask(&mut bed, number, nonce);
+            let face = ask(&mut fixture, number, nonce);
             if face != B {
-                bed.pass_ms(5);
+                fixture.pass_ms(5);
                 took_ms += 5;
-                assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+                assert_eq!(fixture.answer(face, data(&segment(number), 0)).len(), 1);
                 break;
             }
-            bed.pass_ms(rto_ms);
+            fixture.pass_ms(rto_ms);
             took_ms += rto_ms;
             assert!(took_ms < 20_000, "segment {number}");
             is_first = false;
@@ -487,46 +488,46 @@ fn a_consumer_with_one_interest_under_way_asks_a_keeper_that_is_gone_once_a_seco
     }
     // The keeper is waited for once, and tried for a fifth of a second after each without it.
     assert!(took_ms < 900 * 5 * 6 / 5 + 3_000, "{took_ms}");
-    assert_eq!(passed_by(&bed), 900);
+    assert_eq!(passed_by(&fixture), 900);
 }
 
 /// It lacks this one, say, and cannot have it: others are asked before long, for this one alone.
 #[test]
 fn a_segment_that_its_keeper_does_not_bring_is_asked_of_others_after_a_second() {
-    let mut bed = with_part();
-    assert_eq!(ask(&mut bed, 500, 500), B);
+    let mut fixture = with_part();
+    assert_eq!(ask(&mut fixture, 500, 500), B);
     for number in 20..30 {
-        bed.pass_ms(100);
-        assert_eq!(ask(&mut bed, number, number), B);
-        bed.answer(B, data(&segment(number), 0));
+        fixture.pass_ms(100);
+        assert_eq!(ask(&mut fixture, number, number), B);
+        fixture.answer(B, data(&segment(number), 0));
     }
-    assert_eq!(ask(&mut bed, 500, 501), B);
-    bed.pass_ms(21);
-    assert_eq!(ask(&mut bed, 30, 30), B);
-    assert_ne!(ask(&mut bed, 500, 502), B);
-    assert_eq!(ask(&mut bed, 31, 31), B);
-    assert_eq!(passed_by(&bed), 1);
+    assert_eq!(ask(&mut fixture, 500, 501), B);
+    fixture.pass_ms(21);
+    assert_eq!(ask(&mut fixture, 30, 30), B);
+    assert_ne!(ask(&mut fixture, 500, 502), B);
+    assert_eq!(ask(&mut fixture, 31, 31), B);
+    assert_eq!(passed_by(&fixture), 1);
 }
 
 /// Asks for a segment every quarter of a second until it comes, and a keeper brings those of even
 /// numbers alone. Returns how often it was asked again; `meanwhile`: after each quarter the keeper
 /// brings one of these.
 fn fetch_even(
-    bed: &mut Bed,
+    fixture: &mut Fixture,
     number: u32,
     nonce: &mut u32,
-    meanwhile: &mut dyn FnMut(&mut Bed),
+    meanwhile: &mut dyn FnMut(&mut Fixture),
 ) -> u32 {
     for asked in 0.. {
         *nonce += 1;
-        let face = ask(bed, number, *nonce);
+        let face = ask(fixture, number, *nonce);
         if face != B || number.is_multiple_of(2) {
-            bed.pass_ms(5);
-            assert_eq!(bed.answer(face, data(&segment(number), 0)).len(), 1);
+            fixture.pass_ms(5);
+            assert_eq!(fixture.answer(face, data(&segment(number), 0)).len(), 1);
             return asked;
         }
-        bed.pass_ms(251);
-        meanwhile(bed);
+        fixture.pass_ms(251);
+        meanwhile(fixture);
     }
     unreachable!("it is asked of others in the end")
 }
@@ -536,19 +537,19 @@ fn fetch_even(
 #[test]
 fn a_keeper_that_leaves_out_every_second_segment_is_waited_for_three_times() {
     // One segment after the other.
-    let (mut bed, mut nonce) = (with_part(), 10_000);
-    let asked = (20..900).map(|number| fetch_even(&mut bed, number, &mut nonce, &mut |_| {}));
+    let (mut fixture, mut nonce) = (with_part(), 10_000);
+    let asked = (20..900).map(|number| fetch_even(&mut fixture, number, &mut nonce, &mut |_| {}));
     let asked: Vec<u32> = asked.collect();
     assert_eq!(asked.iter().filter(|&&asked| asked > 1).count(), 3, "{asked:?}");
 
     // Others come meanwhile, so that it is never silent.
-    let (mut bed, mut nonce, mut others) = (with_part(), 10_000, (500..).step_by(2));
-    let mut meanwhile = |bed: &mut Bed| {
+    let (mut fixture, mut nonce, mut others) = (with_part(), 10_000, (500..).step_by(2));
+    let mut meanwhile = |fixture: &mut Fixture| {
         let number = others.next().unwrap();
-        assert_eq!(ask(bed, number, number), B);
-        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+        assert_eq!(ask(fixture, number, number), B);
+        assert_eq!(fixture.answer(B, data(&segment(number), 0)).len(), 1);
     };
-    let mut fetch = |number| fetch_even(&mut bed, number, &mut nonce, &mut meanwhile);
+    let mut fetch = |number| fetch_even(&mut fixture, number, &mut nonce, &mut meanwhile);
     let asked: Vec<u32> = (21..61).step_by(2).map(&mut fetch).collect();
     assert_eq!(asked[..4], [4, 4, 4, 1]);
     assert!(asked[4..].iter().all(|&asked| asked == 1), "{asked:?}");
@@ -556,37 +557,37 @@ fn a_keeper_that_leaves_out_every_second_segment_is_waited_for_three_times() {
     let brought = (62..500).step_by(2).chain((700..800).step_by(2));
     assert!(brought.map(&mut fetch).all(|asked| asked == 0));
     assert_eq!([601, 603].map(fetch), [4, 1]);
-    assert_eq!(passed_by(&bed), 22);
+    assert_eq!(passed_by(&fixture), 22);
 }
 
 /// However late one answers, it does not set how long it is waited for.
 #[test]
 fn a_keeper_that_delays_its_answers_is_waited_for_two_seconds_at_most() {
-    let mut bed = bed(&format!("/part~{}:0-999", B.0));
+    let mut fixture = fixture(&format!("/part~{}:0-999", B.0));
     for number in 0..20 {
-        assert_eq!(ask(&mut bed, number, number), B);
-        bed.pass_ms(3500);
-        assert_eq!(bed.answer(B, data(&segment(number), 0)).len(), 1);
+        assert_eq!(ask(&mut fixture, number, number), B);
+        fixture.pass_ms(3500);
+        assert_eq!(fixture.answer(B, data(&segment(number), 0)).len(), 1);
     }
-    assert_eq!(ask(&mut bed, 20, 20), B);
-    bed.pass_ms(1990);
-    assert_eq!(ask(&mut bed, 20, 21), B);
-    bed.pass_ms(30);
-    assert_ne!(ask(&mut bed, 20, 22), B);
+    assert_eq!(ask(&mut fixture, 20, 20), B);
+    fixture.pass_ms(1990);
+    assert_eq!(ask(&mut fixture, 20, 21), B);
+    fixture.pass_ms(30);
+    assert_ne!(ask(&mut fixture, 20, 22), B);
 }
 
 /// One that has just come, or come back, makes up for no more than eight turns.
 #[test]
 fn a_new_next_hop_does_not_get_all() {
-    let mut bed = bed("");
-    bed.route("/f", &[(A, 0), (B, 0)]);
+    let mut fixture = fixture("");
+    fixture.route("/f", &[(A, 0), (B, 0)]);
     let mut faces = Vec::new();
     for number in 0..400 {
         if number == 300 {
-            bed.route("/f", &[(A, 0), (B, 0), (C, 0)]);
+            fixture.route("/f", &[(A, 0), (B, 0), (C, 0)]);
         }
-        faces.push(ask(&mut bed, number, number));
-        bed.answer(faces[number as usize], data(&segment(number), 0));
+        faces.push(ask(&mut fixture, number, number));
+        fixture.answer(faces[number as usize], data(&segment(number), 0));
     }
     assert_eq!(counts(&faces[300..]), [31, 30, 39]);
 }
@@ -594,14 +595,15 @@ fn a_new_next_hop_does_not_get_all() {
 /// Turns are counted for as long as a router runs.
 #[test]
 fn turns_go_on_when_they_are_counted_from_the_beginning_again() {
-    let mut bed = bed("");
-    ask(&mut bed, 0, 0);
+    let mut fixture = fixture("");
+    ask(&mut fixture, 0, 0);
     for measured in 0..3 {
-        bed.router.measurements.find_mut(measured).unwrap().strategy_state = (1 << 62) - 5;
+        fixture.router.tables.measurements.find_mut(measured).unwrap().strategy_state =
+            (1 << 62) - 5;
     }
-    let faces: Vec<_> = (1..31).map(|number| ask(&mut bed, number, number)).collect();
+    let faces: Vec<_> = (1..31).map(|number| ask(&mut fixture, number, number)).collect();
     assert_eq!(counts(&faces), [10, 10, 10]);
-    assert!(bed.router.measurements.find(0).unwrap().strategy_state < 1 << 40);
+    assert!(fixture.router.tables.measurements.find(0).unwrap().strategy_state < 1 << 40);
 }
 
 /// Each shard knows its own turns and what it has under way, and spreads its own segments.
@@ -609,16 +611,16 @@ fn turns_go_on_when_they_are_counted_from_the_beginning_again() {
 fn two_shards_spread_what_one_does() {
     let key = HashKey::new([3, 4]);
     let parameters = format!("/weight~{}:2/part~{}:2000-2999", A.0, C.0);
-    let mut shards: Vec<Bed> = (0..2)
+    let mut shards: Vec<Fixture> = (0..2)
         .map(|shard| {
             let config =
                 RouterConfig { shard, shard_count: 2, hash_key: key, ..Default::default() };
-            let mut bed = Bed::with_config(config);
-            add(&mut bed, &parameters);
-            bed
+            let mut fixture = Fixture::with_config(config);
+            add(&mut fixture, &parameters);
+            fixture
         })
         .collect();
-    let mut one = bed(&parameters);
+    let mut one = fixture(&parameters);
     let mut faces = [Vec::new(), Vec::new()];
     let mut of_one = Vec::new();
     for number in 0..3000 {

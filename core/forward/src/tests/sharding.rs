@@ -10,7 +10,7 @@ use weir_wire::DataView;
 
 use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
-use crate::content::decision::StoreDecision;
+use crate::content::decision::Onward;
 use crate::shard::shard_of_packet;
 use crate::table::pit::AwaitedSource;
 use crate::{BusyPolicy, Bypass, DataSource, InterestStep, Mark, ShardMessage, UnsolicitedPolicy};
@@ -154,13 +154,13 @@ fn config(shard: u16, shard_count: u16, mode: Mode) -> RouterConfig {
     }
 }
 
-fn routes(bed: &mut Bed) {
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    bed.route("/b", &[(V, 0)]);
-    bed.route("/c/x", &[(LOCAL, 0), (U, 1)]);
-    bed.route("/d", &[(V, 0), (U, 0)]);
-    bed.route("/localhost", &[(LOCAL, 0)]);
-    bed.strategy("/b", "/localhost/nfd/strategy/multicast");
+fn routes(fixture: &mut Fixture) {
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    fixture.route("/b", &[(V, 0)]);
+    fixture.route("/c/x", &[(LOCAL, 0), (U, 1)]);
+    fixture.route("/d", &[(V, 0), (U, 0)]);
+    fixture.route("/localhost", &[(LOCAL, 0)]);
+    fixture.strategy("/b", "/localhost/nfd/strategy/multicast");
 }
 
 /// A packet that left, without the token that Interests of several shards bear.
@@ -177,7 +177,7 @@ fn left(packet: &OutPacket) -> Left {
 
 /// All shards of a router, with what is between them.
 struct Cluster {
-    shards: Vec<Bed>,
+    shards: Vec<Fixture>,
     disks: Vec<Vec<u8>>,
     ops: VecDeque<(usize, DiskOp)>,
     /// From, to.
@@ -192,7 +192,7 @@ struct Cluster {
 
 impl Cluster {
     fn new(count: u16, mode: Mode) -> Self {
-        let new = |shard| Bed::with_config(config(shard, count, mode));
+        let new = |shard| Fixture::with_config(config(shard, count, mode));
         let mut cluster = Self {
             shards: (0..count).map(new).collect(),
             disks: vec![vec![0; DISK_OCTETS]; usize::from(count)],
@@ -213,7 +213,7 @@ impl Cluster {
     fn of_multicast(count: u16, mode: Mode) -> Self {
         let mut cluster = Self::new(count, mode);
         let multicast = "/localhost/nfd/strategy/multicast";
-        cluster.shards.iter_mut().for_each(|bed| bed.strategy("/", multicast));
+        cluster.shards.iter_mut().for_each(|fixture| fixture.strategy("/", multicast));
         cluster
     }
 
@@ -242,7 +242,7 @@ impl Cluster {
     }
 
     fn give(&mut self, shard: usize, input: Input) {
-        let Bed { router, now, out, .. } = &mut self.shards[shard];
+        let Fixture { router, now, out, .. } = &mut self.shards[shard];
         router.handle(*now, &mut [input], out);
         self.collect(shard);
     }
@@ -391,7 +391,7 @@ fn run(count: u16, mode: Mode, happenings: &[Happening]) -> (Vec<Vec<Left>>, Vec
     for shard in &cluster.shards {
         let stats = shard.router.stats();
         assert_eq!(stats.pit_entries, 0);
-        assert!(shard.router.watches.is_empty());
+        assert!(shard.router.content.watches.is_empty());
         let packets = [stats.in_interests, stats.in_data, stats.out_interests, stats.out_data];
         let store = [stats.store.hits, stats.store.misses, stats.store.insertions];
         let counts = packets.into_iter().chain(store).chain([stats.out_nacks, stats.aggregated]);
@@ -454,7 +454,7 @@ proptest! {
         }
         cluster.pass_ms(60);
         for shard in &cluster.shards {
-            for (_, entry) in shard.router.pit.iter() {
+            for (_, entry) in shard.router.tables.pit.iter() {
                 prop_assert!(!matches!(entry.awaits, AwaitedSource::Shards(_)));
             }
         }
@@ -462,7 +462,7 @@ proptest! {
         cluster.pass_ms(5000);
         for shard in &mut cluster.shards {
             prop_assert_eq!(shard.router.stats().pit_entries, 0);
-            prop_assert!(shard.router.watches.is_empty());
+            prop_assert!(shard.router.content.watches.is_empty());
             prop_assert!(shard.router.next_wakeup().is_none());
         }
     }
@@ -480,7 +480,7 @@ proptest! {
                 .collect()
         };
         let mut inputs = packets(&batched);
-        let Bed { router, now, out, .. } = &mut batched.shards[0];
+        let Fixture { router, now, out, .. } = &mut batched.shards[0];
         router.handle(*now, &mut inputs, out);
         batched.collect(0);
         for input in packets(&single) {
@@ -510,11 +510,11 @@ proptest! {
     }
 }
 
-fn walk_stages(bed: &mut Bed, face: FaceId, header: &LpHeader, packet: &Packet) {
+fn walk_stages(fixture: &mut Fixture, face: FaceId, header: &LpHeader, packet: &Packet) {
     let mut next = Some(InterestStep::Arrival);
     while let Some(step) = next {
         let arrival = (face, header, packet);
-        next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
+        next = fixture.router.handle_interest_step(fixture.now, step, arrival, &mut fixture.out);
     }
 }
 
@@ -524,22 +524,24 @@ fn an_interest_that_is_answered_between_stages_goes_nowhere() {
     for (data_comes, expected) in [(true, 1), (false, 0)] {
         // The Data of an Interest that has not been sent can only come from elsewhere.
         let mode = Mode { data_source: DataSource::Any, ..IN_MEMORY };
-        let mut bed = Bed::with_config(config(0, 1, mode));
-        routes(&mut bed);
+        let mut fixture = Fixture::with_config(config(0, 1, mode));
+        routes(&mut fixture);
         let header = LpHeader::default();
         let interest = Packet::from(Ask::new("/a/x", 7).wire());
         let arrival = (LOCAL, &header, &interest);
-        let step = InterestStep::Pit(StoreDecision::Forward);
-        let next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
-        assert!(matches!(next, Some(InterestStep::Fib(StoreDecision::Forward))));
+        let step = InterestStep::Pit(Onward::Forward);
+        let next =
+            fixture.router.handle_interest_step(fixture.now, step, arrival, &mut fixture.out);
+        assert!(matches!(next, Some(InterestStep::Fib(Onward::Forward))));
         if data_comes {
-            assert_eq!(bed.answer(U, data("/a/x", 0)).len(), expected);
+            assert_eq!(fixture.answer(U, data("/a/x", 0)).len(), expected);
         } else {
-            bed.pass_ms(5000);
+            fixture.pass_ms(5000);
         }
-        let step = InterestStep::Fib(StoreDecision::Forward);
-        let next = bed.router.handle_interest_step(bed.now, step, arrival, &mut bed.out);
-        assert!(next.is_none() && bed.out.packets.is_empty());
+        let step = InterestStep::Fib(Onward::Forward);
+        let next =
+            fixture.router.handle_interest_step(fixture.now, step, arrival, &mut fixture.out);
+        assert!(next.is_none() && fixture.out.packets.is_empty());
     }
 }
 
@@ -650,7 +652,7 @@ fn nonces_of_what_another_shard_answers_are_dead() {
     assert_eq!(cluster.take_left()[0].2, Some(NackReason::Duplicate.code()));
 }
 
-/// A forger that closes at once: the home of the prefix knows the face no more when it is shown the
+/// A forger that closes at once: the home of the prefix knows the face no more when it is offered the
 /// Data.
 #[test]
 fn data_of_a_face_that_is_gone_satisfies_no_prefix() {

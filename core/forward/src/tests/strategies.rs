@@ -6,154 +6,155 @@ const MULTICAST: &str = "/localhost/nfd/strategy/multicast";
 
 #[test]
 fn the_longest_prefix_and_the_cheapest_hop_win() {
-    let mut bed = Bed::new();
-    bed.route("/", &[(RADIO, 0)]);
-    bed.route("/a", &[(U, 5), (V, 2)]);
-    bed.route("/a/b/c", &[(U, 1)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/", &[(RADIO, 0)]);
+    fixture.route("/a", &[(U, 5), (V, 2)]);
+    fixture.route("/a/b/c", &[(U, 1)]);
     for (name, face) in [("/a/b", V), ("/a/b/c/d", U), ("/z", RADIO)] {
-        let out = bed.ask(LOCAL, &Ask::new(name, 1));
+        let out = fixture.ask(LOCAL, &Ask::new(name, 1));
         assert_eq!(sent(&out), vec![(face, PacketKind::Interest)], "{name}");
     }
-    bed.route("/a/b/c", &[]);
-    let out = bed.ask(LOCAL, &Ask::new("/a/b/c/e", 1));
+    fixture.route("/a/b/c", &[]);
+    let out = fixture.ask(LOCAL, &Ask::new("/a/b/c/e", 1));
     assert_eq!(sent(&out), vec![(V, PacketKind::Interest)]);
-    bed.command(Command::RemoveFace { face: V });
-    let out = bed.ask(LOCAL, &Ask::new("/a/b/c/f", 1));
+    fixture.command(Command::RemoveFace { face: V });
+    let out = fixture.ask(LOCAL, &Ask::new("/a/b/c/f", 1));
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
 fn no_route_is_told_and_leaves_nothing() {
-    let mut bed = Bed::new();
-    let out = bed.ask(LOCAL, &Ask::new("/a", 1));
+    let mut fixture = Fixture::new();
+    let out = fixture.ask(LOCAL, &Ask::new("/a", 1));
     assert_eq!(out[0].header.nack, Some(NackReason::NoRoute));
-    assert_eq!(bed.router.stats().pit_entries, 0);
-    assert_eq!(bed.drops(DropReason::NoNextHop), 1);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
+    assert_eq!(fixture.drops(DropReason::NoNextHop), 1);
 }
 
 #[test]
 fn retransmissions_are_held_back_then_try_the_next_hop() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    let ask = |bed: &mut Bed, nonce| sent(&bed.ask(LOCAL, &Ask::new("/a", nonce)));
-    assert_eq!(ask(&mut bed, 1), vec![(U, PacketKind::Interest)]);
-    bed.pass_ms(5);
-    assert_eq!(ask(&mut bed, 2), vec![], "within 10 ms");
-    bed.pass_ms(6);
-    assert_eq!(ask(&mut bed, 3), vec![(V, PacketKind::Interest)], "the next, not the first");
-    bed.pass_ms(15);
-    assert_eq!(ask(&mut bed, 4), vec![], "within 20 ms");
-    bed.pass_ms(6);
-    assert_eq!(ask(&mut bed, 5), vec![(U, PacketKind::Interest)], "used longest ago");
-    assert_eq!(bed.drops(DropReason::Suppressed), 2);
-    let out = bed.answer(U, data("/a", 0));
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    let ask = |fixture: &mut Fixture, nonce| sent(&fixture.ask(LOCAL, &Ask::new("/a", nonce)));
+    assert_eq!(ask(&mut fixture, 1), vec![(U, PacketKind::Interest)]);
+    fixture.pass_ms(5);
+    assert_eq!(ask(&mut fixture, 2), vec![], "within 10 ms");
+    fixture.pass_ms(6);
+    assert_eq!(ask(&mut fixture, 3), vec![(V, PacketKind::Interest)], "the next, not the first");
+    fixture.pass_ms(15);
+    assert_eq!(ask(&mut fixture, 4), vec![], "within 20 ms");
+    fixture.pass_ms(6);
+    assert_eq!(ask(&mut fixture, 5), vec![(U, PacketKind::Interest)], "used longest ago");
+    assert_eq!(fixture.drops(DropReason::Suppressed), 2);
+    let out = fixture.answer(U, data("/a", 0));
     assert_eq!(out.len(), 1);
 }
 
 #[test]
 fn a_retransmission_carries_its_own_nonce() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    bed.ask(LOCAL, &Ask::new("/a", 1));
-    bed.pass_ms(11);
-    let out = bed.ask(LOCAL, &Ask::new("/a", 2));
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    fixture.ask(LOCAL, &Ask::new("/a", 1));
+    fixture.pass_ms(11);
+    let out = fixture.ask(LOCAL, &Ask::new("/a", 2));
     assert_eq!(InterestView::decode(&out[0].packet).unwrap().nonce, Some(2));
 }
 
 #[test]
 fn nacks_come_down_when_all_upstreams_refused() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    let first = bed.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
-    bed.pass_ms(11);
-    let second = bed.ask(LOCAL2, &Ask::new("/a", 2)).remove(0).packet;
-    assert!(bed.nack(U, NackReason::NoRoute, &second).is_empty(), "another nonce");
-    assert_eq!(bed.drops(DropReason::UnexpectedNack), 1);
-    assert!(bed.nack(U, NackReason::NoRoute, &first).is_empty(), "V may still answer");
-    let out = bed.nack(V, NackReason::Congestion, &second);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    let first = fixture.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
+    fixture.pass_ms(11);
+    let second = fixture.ask(LOCAL2, &Ask::new("/a", 2)).remove(0).packet;
+    assert!(fixture.nack(U, NackReason::NoRoute, &second).is_empty(), "another nonce");
+    assert_eq!(fixture.drops(DropReason::UnexpectedNack), 1);
+    assert!(fixture.nack(U, NackReason::NoRoute, &first).is_empty(), "V may still answer");
+    let out = fixture.nack(V, NackReason::Congestion, &second);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack), (LOCAL2, PacketKind::Nack)]);
     for (packet, nonce) in out.iter().zip([1, 2]) {
         assert_eq!(packet.header.nack, Some(NackReason::Congestion), "the least severe");
         assert_eq!(InterestView::decode(&packet.packet).unwrap().nonce, Some(nonce));
     }
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 /// Regression (seed 271 of the random networks): a downstream whose Interest had expired, while
 /// another's kept the entry, got the Nack of an Interest that it had forgotten.
 #[test]
 fn a_nack_does_not_go_to_whom_it_comes_too_late_for() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    let asked = bed.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
-    bed.ask(LOCAL2, &Ask { lifetime_ms: 100, ..Ask::new("/a", 2) });
-    bed.pass_ms(150);
-    let out = bed.nack(U, NackReason::NoRoute, &asked);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    let asked = fixture.ask(LOCAL, &Ask::new("/a", 1)).remove(0).packet;
+    fixture.ask(LOCAL2, &Ask { lifetime_ms: 100, ..Ask::new("/a", 2) });
+    fixture.pass_ms(150);
+    let out = fixture.nack(U, NackReason::NoRoute, &asked);
     assert_eq!(sent(&out), vec![(LOCAL, PacketKind::Nack)]);
-    assert_eq!(bed.router.stats().pit_entries, 0);
+    assert_eq!(fixture.router.stats().pit_entries, 0);
 }
 
 #[test]
 fn a_nack_goes_to_the_upstream_that_waits_on_us() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    let first = bed.ask(V, &Ask::new("/a", 1)).remove(0).packet;
-    bed.pass_ms(11);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    let first = fixture.ask(V, &Ask::new("/a", 1)).remove(0).packet;
+    fixture.pass_ms(11);
     // U asks too: its Interest can only go to V, which waits on us itself.
-    assert_eq!(sent(&bed.ask(U, &Ask::new("/a", 2))), vec![(V, PacketKind::Interest)]);
-    let out = bed.nack(U, NackReason::NoRoute, &first);
+    assert_eq!(sent(&fixture.ask(U, &Ask::new("/a", 2))), vec![(V, PacketKind::Interest)]);
+    let out = fixture.nack(U, NackReason::NoRoute, &first);
     assert_eq!(sent(&out), vec![(V, PacketKind::Nack)]);
 }
 
 /// The cheaper next hop is dead: it costs one wait, not one for each Interest.
 #[test]
 fn best_route_leaves_a_silent_next_hop_and_tries_it_again_later() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    let ask =
-        |bed: &mut Bed, n: u32| sent(&bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)));
-    assert_eq!(ask(&mut bed, 1), vec![(U, PacketKind::Interest)]);
-    bed.pass_ms(249);
-    assert_eq!(sent(&bed.take()), vec![]);
-    bed.pass_ms(2);
-    assert_eq!(sent(&bed.take()), vec![(V, PacketKind::Interest)], "after its time, the next");
-    assert_eq!(bed.answer(V, data("/a/1", 0)).len(), 1);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    let ask = |fixture: &mut Fixture, n: u32| {
+        sent(&fixture.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)))
+    };
+    assert_eq!(ask(&mut fixture, 1), vec![(U, PacketKind::Interest)]);
+    fixture.pass_ms(249);
+    assert_eq!(sent(&fixture.take()), vec![]);
+    fixture.pass_ms(2);
+    assert_eq!(sent(&fixture.take()), vec![(V, PacketKind::Interest)], "after its time, the next");
+    assert_eq!(fixture.answer(V, data("/a/1", 0)).len(), 1);
     for n in 2..50 {
-        assert_eq!(ask(&mut bed, n), vec![(V, PacketKind::Interest)], "{n}");
-        bed.pass_ms(10);
-        assert_eq!(bed.answer(V, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
+        assert_eq!(ask(&mut fixture, n), vec![(V, PacketKind::Interest)], "{n}");
+        fixture.pass_ms(10);
+        assert_eq!(fixture.answer(V, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
     }
-    bed.pass_ms(600);
-    assert_eq!(ask(&mut bed, 50), vec![(U, PacketKind::Interest)], "tried again");
-    assert_eq!(ask(&mut bed, 51), vec![(V, PacketKind::Interest)], "by one Interest");
+    fixture.pass_ms(600);
+    assert_eq!(ask(&mut fixture, 50), vec![(U, PacketKind::Interest)], "tried again");
+    assert_eq!(ask(&mut fixture, 51), vec![(V, PacketKind::Interest)], "by one Interest");
     // It lives again.
-    assert_eq!(bed.answer(U, data("/a/50", 0)).len(), 1);
-    assert_eq!(ask(&mut bed, 52), vec![(U, PacketKind::Interest)]);
+    assert_eq!(fixture.answer(U, data("/a/50", 0)).len(), 1);
+    assert_eq!(ask(&mut fixture, 52), vec![(U, PacketKind::Interest)]);
 }
 
 #[test]
 fn best_route_asks_the_next_where_one_refuses() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
     for n in 1..=3 {
-        let asked = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
+        let asked = fixture.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
         assert_eq!(asked.face, U);
-        let next = bed.nack(U, NackReason::NoRoute, &asked.packet);
+        let next = fixture.nack(U, NackReason::NoRoute, &asked.packet);
         assert_eq!(sent(&next), vec![(V, PacketKind::Interest)]);
-        let nacks = bed.nack(V, NackReason::NoRoute, &next[0].packet);
+        let nacks = fixture.nack(V, NackReason::NoRoute, &next[0].packet);
         assert_eq!(sent(&nacks), vec![(LOCAL, PacketKind::Nack)]);
         assert_eq!(nacks[0].header.incoming_face, Some(V.0), "it came from there");
     }
     // What both refuse does not exist: no next hop is worse for it. What one of them has is.
     for n in 4..=9 {
-        let asked = bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
+        let asked = fixture.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)).remove(0);
         let (first, is_first) = (asked.face, n < 6);
         assert_eq!(first, if is_first { U } else { V }, "{n}");
         if is_first {
-            let next = bed.nack(U, NackReason::NoRoute, &asked.packet);
+            let next = fixture.nack(U, NackReason::NoRoute, &asked.packet);
             assert_eq!(sent(&next), vec![(V, PacketKind::Interest)]);
         }
-        assert_eq!(bed.answer(V, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
+        assert_eq!(fixture.answer(V, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
     }
 }
 
@@ -161,61 +162,62 @@ fn best_route_asks_the_next_where_one_refuses() {
 /// wait for too, and a short outage does not cost the next hop a minute.
 #[test]
 fn best_route_moves_what_is_under_way() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
     let name = |n: u32| alloc::format!("/a/{n}");
     for n in 0..20 {
-        bed.ask(LOCAL, &Ask::new(&name(n), n));
-        bed.pass_ms(10);
-        assert_eq!(bed.answer(U, data(&name(n), 0)).len(), 1);
+        fixture.ask(LOCAL, &Ask::new(&name(n), n));
+        fixture.pass_ms(10);
+        assert_eq!(fixture.answer(U, data(&name(n), 0)).len(), 1);
     }
     for n in 100..110 {
-        assert_eq!(bed.ask(LOCAL, &Ask::new(&name(n), n))[0].face, U);
-        bed.pass_ms(1);
+        assert_eq!(fixture.ask(LOCAL, &Ask::new(&name(n), n))[0].face, U);
+        fixture.pass_ms(1);
     }
-    assert!(bed.ask(LOCAL2, &Ask::new(&name(109), 999)).is_empty(), "it waits with the other");
-    assert_eq!(bed.answer(U, data(&name(100), 0)).len(), 1, "and then it dies");
+    assert!(fixture.ask(LOCAL2, &Ask::new(&name(109), 999)).is_empty(), "it waits with the other");
+    assert_eq!(fixture.answer(U, data(&name(100), 0)).len(), 1, "and then it dies");
     let mut moved = Vec::new();
     for _ in 0..1500 {
-        bed.pass_ms(1);
-        moved.extend(bed.take().iter().map(|packet| packet.face));
+        fixture.pass_ms(1);
+        moved.extend(fixture.take().iter().map(|packet| packet.face));
     }
     assert_eq!(moved, vec![V; 9]);
     for n in 101..110 {
-        assert!(!bed.answer(V, data(&name(n), 0)).is_empty());
+        assert!(!fixture.answer(V, data(&name(n), 0)).is_empty());
     }
     // Nine Interests have failed, but its first retry is due.
-    assert_eq!(bed.ask(LOCAL, &Ask::new(&name(200), 200))[0].face, U);
-    assert_eq!(bed.answer(U, data(&name(200), 0)).len(), 1);
-    assert_eq!(bed.ask(LOCAL, &Ask::new(&name(201), 201))[0].face, U, "it lives again");
+    assert_eq!(fixture.ask(LOCAL, &Ask::new(&name(200), 200))[0].face, U);
+    assert_eq!(fixture.answer(U, data(&name(200), 0)).len(), 1);
+    assert_eq!(fixture.ask(LOCAL, &Ask::new(&name(201), 201))[0].face, U, "it lives again");
 }
 
 /// A next hop that answers other Interests is not silent.
 #[test]
 fn best_route_keeps_to_a_next_hop_that_leaves_one_interest_out() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0), (V, 1)]);
-    let ask =
-        |bed: &mut Bed, n: u32| sent(&bed.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)));
-    assert_eq!(ask(&mut bed, 1000), vec![(U, PacketKind::Interest)]);
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0), (V, 1)]);
+    let ask = |fixture: &mut Fixture, n: u32| {
+        sent(&fixture.ask(LOCAL, &Ask::new(&alloc::format!("/a/{n}"), n)))
+    };
+    assert_eq!(ask(&mut fixture, 1000), vec![(U, PacketKind::Interest)]);
     for n in 1..100 {
-        assert_eq!(ask(&mut bed, n), vec![(U, PacketKind::Interest)], "{n}");
-        bed.pass_ms(10);
-        assert_eq!(bed.answer(U, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
+        assert_eq!(ask(&mut fixture, n), vec![(U, PacketKind::Interest)], "{n}");
+        fixture.pass_ms(10);
+        assert_eq!(fixture.answer(U, data(&alloc::format!("/a/{n}"), 0)).len(), 1);
     }
 }
 
 #[test]
 fn multicast_asks_everyone_and_newcomers() {
-    let mut bed = Bed::new();
-    bed.strategy("/m", MULTICAST);
-    bed.route("/m", &[(U, 3)]);
-    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/m/1", 1))), vec![(U, PacketKind::Interest)]);
-    bed.route("/m", &[(U, 3), (V, 9), (LOCAL, 0)]);
-    assert_eq!(sent(&bed.take()), vec![(V, PacketKind::Interest)], "V learns of what waits");
-    let out = bed.ask(LOCAL, &Ask::new("/m/2", 2));
+    let mut fixture = Fixture::new();
+    fixture.strategy("/m", MULTICAST);
+    fixture.route("/m", &[(U, 3)]);
+    assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/m/1", 1))), vec![(U, PacketKind::Interest)]);
+    fixture.route("/m", &[(U, 3), (V, 9), (LOCAL, 0)]);
+    assert_eq!(sent(&fixture.take()), vec![(V, PacketKind::Interest)], "V learns of what waits");
+    let out = fixture.ask(LOCAL, &Ask::new("/m/2", 2));
     assert_eq!(sent(&out), vec![(U, PacketKind::Interest), (V, PacketKind::Interest)]);
-    assert!(bed.ask(LOCAL2, &Ask::new("/m/2", 3)).iter().all(|packet| packet.face == LOCAL));
+    assert!(fixture.ask(LOCAL2, &Ask::new("/m/2", 3)).iter().all(|packet| packet.face == LOCAL));
 }
 
 #[test]
@@ -243,44 +245,47 @@ use alloc::string::ToString;
 
 #[test]
 fn lowest_rtt_uses_what_answers_soonest_and_leaves_what_fails() {
-    let mut bed = Bed::new();
-    bed.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
-    bed.route("/r", &[(U, 0), (V, 1)]);
+    let mut fixture = Fixture::new();
+    fixture.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
+    fixture.route("/r", &[(U, 0), (V, 1)]);
     // Each is tried once, the cheaper first.
     for (name, face, took_ms) in [("/r/1", U, 50), ("/r/2", V, 10)] {
-        assert_eq!(sent(&bed.ask(LOCAL, &Ask::new(name, 1))), vec![(face, PacketKind::Interest)]);
-        bed.pass_ms(took_ms);
-        assert_eq!(bed.answer(face, data(name, 0)).len(), 1);
+        assert_eq!(
+            sent(&fixture.ask(LOCAL, &Ask::new(name, 1))),
+            vec![(face, PacketKind::Interest)]
+        );
+        fixture.pass_ms(took_ms);
+        assert_eq!(fixture.answer(face, data(name, 0)).len(), 1);
     }
-    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/3", 1))), vec![(V, PacketKind::Interest)]);
-    bed.pass_ms(5000);
-    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/4", 1))), vec![(U, PacketKind::Interest)]);
-    let refused = bed.ask(LOCAL, &Ask::new("/r/5", 1)).remove(0).packet;
-    bed.nack(U, NackReason::NoRoute, &refused);
-    assert_eq!(sent(&bed.ask(LOCAL, &Ask::new("/r/6", 1))), vec![(V, PacketKind::Interest)]);
+    assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/r/3", 1))), vec![(V, PacketKind::Interest)]);
+    fixture.pass_ms(5000);
+    assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/r/4", 1))), vec![(U, PacketKind::Interest)]);
+    let refused = fixture.ask(LOCAL, &Ask::new("/r/5", 1)).remove(0).packet;
+    fixture.nack(U, NackReason::NoRoute, &refused);
+    assert_eq!(sent(&fixture.ask(LOCAL, &Ask::new("/r/6", 1))), vec![(V, PacketKind::Interest)]);
 }
 
 /// A probe is one Interest, not all that leave until the next Data comes.
 #[test]
 fn lowest_rtt_probes_with_single_interests() {
-    let mut bed = Bed::new();
-    bed.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
-    bed.route("/r", &[(U, 0), (V, 1)]);
+    let mut fixture = Fixture::new();
+    fixture.strategy("/r", "/localhost/nfd/strategy/lowest-rtt");
+    fixture.route("/r", &[(U, 0), (V, 1)]);
     for (name, face, took_ms) in [("/r/u", U, 5), ("/r/v", V, 50)] {
-        bed.ask(LOCAL, &Ask::new(name, 1));
-        bed.pass_ms(took_ms);
-        bed.answer(face, data(name, 0));
+        fixture.ask(LOCAL, &Ask::new(name, 1));
+        fixture.pass_ms(took_ms);
+        fixture.answer(face, data(name, 0));
     }
     let mut to_second = 0;
     for number in 0..1000 {
         let name = alloc::format!("/r/{number}");
-        let out = bed.ask(LOCAL, &Ask::new(&name, 1));
+        let out = fixture.ask(LOCAL, &Ask::new(&name, 1));
         assert_eq!(out[0].face, U);
         to_second += out.len() - 1;
         // Data comes in bursts.
         if number % 200 == 126 {
             (0..=number).rev().take(100).for_each(|number| {
-                bed.answer(U, data(&alloc::format!("/r/{number}"), 0));
+                fixture.answer(U, data(&alloc::format!("/r/{number}"), 0));
             });
         }
     }
@@ -289,21 +294,21 @@ fn lowest_rtt_probes_with_single_interests() {
 
 #[test]
 fn what_is_measured_of_a_next_hop_ends_with_what_is_under_way() {
-    let mut bed = Bed::new();
-    bed.route("/a", &[(U, 0)]);
-    let of = |bed: &Bed, index| {
-        let measured = bed.router.measurements.find(index)?;
+    let mut fixture = Fixture::new();
+    fixture.route("/a", &[(U, 0)]);
+    let of = |fixture: &Fixture, index| {
+        let measured = fixture.router.tables.measurements.find(index)?;
         Some((measured.in_flight(), measured.data(), measured.smoothed_rtt_ns()))
     };
-    bed.ask(LOCAL, &Ask::new("/a/1", 1));
-    bed.ask(LOCAL, &Ask::new("/a/2", 1));
-    assert_eq!(of(&bed, 0), Some((2, 0, None)));
-    bed.pass_ms(20);
-    bed.answer(U, data("/a/1", 0));
-    assert_eq!(of(&bed, 0), Some((1, 1, Some(20 * NS_PER_MS))));
+    fixture.ask(LOCAL, &Ask::new("/a/1", 1));
+    fixture.ask(LOCAL, &Ask::new("/a/2", 1));
+    assert_eq!(of(&fixture, 0), Some((2, 0, None)));
+    fixture.pass_ms(20);
+    fixture.answer(U, data("/a/1", 0));
+    assert_eq!(of(&fixture, 0), Some((1, 1, Some(20 * NS_PER_MS))));
     // The route goes while an Interest is under way.
-    bed.route("/a", &[]);
-    assert_eq!(of(&bed, 0).unwrap().0, 1);
-    bed.answer(U, data("/a/2", 0));
-    assert_eq!(of(&bed, 0), None);
+    fixture.route("/a", &[]);
+    assert_eq!(of(&fixture, 0).unwrap().0, 1);
+    fixture.answer(U, data("/a/2", 0));
+    assert_eq!(of(&fixture, 0), None);
 }

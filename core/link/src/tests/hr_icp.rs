@@ -9,7 +9,8 @@ use proptest::prelude::*;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet};
 use weir_wire::{Data, Interest, Name, PacketView};
 
-use super::{START, data, limited, offer, pool, sent};
+use super::interest_rate::{limited, offer};
+use super::{START, data, pool, sent};
 use crate::{DisciplineConfig, HrIcpConfig, Link, LinkDrop};
 
 fn name(uri: &str) -> Name {

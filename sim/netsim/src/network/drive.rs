@@ -1,7 +1,7 @@
 //! What comes to a node: packets, and its own time.
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_forward::{Command, Event as RouterEvent, Input, InterestStep, StoreDecision};
+use weir_forward::{Command, Event as RouterEvent, Input, InterestStep, Onward};
 use weir_link::Received;
 use weir_wire::{HopSignal, LpHeader, PacketView};
 
@@ -377,7 +377,7 @@ impl Network {
                     if !is_bypass {
                         return;
                     }
-                    job = Job { step: InterestStep::Pit(StoreDecision::Forward), ..full };
+                    job = Job { step: InterestStep::Pit(Onward::Forward), ..full };
                 }
             };
         }

@@ -280,7 +280,7 @@ impl Model {
         let took_ns = self.count(request, count);
         let now = Instant::from_ns(self.now_ns);
         let ahead = self.requests[request].ahead;
-        self.adaptive.on_read(now, 0, (ahead, self.disk.len() - 1), took_ns);
+        self.adaptive.on_read(now, 0, ahead, self.disk.len() - 1, took_ns);
         self.leave(false);
     }
 

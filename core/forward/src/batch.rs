@@ -1,0 +1,193 @@
+//! Batches of packets: parsing, hashing, and prefetching what they will touch.
+
+use arrayvec::ArrayVec;
+use weir_base::{HashKey, PrefixHasher};
+use weir_store::NameHashes;
+use weir_wire::{DecodeError, NameHead, NameView, PacketView, tlv};
+
+use crate::input::Input;
+use crate::pass::{Arrival, BATCH, ReceivedPacket};
+use crate::router::Router;
+use crate::stats::DropReason;
+
+/// The head of the name of the packet before, and what was made of it.
+struct Head<'a> {
+    name: NameHead<'a>,
+    /// Has taken it in, once a second packet had it.
+    hasher: Option<PrefixHasher<'a>>,
+    /// Of the head as a whole, once it was asked for.
+    hash: Option<u64>,
+    /// See [`ReceivedPacket::head`].
+    number: u64,
+}
+
+/// Where the tables have what the name of a packet most likely leads to.
+#[derive(Clone, Copy, Default)]
+struct Candidates {
+    pending: Option<u32>,
+    stored: Option<u32>,
+    /// The node of the store under which Data belongs.
+    parent: Option<u32>,
+}
+
+impl Router {
+    /// Parses and hashes the packets of a batch, and prefetches everything that they will touch.
+    /// Malformed packets are dropped.
+    #[inline(always)]
+    pub(crate) fn parse_batch<'a>(
+        &mut self,
+        batch: &'a [Input],
+        arrivals: &mut ArrayVec<Arrival<'a>, BATCH>,
+    ) {
+        let mut head = Head { name: NameHead::NONE, hasher: None, hash: None, number: 0 };
+        for input in batch {
+            let Input::Packet { face, header, packet } = input else { continue };
+            match &PacketView::decode_after(packet, &mut head.name) {
+                Ok(parsed) if parsed.name().component_count() > self.config.name_components_max => {
+                    self.egress.drop_packet(DropReason::LongName);
+                    head.name = NameHead::NONE;
+                }
+                Ok(parsed) => {
+                    let hashes = self.hash_after(&mut head, parsed);
+                    let mut received = ReceivedPacket::new(*face, header, packet);
+                    received.head = head.number;
+                    arrivals.push(Arrival { received, parsed: *parsed, hashes });
+                }
+                Err(error) => {
+                    self.count_malformed(error);
+                    head.name = NameHead::NONE;
+                }
+            }
+            if let Some(arrival) = arrivals.last() {
+                self.prefetch_tables(arrival);
+            }
+        }
+        let mut candidates = ArrayVec::<Candidates, BATCH>::new();
+        candidates.extend(arrivals.iter().map(|arrival| self.prefetch_entries(arrival)));
+        for candidates in &candidates {
+            self.prefetch_packets(candidates);
+        }
+    }
+
+    /// First stage: the tables' lines.
+    fn prefetch_tables(&self, arrival: &Arrival<'_>) {
+        let hash = arrival.hashes.whole;
+        self.tables.pit.prefetch_table(hash);
+        self.content.store.prefetch_table(hash);
+        match &arrival.parsed {
+            PacketView::Interest(interest) => {
+                self.content.store.prefetch_filter(interest.name, &arrival.hashes);
+                if let Some(nonce) = interest.nonce {
+                    self.tables.dead_nonces.prefetch(hash, nonce);
+                }
+            }
+            PacketView::Data(_) => {
+                if let Some(parent_hash) = arrival.hashes.parent {
+                    self.content.store.prefetch_parent_table(hash, parent_hash);
+                }
+            }
+        }
+    }
+
+    /// Second stage, with the lines here: the entries they lead to.
+    #[inline(always)]
+    fn prefetch_entries(&self, arrival: &Arrival<'_>) -> Candidates {
+        let NameHashes { whole, parent, .. } = arrival.hashes;
+        let parent = parent.filter(|_| matches!(arrival.parsed, PacketView::Data(_)));
+        Candidates {
+            pending: self.tables.pit.prefetch_entry(whole),
+            stored: self.content.store.prefetch_entry(whole),
+            parent: parent.and_then(|parent_hash| self.content.store.prefetch_parent(parent_hash)),
+        }
+    }
+
+    /// Third stage, with the entries here: the names that will be compared.
+    #[inline(always)]
+    fn prefetch_packets(&self, candidates: &Candidates) {
+        let Candidates { pending, stored, parent } = *candidates;
+        pending.inspect(|&index| self.tables.pit.prefetch_name(index));
+        stored.inspect(|&index| self.content.store.prefetch_packet(index));
+        parent.inspect(|&node| self.content.store.prefetch_sibling(node));
+    }
+
+    /// The hashes that a packet needs, of whose name `head` is the head.
+    #[inline(always)]
+    fn hash_after<'a>(&mut self, head: &mut Head<'a>, parsed: &PacketView<'a>) -> NameHashes {
+        let (key, has_disk) = (&self.tables.hash_key, self.content.store.has_disk());
+        let (name, len) = (parsed.name(), head.name.value().len());
+        if !head.name.is_repeated() {
+            self.heads += 1;
+            let hashes = hash_name(key, parsed, has_disk);
+            (head.hasher, head.hash) = (None, None);
+            head.number = if len > 0 { self.heads } else { 0 };
+            return hashes;
+        }
+        let hasher = head.hasher.get_or_insert_with(|| {
+            let mut hasher = key.prefixes(head.name.value());
+            hasher.pass_to(len);
+            hasher
+        });
+        let wants_parent = matches!(parsed, PacketView::Data(_)) || has_disk;
+        let parent = match wants_parent {
+            true => Some(*head.hash.get_or_insert_with(|| hasher.clone().hash_to(len))),
+            false => None,
+        };
+        let whole = hasher.resume(name.value()).hash_to(name.value().len());
+        NameHashes { whole, parent, grandparent: None }
+    }
+
+    #[inline(always)]
+    pub(crate) fn arrival<'a>(
+        &self,
+        received: ReceivedPacket<'a>,
+        parsed: &PacketView<'a>,
+    ) -> Arrival<'a> {
+        let hashes = hash_name(&self.tables.hash_key, parsed, self.content.store.has_disk());
+        Arrival { received, parsed: *parsed, hashes }
+    }
+
+    /// Out of line: the usual way is [`Router::arrival`].
+    #[inline(never)]
+    pub(crate) fn hash_name(&self, packet: &PacketView<'_>) -> NameHashes {
+        hash_name(&self.tables.hash_key, packet, self.content.store.has_disk())
+    }
+
+    #[cold]
+    pub(crate) fn count_malformed(&mut self, error: &DecodeError) {
+        self.egress.drop_packet(DropReason::Malformed);
+        *self.egress.stats.malformed.entry(error.reason()).or_default() += 1;
+    }
+}
+
+/// The hashes that a packet needs, in one pass over its name. The parent is asked for by Data,
+/// which is stored below it, by Interests that end in an implicit digest, and by all Interests
+/// where there is a disk tier, which also wants the grandparent of those that end in a digest.
+#[inline(always)]
+fn hash_name(key: &HashKey, packet: &PacketView<'_>, has_disk: bool) -> NameHashes {
+    let name = packet.name();
+    let mut hasher = key.prefixes(name.value());
+    let (mut grandparent_len, mut parent_len) = (0, 0);
+    match packet {
+        PacketView::Data(data) => parent_len = data.parent_len,
+        PacketView::Interest(_) => {
+            let has_digest = seems_to_end_in_digest(name);
+            if has_digest || has_disk {
+                let parent = name.parent();
+                parent_len = parent.value().len();
+                if has_digest && has_disk {
+                    grandparent_len = parent.parent().value().len();
+                }
+            }
+        }
+    }
+    let mut hash_to = |len: usize| (len > 0).then(|| hasher.hash_to(len));
+    let (grandparent, parent) = (hash_to(grandparent_len), hash_to(parent_len));
+    NameHashes { whole: hasher.hash_to(name.value().len()), parent, grandparent }
+}
+
+/// Octets that look like a digest but belong to a longer component cost one hash too many.
+#[inline]
+fn seems_to_end_in_digest(name: NameView<'_>) -> bool {
+    const DIGEST_HEADER: [u8; 2] = [tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as u8, 32];
+    name.value().split_last_chunk::<34>().is_some_and(|(_, last)| last.starts_with(&DIGEST_HEADER))
+}

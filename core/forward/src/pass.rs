@@ -1,0 +1,95 @@
+//! Packets on their way through the stages, and what the stages have found of them.
+
+use weir_base::{FaceId, NS_PER_MS, Packet};
+use weir_store::{NameHashes, Query};
+use weir_wire::{DataView, InterestView, LpHeader, PacketView};
+
+use crate::endpoints::{Downstream, Origin};
+use crate::table::faces::Face;
+
+/// A received packet and the face that it came from.
+pub(crate) struct ReceivedPacket<'a> {
+    pub(crate) face: FaceId,
+    pub(crate) header: &'a LpHeader,
+    pub(crate) packet: &'a Packet,
+    /// For Interests: whether it has waited in front of a blocking store.
+    pub(crate) queue_state: QueueState,
+    /// A number shared by packets whose names differ only in the last component; 0 if unknown.
+    pub(crate) head: u64,
+}
+
+impl<'a> ReceivedPacket<'a> {
+    pub(crate) fn new(face: FaceId, header: &'a LpHeader, packet: &'a Packet) -> Self {
+        Self { face, header, packet, queue_state: QueueState::NotQueued, head: 0 }
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        let next_hop_face = self.header.next_hop_face;
+        Origin { face: self.face, next_hop_face, head: self.head }
+    }
+
+    pub(crate) fn downstream(&self) -> Downstream {
+        Downstream { face: self.face, pit_token: self.header.pit_token }
+    }
+}
+
+/// Packets whose tables are looked up together: enough to hide memory latency, few enough that what
+/// was fetched is still there when it is used.
+pub(crate) const BATCH: usize = 32;
+
+/// A packet of a batch.
+pub(crate) struct Arrival<'a> {
+    pub(crate) received: ReceivedPacket<'a>,
+    pub(crate) parsed: PacketView<'a>,
+    pub(crate) hashes: NameHashes,
+}
+
+/// Whether an Interest has waited in front of a blocking store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QueueState {
+    NotQueued,
+    Queued,
+    /// It has waited, and its Data will be marked because of the queue that it found.
+    QueuedToBeMarked,
+}
+
+/// An Interest that has passed the first stage of its path, with what the later ones need.
+pub(crate) struct Pass<'a> {
+    pub(crate) received: &'a ReceivedPacket<'a>,
+    pub(crate) interest: &'a InterestView<'a>,
+    /// What identifies it in the store and in the PIT.
+    pub(crate) query: Query<'a>,
+    /// Its ingress.
+    pub(crate) face: Face,
+    /// Its nonce, or one that was drawn for it.
+    pub(crate) nonce: u32,
+    /// The PIT entry of an earlier Interest for the same Data.
+    pub(crate) pending: Option<u32>,
+}
+
+/// A Data packet from a known face, within its scope.
+pub(crate) struct DataPass<'a> {
+    pub(crate) received: &'a ReceivedPacket<'a>,
+    pub(crate) data: &'a DataView<'a>,
+    pub(crate) hashes: &'a NameHashes,
+    pub(crate) face: Face,
+}
+
+/// What identifies an Interest in the store and in the PIT (NFD: name and selectors, but not the
+/// forwarding hint).
+#[inline(always)]
+pub(crate) fn query_of<'a>(interest: &InterestView<'a>, hashes: &NameHashes) -> Query<'a> {
+    Query {
+        name: interest.name,
+        hashes: *hashes,
+        can_be_prefix: interest.can_be_prefix,
+        must_be_fresh: interest.must_be_fresh,
+    }
+}
+
+/// The lifetime of an Interest in ns, at most ten minutes. NFD's ten days would let a stranger
+/// who left long ago occupy a part of the PIT.
+pub(crate) fn lifetime_ns(interest: &InterestView<'_>) -> u64 {
+    const LIFETIME_MS_MAX: u64 = 10 * 60 * 1000;
+    interest.lifetime_ms_or_default().min(LIFETIME_MS_MAX) * NS_PER_MS
+}

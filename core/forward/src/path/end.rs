@@ -1,0 +1,199 @@
+//! Where a PIT entry ends: with Data, with a Nack, or without an answer.
+
+use core::iter::repeat_n;
+use core::mem;
+
+use weir_base::{FaceId, NS_PER_MS, Packet};
+use weir_wire::DataView;
+
+use crate::content::busy::Labels;
+use crate::egress::OutNack;
+use crate::endpoints::DataOrigin;
+use crate::router::Router;
+use crate::table::faces::Face;
+use crate::table::measurements::FlightEnd;
+use crate::table::pit::AwaitedSource;
+
+impl Router {
+    /// Ends the entries in `matched` with Data, which goes to every downstream.
+    #[inline(always)]
+    pub(crate) fn end_with_data(
+        &mut self,
+        origin: DataOrigin,
+        packet: Packet,
+        data: &DataView<'_>,
+        matched: &[u32],
+    ) {
+        self.downstreams.clear();
+        self.end_with_data_for_others(origin, packet, data, matched);
+    }
+
+    /// The same, except for the `downstreams` that have received the Data before. Adds those that
+    /// receive it now.
+    #[inline(always)]
+    pub(crate) fn end_with_data_for_others(
+        &mut self,
+        origin: DataOrigin,
+        packet: Packet,
+        data: &DataView<'_>,
+        matched: &[u32],
+    ) {
+        let served = self.downstreams.len();
+        let may_repeat = matched.len() > 1 || served > 0;
+        for &index in matched {
+            self.end_satisfied(index, origin, may_repeat, data.freshness_ms);
+        }
+        if may_repeat {
+            // The table's order of entries depends on the number of shards.
+            self.downstreams[served..].sort_unstable_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+        }
+        let downstreams = &self.downstreams[served..];
+        for (to, packet) in downstreams.iter().zip(repeat_n(packet, downstreams.len())) {
+            if let Some(egress) = self.tables.faces.find(to.face) {
+                self.egress.data(to, egress.is_local(), origin, data.name, packet);
+            }
+        }
+    }
+
+    /// Ends an entry that is answered and adds its downstreams to `downstreams`. If they may
+    /// repeat, each face is added once for each PIT token.
+    #[inline(always)]
+    fn end_satisfied(
+        &mut self,
+        index: u32,
+        origin: DataOrigin,
+        may_repeat: bool,
+        freshness_ms: u64,
+    ) {
+        let (now, from) = (self.now, origin.face);
+        let entry = self.tables.pit.entry(index);
+        for record in entry.all_downstreams(&[entry.downstream_here()]) {
+            self.tables.faces.end_wait(record.face_slot, record.face);
+            if record.expiry <= now || (record.face == from && !origin.is_ad_hoc) {
+                continue;
+            }
+            let downstream = record.downstream();
+            if !may_repeat || !self.downstreams.contains(&downstream) {
+                self.downstreams.push(downstream);
+            }
+        }
+        for record in entry.all_upstreams(&[entry.upstream_here()]) {
+            if record.face == from {
+                self.egress.stats.upstream_latency.record(now.ns_since(record.sent_at));
+                let is_first = record.is_sent_once();
+                self.tables.measurements.answer(now, record.flight, is_first);
+            } else {
+                let is_store = from == FaceId::CONTENT_STORE;
+                let end = if is_store { FlightEnd::Store } else { FlightEnd::OtherNextHop };
+                self.tables.measurements.end(now, record.flight, end);
+            }
+            // Data that stays fresh for long answers a looping Interest from the store.
+            let freshness_ns = freshness_ms.saturating_mul(NS_PER_MS);
+            if entry.must_be_fresh && freshness_ns < self.tables.dead_nonces.lifetime_ns() {
+                self.tables.dead_nonces.insert(now, entry.hash, record.nonce);
+            }
+        }
+        self.end_wait(index, Some(origin));
+        self.egress.stats.satisfied += 1;
+        self.content.pool.recycle(self.tables.pit.remove(index));
+    }
+
+    /// Ends an entry with a Nack to every downstream.
+    pub(crate) fn end_with_nack(&mut self, index: u32, nack: OutNack) {
+        let entry = self.tables.pit.entry_mut(index);
+        self.egress.nack_all(self.now, entry, nack, &mut self.tables.faces);
+        self.end_unsatisfied(index);
+    }
+
+    /// Ends an entry that got no Data. Its nonces stay known (NFD, Interest finalize pipeline).
+    pub(crate) fn end_unsatisfied(&mut self, index: u32) {
+        let entry = self.tables.pit.entry(index);
+        for record in entry.upstreams() {
+            self.tables.dead_nonces.insert(self.now, entry.hash, record.nonce);
+            self.tables.measurements.end(self.now, record.flight, FlightEnd::TimeOut);
+        }
+        for record in entry.downstreams() {
+            self.tables.faces.end_wait(record.face_slot, record.face);
+        }
+        self.end_wait(index, None);
+        self.egress.stats.unsatisfied += 1;
+        self.content.pool.recycle(self.tables.pit.remove(index));
+    }
+
+    /// Ends some of the entries for which only closed faces wait.
+    #[inline]
+    pub(crate) fn end_orphans(&mut self) {
+        if self.tables.orphans.is_due(self.now) {
+            self.end_some_orphans();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_some_orphans(&mut self) {
+        for index in self.tables.orphans.advance(self.now) {
+            let faces = &self.tables.faces;
+            if let Some(entry) = self.tables.pit.get(index)
+                && entry
+                    .downstreams()
+                    .all(|record| faces.get(record.face_slot, record.face).is_none())
+            {
+                self.end_unsatisfied(index);
+            }
+        }
+    }
+
+    /// Ends what an entry waits for other than an upstream, because the entry ends or will wait
+    /// for something else. `origin`: the Data that answers it.
+    #[inline(always)]
+    pub(crate) fn end_wait(&mut self, index: u32, origin: Option<DataOrigin>) {
+        if self.tables.pit.entry(index).awaits != AwaitedSource::Upstream {
+            self.end_other_wait(index, origin);
+        }
+    }
+
+    #[inline(never)]
+    fn end_other_wait(&mut self, index: u32, origin: Option<DataOrigin>) {
+        if matches!(self.tables.pit.entry(index).awaits, AwaitedSource::Bypass { .. }) {
+            self.end_bypass(index, origin);
+        }
+        match mem::take(&mut self.tables.pit.entry_mut(index).awaits) {
+            AwaitedSource::Upstream => {}
+            AwaitedSource::Disk(waiter) => {
+                self.content.disk.reads.leave(waiter);
+                self.egress.stats.busy.overtaken += 1;
+            }
+            AwaitedSource::Shards(query) => drop(self.content.queries.remove(query)),
+            AwaitedSource::Bypass { since, .. } => {
+                if origin.is_some_and(|origin| origin.face != FaceId::CONTENT_STORE) {
+                    self.egress.stats.busy.bypass_latency.record(self.now.ns_since(since));
+                }
+            }
+        }
+    }
+
+    /// With labels of paths, notes whether the next hop of a bypass had room: it had if its Data
+    /// carries no mark.
+    fn end_bypass(&mut self, index: u32, origin: Option<DataOrigin>) {
+        let Some((face, has_refused)) = self.bypass_of(index) else { return };
+        let had_room = match origin {
+            _ if has_refused => Some(false),
+            Some(origin) if origin.face == face.id() => Some(origin.mark == 0),
+            _ => None,
+        };
+        self.content.disk.neighbours.on_passed_end(&face, had_room);
+    }
+
+    /// With labels of paths: the next hop of an entry that has bypassed a disk, and whether it has
+    /// refused.
+    pub(crate) fn bypass_of(&self, index: u32) -> Option<(Face, bool)> {
+        let entry = self.tables.pit.get(index)?;
+        if self.config.busy.labels != Labels::Path
+            || !matches!(entry.awaits, AwaitedSource::Bypass { .. })
+        {
+            return None;
+        }
+        let first = entry.upstreams().next()?;
+        Some((*self.tables.faces.find(first.face)?, first.nacked.is_some()))
+    }
+}

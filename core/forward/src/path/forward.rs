@@ -1,0 +1,229 @@
+//! The last stage: FIB and strategy choose the next hops of a PIT entry.
+
+use alloc::vec::Vec;
+
+use weir_base::Instant;
+use weir_store::Query;
+use weir_wire::{InterestView, NackReason, NameView};
+
+use crate::content::decision::{BypassReason, DiskBypass, Onward};
+use crate::content::reads::Waiter;
+use crate::egress::OutNack;
+use crate::endpoints::Origin;
+use crate::pass::lifetime_ns;
+use crate::router::Router;
+use crate::stats::DropReason;
+use crate::strategy::Strategy;
+use crate::strategy::context::Context;
+use crate::strategy::nacks::{NackVerdict, judge_nacks};
+use crate::table::fib::{FibNextHop, HopSet};
+use crate::table::pit::AwaitedSource;
+use crate::table::prefixes::PrefixHashes;
+use crate::table::records::OutRecord;
+
+impl Router {
+    /// An Interest goes on from its PIT entry as the store has decided.
+    #[inline(always)]
+    pub(crate) fn go_onward(
+        &mut self,
+        entry: u32,
+        onward: &Onward,
+        origin: Origin,
+        interest: &InterestView<'_>,
+        query: &Query<'_>,
+    ) {
+        match onward {
+            Onward::Forward => {}
+            Onward::Bypass(bypass) => {
+                self.content.store.decline_read();
+                bypass.reason.count(&mut self.egress.stats.busy);
+                return self.bypass_disk(entry, origin, bypass, interest);
+            }
+            Onward::RetryDisk => {
+                if self.fall_back_to_disk(entry, query, origin) {
+                    return;
+                }
+            }
+            Onward::Hedge => self.egress.stats.busy.hedged += 1,
+            Onward::Aggregate => return self.egress.stats.busy.reads_joined += 1,
+            Onward::Suppress => return self.egress.drop_packet(DropReason::Suppressed),
+        }
+        self.forward(entry, origin, None, interest);
+    }
+
+    /// Looks up FIB and strategy and sends the Interest. `only`: the next hops to choose from, if
+    /// not all of them.
+    pub(crate) fn forward(
+        &mut self,
+        entry: u32,
+        origin: Origin,
+        only: Option<HopSet>,
+        interest: &InterestView<'_>,
+    ) {
+        self.consult(entry, origin, only, interest, |strategy, context| {
+            match (origin.next_hop_face, context.next_hops) {
+                (Some(_), &[chosen]) => {
+                    context.send_interest(chosen);
+                }
+                _ => strategy.on_interest(context),
+            }
+        });
+        if self.tables.pit.entry(entry).is_abandoned() {
+            self.end_unsatisfied(entry);
+        }
+    }
+
+    /// Forwards an entry although a disk has its Data.
+    pub(crate) fn bypass_disk(
+        &mut self,
+        entry: u32,
+        origin: Origin,
+        bypass: &DiskBypass,
+        interest: &InterestView<'_>,
+    ) {
+        if bypass.reason == BypassReason::Stalled {
+            return self.forward(entry, origin, None, interest);
+        }
+        self.end_wait(entry, None);
+        let awaits = AwaitedSource::Bypass { since: self.now, is_marked: bypass.is_marked };
+        self.tables.pit.entry_mut(entry).awaits = awaits;
+        self.forward(entry, origin, Some(bypass.hops), interest);
+        if let Some((face, _)) = self.bypass_of(entry) {
+            self.content.disk.neighbours.on_passed(&face);
+        }
+    }
+
+    /// Forwards an entry that has waited in vain for a disk or for other shards. `is_stalled`: the
+    /// disk has stopped responding.
+    pub(crate) fn forward_waiting(&mut self, waiter: &Waiter, is_stalled: bool) {
+        let now = self.now;
+        let index = waiter.entry;
+        let entry = self.tables.pit.entry_mut(index);
+        let is_out = |record: OutRecord| record.nacked.is_none() && record.expiry > now;
+        if entry.upstreams().any(is_out) {
+            // A retransmission has gone there.
+            return;
+        }
+        let refused = entry.upstreams().find(|record| record.nacked.is_some());
+        if let (Some(by), NackVerdict::AllRefused(reason)) = (refused, judge_nacks(now, entry)) {
+            return self.end_with_nack(index, OutNack { reason, from: Some(by.face) });
+        }
+        let packet = entry.interest.clone();
+        let interest = InterestView::decode(&packet).expect("the PIT holds valid Interests");
+        let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, head: 0 };
+        if is_stalled && !self.has_next_hop(origin, &interest) {
+            // The Data can be had, but not now.
+            return self.end_with_nack(index, OutNack::own(NackReason::Congestion));
+        }
+        self.forward(index, origin, None, &interest);
+    }
+
+    /// Lets the strategy send an Interest to another next hop after all others have refused it.
+    /// Returns whether it did.
+    pub(crate) fn forward_after_refusal(&mut self, entry: u32) -> bool {
+        self.consult_again(entry, Strategy::on_refusal)
+    }
+
+    /// Wakes the strategy of an entry that has not been answered in the time that it had set.
+    #[cold]
+    pub(crate) fn on_silence(&mut self, index: u32, last_expiry: Instant) {
+        self.tables.pit.timers.schedule(index, last_expiry);
+        let entry = self.tables.pit.entry(index);
+        if !matches!(entry.awaits, AwaitedSource::Upstream | AwaitedSource::Bypass { .. }) {
+            return;
+        }
+        self.consult_again(index, Strategy::on_silence);
+    }
+
+    /// Consults the strategy of an entry without a new Interest.
+    fn consult_again<T: Default>(
+        &mut self,
+        index: u32,
+        ask: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
+    ) -> T {
+        let entry = self.tables.pit.entry(index);
+        let packet = entry.interest.clone();
+        let first = entry.downstreams().next().map(|record| record.face);
+        let (Ok(interest), Some(face)) = (InterestView::decode(&packet), first) else {
+            return T::default();
+        };
+        self.consult(index, Origin::of_face(face), None, &interest, ask)
+    }
+
+    /// Consults the strategy of an entry's name with its next hops.
+    #[inline(always)]
+    fn consult<T>(
+        &mut self,
+        entry: u32,
+        origin: Origin,
+        only: Option<HopSet>,
+        interest: &InterestView<'_>,
+        ask: impl FnOnce(&Strategy, &mut Context<'_>) -> T,
+    ) -> T {
+        let tables = &mut self.tables;
+        let is_home = tables.is_in_producer_region(interest);
+        let key = &tables.hash_key;
+        let choice_lengths = tables.strategies.lengths_for(interest.name);
+        let mut hashes = PrefixHashes::default();
+        hashes.add(key, interest.name, tables.fib.lengths_after(origin.head) | choice_lengths);
+        let next_hops = tables.fib.next_hops(key, interest, &hashes, origin, is_home);
+        let mut context = Context {
+            now: self.now,
+            pit: &mut tables.pit,
+            entry,
+            ingress: origin.face,
+            next_hops: next_hops.as_slice(),
+            only: only.and_then(|only| tables.fib.still_valid(only)),
+            lifetime_ns: lifetime_ns(interest),
+            faces: &mut tables.faces,
+            measurements: &mut tables.measurements,
+            egress: &mut self.egress,
+        };
+        let strategy = tables.strategies.find_hashed(interest.name, &hashes, choice_lengths);
+        ask(strategy, &mut context)
+    }
+
+    /// A prefix has a new next hop: offers it to the entries below whose strategy wants that (NFD,
+    /// afterNewNextHop).
+    pub(crate) fn offer_new_next_hop(&mut self, prefix: NameView<'_>, hop: FibNextHop) {
+        let pit = self.tables.pit.iter();
+        let below = pit.filter(|(_, entry)| entry.name_value().starts_with(prefix.value()));
+        let below: Vec<u32> = below.map(|(index, _)| index).collect();
+        for entry in below {
+            self.offer_to_entry(entry, hop);
+        }
+    }
+
+    fn offer_to_entry(&mut self, index: u32, hop: FibNextHop) {
+        let tables = &mut self.tables;
+        let entry = tables.pit.entry(index);
+        let packet = entry.interest.clone();
+        let Ok(interest) = InterestView::decode(&packet) else { return };
+        let Some(ingress) = entry.downstreams().next().map(|record| record.face) else {
+            return;
+        };
+        let lengths = tables.fib.lengths() | tables.strategies.lengths();
+        let mut hashes = PrefixHashes::default();
+        hashes.add(&tables.hash_key, interest.name, lengths);
+        let strategy = tables.strategies.find(interest.name, &hashes);
+        let is_chosen = tables
+            .fib
+            .longest_match(interest.name, &hashes)
+            .is_some_and(|entry| entry.next_hops.iter().any(|known| known.face == hop.face));
+        if !is_chosen || !strategy.wants_new_next_hops() {
+            return;
+        }
+        strategy.on_interest(&mut Context {
+            now: self.now,
+            pit: &mut tables.pit,
+            entry: index,
+            ingress,
+            next_hops: &[hop],
+            only: None,
+            lifetime_ns: lifetime_ns(&interest),
+            faces: &mut tables.faces,
+            measurements: &mut tables.measurements,
+            egress: &mut self.egress,
+        });
+    }
+}

@@ -1,0 +1,117 @@
+//! The store stage: what memory, disks and the stores of other shards have for an Interest.
+
+use weir_base::Instant;
+use weir_store::{Lookup, PartAnswer};
+
+use crate::content::decision::{Onward, StoreOutcome, StoredData};
+use crate::input::MissWatch;
+use crate::io::Event;
+use crate::pass::{Pass, QueueState};
+use crate::router::Router;
+use crate::scope::is_localhost;
+use crate::table::pit::AwaitedSource;
+
+/// One of this many misses of an object's segments is reported.
+const MISS_PERIOD: u64 = 64;
+
+impl Router {
+    /// Looks up the store. A pending entry means that memory has missed before.
+    #[inline(always)]
+    pub(crate) fn ask_store(&mut self, pass: &Pass<'_>) -> StoreOutcome {
+        if let Some(index) = pass.pending
+            && let entry = self.tables.pit.entry(index)
+            && !entry.is_abandoned()
+        {
+            return StoreOutcome::Pending(match entry.awaits {
+                AwaitedSource::Disk(waiter) => {
+                    let since = self.content.disk.reads.waiter(waiter).since;
+                    self.join_read(pass, index, since)
+                }
+                AwaitedSource::Shards(query) => {
+                    let since = self.content.queries.waiter(query).since;
+                    self.join_read(pass, index, since)
+                }
+                AwaitedSource::Bypass { .. }
+                    if self.tables.is_waiting(index, pass.received.face) =>
+                {
+                    Onward::RetryDisk
+                }
+                AwaitedSource::Bypass { .. } | AwaitedSource::Upstream => Onward::Forward,
+            });
+        }
+        if pass.interest.can_be_prefix && self.egress.is_sharded() {
+            return self.look_up_prefix(pass);
+        }
+        match self.content.store.lookup(self.now, &pass.query) {
+            Lookup::Hit(hit) => {
+                // Only an Interest that has waited in front of the store can have earned a mark.
+                let is_marked = pass.received.queue_state == QueueState::QueuedToBeMarked;
+                StoreOutcome::Answer(StoredData { packet: hit.packet, is_marked })
+            }
+            Lookup::OnDisk(found) => {
+                self.content.disk.neighbours.note_asked(self.now, &pass.face);
+                self.decide(pass, found)
+            }
+            Lookup::Miss => {
+                let is_reported = match self.content.reported_misses {
+                    MissWatch::Off => false,
+                    MissWatch::Local => pass.face.is_local(),
+                    MissWatch::All => true,
+                };
+                if is_reported {
+                    self.report_miss(pass);
+                }
+                StoreOutcome::Pending(Onward::Forward)
+            }
+        }
+    }
+
+    /// The entry of an Interest has waited for a disk or for other shards since then. A
+    /// retransmission also goes upstream, but not too early and only if there is a next hop. An
+    /// Interest from another face waits with the first.
+    fn join_read(&self, pass: &Pass<'_>, entry: u32, since: Instant) -> Onward {
+        let pending = self.tables.pit.entry(entry);
+        if pending.is_asked() {
+            return Onward::Forward;
+        }
+        if !self.tables.is_waiting(entry, pass.received.face) {
+            return Onward::Aggregate;
+        }
+        let strategy = self.tables.strategy(pass.interest.name);
+        let is_early = self.now.ns_since(since) < strategy.retransmission_ns(pending);
+        if is_early || !self.has_next_hop(pass.received.origin(), pass.interest) {
+            Onward::Suppress
+        } else {
+            Onward::Hedge
+        }
+    }
+
+    /// An Interest with CanBePrefix, on a router of several shards: Data of its very name in memory
+    /// answers it at once, other Data competes with what the other shards have.
+    #[cold]
+    #[inline(never)]
+    fn look_up_prefix(&mut self, pass: &Pass<'_>) -> StoreOutcome {
+        let answer = self.content.store.look_up_part(self.now, &pass.query);
+        let has_room = self.make_room(pass);
+        if let PartAnswer::Memory { packet, is_whole_name, .. } = answer
+            && (is_whole_name || !has_room)
+        {
+            self.content.store.count_lookup(true);
+            let is_marked = pass.received.queue_state == QueueState::QueuedToBeMarked;
+            return StoreOutcome::Answer(StoredData { packet, is_marked });
+        }
+        StoreOutcome::AskShards
+    }
+
+    /// Reports that the store lacks an object, for every 64th of its segments.
+    #[cold]
+    fn report_miss(&mut self, pass: &Pass<'_>) {
+        let name = pass.interest.name;
+        let segment = name.last().and_then(|component| component.as_segment()).unwrap_or(0);
+        if segment > 0 && segment.is_multiple_of(MISS_PERIOD) && !is_localhost(name) {
+            let (ingress, is_local) = (pass.received.face, pass.face.is_local());
+            let object = name.parent().to_name();
+            self.egress.push_event(Event::Missed { ingress, is_local, object });
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Data for other shards: offered to those whose Interests with CanBePrefix watch for it, or handed
+//! over to the shard that it belongs to (decision 0014).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, Packet};
+use weir_store::disk::{ReadId, ReadOutcome};
+use weir_wire::{DataView, InterestView, LpHeader};
+
+use crate::content::queries::RemoteWaiters;
+use crate::endpoints::DataOrigin;
+use crate::pass::{DataPass, ReceivedPacket};
+use crate::router::Router;
+use crate::shard::{self, Candidate, Message, OfferedData, UnsolicitedVerdict, shard_of_name};
+
+impl Router {
+    /// The shards that watch for this Data, a bit each.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn homes_of(&mut self, data: &DataView<'_>) -> u64 {
+        self.content.watches.homes_of(data.name, self.tables.hash_prefixes(data.name))
+    }
+
+    /// Shows Data to the first of its homes, which passes it on to the next.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn offer(&mut self, mut offered: OfferedData) {
+        if let Some(home) = shard::members(offered.homes).next() {
+            offered.homes &= !(1 << home);
+            self.egress.send_to_shard(home, Message::Offer(Box::new(offered)));
+        } else if let Some(verdict) = offered.verdict {
+            let OfferedData { origin, packet, .. } = offered;
+            let decided = Message::Verdict { face: origin.face, packet, verdict };
+            self.egress.send_to_shard(verdict.shard, decided);
+        }
+    }
+
+    /// Shows Data that no entry here has asked for. It is kept if one of the homes has sent an
+    /// Interest for it to the face that it came from.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn ask_homes(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
+        let LpHeader { pit_token, no_cache, congestion_mark, .. } = *received.header;
+        let face = self.tables.faces.find(received.face);
+        let is_ad_hoc = face.is_some_and(|face| face.is_ad_hoc());
+        let shard = self.config.shard;
+        self.offer(OfferedData {
+            origin: DataOrigin { face: received.face, mark: congestion_mark, is_ad_hoc },
+            token: Some(pit_token),
+            verdict: Some(UnsolicitedVerdict { shard, no_cache, is_asked: false }),
+            is_stale: false,
+            packet: received.packet.clone(),
+            served: Vec::new(),
+            homes,
+        });
+    }
+
+    /// Hands Data to the shard that it belongs to, if that is another one: its PIT token was not
+    /// that of an Interest of its name. Returns whether it did.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn hands_over_misrouted(&mut self, pass: &DataPass<'_>) -> bool {
+        let name = pass.data.name;
+        let shard = shard_of_name(&self.tables.hash_key, name, self.config.shard_count);
+        if shard == self.config.shard {
+            return false;
+        }
+        self.egress.stats.in_data -= 1;
+        let header = Box::new(pass.received.header.clone());
+        let (face, packet) = (pass.received.face, pass.received.packet.clone());
+        self.egress.send_to_shard(shard, Message::Misrouted { face, header, packet });
+        true
+    }
+
+    /// A read has ended. Answers the other shards that it does not help; returns the others, which
+    /// must be offered its Data.
+    pub(crate) fn end_remote_reads(
+        &mut self,
+        read: ReadId,
+        outcome: &ReadOutcome,
+    ) -> RemoteWaiters {
+        let mut waiters = RemoteWaiters::default();
+        while let Some(remote) = self.content.queries.take_remote_read(read) {
+            let is_answer = match outcome {
+                ReadOutcome::Data { packet, fresh_until } => {
+                    is_answer(self.now, &remote.interest, packet, *fresh_until)
+                }
+                ReadOutcome::Unavailable | ReadOutcome::Stalled => false,
+            };
+            if is_answer {
+                waiters.homes |= 1 << remote.home;
+                waiters.is_marked |= remote.is_marked;
+                self.egress.stats.busy.answered += 1;
+                let took_ns = self.now.ns_since(remote.since);
+                self.egress.stats.busy.read_latency.record(took_ns);
+            } else {
+                let answer = Message::Answer { id: remote.id, found: Candidate::Nothing };
+                self.egress.send_to_shard(remote.home, answer);
+            }
+        }
+        waiters
+    }
+}
+
+/// Whether Data that was read answers the Interest that it was read for.
+fn is_answer(now: Instant, interest: &Packet, data: &Packet, fresh_until: Instant) -> bool {
+    let (Ok(interest), Ok(data)) = (InterestView::decode(interest), DataView::decode(data)) else {
+        return false;
+    };
+    let is_fresh_enough = !interest.must_be_fresh || now < fresh_until;
+    is_fresh_enough && interest.name.is_prefix_of(data.name)
+}

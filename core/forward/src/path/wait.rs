@@ -1,0 +1,97 @@
+//! How a PIT entry comes to wait for a disk or for the stores of other shards.
+
+use weir_store::disk::{OnDisk, ReadId};
+use weir_store::{Lookup, Query};
+
+use crate::content::decision::DiskRead;
+use crate::content::reads::Waiter;
+use crate::endpoints::Origin;
+use crate::pass::Pass;
+use crate::router::Router;
+use crate::shard::Message;
+use crate::table::pit::AwaitedSource;
+
+impl Router {
+    /// Begins a read, or joins one. `None` if too many reads wait.
+    pub(crate) fn begin_read(&mut self, found: &OnDisk) -> Option<ReadId> {
+        let read = self.content.store.begin_read(found).ok();
+        self.egress.stats.busy.reads_refused += u64::from(read.is_none());
+        read
+    }
+
+    /// Lets an entry wait for a read that was begun.
+    pub(crate) fn wait_for_disk(
+        &mut self,
+        entry: u32,
+        origin: Origin,
+        read: &DiskRead,
+        begun: ReadId,
+    ) {
+        self.egress.stats.busy.reads_begun += 1;
+        if matches!(self.tables.pit.entry(entry).awaits, AwaitedSource::Disk(_)) {
+            return;
+        }
+        self.end_wait(entry, None);
+        let waiter = Waiter {
+            entry,
+            since: self.now,
+            ingress: origin.face,
+            next_hop_face: origin.next_hop_face,
+            is_marked: read.is_marked,
+            disk: read.found.disk,
+            ahead: read.found.reads_waiting,
+        };
+        let at = self.content.disk.reads.wait(begun, read.found.disk, waiter);
+        self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Disk(at);
+    }
+
+    /// Begins a read for an entry that has bypassed the disk, because the next hop does not answer
+    /// or has refused. Returns whether the entry waits for the disk now.
+    #[cold]
+    pub(crate) fn fall_back_to_disk(
+        &mut self,
+        entry: u32,
+        query: &Query<'_>,
+        origin: Origin,
+    ) -> bool {
+        if self.content.disk.is_held_up() {
+            return false;
+        }
+        let Lookup::OnDisk(found) = self.content.store.lookup(self.now, query) else {
+            return false;
+        };
+        if found.is_stalled {
+            self.content.store.decline_read();
+            return false;
+        }
+        let Ok(begun) = self.content.store.begin_read(&found) else { return false };
+        self.egress.stats.busy.came_back += 1;
+        if self.content.disk.is_adaptive() {
+            self.content.disk.adaptive.on_return(found.disk);
+        }
+        let is_marked = self.content.disk.is_marked_by_queue(found.reads_waiting);
+        let read = DiskRead { found, is_over_threshold: false, is_marked };
+        self.wait_for_disk(entry, origin, &read, begun);
+        true
+    }
+
+    /// Asks the other shards for what their stores have, and lets the entry wait for the answers.
+    #[cold]
+    pub(crate) fn wait_for_shards(&mut self, entry: u32, pass: &Pass<'_>) {
+        self.end_wait(entry, None);
+        let waiter = Waiter {
+            entry,
+            since: self.now,
+            ingress: pass.received.face,
+            next_hop_face: pass.received.header.next_hop_face,
+            is_marked: false,
+            disk: 0,
+            ahead: 0,
+        };
+        let interest = pass.received.packet.clone();
+        let shards = self.egress.other_shards();
+        let id = self.content.queries.open(self.now, waiter, interest.clone(), shards);
+        self.tables.pit.entry_mut(entry).awaits = AwaitedSource::Shards(id.place);
+        self.egress.send_to_other_shards(|| Message::Ask { id, interest: interest.clone() });
+    }
+}

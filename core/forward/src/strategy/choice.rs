@@ -1,0 +1,81 @@
+//! The strategy choice table: which strategy the names under a prefix have.
+
+use weir_base::HashKey;
+use weir_wire::{Name, NameView};
+
+use crate::strategy::Strategy;
+use crate::table::prefixes::{PrefixHashes, PrefixTable};
+
+/// Strategies by name prefix, with NFD's defaults.
+pub(crate) struct StrategyChoice {
+    by_prefix: PrefixTable<Strategy>,
+    /// The strategy of names that no prefix covers.
+    default: Strategy,
+}
+
+impl StrategyChoice {
+    pub(crate) fn new(key: &HashKey) -> Self {
+        let mut choice = Self { by_prefix: PrefixTable::new(), default: Strategy::best_route() };
+        let defaults = [
+            ("/localhost", Strategy::multicast()),
+            ("/localhost/nfd", Strategy::best_route()),
+            ("/ndn/broadcast", Strategy::multicast()),
+        ];
+        for (prefix, strategy) in defaults {
+            choice.set(prefix.parse().expect("a valid name"), Some(strategy), key);
+        }
+        choice
+    }
+
+    /// Sets the strategy of a prefix, or removes it.
+    pub(crate) fn set(&mut self, prefix: Name, strategy: Option<Strategy>, key: &HashKey) {
+        if let Some(strategy) = strategy {
+            self.by_prefix.insert(prefix, strategy, key);
+        } else {
+            self.by_prefix.remove(prefix.as_view(), key);
+        }
+    }
+
+    /// Bit `n` is set if a lookup needs the hash of the first `n` components.
+    #[inline]
+    pub(crate) fn lengths(&self) -> u64 {
+        self.by_prefix.lengths()
+    }
+
+    /// The same for `name`. Few names lie under a prefix that has a strategy of its own, and most
+    /// others are recognised without a hash.
+    #[inline(always)]
+    pub(crate) fn lengths_for(&self, name: NameView<'_>) -> u64 {
+        if self.by_prefix.may_match(name) { self.by_prefix.lengths() } else { 0 }
+    }
+
+    /// The strategy of `name`, whose hashes of [`Self::lengths`] are known.
+    pub(crate) fn find(&self, name: NameView<'_>, hashes: &PrefixHashes) -> &Strategy {
+        self.by_prefix.longest_match(name, hashes).unwrap_or(&self.default)
+    }
+
+    /// The same, with [`Self::lengths_for`].
+    #[inline(always)]
+    pub(crate) fn find_hashed(
+        &self,
+        name: NameView<'_>,
+        hashes: &PrefixHashes,
+        lengths: u64,
+    ) -> &Strategy {
+        let found = match lengths {
+            0 => self.by_prefix.root(),
+            _ => self.by_prefix.longest_match(name, hashes),
+        };
+        found.unwrap_or(&self.default)
+    }
+
+    /// Whether Interests under `prefix` can have a strategy that handles new next hops.
+    pub(crate) fn may_want_new_next_hops(&self, prefix: NameView<'_>, key: &HashKey) -> bool {
+        let mut hashes = PrefixHashes::default();
+        hashes.add(key, prefix, self.lengths());
+        self.find(prefix, &hashes).wants_new_next_hops()
+            || self.by_prefix.iter().any(|(below, strategy)| {
+                strategy.wants_new_next_hops() && prefix.is_prefix_of(below.as_view())
+            })
+    }
+}

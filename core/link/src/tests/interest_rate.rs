@@ -1,0 +1,143 @@
+//! The discipline `interest-rate`, and the choice of disciplines.
+
+use super::*;
+
+/// Interests of one byte of content each, told apart by it.
+fn numbered(number: u8) -> Packet {
+    Packet::from(&[tlv::INTEREST as u8, 1, number][..])
+}
+
+pub(super) fn limited(text: &str) -> Link {
+    let discipline = text.parse().unwrap();
+    Link::new(with(LinkConfig::stream(), |config| config.egress.discipline = discipline))
+}
+
+pub(super) fn offer(link: &mut Link, now: Instant, packet: Packet) -> Result<(), LinkDrop> {
+    link.enqueue(now, LpHeader::default(), packet)
+}
+
+#[test]
+fn interests_beyond_the_rate_wait_and_leave_in_order() {
+    let mut link = limited("interest-rate interests_per_s=100 burst=3");
+    let at = |ms: u64| START.plus_ns(ms * NS_PER_MS);
+    for number in 0..6 {
+        offer(&mut link, at(0), numbered(number)).unwrap();
+    }
+    assert_eq!(link.counters().out_interests, 6);
+    assert_eq!(link.queue_bytes(), 18);
+    assert_eq!(sent(&mut link), [0, 1, 2].map(numbered), "the burst");
+    assert_eq!(link.next_wakeup(), Some(at(10)));
+    offer(&mut link, at(5), data(10)).unwrap();
+    assert_eq!(sent(&mut link), [data(10)], "Data does not wait");
+    link.poll(at(9));
+    assert!(link.is_egress_empty());
+    link.poll(at(10));
+    assert_eq!(sent(&mut link), [numbered(3)]);
+    // A driver that comes late gets what has become due, and no more.
+    link.poll(at(35));
+    assert_eq!(sent(&mut link), [4, 5].map(numbered));
+    assert_eq!((link.next_wakeup(), link.queue_bytes()), (None, 0));
+    offer(&mut link, at(36), numbered(6)).unwrap();
+    assert_eq!(link.next_wakeup(), Some(at(40)));
+    link.poll(at(40));
+    assert_eq!(sent(&mut link), [numbered(6)]);
+    assert_eq!(link.counters().drops.total(), 0);
+}
+
+#[test]
+fn interests_that_wait_are_bounded_and_dropped_when_the_face_goes_down() {
+    let mut link = limited("interest-rate interests_per_s=1 burst=1 held_max=2");
+    for number in 0..3 {
+        offer(&mut link, START, numbered(number)).unwrap();
+    }
+    assert_eq!(offer(&mut link, START, numbered(3)), Err(LinkDrop::InterestRate));
+    assert_eq!(link.counters().drops[LinkDrop::InterestRate], 1);
+    link.discard_all();
+    assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 3);
+    assert_eq!((link.queue_bytes(), link.next_wakeup()), (0, None));
+
+    let mut full = limited("interest-rate interests_per_s=1 burst=1");
+    let mut config = full.config().clone();
+    config.egress.queue_bytes_max = 500;
+    full.set_config(config);
+    let taken = (0..9).filter(|&number| offer(&mut full, START, numbered(number)).is_ok()).count();
+    assert_eq!(taken, 5, "the bound on the octets that wait holds for those held, too");
+    assert_eq!(full.counters().drops[LinkDrop::QueueFull], 4);
+}
+
+#[test]
+fn another_discipline_lets_go_what_waited() {
+    let mut link = limited("interest-rate interests_per_s=1 burst=1");
+    for number in 0..3 {
+        offer(&mut link, START, numbered(number)).unwrap();
+    }
+    link.set_config(LinkConfig::stream());
+    assert_eq!(sent(&mut link), [0, 1, 2].map(numbered));
+    assert_eq!(link.next_wakeup(), None);
+}
+
+#[test]
+fn disciplines_are_chosen_by_text() {
+    let limited = InterestRateConfig { interests_per_s: 5000, burst: 64, held_max: 1024 };
+    let text = "interest-rate interests_per_s=5000  burst=64";
+    assert_eq!(text.parse(), Ok(DisciplineConfig::InterestRate(limited)));
+    assert_eq!("fifo".parse(), Ok(DisciplineConfig::default()));
+    assert_eq!(
+        "lifo".parse::<DisciplineConfig>().unwrap_err().to_string(),
+        "there is no queue discipline `lifo`; choose one of \
+         fifo, hr-icp, interest-rate"
+    );
+    for option in ["burst=0", "burst", "burst=x", "interests_per_s=5000000000", "depth=3"] {
+        let text = std::format!("interest-rate {option}");
+        let error = text.parse::<DisciplineConfig>().unwrap_err();
+        let expected = std::format!(
+            "`{option}` is no option of the queue discipline `interest-rate`, or cannot have this \
+             value"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
+    assert!("fifo burst=3".parse::<DisciplineConfig>().is_err());
+}
+
+proptest! {
+    /// Against the bucket written down directly: in any span of time no more Interests leave than
+    /// the burst and what the rate allows; none is lost, and their order is kept.
+    #[test]
+    fn the_rate_holds_over_every_span(
+        gaps_us in prop::collection::vec(0u64..4000, 1..120),
+        interests_per_s in 1u64..3000,
+        burst in 1u64..9,
+    ) {
+        let text = std::format!("interest-rate interests_per_s={interests_per_s} burst={burst}");
+        let mut link = limited(&text);
+        let (mut now, mut left) = (START, Vec::new());
+        let gaps = gaps_us.len();
+        let note = |link: &mut Link, now: Instant, left: &mut Vec<(u64, u8)>| {
+            left.extend(sent(link).iter().map(|packet| (now.as_ns(), packet[2])));
+        };
+        for (number, gap_us) in gaps_us.into_iter().enumerate() {
+            let arrives = now.plus_ns(gap_us * 1000);
+            while let Some(due) = link.next_wakeup().filter(|&due| due <= arrives) {
+                link.poll(due);
+                note(&mut link, due, &mut left);
+            }
+            now = arrives;
+            offer(&mut link, now, numbered(number as u8)).unwrap();
+            note(&mut link, now, &mut left);
+        }
+        while let Some(due) = link.next_wakeup() {
+            link.poll(due);
+            note(&mut link, due, &mut left);
+        }
+        let order: Vec<u8> = left.iter().map(|&(_, number)| number).collect();
+        prop_assert_eq!(order, (0..gaps as u8).collect::<Vec<u8>>());
+        let interval_ns = 1_000_000_000 / interests_per_s;
+        for from in 0..left.len() {
+            for to in from..left.len() {
+                let span_ns = left[to].0 - left[from].0;
+                let count = (to - from + 1) as u64;
+                prop_assert!(count <= burst + span_ns / interval_ns);
+            }
+        }
+    }
+}
