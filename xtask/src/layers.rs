@@ -39,7 +39,6 @@ const CORE_WITH_UNSAFE: &str = "core/base";
 /// that is on it without a circle is a finding, as is a circle of any other type.
 const KNOWN_CALL_CIRCLES: &[(&str, &str)] = &[
     ("core/control", "Controller"),
-    ("core/forward", "Router"),
     ("core/manage", "Manager"),
     ("core/store", "Store"),
     ("core/transport", "Consumer"),

@@ -72,7 +72,7 @@ pub(crate) fn findings(sources: &[Source]) -> anyhow::Result<Vec<String>> {
     Ok(told.collect())
 }
 
-fn collect_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
+pub(crate) fn collect_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
     for token in tokens {
         match token {
             TokenTree::Ident(ident) => drop(words.insert(ident.to_string())),
