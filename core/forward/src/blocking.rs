@@ -142,7 +142,8 @@ impl BlockingStore {
             router.content.disk.hold_up(self.queue.len());
             let view = PacketView::decode(&packet).expect("it was decoded before it queued");
             let hashes = &router.hash_name(&view);
-            let PacketView::Interest(interest) = &view else { unreachable!("no Data queues") };
+            // Only Interests queue.
+            let PacketView::Interest(interest) = &view else { continue };
             let received =
                 ReceivedPacket { queue_state, ..ReceivedPacket::new(face, &header, &packet) };
             router.resume_interest(&received, interest, hashes);

@@ -55,10 +55,12 @@ impl Router {
         let from = Some(received.face);
         match judge_nacks(self.now, entry) {
             NackVerdict::Wait => {}
-            NackVerdict::AllRefused(_) if self.is_back_at_store(index, &query) => {}
-            NackVerdict::AllRefused(_) if !is_chosen && self.forward_after_refusal(index) => {}
             NackVerdict::AllRefused(reason) => {
-                self.end_with_nack(index, OutNack { reason, from });
+                let continues = self.is_back_at_store(index, &query)
+                    || !is_chosen && self.forward_after_refusal(index);
+                if !continues {
+                    self.end_with_nack(index, OutNack { reason, from });
+                }
             }
             NackVerdict::OnlyDownstreamLeft(face, reason) => {
                 let (now, entry) = (self.now, self.tables.pit.entry_mut(index));
