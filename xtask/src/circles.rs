@@ -8,7 +8,7 @@
 mod calls;
 mod graph;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

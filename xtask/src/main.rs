@@ -15,7 +15,8 @@ use anyhow::{Context, bail};
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  ci                     everything a change must pass: format, clippy, docs, layers, tidy, tests
+  ci                     everything a change must pass: format, layers, tidy, clippy, rustdoc,
+                         size, tests
   test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
                          what follows -- goes to `cargo test`
   layers                 check layers, forbidden edges between crates, what `cargo run` starts,

@@ -3,7 +3,7 @@ use std::path::Path;
 use super::{Crate, findings};
 
 /// Writes the files of a crate, the first of them its root, and reads them.
-pub(super) fn read_files<T>(files: &[(&str, &str)], check: impl FnOnce(&Path, &Crate) -> T) -> T {
+pub(crate) fn read_files<T>(files: &[(&str, &str)], check: impl FnOnce(&Path, &Crate) -> T) -> T {
     let folder = std::env::temp_dir().join(format!("weir-circles-{:p}", files.as_ptr()));
     for (name, text) in files {
         let path = folder.join(name);
