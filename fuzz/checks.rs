@@ -5,8 +5,21 @@ use weir_wire::{
     NameView, PACKET_SIZE_MAX, UriStyle, peek_frame, rewrite_interest, tlv,
 };
 
+/// Runs the check of a fuzz target.
+pub(crate) fn run(target: &str, octets: &[u8]) {
+    match target {
+        "interest" => interest(octets),
+        "data" => data(octets),
+        "lp" => lp(octets),
+        "name" => name(octets),
+        "name_uri" => name_uri(octets),
+        "frame" => frame(octets),
+        other => panic!("no check of the name {other}"),
+    }
+}
+
 /// Decodes octets as an Interest; a decoded one survives encoding and rewriting.
-pub(crate) fn interest(octets: &[u8]) {
+fn interest(octets: &[u8]) {
     let Ok(view) = InterestView::decode(octets) else { return };
     check_name(view.name);
     let owned = view.to_interest();
@@ -60,7 +73,7 @@ fn check_rewrite(view: &InterestView<'_>, hop_limit: Option<u8>, strip: bool) {
 }
 
 /// Decodes octets as a Data; a decoded one survives encoding.
-pub(crate) fn data(octets: &[u8]) {
+fn data(octets: &[u8]) {
     let Ok(view) = DataView::decode(octets) else { return };
     check_name(view.name);
     assert!(view.signed_portion().len() < octets.len());
@@ -76,7 +89,7 @@ pub(crate) fn data(octets: &[u8]) {
 }
 
 /// Decodes octets as an LpPacket; a decoded header survives encoding.
-pub(crate) fn lp(octets: &[u8]) {
+fn lp(octets: &[u8]) {
     let Ok(view) = LpView::decode(octets) else { return };
     if let Some(fragment) = view.fragment {
         assert_eq!(&octets[view.fragment_at..][..fragment.len()], fragment);
@@ -96,7 +109,7 @@ pub(crate) fn lp(octets: &[u8]) {
 }
 
 /// Parses octets as the URI of a name; a parsed one prints to what it parses from.
-pub(crate) fn name_uri(octets: &[u8]) {
+fn name_uri(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     let Ok(name) = text.parse::<Name>() else { return };
     check_name(name.as_view());
@@ -104,7 +117,7 @@ pub(crate) fn name_uri(octets: &[u8]) {
 }
 
 /// Decodes octets as the TLV-VALUE of a Name.
-pub(crate) fn name(octets: &[u8]) {
+fn name(octets: &[u8]) {
     let Ok(view) = NameView::from_value(octets) else { return };
     assert_eq!(view.value(), octets);
     check_name(view);
@@ -133,7 +146,7 @@ fn check_name(name: NameView<'_>) {
 }
 
 /// Finds the first packet of a stream.
-pub(crate) fn frame(octets: &[u8]) {
+fn frame(octets: &[u8]) {
     match peek_frame(octets) {
         Ok(Some(size)) => {
             assert!((2..=PACKET_SIZE_MAX + LP_PREFIX_MAX).contains(&size));

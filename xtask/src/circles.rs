@@ -5,16 +5,22 @@
 //! between a module and what lies in its folder: these are one module, cut into files. Code under
 //! `#[cfg(test)]` does not count.
 
+mod calls;
+mod graph;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, iter};
 
 use anyhow::Context;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
+
+pub(crate) use self::calls::CallCircle;
+use self::calls::Impl;
+use self::graph::Graph;
 
 /// Names from the root of a crate, `[]` for the root itself.
 type ModulePath = Vec<String>;
@@ -31,6 +37,7 @@ struct Module {
     globs: Vec<Vec<String>>,
     /// Paths that its code names, each with its line.
     mentions: Vec<(Vec<String>, usize)>,
+    impls: Vec<Impl>,
 }
 
 struct Import {
@@ -40,33 +47,30 @@ struct Import {
     is_passed_on: bool,
 }
 
-/// From file to file, with the name and the line of the first mention.
-type Edges = BTreeMap<PathBuf, BTreeMap<PathBuf, (String, usize)>>;
+/// Each edge with the name and the line of the first mention.
+type Edges = Graph<(String, usize)>;
 
 /// A crate's modules.
 #[derive(Default)]
-struct Crate {
+pub(crate) struct Crate {
     modules: BTreeMap<ModulePath, Module>,
 }
 
-/// One finding for each circle of the crate whose first file is `root_file`; paths are told from
-/// `root`.
-pub(crate) fn findings(root: &Path, root_file: &Path) -> anyhow::Result<Vec<String>> {
-    let mut all = Crate::default();
-    let folder = root_file.parent().context("a file has no folder")?;
-    all.read(root_file, folder, Vec::new())?;
-    let edges = all.edges();
+/// One finding for each circle of imports in a crate of the repository at `root`.
+pub(crate) fn findings(root: &Path, modules: &Crate) -> Vec<String> {
+    let edges = modules.edges();
     let name = |file: &Path| file.strip_prefix(root).unwrap_or(file).display().to_string();
-    Ok(circles(&edges).iter().map(|circle| tell(circle, &edges, name)).collect())
+    graph::circles(&edges).iter().map(|circle| describe(circle, &edges, name)).collect()
 }
 
-/// The shortest way around, and everything that hangs together.
-fn tell(circle: &BTreeSet<PathBuf>, edges: &Edges, name: impl Fn(&Path) -> String) -> String {
-    let way = circle
-        .iter()
-        .filter_map(|file| way_around(file, circle, edges))
-        .min_by_key(Vec::len)
-        .unwrap_or_default();
+/// The circles of calls between the files of a type.
+pub(crate) fn of_calls(root: &Path, modules: &Crate) -> Vec<CallCircle> {
+    calls::find(root, modules)
+}
+
+/// The shortest way around, and all files of the circle.
+fn describe(circle: &BTreeSet<PathBuf>, edges: &Edges, name: impl Fn(&Path) -> String) -> String {
+    let way = graph::shortest_way(circle, edges);
     let steps = way.iter().zip(way.iter().skip(1));
     let steps: Vec<String> = steps
         .map(|(from, to)| {
@@ -80,58 +84,15 @@ fn tell(circle: &BTreeSet<PathBuf>, edges: &Edges, name: impl Fn(&Path) -> Strin
     format!("{at}:1: a circle of {count} files: {}; all: {}", steps.join(", "), all.join(" "))
 }
 
-fn way_around(from: &PathBuf, circle: &BTreeSet<PathBuf>, edges: &Edges) -> Option<Vec<PathBuf>> {
-    let mut before: BTreeMap<&PathBuf, &PathBuf> = BTreeMap::new();
-    let mut queue = std::collections::VecDeque::from([from]);
-    while let Some(file) = queue.pop_front() {
-        for to in edges.get(file)?.keys().filter(|to| circle.contains(*to)) {
-            if to == from {
-                let back = iter::successors(Some(file), |at| before.get(at).copied());
-                let mut way: Vec<PathBuf> = back.cloned().collect();
-                way.reverse();
-                way.push(from.clone());
-                return Some(way);
-            }
-            if !before.contains_key(to) {
-                before.insert(to, file);
-                queue.push_back(to);
-            }
-        }
-    }
-    None
-}
-
-/// Sets of files of which each reaches each.
-fn circles(edges: &Edges) -> Vec<BTreeSet<PathBuf>> {
-    let reached = |from: &PathBuf| {
-        let mut seen = BTreeSet::new();
-        let mut left = vec![from];
-        while let Some(file) = left.pop() {
-            for to in edges.get(file).into_iter().flat_map(BTreeMap::keys) {
-                if seen.insert(to.clone()) {
-                    left.push(to);
-                }
-            }
-        }
-        seen
-    };
-    let reach: BTreeMap<&PathBuf, BTreeSet<PathBuf>> =
-        edges.keys().map(|file| (file, reached(file))).collect();
-    let mut circles = Vec::new();
-    let mut done = BTreeSet::new();
-    for (file, ahead) in &reach {
-        if !ahead.contains(*file) || !done.insert((*file).clone()) {
-            continue;
-        }
-        let comes_back = |to: &&PathBuf| reach.get(*to).is_some_and(|back| back.contains(*file));
-        let circle: BTreeSet<PathBuf> = ahead.iter().filter(comes_back).cloned().collect();
-        done.extend(circle.iter().cloned());
-        circles.push(circle);
-    }
-    circles
-}
-
 impl Crate {
+    /// Reads the crate whose first file is `root_file`.
+    pub(crate) fn read_from(root_file: &Path) -> anyhow::Result<Self> {
+        let folder = root_file.parent().context("a file has no folder")?;
+        let mut modules = Self::default();
+        modules.read(root_file, folder, Vec::new())?;
+        Ok(modules)
+    }
+
     /// Reads `file`, which is module `at`; children without a path of their own lie in `folder`.
     fn read(&mut self, file: &Path, folder: &Path, at: ModulePath) -> anyhow::Result<()> {
         let text =
@@ -182,6 +143,7 @@ impl Crate {
         known.imports.extend(module.imports);
         known.globs.extend(module.globs);
         known.mentions.extend(module.mentions);
+        known.impls.extend(module.impls);
         Ok(())
     }
 
@@ -417,6 +379,11 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         let is_passed_on = !matches!(item.vis, syn::Visibility::Inherited);
         let path = if item.leading_colon.is_some() { vec!["::".into()] } else { Vec::new() };
         self.import(&item.tree, path, is_passed_on);
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        self.0.impls.extend(Impl::of(item, &self.0.file));
+        visit::visit_item_impl(self, item);
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::circles;
+use crate::circles::{self, CallCircle, Crate};
 use crate::tidy::repository_files;
 use crate::unused::{self, Source};
 
@@ -41,6 +41,23 @@ const FORBIDDEN: &[(&str, &str)] = &[
 /// The only core crate that may hold unsafe code: packet buffers and prefetch live there.
 const CORE_WITH_UNSAFE: &str = "core/base";
 
+/// Folders of crates and names of types.
+type KnownCircles = &'static [(&'static str, &'static str)];
+
+/// Types that still have a circle of calls, by folder of the crate. The list only shrinks: a type
+/// that is on it without a circle is a finding, as is a circle of any other type.
+const KNOWN_CALL_CIRCLES: KnownCircles = &[
+    ("core/control", "Controller"),
+    ("core/manage", "Manager"),
+    ("core/store", "Store"),
+    ("core/transport", "Consumer"),
+    ("core/transport", "Producer"),
+    ("core/transport", "Scoreboard"),
+    ("io/runtime", "Control"),
+    ("io/runtime", "Worker"),
+    ("sim/netsim", "Network"),
+];
+
 /// One dependency of a workspace crate on another, both by folder (`core/store`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Edge {
@@ -67,18 +84,81 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Circles of files within a crate.
+/// Circles of files within a crate: of imports, and of calls between the files of a type. Prints
+/// the circles of calls that are known.
 pub(crate) fn circles(root: &Path) -> anyhow::Result<Vec<String>> {
-    let mut findings = Vec::new();
-    for folder in member_folders(root, &cargo_metadata(root)?)? {
-        for name in ["src/lib.rs", "src/main.rs"] {
-            let file = root.join(&folder).join(name);
-            if file.is_file() {
-                findings.extend(circles::findings(root, &file)?);
+    let crates = read_crates(root)?;
+    let imports = crates.iter().flat_map(|(_, modules)| circles::findings(root, modules));
+    let calls = call_circles(root, &crates);
+    let known = KNOWN_CALL_CIRCLES;
+    for (folder, circle) in calls.iter().filter(|(folder, circle)| is_known(known, folder, circle))
+    {
+        println!("{folder}: {circle} (known; `layers --calls` shows the calls)");
+    }
+    Ok(imports.chain(call_findings(KNOWN_CALL_CIRCLES, &calls)).collect())
+}
+
+/// Circles of calls alone, each printed with its calls.
+pub(crate) fn calls(root: &Path) -> anyhow::Result<Vec<String>> {
+    let circles = call_circles(root, &read_crates(root)?);
+    for (folder, circle) in &circles {
+        println!("{folder}: {circle}");
+        circle.lines().for_each(|line| println!("    {line}"));
+    }
+    Ok(call_findings(KNOWN_CALL_CIRCLES, &circles))
+}
+
+/// Circles of calls, each with the folder of its crate.
+type CallCircles = Vec<(String, CallCircle)>;
+
+fn call_circles(root: &Path, crates: &[(String, Crate)]) -> CallCircles {
+    let of_crate = |(folder, modules): &(String, Crate)| {
+        let circles = circles::of_calls(root, modules);
+        circles.into_iter().map(|circle| (folder.clone(), circle)).collect::<Vec<_>>()
+    };
+    crates.iter().flat_map(of_crate).collect()
+}
+
+fn is_known(known: KnownCircles, folder: &str, circle: &CallCircle) -> bool {
+    known.contains(&(folder, &circle.type_name))
+}
+
+fn call_findings(known: KnownCircles, circles: &[(String, CallCircle)]) -> Vec<String> {
+    let new = circles.iter().filter(|(folder, circle)| !is_known(known, folder, circle));
+    let new = new.map(|(_, circle)| {
+        format!("{}:1: {circle}; `layers --calls` shows the calls", circle.first_file())
+    });
+    let ended = known.iter().filter(|(folder, type_name)| {
+        !circles.iter().any(|(of, circle)| of == folder && circle.type_name == *type_name)
+    });
+    let ended = ended.map(|(folder, type_name)| {
+        format!(
+            "xtask/src/layers.rs:1: `{type_name}` of {folder} has no circle of calls any more: \
+             remove it from KNOWN_CALL_CIRCLES"
+        )
+    });
+    new.chain(ended).collect()
+}
+
+/// The modules of each library and program, with the folder of the crate.
+fn read_crates(root: &Path) -> anyhow::Result<Vec<(String, Crate)>> {
+    let metadata = cargo_metadata(root)?;
+    let mut crates = Vec::new();
+    for package in packages(&metadata)? {
+        let folder = folder_of(root, package["manifest_path"].as_str().unwrap_or_default())?;
+        for target in package["targets"].as_array().into_iter().flatten() {
+            let file = Path::new(target["src_path"].as_str().unwrap_or_default());
+            if target["kind"].as_array().is_some_and(|kinds| kinds.iter().all(is_product)) {
+                crates.push((folder.clone(), Crate::read_from(file)?));
             }
         }
     }
-    Ok(findings)
+    Ok(crates)
+}
+
+/// Whether targets of this kind are read for circles: those of tests are left out.
+fn is_product(kind: &Value) -> bool {
+    !["test", "bench", "example", "custom-build"].iter().any(|other| kind == other)
 }
 
 /// Public items of libraries that nothing uses.
@@ -294,6 +374,24 @@ mod tests {
         assert_eq!(core_attribute_findings("core/wire", "//! nothing\n").len(), 2);
         assert_eq!(core_attribute_findings("core/wire", "#![cfg_attr(x, no_std)]\n").len(), 2);
         assert!(core_attribute_findings("core/base", "#![no_std]\n").is_empty());
+    }
+
+    #[test]
+    fn the_list_of_call_circles_is_exact() {
+        let files = [
+            ("lib.rs", "mod a;\nmod b;\npub struct T;\n"),
+            ("a.rs", "impl crate::T { fn f(&self) { self.g() } }\n"),
+            ("b.rs", "impl crate::T { fn g(&self) { self.f() } }\n"),
+        ];
+        let circles = circles::tests::read_files(&files, circles::of_calls);
+        let circles: CallCircles = circles.into_iter().map(|it| ("x".to_owned(), it)).collect();
+        assert_eq!(call_findings(&[("x", "T")], &circles), [""; 0]);
+        let new = call_findings(&[], &circles);
+        assert_eq!(new.len(), 1);
+        assert!(new[0].contains("a.rs:1: `T`: 2 of its 2 files call each other"), "{new:?}");
+        let ended = call_findings(&[("x", "T"), ("y", "T")], &circles);
+        assert_eq!(ended.len(), 1);
+        assert!(ended[0].contains("`T` of y has no circle of calls any more"), "{ended:?}");
     }
 
     #[test]

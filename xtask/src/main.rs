@@ -15,16 +15,20 @@ use anyhow::{Context, bail};
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
-  ci                     everything a change must pass: format, clippy, docs, layers, tidy, tests
+  ci                     everything a change must pass: format, layers, tidy, clippy, rustdoc,
+                         size, tests
   test [--full] [-- ..]  set up what the tests need, then run them; --full runs the long ones too;
                          what follows -- goes to `cargo test`
   layers                 check layers, forbidden edges between crates, what `cargo run` starts,
                          circles of files within a crate, and public items that nothing uses
   layers --circles       the check for circles alone
+  layers --calls         the circles of calls between the files of a type, with the calls
   layers --unused        the check for public items that nothing uses alone
   size                   build the program that operators get, without the laboratory, and check
-                         that it is under 31.5 MB
-  tidy                   check the size of functions and files, columns, READMEs, leftovers
+                         that it is under 32.5 MB
+  tidy                   check the size of functions and files, columns, READMEs, leftovers, and
+                         count the words that plain English replaces
+  tidy --words           these words with their places, and what to write
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -51,10 +55,20 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some("layers") => match words.next() {
             None => report("layers", &layers::check(&root)?),
             Some("--circles") => report("circles", &layers::circles(&root)?),
+            Some("--calls") => report("calls", &layers::calls(&root)?),
             Some("--unused") => report("unused", &layers::unused(&root)?),
             Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
         },
-        Some("tidy") => no_more(words).and_then(|()| report("tidy", &tidy::check(&root)?)),
+        Some("tidy") => match words.next() {
+            None => report("tidy", &tidy::check(&root)?),
+            Some("--words") => {
+                let places = tidy::words::places(&root)?;
+                places.iter().for_each(|place| println!("{place}"));
+                println!("{}", tidy::words::summary(&places));
+                Ok(())
+            }
+            Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),
+        },
         Some("size") => no_more(words).and_then(|()| steps::size(&root)),
         Some("clients") => no_more(words).and_then(|()| clients::install(&root)),
         Some("help" | "--help" | "-h") => {

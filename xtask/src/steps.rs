@@ -78,9 +78,9 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
     let binary = target_folder(root).join("release").join(executable("weir"));
     let read = || format!("cannot read {}", binary.display());
     let bytes = std::fs::metadata(&binary).with_context(read)?.len();
-    eprintln!("==> {}: {bytes} octets, at most {BINARY_BYTES_MAX}", binary.display());
+    eprintln!("==> {}: {bytes} bytes, at most {BINARY_BYTES_MAX}", binary.display());
     if bytes > BINARY_BYTES_MAX {
-        bail!("{} takes {bytes} octets, more than {BINARY_BYTES_MAX}", binary.display());
+        bail!("{} has {bytes} bytes, more than {BINARY_BYTES_MAX}", binary.display());
     }
     Ok(())
 }

@@ -1,8 +1,12 @@
 //! House rules that neither rustfmt nor clippy checks: sizes, columns, leftovers, READMEs.
 
+mod markdown;
+mod prose;
 #[cfg(test)]
 mod tests;
+pub(crate) mod words;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -12,6 +16,8 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
+use crate::unused::collect_words;
+
 const FUNCTION_LINES_MAX: usize = 70;
 const FILE_CODE_LINES_MAX: usize = 800;
 const COLUMNS_MAX: usize = 100;
@@ -19,13 +25,16 @@ const COLUMNS_MAX: usize = 100;
 /// A line may pass the last column when it holds one unbroken run (a URL, a hash) this long.
 const UNBROKEN_RUN_COLUMNS: usize = 80;
 
-const README_LINES_MAX: usize = 60;
+const README_LINES_MAX: usize = 75;
 
 /// Macros that mark unfinished work or debugging.
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
 
 /// Folders whose `src/` may hold unsafe code; everything else does without.
 const UNSAFE_FOLDERS: &[&str] = &["core/base/", "io/", "bindings/"];
+
+/// Test helpers that several programs share, each of which uses a part.
+const DEAD_CODE_ALLOWED: &[&str] = &["fuzz/shared.rs", "io/face/tests/", "io/runtime/tests/"];
 
 /// Findings over all files that git tracks or would track, one `file:line: message` each.
 pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
@@ -37,6 +46,8 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         findings.extend(check_text(file, &text));
     }
     findings.extend(readme_findings(root, &files));
+    findings.extend(forgotten_test_findings(root, &files));
+    println!("{} (`tidy --words` shows the places)", words::summary(&words::places(root)?));
     Ok(findings)
 }
 
@@ -65,8 +76,10 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
         findings.extend(column_findings(file, text));
         findings.extend(file_length_finding(file, text, extension));
     }
-    if extension == "rs" {
-        findings.extend(syntax_findings(file, text));
+    match extension {
+        "rs" => findings.extend(syntax_findings(file, text)),
+        "md" => findings.extend(markdown::column_findings(file, text)),
+        _ => {}
     }
     findings
 }
@@ -90,16 +103,15 @@ fn machine_path_findings(file: &str, text: &str) -> Vec<String> {
 }
 
 fn column_findings(file: &str, text: &str) -> Vec<String> {
-    numbered(text)
-        .filter(|(_, line)| line.chars().count() > COLUMNS_MAX)
-        .filter(|(_, line)| {
-            line.split_whitespace().all(|run| run.chars().count() < UNBROKEN_RUN_COLUMNS)
-        })
-        .map(|(number, line)| {
-            let columns = line.chars().count();
-            format!("{file}:{number}: {columns} columns, at most {COLUMNS_MAX}")
-        })
-        .collect()
+    numbered(text).filter_map(|(number, line)| column_finding(file, number, line)).collect()
+}
+
+fn column_finding(file: &str, number: usize, line: &str) -> Option<String> {
+    let columns = line.chars().count();
+    let has_long_run =
+        line.split_whitespace().any(|run| run.chars().count() >= UNBROKEN_RUN_COLUMNS);
+    (columns > COLUMNS_MAX && !has_long_run)
+        .then(|| format!("{file}:{number}: {columns} columns, at most {COLUMNS_MAX}"))
 }
 
 fn file_length_finding(file: &str, text: &str, extension: &str) -> Option<String> {
@@ -209,8 +221,23 @@ impl<'ast> Visit<'ast> for Walk<'_> {
         if matches!(&attribute.meta, syn::Meta::Path(path) if path.is_ident("ignore")) {
             self.find(attribute.span(), "#[ignore] without a reason: #[ignore = \"why\"]");
         }
+        if let syn::Meta::List(list) = &attribute.meta
+            && allows_dead_code(&list.path, list.tokens.clone())
+            && !DEAD_CODE_ALLOWED.iter().any(|place| self.file.starts_with(place))
+        {
+            self.find(attribute.span(), "dead code is allowed here: remove it");
+        }
         visit::visit_attribute(self, attribute);
     }
+}
+
+/// Whether an attribute permits unused code, alone or within `cfg_attr`.
+fn allows_dead_code(path: &syn::Path, tokens: TokenStream) -> bool {
+    let mut words = BTreeSet::new();
+    collect_words(tokens, &mut words);
+    let names_lint = ["dead_code", "unused"].iter().any(|lint| words.contains(*lint));
+    let permits = |level: &str| path.is_ident(level) || words.contains(level);
+    names_lint && (permits("allow") || permits("expect"))
 }
 
 /// Walks the tokens, so that macros inside macros are seen as well.
@@ -258,6 +285,29 @@ fn readme_finding(readme: &str, text: &str) -> Option<String> {
     }
     (lines > README_LINES_MAX)
         .then(|| format!("{readme}:1: {lines} lines, one screen is at most {README_LINES_MAX}"))
+}
+
+/// Where one program holds all tests of a crate (`autotests = false`), a file that the program
+/// does not declare would not run.
+fn forgotten_test_findings(root: &Path, files: &[String]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for manifest in files.iter().filter(|file| file.ends_with("/Cargo.toml")) {
+        let folder = format!("{}/tests/", manifest.trim_end_matches("/Cargo.toml"));
+        let read = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
+        if !read(manifest).lines().any(|line| line == "autotests = false") {
+            continue;
+        }
+        let program = read(&format!("{folder}all.rs"));
+        let names = files.iter().filter_map(|file| {
+            file.strip_prefix(&folder)?.strip_suffix(".rs").filter(|name| !name.contains('/'))
+        });
+        for name in names.filter(|name| *name != "all") {
+            if !program.lines().any(|line| line == format!("mod {name};")) {
+                findings.push(format!("{folder}{name}.rs:1: {folder}all.rs does not declare it"));
+            }
+        }
+    }
+    findings
 }
 
 fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {

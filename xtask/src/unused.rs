@@ -44,7 +44,7 @@ pub(crate) fn findings(sources: &[Source]) -> anyhow::Result<Vec<String>> {
         let file = syn::parse_file(&source.text)
             .map_err(|error| anyhow::anyhow!("{}: {error}", source.file))?;
         let mut own = BTreeSet::new();
-        collect(file.to_token_stream(), &mut own);
+        collect_words(file.to_token_stream(), &mut own);
         for word in own {
             words.entry(word).or_default().insert(&source.folder);
         }
@@ -72,11 +72,11 @@ pub(crate) fn findings(sources: &[Source]) -> anyhow::Result<Vec<String>> {
     Ok(told.collect())
 }
 
-fn collect(tokens: TokenStream, words: &mut BTreeSet<String>) {
+pub(crate) fn collect_words(tokens: TokenStream, words: &mut BTreeSet<String>) {
     for token in tokens {
         match token {
             TokenTree::Ident(ident) => drop(words.insert(ident.to_string())),
-            TokenTree::Group(group) => collect(group.stream(), words),
+            TokenTree::Group(group) => collect_words(group.stream(), words),
             // `serialize_with = "path::of_a_function"`
             TokenTree::Literal(literal) => {
                 let text = literal.to_string();
@@ -104,7 +104,7 @@ impl Finder<'_> {
             return;
         }
         let mut words = BTreeSet::new();
-        collect(shows.to_token_stream(), &mut words);
+        collect_words(shows.to_token_stream(), &mut words);
         words.remove(&name.to_string());
         let at = Some(format!("{}:{}", self.source.file, name.span().start().line));
         let (folder, name) = (self.source.folder.clone(), name.to_string());
@@ -135,10 +135,10 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         if it.trait_.is_some() {
             // Who has the type has what the trait makes of it, such as the items of an iterator.
             let (mut of, mut shows) = (BTreeSet::new(), BTreeSet::new());
-            collect(it.self_ty.to_token_stream(), &mut of);
+            collect_words(it.self_ty.to_token_stream(), &mut of);
             for item in &it.items {
                 if let syn::ImplItem::Type(it) = item {
-                    collect(it.ty.to_token_stream(), &mut shows);
+                    collect_words(it.ty.to_token_stream(), &mut shows);
                 }
             }
             let folder = || self.source.folder.clone();

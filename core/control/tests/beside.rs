@@ -1,6 +1,6 @@
 //! A controller beside others that hear other routers of the same network (decision 0028).
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

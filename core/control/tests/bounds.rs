@@ -1,6 +1,6 @@
 //! What one router says or asks is bounded, and the operator hears of it.
 
-mod common;
+use crate::common;
 
 use common::{OWNER, STORE_BYTES, alive, config, file, five, report, seconds, update};
 use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};

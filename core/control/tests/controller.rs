@@ -1,6 +1,6 @@
 //! A controller of five routers, step by step.
 
-mod common;
+use crate::common;
 
 use common::{
     MIDDLE, OWNER, config, face, file, five, name, owned, parts, report, seconds, update,

@@ -1,6 +1,6 @@
 //! What is asked for more takes the room of what is asked for less.
 
-mod common;
+use crate::common;
 
 use common::{OWNER, alive, five, name, seconds};
 use weir_control::message::Decision;

@@ -1,6 +1,6 @@
 //! What was planned is planned anew when what it was planned for has changed.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Of several versions of an object that one owner has registered the newest is planned for.
 
-mod common;
+use crate::common;
 
 use common::{OWNER, alive, config, file, five, name, owned, seconds};
 use weir_control::message::Decision;

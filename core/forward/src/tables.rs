@@ -40,7 +40,7 @@ impl Tables {
     pub(crate) fn new(now: Instant, config: &RouterConfig) -> Self {
         let is_sharded = config.shard_count > 1;
         Self {
-            hash_key: config.hash_key.clone(),
+            hash_key: config.hash_key,
             faces: FaceTable::new(),
             pit: Pit::new(now, config.pit_entries_max, config.pit_bytes_max, is_sharded),
             dead_nonces: DeadNonceList::new(config.dead_nonce_lifetime_ns, config.dead_nonces_max),

@@ -4,7 +4,7 @@ use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, NackReason};
 use weir_wire::{RunOffer, tlv};
 
-use crate::codec::{Decoder, Encoder, Received, Reliability};
+use crate::codec::{CodecContext, Decoder, Encoder, Received, Reliability};
 use crate::config::LinkConfig;
 use crate::counters::{LinkCounters, LinkDrop};
 use crate::egress::{Context, Egress, Outgoing, PacketKind};
@@ -80,7 +80,8 @@ impl Link {
         self.last_received = Some(now);
         let Self { config, counters, decoder, encoder, .. } = self;
         let reliability = encoder.reliability();
-        let received = decoder.decode(now, frame, pool, &config.codec, reliability, counters);
+        let context = CodecContext { now, config: &config.codec, counters };
+        let received = decoder.decode(context, frame, pool, reliability);
         if self.is_reliable() {
             self.push_due(now);
         }

@@ -161,12 +161,12 @@ fn encoded() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn check_all(octets: &[u8]) {
-    checks::interest(octets);
-    checks::data(octets);
-    checks::lp(octets);
-    checks::name(octets);
-    checks::name_uri(octets);
-    checks::frame(octets);
+    checks::run("interest", octets);
+    checks::run("data", octets);
+    checks::run("lp", octets);
+    checks::run("name", octets);
+    checks::run("name_uri", octets);
+    checks::run("frame", octets);
 }
 
 /// Names that often share all but the last component, and packets of them, one damaged now and
@@ -235,7 +235,7 @@ proptest! {
         }
         prop_assert_eq!(decoded, interest);
         prop_assert_eq!(view.to_interest().encode(), wire.clone());
-        checks::interest(&wire);
+        checks::run("interest", &wire);
     }
 
     #[test]
@@ -251,7 +251,7 @@ proptest! {
         prop_assert_eq!(signature.value, &[1, 2, 3]);
         let info = SignatureInfo { validity_period: None, ..info };
         prop_assert_eq!(signature.info().to_signature_info(), info);
-        checks::interest(&wire);
+        checks::run("interest", &wire);
         let digest = interest.encode_with_digest(&signature.info().to_signature_info());
         let view = InterestView::decode(&digest).expect("an encoded Interest decodes");
         prop_assert_eq!(view.signature().expect("a signature").check_digest(), Ok(()));
@@ -268,7 +268,7 @@ proptest! {
         prop_assert_eq!(view.to_data(), data.clone());
         prop_assert_eq!(view.signature_info().to_signature_info(), info);
         prop_assert_eq!(view.signed_portion(), signed);
-        checks::data(&wire);
+        checks::run("data", &wire);
         let wire = data.encode_with_digest();
         prop_assert_eq!(DataView::decode(&wire).expect("a Data").check_digest(), Ok(()));
     }
@@ -286,7 +286,7 @@ proptest! {
         prop_assert_eq!(view.acks().collect::<Vec<_>>(), acks);
         prop_assert_eq!(view.fragment, Some(&fragment[..]));
         prop_assert_eq!(header.is_plain(), header == LpHeader::default());
-        checks::lp(&wire);
+        checks::run("lp", &wire);
     }
 
     #[test]
@@ -301,13 +301,13 @@ proptest! {
 
     #[test]
     fn a_name_survives_its_uri(name in name(0..6)) {
-        checks::name(name.value());
+        checks::run("name", name.value());
         prop_assert_eq!(name.to_string().parse::<Name>(), Ok(name));
     }
 
     #[test]
     fn text_is_no_danger(text in "(ndn:)?/?[a-z0-9.%=/A-F~\\-]{0,60}") {
-        checks::name_uri(text.as_bytes());
+        checks::run("name_uri", text.as_bytes());
     }
 
     #[test]

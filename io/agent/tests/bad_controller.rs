@@ -1,6 +1,6 @@
 //! A controller that is wrong: it offers what is out of date, or takes less than it is told.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

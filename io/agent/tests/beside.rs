@@ -1,7 +1,7 @@
 //! What fetching ahead costs a transfer that somebody waits for, over one link that both need.
 //! Shown with `--nocapture`.
 
-mod common;
+use crate::common;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Whose misses an agent asks about: applications of its machine, hosts without a router where that
 //! is wanted, and never other routers.
 
-mod common;
+use crate::common;
 
 use std::time::{Duration, Instant};
 

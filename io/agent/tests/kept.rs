@@ -1,6 +1,6 @@
 //! A router that starts while its controller is away.
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Routers of this process with agents, and a controller.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Agents and producers, and a real controller that asks for their certificates.
 
-mod common;
+use crate::common;
 
 use std::fs;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 //! that they tell of, as ranges, and as one message for each packet would take (paper
 //! multipath-cache-management, 3.1). Shown with `--nocapture`.
 
-mod common;
+use crate::common;
 
 use common::{Producer, SEGMENT_BYTES, Site, TestController, name, read};
 use weir_control::message::{Change, Update, UpdateNumber};

@@ -54,7 +54,9 @@ enum Task {
     Record(Place),
     Raw,
     /// The parts hold their packets until the write is over.
-    Write(#[expect(dead_code, reason = "held, not read")] Vec<WritePart>),
+    Write {
+        _parts: Vec<WritePart>,
+    },
 }
 
 struct Running {
@@ -264,7 +266,7 @@ impl Lane {
         let octets = &buffer[..running.done];
         match &running.task {
             Task::Raw => DiskOutcome::Raw(octets.to_vec()),
-            Task::Write(_) => DiskOutcome::Written,
+            Task::Write { .. } => DiskOutcome::Written,
             Task::Record(place) => match record::open_data(octets, place, crate::checksum) {
                 Ok(record) => DiskOutcome::Record {
                     packet: self.pool.copy(record.body),
@@ -308,7 +310,7 @@ impl Lane {
                 let out = &mut buffer[..len];
                 let block_bytes = self.shared.block_bytes;
                 record::lay_out(&records, &first, block_bytes, crate::checksum, out);
-                Task::Write(records)
+                Task::Write { _parts: records }
             }
         };
         let running = Running { id: op.id, task, offset, len, done: 0, interruptions: 0, due };
@@ -318,7 +320,7 @@ impl Lane {
     /// Reads or writes what is left of an operation.
     fn start(&mut self, running: Running, buffer: Buffer) -> io::Result<()> {
         let token = self.free.pop().expect("the depth bounds what is under way");
-        let is_write = matches!(running.task, Task::Write(_));
+        let is_write = matches!(running.task, Task::Write { .. });
         let range = running.done..running.len;
         let offset = running.offset + running.done as u64;
         self.running[token as usize] = Some(running);
@@ -339,7 +341,7 @@ impl Lane {
         let running = self.running[token as usize].take();
         let mut running = running.expect("a backend ends what it was given, once");
         self.free.push(token);
-        let is_write = matches!(running.task, Task::Write(_));
+        let is_write = matches!(running.task, Task::Write { .. });
         let goes_on = match result {
             Err(libc::EINTR | libc::EAGAIN) if running.interruptions < INTERRUPTIONS_MAX => {
                 running.interruptions += 1;

@@ -1,6 +1,6 @@
 //! Both engines, with and without the page cache, on real files.
 
-mod common;
+use crate::common;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! What is found on a disk, and what is done about it.
 
-mod common;
+use crate::common;
 
 use std::fs::{self, File};
 use std::io::Write;

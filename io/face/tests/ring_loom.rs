@@ -6,7 +6,6 @@
 mod atomic {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering, fence};
 }
-#[allow(dead_code, reason = "sockets use more of it")]
 #[path = "../src/shared/ring.rs"]
 mod ring;
 
@@ -137,6 +136,7 @@ impl<const LEN: usize> End<LEN> {
             self.send(to_send);
             let has_more = self.recv();
             if self.sent == to_send && self.read == to_read && !self.owes_switch {
+                assert!(self.writer.waiting().unwrap() as usize <= LEN);
                 return;
             }
             let has_room = self.is_blocked && self.writer.is_told();
@@ -176,6 +176,7 @@ impl<const LEN: usize> End<LEN> {
         if self.writer.publish() {
             self.ring_bell();
         }
+        assert_eq!(self.writer.unpublished(), 0);
     }
 
     /// Whether there may be more.

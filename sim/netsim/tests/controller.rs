@@ -2,7 +2,7 @@
 //! and 5): a second reading asks its producer for nothing, and routers forward while nobody
 //! answers.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_control::Placement;

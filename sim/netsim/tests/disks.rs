@@ -1,6 +1,6 @@
 //! Routers with disks: what is found there, what passes by, and what faults do.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
 use weir_base::units::Time;

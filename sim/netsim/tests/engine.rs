@@ -1,6 +1,6 @@
 //! The engine as a whole: one seed, one result; faults; shards; bad plans.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! What labels of paths do where there is room beyond the next hop, and where there is none.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_forward::{Labels, Mark};

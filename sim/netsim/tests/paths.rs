@@ -1,6 +1,6 @@
 //! Consumers with several links (paper chopcop, 4): bandwidths add up, and paths come and go.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_netem::LinkConfig;

@@ -1,8 +1,8 @@
 //! Random small networks with random workloads and faults must end without a violation, and twice
-//! alike. A failure prints its seed: `SEED=n cargo test -p weir-netsim --test random one_seed`,
+//! alike. A failure prints its seed: `SEED=n cargo test -p weir-netsim --test all one_seed`,
 //! with `DISKS=1` for those with disks.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

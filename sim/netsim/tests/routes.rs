@@ -1,7 +1,7 @@
 //! Routers get routes from a controller late, some of them never, while what they tell it changes:
 //! no Interest comes to a router twice, and all are answered.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_control::Placement;

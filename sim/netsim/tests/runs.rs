@@ -1,7 +1,7 @@
 //! Runs of Interests change frames, and nothing else: routers, stores and applications do what they
 //! do without.
 
-mod common;
+use crate::common;
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! A receiver that asks for more than its link carries, whatever is marked or lost.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_netem::LinkConfig;

@@ -1,6 +1,6 @@
 //! Routers that share a disk, or the cores of a machine.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
 use weir_forward::{Bypass, Mark};

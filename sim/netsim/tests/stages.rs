@@ -1,6 +1,6 @@
 //! Queues between the stages of a router.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_netem::{LinkConfig, ServiceTime};

@@ -1,8 +1,8 @@
 //! The adaptive bypass against every fixed threshold, over arrival rates, disk speeds and distances
 //! to the next hop. The whole grid, with its table:
-//! `cargo test --release -p weir-netsim --test sweep -- --ignored --nocapture`.
+//! `cargo test --release -p weir-netsim --test all sweep -- --ignored --nocapture`.
 
-mod common;
+use crate::common;
 
 use common::{Builder, MS, S, consumer, names, poisson, producer};
 use weir_base::units::Time;

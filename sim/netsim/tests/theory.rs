@@ -1,7 +1,7 @@
 //! Queueing theory checks the simulator: stages set up as a model that has a solution must agree
 //! with it within their confidence interval.
 
-mod common;
+use crate::common;
 
 use common::{Builder, S, consumer, names, poisson, producer};
 use weir_base::units::Time;

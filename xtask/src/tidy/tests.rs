@@ -43,7 +43,34 @@ fn long_lines_are_found_unless_they_cannot_be_broken() {
     assert_eq!(findings("a.rs", &words), ["a.rs:1: 127 columns, at most 100"]);
     let hash = format!("// see {}\n", "f".repeat(120));
     assert_eq!(findings("a.rs", &hash), Vec::<String>::new());
-    assert_eq!(findings("a.md", &words), Vec::<String>::new());
+}
+
+#[test]
+fn long_lines_of_markdown_are_found_outside_tables_links_and_code() {
+    let words = "word ".repeat(25);
+    let long = words.trim_end();
+    assert_eq!(findings("a.md", long), ["a.md:1: 124 columns, at most 100"]);
+    assert_eq!(findings("a.md", &format!("```\n{long}\n```\n\n- {long}\n")).len(), 1);
+    let link = format!("see [{}](http://{})", "a".repeat(20), "b/".repeat(40));
+    for passes in [format!("| {long} |"), format!("[a]: b \"{long}\""), link] {
+        assert_eq!(findings("a.md", &passes), [""; 0], "{passes}");
+    }
+}
+
+#[test]
+fn dead_code_is_not_allowed() {
+    for lint in [
+        "#[allow(dead_code)]",
+        "#[expect(dead_code, reason = \"x\")]",
+        "#[cfg_attr(test, allow(dead_code))]",
+        "#[allow(unused)]",
+    ] {
+        assert_eq!(findings("a.rs", &format!("{lint}\nfn f() {{}}\n")).len(), 1, "{lint}");
+        assert_eq!(findings("a.rs", &format!("fn f() {{\n{lint}\nlet x = 1;\n}}\n")).len(), 1);
+    }
+    for other in ["#[allow(unused_mut)]", "#[warn(dead_code)]", "#[cfg(dead_code)]"] {
+        assert_eq!(findings("a.rs", &format!("{other}\nfn f() {{}}\n")), [""; 0], "{other}");
+    }
 }
 
 #[test]
@@ -95,7 +122,7 @@ fn what_is_not_rust_is_reported_with_its_line() {
 fn readmes_say_something_and_fit_a_screen() {
     assert!(readme_finding("x/README.md", "# x\n\nTitle only.\n").is_some());
     assert!(readme_finding("x/README.md", "# x\n\nPurpose.\n\nTypes.\n").is_none());
-    assert!(readme_finding("x/README.md", &"line\n".repeat(61)).is_some());
+    assert!(readme_finding("x/README.md", &"line\n".repeat(README_LINES_MAX + 1)).is_some());
 }
 
 #[test]
@@ -103,4 +130,16 @@ fn a_crate_without_a_readme_is_found() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = readme_findings(root, &["no-such-crate/Cargo.toml".to_owned()]);
     assert_eq!(found, ["no-such-crate/README.md:1: the crate has no README"]);
+}
+
+#[test]
+fn a_test_file_that_no_program_declares_is_found() {
+    let folder = std::env::temp_dir().join(format!("weir-tidy-{}", std::process::id()));
+    fs::create_dir_all(folder.join("a/tests")).expect("a folder");
+    fs::write(folder.join("a/Cargo.toml"), "[package]\nautotests = false\n").expect("a file");
+    fs::write(folder.join("a/tests/all.rs"), "mod one;\n").expect("a file");
+    let files = ["a/Cargo.toml", "a/tests/all.rs", "a/tests/one.rs", "a/tests/two.rs"];
+    let found = forgotten_test_findings(&folder, &files.map(str::to_owned));
+    fs::remove_dir_all(&folder).expect("the folder");
+    assert_eq!(found, ["a/tests/two.rs:1: a/tests/all.rs does not declare it"]);
 }

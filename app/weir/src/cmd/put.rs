@@ -275,6 +275,9 @@ struct Source<'a> {
     is_directory: bool,
 }
 
+/// A directory that is watched, what is published of it, and how it is signed.
+type Watching<'a> = (Watched, Source<'a>, Signing);
+
 /// What is served, and under which names.
 #[derive(Default)]
 struct Served {
@@ -323,7 +326,7 @@ impl Args {
         repository: Option<&mut Repository>,
         files: &OpenFiles,
         stop: &Stop,
-    ) -> anyhow::Result<(Served, Option<(Watched, Source<'_>, Signing)>)> {
+    ) -> anyhow::Result<(Served, Option<Watching<'_>>)> {
         let (Some(path), Some(name), Some(is_directory)) = (&self.path, &self.name, is_directory)
         else {
             return Ok((Served::default(), None));

@@ -10,7 +10,7 @@ use cpu_time::ThreadTime;
 use nix::sys::socket::{setsockopt, sockopt};
 use weir_benches::median;
 
-use crate::parts::{Programs, number};
+use crate::programs::{Programs, number};
 use crate::record::Figure;
 
 /// Octets of content of a Data that everything here is for.

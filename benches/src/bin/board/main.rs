@@ -9,6 +9,7 @@
 mod limits;
 mod machine;
 mod parts;
+mod programs;
 mod record;
 mod table;
 
@@ -18,7 +19,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use limits::Limits;
-use parts::{PARTS, Programs, Setting};
+use parts::{PARTS, Setting};
+use programs::Programs;
 use record::{PartRecord, Record, Records};
 
 #[derive(Parser)]

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::limits::Limits;
-use crate::machine;
+use crate::programs::{Programs, number, output_of};
 use crate::record::Figure;
 
 /// One part of the board.
@@ -44,71 +44,6 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "disk", about: "reads of the disk engine beside fio's", measure: disk },
     Part { name: "controller", about: "a controller of 100 routers", measure: controller },
 ];
-
-/// The measurements that are programs, with the packages whose examples they are.
-const PROGRAMS: &[(&str, Option<&str>)] = &[
-    ("router_core", None),
-    ("whole_system", None),
-    ("simulator", None),
-    ("disk_engine", None),
-    ("egress_speed", Some("weir-link")),
-    ("ingress_speed", Some("weir-link")),
-    ("speed", Some("weir-crypto")),
-    ("control_speed", Some("weir-control")),
-];
-
-/// The measurements, each built when it is first asked for.
-pub(crate) struct Programs {
-    /// The folder of the release profile, that this program was built in.
-    folder: PathBuf,
-}
-
-impl Programs {
-    pub(crate) fn new() -> Result<Self> {
-        Self::of(machine::programs()?)
-    }
-
-    fn of(folder: PathBuf) -> Result<Self> {
-        ensure!(
-            folder.ends_with("release"),
-            "the board lies in {} and measures the release profile alone: \
-             cargo run --release -p weir-benches --bin board",
-            folder.display()
-        );
-        Ok(Self { folder })
-    }
-
-    /// Builds a measurement, if it has changed; its path.
-    fn build(&self, program: &str) -> Result<PathBuf> {
-        let known = PROGRAMS.iter().find(|(name, _)| *name == program);
-        let (_, package) = known.with_context(|| format!("no measurement {program}"))?;
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(machine::repository()).args(["build", "--quiet", "--release"]);
-        cargo.env("CARGO_TARGET_DIR", self.folder.parent().context("target folder")?);
-        match package {
-            Some(package) => cargo.args(["-p", package, "--example", program]),
-            None => cargo.args(["-p", "weir-benches", "--bin", program]),
-        };
-        let status = cargo.status().context("cannot start cargo")?;
-        ensure!(status.success(), "cannot build {program}: {status}");
-        let folder =
-            if package.is_some() { self.folder.join("examples") } else { self.folder.clone() };
-        Ok(folder.join(program))
-    }
-
-    /// Runs a measurement and reads the JSON that it prints.
-    pub(crate) fn json(&self, program: &str, words: &[&str]) -> Result<Value> {
-        let text = output_of(Command::new(self.build(program)?).args(words), program)?;
-        serde_json::from_str(&text).with_context(|| format!("{program} printed no JSON: {text}"))
-    }
-}
-
-fn output_of(command: &mut Command, program: &str) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {program}"))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{program} failed: {errors}");
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
 
 /// How it is measured.
 pub(crate) struct Setting {
@@ -358,24 +293,4 @@ fn controller(runs: &mut Runs<'_>) -> Result<Vec<Figure>> {
         Figure::new("decision, median", "us", number(&report, &["decision", "median_us"])?),
         Figure::new("decision, p99", "us", number(&report, &["decision", "p99_us"])?),
     ])
-}
-
-/// Of a child's report: a number at a path of keys.
-pub(crate) fn number(report: &Value, keys: &[&str]) -> Result<f64> {
-    let found = keys.iter().fold(report, |value, key| &value[*key]);
-    found.as_f64().with_context(|| format!("no {}: {report}", keys.join(".")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_profiles_than_release_are_refused() {
-        assert!(Programs::of("target/release".into()).is_ok());
-        for folder in ["target/debug", "target/profiling", "release/debug"] {
-            let error = Programs::of(folder.into()).err().expect("no release profile").to_string();
-            assert!(error.contains(folder) && error.contains("--release"), "{error}");
-        }
-    }
 }

@@ -1,7 +1,5 @@
 //! Five routers: `edge`, where files are read, `one`, `two` and `three` beside each other, and
 //! `origin`, where they are produced (paper multipath-cache-management, Fig. 4).
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use weir_base::{Instant, NS_PER_S};
 use weir_control::message::{Change, FaceReport, RouterReport, Tier, Update, UpdateNumber};
 use weir_control::{Controller, ControllerConfig, File, Placement, Segments};

@@ -60,7 +60,7 @@ impl Content {
                 Some(memory) => Pool::of_spans(config.pool_bytes_max, Arc::clone(memory)),
                 None => Pool::new(config.pool_bytes_max),
             },
-            hash_key: config.hash_key.clone(),
+            hash_key: config.hash_key,
         }
     }
 

@@ -4,6 +4,7 @@ use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::{HopSignal, LpHeader, LpView};
 use weir_wire::{DecodeError, RunFields, RunOffer, tlv};
 
+use super::CodecContext;
 use super::config::CodecConfig;
 use super::reassembly::{Extras, Fragment, Reassembly};
 use super::reliability::Reliability;
@@ -53,13 +54,12 @@ impl Decoder {
     /// `reliability` is that of the link, where it is on.
     pub(crate) fn decode(
         &mut self,
-        now: Instant,
+        context: CodecContext<'_>,
         frame: Packet,
         pool: &mut Pool,
-        config: &CodecConfig,
         reliability: Option<&mut Reliability>,
-        counters: &mut LinkCounters,
     ) -> Result<Received, LinkDrop> {
+        let CodecContext { now, config, counters } = context;
         if is_network_packet(&frame) {
             return deliver(LpHeader::default(), Extras::default(), frame, config, counters);
         }

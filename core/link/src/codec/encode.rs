@@ -1,12 +1,13 @@
 use alloc::boxed::Box;
 
-use weir_base::{Instant, Packet};
+use weir_base::Packet;
 use weir_wire::PACKET_SIZE_MAX;
 use weir_wire::lp::{HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader};
 
+use super::CodecContext;
 use super::config::{CodecConfig, FRAGMENT_COUNT_MAX};
 use super::reliability::{Piece, Reliability};
-use crate::counters::{LinkCounters, LinkDrop};
+use crate::counters::LinkDrop;
 use crate::frame::Frame;
 
 /// Fragments whose count and indices take one octet each.
@@ -53,19 +54,18 @@ impl Encoder {
     #[inline(always)]
     pub(crate) fn encode(
         &mut self,
-        now: Instant,
-        config: &CodecConfig,
+        context: CodecContext<'_>,
         mut header: LpHeader,
         packet: &Packet,
-        counters: &mut LinkCounters,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
+        let config = context.config;
         if !config.local_fields {
             header.incoming_face = None;
             header.next_hop_face = None;
         }
         if self.reliability.is_some() {
-            return self.encode_fragments(now, config, &header, packet, counters, push);
+            return self.encode_fragments(context, &header, packet, push);
         }
         // NFD closes a stream on a frame beyond the largest packet, though it sends such frames.
         if let Some(frame) = single_frame(&header, packet, config.mtu.min(PACKET_SIZE_MAX)) {
@@ -73,7 +73,7 @@ impl Encoder {
             return Ok(1);
         }
         if config.fragmentation {
-            return self.encode_fragments(now, config, &header, packet, counters, push);
+            return self.encode_fragments(context, &header, packet, push);
         }
         // What is only advice must never cost a packet that fits without it.
         header.congestion_mark = 0;
@@ -99,13 +99,12 @@ impl Encoder {
     /// needs not be cut is one fragment of one: each has a Sequence and room for a TxSequence.
     fn encode_fragments(
         &mut self,
-        now: Instant,
-        config: &CodecConfig,
+        context: CodecContext<'_>,
         header: &LpHeader,
         packet: &Packet,
-        counters: &mut LinkCounters,
         mut push: impl FnMut(Frame),
     ) -> Result<u64, LinkDrop> {
+        let CodecContext { now, config, counters } = context;
         let rest = LpHeader::default();
         let (count, first_len, next_len) = self.cuts(config, header, &rest, packet.len())?;
         let (mut start, mut end) = (0, first_len);

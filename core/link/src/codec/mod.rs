@@ -14,3 +14,14 @@ pub(crate) use decode::Decoder;
 pub use decode::Received;
 pub(crate) use encode::Encoder;
 pub(crate) use reliability::Reliability;
+
+use weir_base::Instant;
+
+use crate::counters::LinkCounters;
+
+/// The time and the configuration of a link, and its counters, for one call of the codec.
+pub(crate) struct CodecContext<'a> {
+    pub(crate) now: Instant,
+    pub(crate) config: &'a CodecConfig,
+    pub(crate) counters: &'a mut LinkCounters,
+}

@@ -4,7 +4,7 @@ use weir_wire::lp::LpHeader;
 
 use super::marking::{AnyPolicy, Joining, MarkingConfig};
 use super::ready::Ready;
-use crate::codec::{CodecConfig, Encoder};
+use crate::codec::{CodecConfig, CodecContext, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
 
 /// What kind of packet passes a link.
@@ -67,7 +67,8 @@ impl Outlet<'_> {
         let Outgoing { header, packet, .. } = outgoing;
         let before_bytes = ready.load().wire_bytes;
         let push = |frame| ready.push(frame);
-        let fragments = encoder.encode(*now, codec, header, &packet, counters, push)?;
+        let context = CodecContext { now: *now, config: codec, counters };
+        let fragments = encoder.encode(context, header, &packet, push)?;
         if marking.is_on {
             policy.joined(*now, ready.load().wire_bytes - before_bytes);
         }

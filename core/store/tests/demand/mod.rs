@@ -1,7 +1,5 @@
 //! Demands on a store, what policies make of them, and the best that could be made.
 
-#![allow(dead_code, reason = "each program that has it uses a part")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use weir_base::{HashKey, Instant, Pool, Rng};
 use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};

@@ -1,7 +1,5 @@
 //! A controller of `weir-control` behind a socket, as little of HTTP as agents need, and routers of
 //! this process.
-#![allow(dead_code, reason = "each test file uses its part")]
-
 pub(crate) mod wire;
 
 use std::collections::{BTreeMap, VecDeque};

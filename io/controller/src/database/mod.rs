@@ -4,6 +4,7 @@
 mod file;
 mod garbled;
 mod place;
+mod prune;
 mod rows;
 mod shared;
 mod transaction;
@@ -316,22 +317,6 @@ impl Database {
     pub(crate) async fn answers(&self) -> Result<(), DatabaseError> {
         let asked = sqlx::query("SELECT COUNT(*) FROM numbers").fetch_one(&self.pool);
         self.within(async { Ok(asked.await.map(drop)?) }).await
-    }
-
-    /// Removes the oldest lines of the audit, and plans that others have followed or that end
-    /// others, so that as many stay.
-    pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
-        self.within(self.remove_old(audit, plans)).await
-    }
-
-    async fn remove_old(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
-        let sql = "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - $1";
-        sqlx::query(sql).bind(signed(audit)).execute(&self.pool).await?;
-        let sql = "DELETE FROM plans WHERE number <= (SELECT MAX(number) FROM plans) - $1 \
-                   AND (ends = 1 OR number NOT IN (SELECT MAX(number) FROM plans GROUP BY object))";
-        let numbers = signed(plans.saturating_mul(NUMBER_STEP));
-        sqlx::query(sql).bind(numbers).execute(&self.pool).await?;
-        self.forget_withdrawn().await
     }
 
     pub(crate) async fn add_token(&self, token: &Token, who: Record) -> Result<(), DatabaseError> {

@@ -17,9 +17,6 @@ use super::{Database, DatabaseError, FileRow, PLAN, PLAN_KEY, Record, audit};
 /// Numbers of plans and configurations of one controller are so far apart: between them is room for
 /// those of others. The last three digits say which controller gave a number.
 pub(crate) const NUMBER_STEP: u64 = 1000;
-/// Changes for which it is remembered which files were withdrawn. Who was away for longer reads all
-/// files anew.
-const WITHDRAWN_KEPT: u64 = 100_000;
 
 /// A controller of this database, of those that were not stopped in good order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -319,20 +316,5 @@ impl Database {
     /// A plan is none for its file.
     pub(crate) fn note_impossible(&self, number: u64) {
         self.garbled.note("plan", &number.to_string(), "there cannot be such a plan");
-    }
-
-    /// Forgets which files were withdrawn long ago.
-    pub(super) async fn forget_withdrawn(&self) -> Result<(), DatabaseError> {
-        let mut transaction = Transaction::begin(&self.pool).await?;
-        let sql = "UPDATE numbers SET value = (SELECT value FROM numbers WHERE name = 'change') \
-                   - $1 WHERE name = 'forgotten' AND value + $1 + $1 / 8 < \
-                   (SELECT value FROM numbers WHERE name = 'change')";
-        let query = sqlx::query(sql).bind(signed(WITHDRAWN_KEPT));
-        if query.execute(&mut *transaction).await?.rows_affected() > 0 {
-            let sql = "DELETE FROM withdrawn WHERE change <= \
-                       (SELECT value FROM numbers WHERE name = 'forgotten')";
-            sqlx::query(sql).execute(&mut *transaction).await?;
-        }
-        Ok(transaction.commit().await?)
     }
 }

@@ -12,6 +12,7 @@ mod crash;
 mod full;
 #[path = "../server/garbled.rs"]
 mod garbled;
+mod operations;
 mod outage;
 mod postgres;
 #[path = "../server/rest.rs"]

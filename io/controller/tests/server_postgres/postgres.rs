@@ -2,12 +2,11 @@
 //! folder, reached by a Unix socket there. It ends with the test, however that ends.
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::chown;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{LazyLock, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A part of its socket's name, which is in a folder of its own.
 const PORT: &str = "5432";
 /// The user of the server's database who may do everything.
-const USER: &str = "weir";
+pub(crate) const USER: &str = "weir";
 /// Who runs the server if that is root, who may not (Debian's base-passwd).
-const NOBODY: (u32, u32) = (65534, 65534);
+pub(crate) const NOBODY: (u32, u32) = (65534, 65534);
 
 /// Runs `$@` until its standard input ends, be it with the test, and then ends it in good order.
 /// Its data goes, unless a line came before.
@@ -36,7 +35,7 @@ if [ -n "$remove" ]; then rm -rf -- "$remove"; fi
 "#;
 
 /// What `unshare` is told for a mount that nobody else sees, and that ends with the process.
-fn private() -> &'static [&'static str] {
+pub(crate) fn private() -> &'static [&'static str] {
     if is_root() { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] }
 }
 
@@ -49,15 +48,15 @@ exec "$@"
 
 /// A server. Dropped, it ends and its data is removed.
 pub(crate) struct Postgres {
-    folder: PathBuf,
-    settings: Vec<String>,
+    pub(crate) folder: PathBuf,
+    pub(crate) settings: Vec<String>,
     /// The size of a file system of its own, beside its data.
-    small: Option<String>,
-    keeper: Option<(Child, ChildStdin)>,
+    pub(crate) small: Option<String>,
+    pub(crate) keeper: Option<(Child, ChildStdin)>,
 }
 
 /// Where `initdb` and `postgres` are. Debian has them in a folder for each version.
-fn programs() -> PathBuf {
+pub(crate) fn programs() -> PathBuf {
     static FOUND: LazyLock<PathBuf> = LazyLock::new(|| {
         let folders = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let mut folders: Vec<PathBuf> = folders.map(|entry| entry.path().join("bin")).collect();
@@ -78,7 +77,7 @@ fn programs() -> PathBuf {
     FOUND.clone()
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // Whose one's own process is.
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
@@ -97,33 +96,12 @@ fn command(program: &str) -> Command {
 }
 
 impl Postgres {
-    /// One server for all tests of a program.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn common() -> &'static Self {
-        static COMMON: OnceLock<Postgres> = OnceLock::new();
-        COMMON.get_or_init(Self::start)
-    }
-
     /// A server of one test.
     pub(crate) fn start() -> Self {
         Self::make(None)
     }
 
-    /// The same with a small file system that nobody else sees; nothing where none can be mounted.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn with_small_disk(size: &str) -> Option<Self> {
-        let can_mount = Command::new("unshare")
-            .args(private())
-            .args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
-            .output();
-        if !can_mount.is_ok_and(|output| output.status.success()) {
-            eprintln!("no file system can be mounted here: NOT tested with a full disk");
-            return None;
-        }
-        Some(Self::make(Some(size.to_owned())))
-    }
-
-    fn make(small: Option<String>) -> Self {
+    pub(crate) fn make(small: Option<String>) -> Self {
         // The keeper removes it, as nobody drops what is common to all tests.
         let folder = TempDir::with_prefix("weir-postgres-").unwrap().keep();
         if is_root() {
@@ -195,24 +173,6 @@ impl Postgres {
         }
     }
 
-    /// Ends it in good order; its data stays.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn stop(&mut self) {
-        let (mut child, mut stdin) = self.keeper.take().unwrap();
-        stdin.write_all(b"keep\n").unwrap();
-        drop(stdin);
-        child.wait().unwrap();
-    }
-
-    /// Ends it at once (`pg_ctl stop -m immediate`): what it has in memory alone is lost.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn crash(&mut self) {
-        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
-        let process = file.lines().next().unwrap();
-        assert!(Command::new("kill").args(["-QUIT", process]).status().unwrap().success());
-        self.stop();
-    }
-
     /// Has the server do something, by its own client.
     pub(crate) fn try_sql(&self, database: &str, sql: &str) -> Result<String, String> {
         let output = Command::new(programs().join("psql"))
@@ -230,36 +190,6 @@ impl Postgres {
 
     pub(crate) fn sql(&self, database: &str, sql: &str) -> String {
         self.try_sql(database, sql).unwrap_or_else(|error| panic!("{sql}: {error}"))
-    }
-
-    /// Runs another client of the server.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn client(&self, program: &str, arguments: &[&str]) {
-        let output = Command::new(programs().join(program))
-            .args(["--username", USER, "--host"])
-            .arg(&self.folder)
-            .args(arguments)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{program}: {output:?}");
-    }
-
-    /// A file beside its data that it may read.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        if is_root() {
-            chown(&path, Some(NOBODY.0), Some(NOBODY.1)).unwrap();
-        }
-        path
-    }
-
-    /// Takes these settings from its next start on.
-    #[allow(dead_code, reason = "the tests of the whole system need none")]
-    pub(crate) fn set(&mut self, settings: impl IntoIterator<Item = String>) {
-        self.settings.extend(settings);
     }
 
     /// A new database, made with these options: its name.

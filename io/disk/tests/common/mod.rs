@@ -1,6 +1,4 @@
 //! A small stand-in for the store: keeps to its depth, knows what it wrote.
-#![allow(dead_code, reason = "each test binary uses a part")]
-
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 

@@ -446,8 +446,9 @@ mod tests {
     fn the_manual_lists_what_there_is() {
         let tables = [("Consumers", ConsumerOptions::TABLE), ("Producers", ProducerOptions::TABLE)];
         let mut page = String::from("# Options of sockets\n\n");
-        page += "They have the same names in every language. Sizes are octets or such as `16MiB`, ";
-        page += "times such as `500ms`. Made of the tables in `io/socket`.\n";
+        page += "They have the same names in every language. Sizes are octets or such ";
+        page += "as `16MiB`, times such as\n";
+        page += "`500ms`. Made of the tables in `io/socket`.\n";
         for (title, table) in tables {
             let head = "| option | default | values | meaning |\n|---|---|---|---|\n";
             page += &format!("\n## {title}\n\n{head}");

@@ -1,6 +1,4 @@
 //! Plans for tests, put together node by node.
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::collections::VecDeque;
 
 use weir_netem::LinkConfig;

@@ -6,6 +6,7 @@ extern crate std;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use core::fmt;
 
 use weir_base::Rng;
 
@@ -293,14 +294,20 @@ impl Model {
 }
 
 /// Mean times in services of the disk.
-#[derive(Debug)]
-#[expect(dead_code, reason = "what went where is printed")]
 struct Outcome {
     scene: Scene,
     adaptive: f64,
     best: f64,
     best_threshold: u32,
     default: f64,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scene, adaptive, best, best_threshold, default } = self;
+        write!(to, "{scene:?}: adaptive {adaptive:.3}, threshold {best_threshold} {best:.3}, ")?;
+        write!(to, "default {default:.3}")
+    }
 }
 
 impl Outcome {

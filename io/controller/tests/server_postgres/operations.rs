@@ -1,0 +1,74 @@
+//! What tests do to a PostgreSQL server, beyond starting it.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::postgres::{NOBODY, Postgres, USER, is_root, private, programs};
+
+impl Postgres {
+    /// One server for all tests of a program.
+    pub(crate) fn common() -> &'static Self {
+        static COMMON: OnceLock<Postgres> = OnceLock::new();
+        COMMON.get_or_init(Self::start)
+    }
+
+    /// The same with a small file system that nobody else sees; nothing where none can be mounted.
+    pub(crate) fn with_small_disk(size: &str) -> Option<Self> {
+        let can_mount = Command::new("unshare")
+            .args(private())
+            .args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
+            .output();
+        if !can_mount.is_ok_and(|output| output.status.success()) {
+            eprintln!("no file system can be mounted here: NOT tested with a full disk");
+            return None;
+        }
+        Some(Self::make(Some(size.to_owned())))
+    }
+
+    /// Ends it in good order; its data stays.
+    pub(crate) fn stop(&mut self) {
+        let (mut child, mut stdin) = self.keeper.take().unwrap();
+        stdin.write_all(b"keep\n").unwrap();
+        drop(stdin);
+        child.wait().unwrap();
+    }
+
+    /// Ends it at once (`pg_ctl stop -m immediate`): what it has in memory alone is lost.
+    pub(crate) fn crash(&mut self) {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap();
+        let process = file.lines().next().unwrap();
+        assert!(Command::new("kill").args(["-QUIT", process]).status().unwrap().success());
+        self.stop();
+    }
+
+    /// Runs another client of the server.
+    pub(crate) fn client(&self, program: &str, arguments: &[&str]) {
+        let output = Command::new(programs().join(program))
+            .args(["--username", USER, "--host"])
+            .arg(&self.folder)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{program}: {output:?}");
+    }
+
+    /// A file beside its data that it may read.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        if is_root() {
+            chown(&path, Some(NOBODY.0), Some(NOBODY.1)).unwrap();
+        }
+        path
+    }
+
+    /// Takes these settings from its next start on.
+    pub(crate) fn set(&mut self, settings: impl IntoIterator<Item = String>) {
+        self.settings.extend(settings);
+    }
+}

@@ -1,0 +1,51 @@
+use super::*;
+
+fn found(file: &str, text: &str) -> Vec<(usize, &'static str)> {
+    places_in(file, text).into_iter().map(|place| (place.line, place.word)).collect()
+}
+
+#[test]
+fn finds_words_in_comments_and_strings() {
+    let text = "//! Nobody reads.\n\n/// A peer is told.\nfn f() {\n    // read anew\n    /* so\n       \
+                many */\n    print!(\"it goes on {}\", told);\n}\n";
+    assert_eq!(
+        found("a.rs", text),
+        [(1, "nobody"), (3, "told"), (5, "anew"), (6, "so many"), (8, "goes on")]
+    );
+}
+
+#[test]
+fn phrases_cross_line_ends_but_not_punctuation() {
+    assert_eq!(found("a.rs", "// those, so\n// many\n"), [(1, "so many")]);
+    assert_eq!(found("a.rs", "/// so\n/// many\nfn f() {}\n"), [(1, "so many")]);
+    assert_eq!(found("a.rs", "fn f() { g(\"so \\\n    many\") }\n"), [(1, "so many")]);
+    assert_eq!(found("a.md", "so\nmany\n"), [(1, "so many")]);
+    for text in ["// so, many\n", "// so\n//\n// many\n", "// so\nfn many() {}\n", "// so-many\n"] {
+        assert_eq!(found("a.rs", text), [], "{text}");
+    }
+}
+
+#[test]
+fn code_is_no_prose() {
+    let text = "/// Calls `told` and told_of; besides, retold.\nfn told(anew: u8) -> u8 { anew }\n";
+    assert_eq!(found("a.rs", text), []);
+    let text = "`beside`, ```\n\n```sh\nbeside\n```\n\nbeside\n";
+    assert_eq!(found("a.md", text), [(7, "beside")]);
+    assert_eq!(found("a.toml", "told = \"told\" # told\n"), [(1, "told")]);
+    assert_eq!(found("a.csv", "told\n"), []);
+}
+
+#[test]
+fn finds_names_of_types_and_functions() {
+    let text = "struct Bed;\nimpl Bed { fn heed(&self) {} }\nfn send_on() {}\nstruct Bedrock;\n";
+    assert_eq!(found("a.rs", text), [(1, "Bed"), (2, "heed"), (3, "send_on")]);
+}
+
+#[test]
+fn the_summary_counts_by_word_and_crate() {
+    let mut places = places_in("core/wire/src/a.rs", "// told anew\n");
+    places.extend(places_in("README.md", "told\n"));
+    places.extend(places_in("docs/a/b.md", "told\n"));
+    let expected = "words to replace: 4\n  told 3, anew 1\n  core/wire 2, README.md 1, docs 1";
+    assert_eq!(summary(&places), expected);
+}
