@@ -32,7 +32,7 @@ const COPY_BYTES_MAX: usize = 1024;
 
 /// What one packet thread hands to another.
 #[derive(Debug)]
-pub enum Crossing {
+pub(crate) enum Crossing {
     /// A packet for the shard over there.
     In {
         /// The face it arrived on.

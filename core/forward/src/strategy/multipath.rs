@@ -4,6 +4,21 @@
 //! Segments go where their part of the object is said to be, the others by ratio and need: the next
 //! hops take turns as their weights say, but none gets more than its share of the Interests that
 //! are under way. So one that answers late gets fewer.
+//!
+//! Each segment of an object is requested from one next hop. `part~FACE:FIRST-LAST` in the name of
+//! the strategy assigns segments to a face (up to 256 parts, which must not overlap). The other
+//! segments go round the next hops by `weight~FACE:N` (0 to 1000, default 1; with 0 a face gets its
+//! parts alone), as long as none has more than its share in flight: a slow router gets fewer.
+//!
+//! - Three Nacks, time-outs or overdue answers in a row leave a next hop out, except for one
+//!   Interest a second. One that is gone costs a second, once for each object and shard.
+//! - A refused Interest goes to another next hop at once; a retransmission to one that was not
+//!   asked. A segment of a part goes to its face again, unless nothing has come from there for a
+//!   second, or not this segment in a second.
+//! - A face that has left out three segments of its part is no longer waited for, until it has
+//!   brought some hundreds of others.
+//!
+//! Turns and Interests in flight are counted by each shard (decision 0023).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
