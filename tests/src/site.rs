@@ -154,7 +154,7 @@ fn build_weir() -> PathBuf {
     build(&["--package", "weir", "--bin", "weir", "--features", "lab"]).join("weir")
 }
 
-/// An example of `weir-socket`: from the folder that `WEIR_EXAMPLES` names, else built now.
+/// An example of `weir-ndn`: from the folder that `WEIR_EXAMPLES` names, else built now.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -162,7 +162,7 @@ fn build_weir() -> PathBuf {
 pub fn socket_example(name: &str) -> PathBuf {
     let folder = match std::env::var_os("WEIR_EXAMPLES") {
         Some(folder) => folder.into(),
-        None => build(&["--package", "weir-socket", "--example", name]).join("examples"),
+        None => build(&["--package", "weir-ndn", "--example", name]).join("examples"),
     };
     folder.join(name)
 }

@@ -4,13 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use weir_base::{Instant, NS_PER_S};
+use weir_client::{Client, Context, Endpoint, EventLoop, FromRouter};
 use weir_face::FaceUri;
 use weir_security::DigestSigner;
-use weir_socket::{
-    Client, Context, Endpoint, EventLoop, FromRouter, Label, ObjectStore, PathId, PublishOptions,
-    publish_octets,
-};
+use weir_socket::{Label, ObjectStore, PublishOptions, publish_octets};
 use weir_tests::{Router, Site};
+use weir_transport::PathId;
 use weir_wire::{DataView, Interest, Name};
 
 /// Of each kind on each of two connections.

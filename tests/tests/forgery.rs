@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use weir_base::{NS_PER_MS, Packet};
-use weir_socket::{Client, FromRouter};
+use weir_client::{Client, FromRouter};
 use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
 use weir_wire::{Interest, InterestView, LpHeader, Name};
 

@@ -14,8 +14,8 @@ fn repository() -> PathBuf {
 
 /// The examples of the guide, each with the language of its block.
 const PROGRAMS: [(&str, &str); 6] = [
-    ("rust", "io/socket/examples/guide_publish.rs"),
-    ("rust", "io/socket/examples/guide_get.rs"),
+    ("rust", "io/ndn/examples/guide_publish.rs"),
+    ("rust", "io/ndn/examples/guide_get.rs"),
     ("c", "bindings/c/examples/guide_publish.c"),
     ("c", "bindings/c/examples/guide_get.c"),
     ("python", "bindings/python/examples/guide_publish.py"),

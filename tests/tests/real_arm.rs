@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use weir_harness::real::{self, RealError, RealOptions, RealReport};
 use weir_netem::LinkConfig;
 use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
@@ -15,6 +14,7 @@ use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan,
 use weir_plan::{
     DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
 };
+use weir_real::{self as real, RealError, RealOptions, RealReport};
 use weir_tests::{PATIENCE, Process, Site, weir_binary};
 
 const MS: u64 = 1_000_000;

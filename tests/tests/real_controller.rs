@@ -1,12 +1,12 @@
 //! Routers that ask a controller, and consumers that ask routers what they hold, on real processes
 //! (paper multipath-cache-management).
 
-use weir_harness::real::{self, RealError, RealOptions};
 use weir_netem::LinkConfig;
 use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_plan::{ControllerPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_real::{self as real, RealError, RealOptions};
 use weir_tests::weir_binary;
 
 const MS: u64 = 1_000_000;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use weir_base::Rng;
+use weir_client::{Client, ExpressError};
 use weir_face::FaceUri;
-use weir_socket::{Client, ExpressError};
 use weir_tests::{
     PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex, weir_binary,
 };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use weir_base::Rng;
-use weir_socket::{Client, ExpressError};
+use weir_client::{Client, ExpressError};
 use weir_tests::{
     DiskStore, Finished, PATIENCE, Process, Router, RouterOptions, Site, SmallDisk, random_file,
     weir_binary,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_socket::Client;
+use weir_client::Client;
 use weir_tests::{
     PATIENCE, Process, Relay, Router, RouterOptions, Site, random_file, sha256_hex, weir_binary,
 };

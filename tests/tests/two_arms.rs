@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use weir_harness::real::{self, RealOptions, RealReport};
 use weir_netem::{LinkConfig, Loss};
 use weir_netsim::Network;
 use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind, RouterSample};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
 use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_real::{self as real, RealOptions, RealReport};
 use weir_tests::weir_binary;
 
 const MS: u64 = 1_000_000;

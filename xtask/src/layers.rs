@@ -30,6 +30,12 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("core/forward", "core/transport"),
     ("core/control", "core/forward"),
     ("sim/plan", "sim/netsim"),
+    ("lab/scenario", "lab/real"),
+    ("lab/scenario", "lab/run"),
+    ("lab/real", "lab/run"),
+    ("lab/scenario", "lab/plot"),
+    ("lab/real", "lab/plot"),
+    ("lab/plot", "lab/scenario"),
 ];
 
 /// The only core crate that may hold unsafe code: packet buffers and prefetch live there.
@@ -337,10 +343,12 @@ mod tests {
             ("io/runtime", "sim/netem"),
             ("sim/netsim", "io/face"),
             ("sim/plan", "sim/netsim"),
+            ("lab/scenario", "lab/real"),
+            ("lab/real", "lab/run"),
             ("tests", "app/weir"),
             ("io/socket", "bindings/c"),
             ("bindings/c", "sim/plan"),
-            ("bindings/c", "lab/harness"),
+            ("bindings/c", "lab/scenario"),
             ("app/weir", "bindings/c"),
             ("app/other", "app/weir"),
         ] {

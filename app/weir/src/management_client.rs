@@ -1,10 +1,10 @@
 //! Commands and datasets of a running router, and what to do when they fail.
 
 use anyhow::{Context, bail};
+use weir_client::{Client, CommandError, ExpressError};
 use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, ControlResponse, Element, GeneralStatus};
-use weir_socket::{Client, CommandError, ExpressError};
 use weir_store::HoldingsStatus;
 use weir_wire::{NackReason, Name};
 

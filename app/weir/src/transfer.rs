@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use weir_client::{Client, ClientError, ROUTERS_MAX};
 use weir_crypto::{KeyChain, PassphraseSource};
-use weir_face::{FaceUri, client_transport};
-use weir_socket::{Client, ClientError, ROUTERS_MAX, unix_time_ms};
+use weir_face::{FaceUri, client_transport, unix_time_ms};
 use weir_wire::Name;
 use weir_wire::timestamp::format_timestamp;
 

@@ -65,7 +65,7 @@ struct Run {
 
 fn main() -> Result<()> {
     // As `weir lab` does.
-    weir_harness::begin_with_huge_pages();
+    weir_real::begin_with_huge_pages();
     let arguments = Arguments::parse();
     let mut runs: Vec<Vec<Run>> = arguments.shape.iter().map(|_| Vec::new()).collect();
     for _ in 0..arguments.rounds {

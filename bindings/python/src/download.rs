@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use pyo3::exceptions::PyIsADirectoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use weir_client::Client;
 use weir_security::trust::Trust;
 use weir_socket::{
-    Client, DownloadError, DownloadId, DownloadOptions, Found, Host, Output, PartFile, Summary,
+    DownloadError, DownloadId, DownloadOptions, Found, Host, Output, PartFile, Summary,
 };
 use weir_transport::{Metadata, Target};
 use weir_wire::Name;

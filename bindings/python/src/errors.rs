@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 use pyo3::prelude::*;
+use weir_client::CommandError;
 use weir_crypto::KeyChainError;
-use weir_socket::{CommandError, DownloadError, OutputError, PublishError, SocketError};
+use weir_socket::{DownloadError, OutputError, PublishError, SocketError};
 
 /// An exception of `weir._errors`, by the name of its class.
 pub(crate) fn raise(class: &str, message: impl Into<String>) -> PyErr {

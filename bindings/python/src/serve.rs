@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use weir_binding::WithoutSignals;
-use weir_face::FaceUri;
+use weir_client::{Client, CommandError};
+use weir_face::{FaceUri, unix_time_ms};
 use weir_security::key_name_of;
 use weir_socket::{
-    Client, CommandError, Identity, Label, Loss, ObjectStore, PublishError, PublishOptions,
-    Published, publish_file, publish_listing, publish_octets, serve, unix_time_ms,
+    Identity, Label, Loss, ObjectStore, PublishError, PublishOptions, Published, publish_file,
+    publish_listing, publish_octets, serve,
 };
 use weir_wire::{DataView, Name};
 
@@ -203,7 +204,7 @@ impl Shelf {
 }
 
 enum Unable {
-    Connect(weir_socket::ClientError),
+    Connect(weir_client::ClientError),
     Register(CommandError),
 }
 

@@ -162,7 +162,8 @@ impl CountingBloom {
 
     /// The probability, 0 to 1, that it says yes to a hash that is not in it when it holds
     /// `entries`, by the theory above.
-    pub fn false_positive_rate(&self, entries: u64) -> f64 {
+    #[cfg(test)]
+    fn false_positive_rate(&self, entries: u64) -> f64 {
         rate(self.probes as usize, entries as f64 / self.blocks.len() as f64)
     }
 }

@@ -3,7 +3,7 @@ use core::fmt;
 /// The number of a face, unique for the life of a router process.
 ///
 /// The reserved numbers are those of NFD, since management clients know them.
-#[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
+#[derive(Copy, Clone, Default, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct FaceId(pub u64);
 
 impl FaceId {

@@ -11,7 +11,7 @@ use weir_wire::Name;
 
 use crate::file::{File, List};
 use crate::objects::Objects;
-use crate::plan::{Part, Plan};
+use crate::plan::{Part, Plan, segments_of};
 
 /// A plan in force.
 pub(crate) struct ActivePlan {
@@ -152,7 +152,7 @@ impl DataMap {
             let objects = self.by_router.entry(router.clone()).or_default();
             objects.insert(active.plan.object.clone());
         }
-        let kept: u64 = active.plan.parts.iter().map(|part| part.last - part.first + 1).sum();
+        let kept = segments_of(&active.plan.parts);
         if self.objects.file(&active.plan.object).is_some_and(|file| kept < file.segments) {
             self.loose.insert(active.plan.object.clone());
         }

@@ -18,6 +18,11 @@ pub struct Part {
     pub last: u64,
 }
 
+/// How many segments are in some parts.
+pub(crate) fn segments_of(parts: &[Part]) -> u64 {
+    parts.iter().map(|part| part.last - part.first + 1).sum()
+}
+
 /// A plan for one file. It never changes; another takes its place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -1,11 +1,20 @@
 //! Who may command: signatures of command Interests, old and new format, and replays.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_base::{Instant, NS_PER_S};
-use weir_security::Verifier;
-use weir_wire::{InterestView, KeyLocatorView, NameView, SignatureInfoView, tlv};
+use weir_base::{FaceId, Instant, NS_PER_S};
+use weir_security::{Verifier, verify_data};
+use weir_wire::{DataView, InterestView, KeyLocatorView, NameView, SignatureInfoView, tlv};
+
+use crate::call::{Call, Moment};
+use crate::commands::{Command, Scope};
+use crate::io::Sender;
+use crate::numbers::face_flags;
+use crate::parameters::{ControlParameters, ControlResponse};
 
 /// Which signatures of prefix announcements are good enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +80,7 @@ impl<'a> CommandSignature<'a> {
 
 /// Last SignatureTime by key.
 #[derive(Debug, Default)]
-pub(crate) struct ReplayRecords {
+struct ReplayRecords {
     keys: BTreeMap<Vec<u8>, (u64, Instant)>,
     by_age: BTreeSet<(Instant, Vec<u8>)>,
 }
@@ -97,24 +106,129 @@ impl ReplayRecords {
     }
 }
 
-/// Whether one of the anchors signed a command Interest, which is no replay.
-pub(crate) fn is_anchored(
-    interest: &InterestView<'_>,
-    anchors: Option<&dyn AnchorLookup>,
-    records: &mut ReplayRecords,
-    now: Instant,
-    now_unix_ms: u64,
-) -> bool {
-    let Some(anchors) = anchors else { return false };
-    let Some(signature) = CommandSignature::of(interest) else { return false };
-    let Some(KeyLocatorView::Name(key)) = signature.info.key_locator else { return false };
-    let verifier = anchors.verifier(KeyLocatorView::Name(key), now_unix_ms);
-    let (Some(verifier), Some(time_ms)) = (verifier, signature.time_ms) else { return false };
-    let is_genuine = verifier.signature_type().0 == signature.info.signature_type
-        && records.is_new(key.value(), time_ms, now_unix_ms)
-        && verifier.verify(&signature.portions, signature.value).is_ok();
-    if is_genuine {
-        records.remember(key.value(), time_ms, now);
+/// Decides who may command the router.
+pub(crate) struct Authorizer {
+    operators: String,
+    local_registration: bool,
+    announcements: AccessPolicy,
+    anchors: Option<Box<dyn AnchorLookup>>,
+    replays: ReplayRecords,
+}
+
+impl Authorizer {
+    /// See [`ManagerConfig`](crate::ManagerConfig) for what each means.
+    pub(crate) fn new(
+        operators: String,
+        local_registration: bool,
+        announcements: AccessPolicy,
+        anchors: Option<Box<dyn AnchorLookup>>,
+    ) -> Self {
+        let replays = ReplayRecords::default();
+        Self { operators, local_registration, announcements, anchors, replays }
     }
-    is_genuine
+
+    /// Whether the sender may do this, or the refusal. `concerns_sender_alone`: any program of this
+    /// host may.
+    pub(crate) fn authorize(
+        &mut self,
+        call: &Call<'_>,
+        concerns_sender_alone: bool,
+    ) -> Result<(), ControlResponse> {
+        let is_free = call.scope == Scope::Localhost
+            && match call.sender {
+                Sender::Operator => true,
+                Sender::Application => concerns_sender_alone,
+                Sender::Remote => false,
+            };
+        if is_free || self.is_anchored(call.interest, call.at) {
+            return Ok(());
+        }
+        Err(ControlResponse::new(403, self.refusal(call)))
+    }
+
+    /// Whether one of the anchors signed a command Interest, which is no replay.
+    fn is_anchored(&mut self, interest: &InterestView<'_>, at: Moment) -> bool {
+        let Some(anchors) = &self.anchors else { return false };
+        let Some(signature) = CommandSignature::of(interest) else { return false };
+        let Some(KeyLocatorView::Name(key)) = signature.info.key_locator else { return false };
+        let verifier = anchors.verifier(KeyLocatorView::Name(key), at.now_unix_ms);
+        let (Some(verifier), Some(time_ms)) = (verifier, signature.time_ms) else { return false };
+        let is_genuine = verifier.signature_type().0 == signature.info.signature_type
+            && self.replays.is_new(key.value(), time_ms, at.now_unix_ms)
+            && verifier.verify(&signature.portions, signature.value).is_ok();
+        if is_genuine {
+            self.replays.remember(key.value(), time_ms, at.now);
+        }
+        is_genuine
+    }
+
+    /// Who may do what the sender may not. Other hosts do not learn it.
+    fn refusal(&self, call: &Call<'_>) -> String {
+        if call.scope == Scope::Localhop {
+            return String::from("authorization rejected");
+        }
+        let operators = &self.operators;
+        let by_key = match self.anchors {
+            Some(_) => ", or with a command signed by a configured key",
+            None => "",
+        };
+        let registration = if self.local_registration {
+            "; other programs may register prefixes for their own face alone"
+        } else {
+            ""
+        };
+        format!("only {operators} may do this, over the Unix socket{by_key}{registration}")
+    }
+
+    /// Whether a command changes nothing but what concerns the face that it came from, so that any
+    /// program of this host may send it.
+    pub(crate) fn concerns_sender_alone(
+        &self,
+        call: &Call<'_>,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> bool {
+        let is_own_face =
+            parameters.face_id.is_none_or(|face| face == FaceId::INVALID || face == call.ingress);
+        match command {
+            Command::RibRegister | Command::RibUnregister => {
+                let prefix = parameters.name.as_ref();
+                is_own_face && prefix.is_some_and(|prefix| self.may_register(prefix.as_view()))
+            }
+            // Which face a packet came from, and by which face an Interest leaves: for packets of
+            // this face.
+            Command::FacesUpdate => {
+                let fields_alone = ControlParameters {
+                    face_id: parameters.face_id,
+                    flags: parameters.flags,
+                    mask: Some(face_flags::LOCAL_FIELDS),
+                    ..ControlParameters::default()
+                };
+                is_own_face && *parameters == fields_alone
+            }
+            // One copy: a program that knows its digest has got it and found it to be false.
+            Command::CsErase => {
+                let name = parameters.name.as_ref().and_then(|name| name.as_view().last());
+                name.is_some_and(|last| last.is_implicit_digest())
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a program of this host may have `prefix` lead to it. Never commands to the router.
+    pub(crate) fn may_register(&self, prefix: NameView<'_>) -> bool {
+        self.local_registration && Scope::of(prefix).is_none()
+    }
+
+    /// Whether a prefix announcement is believed.
+    pub(crate) fn believes(&self, announcement: &DataView<'_>, now_unix_ms: u64) -> bool {
+        if self.announcements == AccessPolicy::Any {
+            return true;
+        }
+        let verifier = announcement
+            .signature_info()
+            .key_locator
+            .and_then(|locator| self.anchors.as_deref()?.verifier(locator, now_unix_ms));
+        verifier.is_some_and(|verifier| verify_data(announcement, verifier).is_ok())
+    }
 }

@@ -135,14 +135,6 @@ impl Writer {
         self
     }
 
-    /// Appends a non-negative integer when there is one.
-    pub(crate) fn number_if(&mut self, typ: u32, value: Option<u64>) -> &mut Self {
-        if let Some(value) = value {
-            self.number(typ, value);
-        }
-        self
-    }
-
     /// Appends text.
     pub fn text(&mut self, typ: u32, value: &str) -> &mut Self {
         self.0.tlv(typ, value.as_bytes());

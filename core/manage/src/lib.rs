@@ -6,25 +6,32 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod announcement;
 mod authorize;
+mod call;
 pub mod commands;
 mod dataset;
 mod element;
 mod error;
 mod events;
 pub mod face_uri;
+mod faces;
 mod fib;
-mod handlers;
 mod io;
 mod manager;
 mod numbers;
 mod parameters;
+mod publisher;
+mod record;
 mod rib;
+mod routing;
 mod status;
+mod store;
 mod store_disk;
 mod strategy;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 pub use authorize::{AccessPolicy, AnchorLookup};
 pub use dataset::{DatasetError, DatasetFetch};

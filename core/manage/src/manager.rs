@@ -1,27 +1,36 @@
 //! The manager: management Interests in, Data and actions out.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_base::{FaceId, Instant, NS_PER_S, Packet};
+use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet};
 use weir_forward::strategy::StrategyKind as RouterStrategy;
-use weir_security::{DigestSigner, Signer, sign_data};
-use weir_wire::{Data, InterestView, Name, NameView, PACKET_SIZE_MAX, content_type};
+use weir_security::{DigestSigner, Signer};
+use weir_wire::{InterestView, Name};
 
-use crate::authorize::{AccessPolicy, AnchorLookup, ReplayRecords};
+use crate::PREFIX_COMPONENTS_MAX;
+use crate::announcement::{self, Announcement};
+use crate::authorize::{AccessPolicy, AnchorLookup, Authorizer};
+use crate::call::{Call, Moment, Request};
 use crate::commands::{Command, Scope};
-use crate::dataset::{DatasetCache, FRESHNESS_MS};
-use crate::element::Element;
-use crate::events::EventStream;
+use crate::element::{Element, Writer};
+use crate::error::DecodeError;
+use crate::faces::{self, FaceTable};
 use crate::fib::Fib;
-use crate::io::{Action, ManagerInput, ManagerOutbox, OutData, Sender, StoreSettings};
-use crate::numbers::{FaceEventKind, route_flags, route_origin};
-use crate::parameters::ControlResponse;
-use crate::rib::{Rib, RibError, Route};
-use crate::status::{FaceEventNotification, FaceInfo, FaceQueryFilter};
+use crate::io::{ManagerInput, ManagerOutbox, OutData, Sender, Snapshot, StoreSettings};
+use crate::numbers::FaceEventKind;
+use crate::parameters::{ControlParameters, ControlResponse};
+use crate::publisher::Publisher;
+use crate::rib::{Rib, Route};
+use crate::routing::{self, OWN_ROUTE, Routing};
+use crate::status::{
+    ChannelStatus, FaceEventNotification, FaceInfo, FaceQueryFilter, GeneralStatus,
+};
+use crate::store::{self, StoreModule};
 use crate::strategy::{StrategyKind, StrategyTable};
+use crate::transactions::{Outcome, Pending, Task, Transactions};
 
 /// What the manager is started with.
 pub struct ManagerConfig {
@@ -120,37 +129,14 @@ pub struct ManagerStats {
     pub late_answers: u64,
 }
 
-/// What waits for the driver.
-#[derive(Debug)]
-pub(crate) enum PendingKind {
-    CreateFace,
-    UpdateFace,
-    EraseStore { prefix: Name, is_limited: bool },
-    Faces(FaceQueryFilter),
-    Store,
-    General,
-    Holdings { object: Name },
-}
+/// Module and name of the dataset that reports which segments are held.
+const HOLDINGS: (&[u8], &[u8]) = (b"cs", b"holdings");
 
-/// The Interest that an answer is for.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) ingress: FaceId,
-    pub(crate) name: Name,
-}
+/// Components before the ControlParameters: scope, `nfd`, module and verb.
+const PARAMETERS_AT: usize = 4;
 
-#[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) request: Request,
-    pub(crate) kind: PendingKind,
-    deadline: Instant,
-}
-
-/// Module and name of the dataset that tells which segments are held.
-pub(crate) const HOLDINGS: (&[u8], &[u8]) = (b"cs", b"holdings");
-
-/// Questions of neighbours that are answered in a second: who sends more holds up only others like
-/// it.
+/// Questions of neighbours that are answered in a second. A neighbour that sends more delays only
+/// other neighbours.
 const NEIGHBOUR_QUESTIONS_MAX: u32 = 200;
 
 /// What neighbours have asked for in a second.
@@ -172,65 +158,60 @@ impl NeighbourQuestions {
     }
 }
 
-/// How long the driver has for a transaction. Clients give up after 10 s.
-const PENDING_LIFETIME_NS: u64 = 30 * NS_PER_S;
-
 /// The management of one router (NDN-FACTS 3). Give it everything through
 /// [`Manager::handle`], carry out what comes out.
+///
+/// Its components do not know it: they return answers, tasks and actions, and this file calls them
+/// in order. The README has a table.
 pub struct Manager {
-    pub(crate) config: ManagerConfig,
-    pub(crate) faces: BTreeMap<FaceId, FaceInfo>,
-    pub(crate) channels: Vec<String>,
-    pub(crate) rib: Rib,
-    pub(crate) fib: Fib,
-    pub(crate) strategies: StrategyTable,
-    pub(crate) store: StoreSettings,
-    pub(crate) records: ReplayRecords,
-    pub(crate) datasets: DatasetCache,
+    version: String,
+    localhop: bool,
+    holdings_for_neighbours: bool,
+    /// Where the router waits for peers.
+    channels: Vec<String>,
+    authorizer: Authorizer,
     neighbours: NeighbourQuestions,
-    pub(crate) stats: ManagerStats,
-    events: EventStream,
-    pending: BTreeMap<u64, Pending>,
-    next_txn: u64,
+    faces: FaceTable,
+    routing: Routing,
+    strategies: StrategyTable,
+    store: StoreModule,
+    transactions: Transactions,
+    publisher: Publisher,
+    stats: ManagerStats,
 }
-
-/// To the router itself. An application's route for a shorter prefix must not lead commands to it.
-pub(crate) const OWN_ROUTE: Route = Route {
-    face: FaceId::INTERNAL,
-    origin: route_origin::APP,
-    cost: 0,
-    flags: route_flags::CHILD_INHERIT | route_flags::CAPTURE,
-    expires: None,
-};
 
 impl Manager {
     /// Starts the manager: the FIB entry of management itself and the strategies at the start are
     /// in the outbox.
     pub fn new(config: ManagerConfig, out: &mut ManagerOutbox) -> Self {
         let mut manager = Self {
-            faces: BTreeMap::new(),
+            version: config.version,
+            localhop: config.localhop,
+            holdings_for_neighbours: config.holdings_for_neighbours,
             channels: Vec::new(),
-            rib: Rib::new(config.routes_max),
-            fib: Fib::default(),
-            strategies: StrategyTable::new(config.strategies.clone()),
-            store: config.store,
-            records: ReplayRecords::default(),
-            datasets: DatasetCache::default(),
+            authorizer: Authorizer::new(
+                config.operators,
+                config.local_registration,
+                config.announcements,
+                config.anchors,
+            ),
             neighbours: NeighbourQuestions::default(),
+            faces: FaceTable::default(),
+            routing: Routing::new(config.routes_max, config.fib_entries_max),
+            strategies: StrategyTable::new(config.strategies, config.strategy_choices_max),
+            store: StoreModule::new(config.store, config.store_bytes_max),
+            transactions: Transactions::new(config.pending_max),
+            publisher: Publisher::new(config.signer),
             stats: ManagerStats::default(),
-            events: EventStream::default(),
-            pending: BTreeMap::new(),
-            next_txn: 1,
-            config,
         };
-        for (prefix, strategy) in core::mem::take(&mut manager.config.default_strategies) {
+        for (prefix, strategy) in config.default_strategies {
             manager.set_initial_strategy(&prefix, &strategy, out);
         }
         manager.register_trusted(&Scope::Localhost.prefix(), OWN_ROUTE, out);
-        if manager.config.localhop {
+        if manager.localhop {
             manager.register_trusted(&Scope::Localhop.prefix(), OWN_ROUTE, out);
         }
-        if manager.config.holdings_for_neighbours {
+        if manager.holdings_for_neighbours {
             let mut prefix = Scope::Localhop.prefix();
             prefix.append_str("cs").append_str("holdings");
             manager.register_trusted(&prefix, OWN_ROUTE, out);
@@ -247,44 +228,50 @@ impl Manager {
         input: ManagerInput,
         out: &mut ManagerOutbox,
     ) {
+        let at = Moment { now, now_unix_ms };
         match input {
             ManagerInput::Interest { ingress, sender, packet } => {
-                let at = Moment { now, now_unix_ms };
                 self.on_interest(at, ingress, sender, &packet, out);
             }
             ManagerInput::FaceEvent { kind, info } => self.on_face_event(now, kind, info, out),
             ManagerInput::FaceCreated { txn, result } => {
                 if let Ok(info) = &result {
-                    self.faces.insert(info.face_id, info.clone());
+                    self.faces.insert(info.clone());
                 }
-                if let Some(pending) = self.take_pending(txn) {
-                    self.on_face_created(&pending.request, result, out);
+                if let Some(pending) = self.end_transaction(txn) {
+                    self.respond(&pending.request, &faces::created(result), out);
                 }
             }
             ManagerInput::FaceUpdated { txn, result } => {
-                if let Ok(info) = &result
-                    && let Some(known) = self.faces.get_mut(&info.face_id)
-                {
-                    known.clone_from(info);
+                if let Ok(info) = &result {
+                    self.faces.replace(info);
                 }
-                if let Some(pending) = self.take_pending(txn) {
-                    self.on_face_updated(&pending.request, result, out);
+                if let Some(pending) = self.end_transaction(txn) {
+                    self.respond(&pending.request, &faces::updated(result), out);
                 }
             }
             ManagerInput::StoreErased { txn, erased, more } => {
-                if let Some(pending) = self.take_pending(txn) {
-                    self.on_store_erased(pending, erased, more, out);
+                let pending = self.end_transaction(txn);
+                if let Some(Pending { request, task, .. }) = pending
+                    && let Task::EraseStore { prefix, is_limited, .. } = task
+                {
+                    let response = store::erased(prefix, is_limited, erased, more);
+                    self.respond(&request, &response, out);
                 }
             }
             ManagerInput::Snapshot { txn, snapshot } => {
-                if let Some(pending) = self.take_pending(txn) {
-                    self.on_snapshot(Moment { now, now_unix_ms }, pending, snapshot, out);
+                if let Some(pending) = self.end_transaction(txn) {
+                    self.on_snapshot(at, pending, snapshot, out);
                 }
             }
             ManagerInput::Holdings { txn, holdings, is_partial } => {
-                if let Some(pending) = self.take_pending(txn) {
-                    let at = Moment { now, now_unix_ms };
-                    self.on_holdings(at, pending, holdings, is_partial, out);
+                if let Some(Pending { request, task, .. }) = self.end_transaction(txn) {
+                    if let Task::Holdings { object } = task {
+                        let status = store::holdings_status(object, holdings, is_partial);
+                        self.publish(&request, &status.encode(), at, out);
+                    } else {
+                        self.stats.late_answers += 1;
+                    }
                 }
             }
             ManagerInput::Channels(channels) => self.channels = channels,
@@ -294,14 +281,16 @@ impl Manager {
             }
             ManagerInput::Wakeup => {}
         }
-        self.expire(now, out);
+        self.routing.expire(&self.faces, now);
+        self.routing.flush(&mut out.actions);
+        self.transactions.expire(now);
     }
 
     /// When to call [`Manager::handle`] at the latest, with [`ManagerInput::Wakeup`] if there is
     /// nothing else.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        let pending = self.pending.values().map(|pending| pending.deadline).min();
-        [self.rib.next_wakeup(), pending].into_iter().flatten().min()
+        let wakeups = [self.routing.rib.next_wakeup(), self.transactions.next_wakeup()];
+        wakeups.into_iter().flatten().min()
     }
 
     /// What the manager has seen.
@@ -311,17 +300,17 @@ impl Manager {
 
     /// The routes.
     pub fn rib(&self) -> &Rib {
-        &self.rib
+        &self.routing.rib
     }
 
     /// The FIB as the router has it.
     pub fn fib(&self) -> &Fib {
-        &self.fib
+        &self.routing.fib
     }
 
     /// The faces that the manager knows.
     pub fn faces(&self) -> impl Iterator<Item = &FaceInfo> {
-        self.faces.values()
+        self.faces.iter()
     }
 
     fn on_interest(
@@ -349,9 +338,9 @@ impl Manager {
         let is_served = match scope {
             Scope::Localhost => sender != Sender::Remote,
             Scope::Localhop if is_holdings => {
-                self.config.holdings_for_neighbours && self.neighbours.may_ask(at.now)
+                self.holdings_for_neighbours && self.neighbours.may_ask(at.now)
             }
-            Scope::Localhop => self.config.localhop && module.value == b"rib",
+            Scope::Localhop => self.localhop && module.value == b"rib",
         };
         if !is_served || !module.is_generic() || !verb.is_generic() {
             self.stats.ignored += 1;
@@ -369,86 +358,187 @@ impl Manager {
         }
     }
 
-    fn on_face_event(
-        &mut self,
-        now: Instant,
-        kind: FaceEventKind,
-        info: FaceInfo,
-        out: &mut ManagerOutbox,
-    ) {
-        let face = info.face_id;
-        let notification = FaceEventNotification { kind, info };
-        if kind == FaceEventKind::Destroyed {
-            self.faces.remove(&face);
-            let mut changes = Vec::new();
-            self.rib.remove_face(face, &mut changes);
-            self.apply(changes);
-            self.fib.remove_face(face);
-            self.fib.flush(&mut out.actions);
-        } else {
-            self.faces.insert(face, notification.info.clone());
+    /// A command: parse, authorize, validate, carry out. Unlike NFD, which is silent then, the
+    /// manager answers what it cannot parse: a client must not wait for nothing.
+    fn on_command(&mut self, call: &Call<'_>, command: Command, out: &mut ManagerOutbox) {
+        let parameters = match call.interest.name.component(PARAMETERS_AT) {
+            Some(component) => ControlParameters::decode(component.value),
+            None => Err(DecodeError::Missing { element: "ControlParameters" }),
+        };
+        // A malformed command changes nothing at all.
+        let concerns_sender_alone = parameters.as_ref().map_or(true, |parameters| {
+            self.authorizer.concerns_sender_alone(call, command, parameters)
+        });
+        if !self.authorize(call, concerns_sender_alone, out) {
+            return;
         }
-        match self.events.publish(now, &notification, self.config.signer.as_ref()) {
-            Some(packet) => {
-                out.data.push(OutData { face: FaceId::INTERNAL, packet, no_cache: true });
+        self.stats.commands += 1;
+        let outcome = match parameters {
+            Err(error) => Outcome::refuse(400, &format!("malformed command: {error}")),
+            Ok(parameters) if !command.accepts(&parameters) => {
+                Outcome::refuse(400, "failed in validating parameters")
             }
-            None => self.stats.signer_failures += 1,
-        }
-    }
-
-    /// The notification that an Interest under faces/events asks for.
-    pub(crate) fn on_events(&mut self, call: &Call<'_>, out: &mut ManagerOutbox) {
-        if let Some(packet) = self.events.find(call.at.now, call.interest) {
-            out.data.push(OutData { face: call.ingress, packet, no_cache: true });
-        }
-    }
-
-    /// Removes what has expired. A client whose transaction the driver forgot has given up.
-    fn expire(&mut self, now: Instant, out: &mut ManagerOutbox) {
-        let mut changes = Vec::new();
-        self.rib.expire(now, &mut changes);
-        self.apply(changes);
-        self.fib.flush(&mut out.actions);
-        self.pending.retain(|_, pending| pending.deadline > now);
-    }
-
-    /// Lets the FIB follow the RIB. Faces that are gone take no next hops.
-    pub(crate) fn apply(&mut self, changes: Vec<crate::rib::FibChange>) {
-        for change in changes {
-            match change.cost {
-                Some(cost) if self.knows_face(change.face) => {
-                    self.fib.add(&change.prefix, change.face, cost);
+            Ok(mut parameters) => {
+                command.apply_defaults(&mut parameters);
+                self.carry_out(call, command, parameters, out)
+            }
+        };
+        match outcome {
+            Outcome::Reply(response) => self.respond(&call.request(), &response, out),
+            Outcome::Task(task) => {
+                if !self.begin_transaction(call, task, out) {
+                    let response = ControlResponse::new(500, "Too many commands in progress");
+                    self.respond(&call.request(), &response, out);
                 }
-                _ => self.fib.remove(&change.prefix, change.face),
             }
         }
     }
 
-    pub(crate) fn knows_face(&self, face: FaceId) -> bool {
-        face == FaceId::INTERNAL || self.faces.contains_key(&face)
+    fn carry_out(
+        &mut self,
+        call: &Call<'_>,
+        command: Command,
+        mut parameters: ControlParameters,
+        out: &mut ManagerOutbox,
+    ) -> Outcome {
+        match command {
+            Command::FacesCreate => self.faces.create(&parameters),
+            Command::FacesUpdate => self.faces.update(call.ingress, &parameters),
+            Command::FacesDestroy => {
+                out.actions.extend(self.faces.destroy(&parameters));
+                Outcome::ok(parameters)
+            }
+            Command::FibAddNextHop => {
+                call.fill_in_face(&mut parameters);
+                let response = self.routing.add_next_hop(&self.faces, parameters);
+                self.routing.flush(&mut out.actions);
+                Outcome::Reply(response)
+            }
+            Command::FibRemoveNextHop => {
+                call.fill_in_face(&mut parameters);
+                self.routing.remove_next_hop(&parameters);
+                self.routing.flush(&mut out.actions);
+                Outcome::ok(parameters)
+            }
+            Command::CsConfig => {
+                let (body, action) = self.store.configure(&parameters);
+                out.actions.extend(action);
+                Outcome::ok(body)
+            }
+            Command::CsErase => Outcome::Task(store::erase(&parameters)),
+            Command::StrategyChoiceSet => self.choose_strategy(parameters, out),
+            Command::StrategyChoiceUnset => {
+                let prefix = parameters.name.as_ref();
+                out.actions.extend(prefix.and_then(|prefix| self.strategies.unset(prefix)));
+                Outcome::ok(parameters)
+            }
+            Command::RibRegister => self.register_route(call, parameters, out),
+            Command::RibUnregister => {
+                call.fill_in_face(&mut parameters);
+                self.routing.unregister(&self.faces, &parameters);
+                self.routing.flush(&mut out.actions);
+                Outcome::ok(parameters)
+            }
+        }
     }
 
-    /// Adds a route whose face is known to exist.
-    pub(crate) fn register(&mut self, prefix: &Name, route: Route) -> Result<(), RibError> {
-        if !self.fib.contains(prefix) && self.fib.len() >= self.config.fib_entries_max {
-            return Err(RibError::Full);
+    fn choose_strategy(
+        &mut self,
+        mut parameters: ControlParameters,
+        out: &mut ManagerOutbox,
+    ) -> Outcome {
+        let prefix = parameters.name.clone().unwrap_or_default();
+        let strategy = parameters.strategy.take().unwrap_or_default();
+        if routing::is_too_long(&prefix) {
+            let text = format!("Prefix has too many components (limit is {PREFIX_COMPONENTS_MAX})");
+            return Outcome::refuse(414, &text);
         }
-        let mut changes = Vec::new();
-        self.rib.register(prefix, route, &mut changes)?;
-        self.apply(changes);
-        Ok(())
+        match self.strategies.choose(&prefix, strategy.as_view()) {
+            Ok((instance, action)) => {
+                out.actions.extend(action);
+                parameters.strategy = Some(instance);
+                Outcome::ok(parameters)
+            }
+            Err(refusal) => Outcome::Reply(refusal),
+        }
+    }
+
+    fn register_route(
+        &mut self,
+        call: &Call<'_>,
+        mut parameters: ControlParameters,
+        out: &mut ManagerOutbox,
+    ) -> Outcome {
+        let prefix = parameters.name.clone().unwrap_or_default();
+        if routing::is_too_long(&prefix) {
+            return Outcome::Reply(routing::too_long("Route"));
+        }
+        let face = call.fill_in_face(&mut parameters);
+        let route = routing::registered_route(call.at.now, face, &parameters);
+        Outcome::Reply(self.add_route(call, &prefix, route, parameters, out))
+    }
+
+    /// rib/announce: the Interest carries a prefix announcement, and the route leads back to where
+    /// it came from.
+    fn on_announce(&mut self, call: &Call<'_>, out: &mut ManagerOutbox) {
+        let Some(parameters) = call.interest.application_parameters() else {
+            self.stats.ignored += 1;
+            return;
+        };
+        let data = announcement::find(parameters);
+        let parsed = data.as_ref().and_then(|data| Announcement::of(data, call.at.now_unix_ms));
+        let (Some(data), Some(announcement)) = (data, parsed) else {
+            let response = ControlResponse::new(400, "Malformed prefix announcement");
+            return self.respond(&call.request(), &response, out);
+        };
+        let prefix = &announcement.prefix;
+        if !self.authorize(call, self.authorizer.may_register(prefix.as_view()), out) {
+            return;
+        }
+        self.stats.commands += 1;
+        let response = if routing::is_too_long(prefix) {
+            routing::too_long("Route")
+        } else if self.authorizer.believes(&data, call.at.now_unix_ms) {
+            let (route, body) = routing::announced_route(call.at.now, call.ingress, &announcement);
+            self.add_route(call, prefix, route, body, out)
+        } else {
+            self.stats.unauthorized += 1;
+            ControlResponse::new(403, "Prefix announcement rejected")
+        };
+        self.respond(&call.request(), &response, out);
+    }
+
+    /// Adds a route and returns the answer, with `body` if it succeeds. Like NFD, which learns only
+    /// later that there is no such face, it silently omits a route to one that is unknown.
+    fn add_route(
+        &mut self,
+        call: &Call<'_>,
+        prefix: &Name,
+        route: Route,
+        body: ControlParameters,
+        out: &mut ManagerOutbox,
+    ) -> ControlResponse {
+        // A program that registers a shorter prefix must not get what neighbours ask of the router.
+        let localhop = Scope::Localhop.prefix();
+        if call.sender == Sender::Application && prefix.as_view().is_prefix_of(localhop.as_view()) {
+            self.register_trusted(&localhop, OWN_ROUTE, out);
+        }
+        if self.faces.knows(route.face)
+            && self.routing.register(&self.faces, prefix, route).is_err()
+        {
+            self.stats.overflows += 1;
+            return ControlResponse::new(500, "The RIB is full");
+        }
+        self.routing.flush(&mut out.actions);
+        ControlResponse::ok(body)
     }
 
     /// A route of the router's own making. There is no one to answer, and the bounds leave room for
     /// a configuration, so that one that is too large shows in the route's absence.
-    pub(crate) fn register_trusted(
-        &mut self,
-        prefix: &Name,
-        route: Route,
-        out: &mut ManagerOutbox,
-    ) {
-        if self.knows_face(route.face) && self.register(prefix, route).is_ok() {
-            self.fib.flush(&mut out.actions);
+    fn register_trusted(&mut self, prefix: &Name, route: Route, out: &mut ManagerOutbox) {
+        if self.faces.knows(route.face) && self.routing.register(&self.faces, prefix, route).is_ok()
+        {
+            self.routing.flush(&mut out.actions);
         } else {
             self.stats.overflows += 1;
         }
@@ -456,149 +546,218 @@ impl Manager {
 
     /// A strategy of the configuration.
     fn set_initial_strategy(&mut self, prefix: &Name, strategy: &Name, out: &mut ManagerOutbox) {
-        if self.set_strategy(prefix, strategy.as_view(), out).is_err() {
-            self.stats.overflows += 1;
+        match self.strategies.choose(prefix, strategy.as_view()) {
+            Ok((_, action)) => out.actions.extend(action),
+            Err(_) => self.stats.overflows += 1,
         }
     }
 
-    /// Chooses a strategy; the versioned name, or the refusal.
-    pub(crate) fn set_strategy(
+    fn on_face_event(
         &mut self,
-        prefix: &Name,
-        strategy: NameView<'_>,
+        now: Instant,
+        kind: FaceEventKind,
+        info: FaceInfo,
         out: &mut ManagerOutbox,
-    ) -> Result<Name, ControlResponse> {
-        let resolved = self.strategies.resolve(strategy)?;
-        let is_full = self.strategies.len() >= self.config.strategy_choices_max;
-        if is_full && !self.strategies.contains(prefix) {
-            return Err(ControlResponse::new(500, "Too many strategy choices"));
+    ) {
+        if kind == FaceEventKind::Destroyed {
+            self.faces.remove(info.face_id);
+            self.routing.remove_face(&self.faces, info.face_id);
+            self.routing.flush(&mut out.actions);
+        } else {
+            self.faces.insert(info.clone());
         }
-        if self.strategies.set(prefix, &resolved) {
-            let strategy = Some(resolved.clone());
-            out.actions.push(Action::SetStrategy { prefix: prefix.clone(), strategy });
-        }
-        Ok(resolved)
+        let notification = self.publisher.notify(now, &FaceEventNotification { kind, info });
+        self.send(notification, out);
     }
 
-    /// Makes a transaction wait for the driver; refuses when too many do.
-    pub(crate) fn wait(&mut self, at: Moment, request: Request, kind: PendingKind) -> Option<u64> {
-        if self.pending.len() >= self.config.pending_max {
-            self.stats.overflows += 1;
-            return None;
+    /// A request for a dataset, or for a segment of one lately made.
+    fn on_dataset(
+        &mut self,
+        call: &Call<'_>,
+        module: &[u8],
+        dataset: &[u8],
+        out: &mut ManagerOutbox,
+    ) {
+        if (module, dataset) == (b"faces", b"events") {
+            out.data.extend(self.publisher.find_event(call.at.now, call.ingress, call.interest));
+            return;
         }
-        let txn = self.next_txn;
-        self.next_txn += 1;
-        let deadline = at.now.plus_ns(PENDING_LIFETIME_NS);
-        self.pending.insert(txn, Pending { request, kind, deadline });
-        Some(txn)
+        let last = call.interest.name.last();
+        if last.is_some_and(|last| last.as_segment().is_some() || last.as_version().is_some()) {
+            // A version that is gone is not answered, as in NFD: the client asks again.
+            match self.publisher.find_segment(call.ingress, call.interest) {
+                Some(data) => out.data.push(data),
+                None => self.stats.ignored += 1,
+            }
+            return;
+        }
+        let Some(dataset) = self.dataset(call, module, dataset) else {
+            self.stats.ignored += 1;
+            return;
+        };
+        self.stats.datasets += 1;
+        let refusal = match dataset {
+            Dataset::Content(content) => {
+                return self.publish(&call.request(), &content, call.at, out);
+            }
+            Dataset::Task(task) => {
+                if self.begin_transaction(call, task, out) {
+                    return;
+                }
+                ControlResponse::new(500, "Too many requests in progress")
+            }
+            Dataset::Malformed(what) => ControlResponse::new(400, what),
+        };
+        let refusal = self.publisher.refuse(&call.request(), &refusal);
+        self.send(refusal, out);
     }
 
-    fn take_pending(&mut self, txn: u64) -> Option<Pending> {
-        let pending = self.pending.remove(&txn);
-        if pending.is_none() {
-            self.stats.late_answers += 1;
-        }
+    /// The dataset of a name, if there is one.
+    fn dataset(&self, call: &Call<'_>, module: &[u8], dataset: &[u8]) -> Option<Dataset> {
+        Some(match (module, dataset) {
+            (b"faces", b"list") => Dataset::Task(Task::Faces(FaceQueryFilter::default())),
+            (b"faces", b"query") => {
+                let last = call.interest.name.last();
+                match last.map(|last| FaceQueryFilter::decode(last.value)) {
+                    Some(Ok(filter)) => Dataset::Task(Task::Faces(filter)),
+                    _ => Dataset::Malformed("Malformed filter"),
+                }
+            }
+            (b"faces", b"channels") => {
+                let channels = self.channels.iter();
+                items(channels.map(|uri| ChannelStatus { local_uri: uri.clone() }))
+            }
+            (b"cs", b"info") => Dataset::Task(Task::Store),
+            HOLDINGS => match store::holdings_object(call.interest) {
+                Some(object) => Dataset::Task(Task::Holdings { object }),
+                None => Dataset::Malformed("Malformed object name"),
+            },
+            (b"status", b"general") => Dataset::Task(Task::General),
+            (b"fib", b"list") => items(self.routing.fib.items()),
+            (b"rib", b"list") => items(self.routing.rib_items(call.at.now)),
+            (b"strategy-choice", b"list") => items(self.strategies.items()),
+            _ => return None,
+        })
+    }
+
+    /// The driver's counters for a dataset.
+    fn on_snapshot(
+        &mut self,
+        at: Moment,
+        pending: Pending,
+        snapshot: Snapshot,
+        out: &mut ManagerOutbox,
+    ) {
+        let content = match (pending.task, snapshot) {
+            (Task::Faces(filter), Snapshot::Faces(faces)) => {
+                encode_items(faces.into_iter().filter(|face| filter.matches(&face.info)))
+            }
+            (Task::Store, Snapshot::Store(mut info)) => {
+                self.store.complete(&mut info);
+                info.encode()
+            }
+            (Task::General, Snapshot::General(mut status)) => {
+                self.complete_general(at, &mut status);
+                status.encode_content()
+            }
+            // The driver answered another question than asked: as good as no answer.
+            _ => {
+                self.stats.late_answers += 1;
+                return;
+            }
+        };
+        self.publish(&pending.request, &content, at, out);
+    }
+
+    /// Fills in what the driver does not know of status/general.
+    fn complete_general(&self, at: Moment, status: &mut GeneralStatus) {
+        status.version.clone_from(&self.version);
+        // By the monotonic clock: the other may have been set since.
+        let uptime_ms = at.now.as_ns() / NS_PER_MS;
+        status.start_unix_ms = at.now_unix_ms.saturating_sub(uptime_ms);
+        status.current_unix_ms = at.now_unix_ms;
+        status.fib_entries = self.routing.fib.len() as u64;
+    }
+
+    /// Whether the sender may do this; answers it if not.
+    fn authorize(
+        &mut self,
+        call: &Call<'_>,
+        concerns_sender_alone: bool,
+        out: &mut ManagerOutbox,
+    ) -> bool {
+        let Err(refusal) = self.authorizer.authorize(call, concerns_sender_alone) else {
+            return true;
+        };
+        self.stats.unauthorized += 1;
+        self.respond(&call.request(), &refusal, out);
+        false
+    }
+
+    /// Makes an Interest wait for the driver; `false` when too many do.
+    fn begin_transaction(&mut self, call: &Call<'_>, task: Task, out: &mut ManagerOutbox) -> bool {
+        let action = self.transactions.begin(call.at.now, call.request(), task);
+        self.stats.overflows += u64::from(action.is_none());
+        let has_begun = action.is_some();
+        out.actions.extend(action);
+        has_begun
+    }
+
+    fn end_transaction(&mut self, txn: u64) -> Option<Pending> {
+        let pending = self.transactions.end(txn);
+        self.stats.late_answers += u64::from(pending.is_none());
         pending
     }
 
     /// Answers a command.
-    pub(crate) fn respond(
-        &mut self,
-        request: &Request,
-        response: &ControlResponse,
-        out: &mut ManagerOutbox,
-    ) {
-        self.send(request, response, 0, out);
-    }
-
-    /// Refuses a dataset.
-    pub(crate) fn refuse_dataset(
-        &mut self,
-        request: &Request,
-        response: &ControlResponse,
-        out: &mut ManagerOutbox,
-    ) {
-        self.send(request, response, content_type::NACK, out);
-    }
-
-    fn send(
-        &mut self,
-        request: &Request,
-        response: &ControlResponse,
-        content_type: u64,
-        out: &mut ManagerOutbox,
-    ) {
-        let sign = |response: &ControlResponse| {
-            let data = Data::new(request.name.clone())
-                .content_type(content_type)
-                .freshness_ms(FRESHNESS_MS)
-                .content(response.encode());
-            sign_data(&data, self.config.signer.as_ref())
-        };
-        let signed = match sign(response) {
-            // A command's parameters are in the name already: the code alone has room beside them.
-            Ok(wire) if wire.len() > PACKET_SIZE_MAX => {
-                sign(&ControlResponse::new(response.code, "the answer has no room in a packet"))
-            }
-            signed => signed,
-        };
-        match signed {
-            Ok(wire) => {
-                let packet = Packet::from(wire);
-                out.data.push(OutData { face: request.ingress, packet, no_cache: false });
-            }
-            Err(_) => self.stats.signer_failures += 1,
-        }
+    fn respond(&mut self, request: &Request, response: &ControlResponse, out: &mut ManagerOutbox) {
+        let answer = self.publisher.respond(request, response);
+        self.send(answer, out);
     }
 
     /// Publishes a dataset and sends its first segment.
-    pub(crate) fn publish(
-        &mut self,
-        request: &Request,
-        content: &[u8],
-        now_unix_ms: u64,
-        out: &mut ManagerOutbox,
-    ) {
-        let signer = self.config.signer.as_ref();
-        match self.datasets.publish(request.name.as_view(), content, now_unix_ms, signer) {
-            Some(packet) => {
-                out.data.push(OutData { face: request.ingress, packet, no_cache: true });
-            }
-            None => self.stats.signer_failures += 1,
-        }
+    fn publish(&mut self, request: &Request, content: &[u8], at: Moment, out: &mut ManagerOutbox) {
+        let first = self.publisher.publish(request, content, at.now_unix_ms);
+        self.send(first, out);
     }
+
+    /// Sends Data, unless the signer failed.
+    fn send(&mut self, data: Option<OutData>, out: &mut ManagerOutbox) {
+        self.stats.signer_failures += u64::from(data.is_none());
+        out.data.extend(data);
+    }
+}
+
+/// What an Interest for a dataset comes to.
+enum Dataset {
+    /// It is known here.
+    Content(Vec<u8>),
+    /// The driver must say.
+    Task(Task),
+    /// The Interest is wrong, and how.
+    Malformed(&'static str),
+}
+
+fn items<E: Element>(items: impl Iterator<Item = E>) -> Dataset {
+    Dataset::Content(encode_items(items))
+}
+
+fn encode_items<E: Element>(items: impl Iterator<Item = E>) -> Vec<u8> {
+    let mut writer = Writer::default();
+    for item in items {
+        writer.element(&item);
+    }
+    writer.into_octets()
 }
 
 impl core::fmt::Debug for Manager {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Manager")
             .field("faces", &self.faces.len())
-            .field("routes", &self.rib.len())
-            .field("fib_entries", &self.fib.len())
-            .field("pending", &self.pending.len())
+            .field("routes", &self.routing.rib.len())
+            .field("fib_entries", &self.routing.fib.len())
+            .field("pending", &self.transactions.len())
             .field("stats", &self.stats)
             .finish_non_exhaustive()
-    }
-}
-
-/// Both clocks at the time of an input.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
-    pub(crate) now: Instant,
-    pub(crate) now_unix_ms: u64,
-}
-
-/// A management Interest that is served.
-pub(crate) struct Call<'a> {
-    pub(crate) at: Moment,
-    pub(crate) ingress: FaceId,
-    pub(crate) scope: Scope,
-    pub(crate) sender: Sender,
-    pub(crate) interest: &'a InterestView<'a>,
-}
-
-impl Call<'_> {
-    pub(crate) fn request(&self) -> Request {
-        Request { ingress: self.ingress, name: self.interest.name.to_name() }
     }
 }

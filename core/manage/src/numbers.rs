@@ -174,8 +174,10 @@ numbered! {
 
 numbered! {
     /// What happened to a face.
+    #[derive(Default)]
     FaceEventKind, "FaceEventKind" {
         /// It came into being.
+        #[default]
         Created = 1 "created",
         /// It is gone.
         Destroyed = 2 "destroyed",

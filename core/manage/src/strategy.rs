@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use weir_forward::strategy::{Strategy, StrategyKind as RouterStrategy};
 use weir_wire::{Name, NameView};
 
+use crate::io::Action;
 use crate::parameters::ControlResponse;
+use crate::status::StrategyChoice;
 
 /// A strategy that the router has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,21 +52,52 @@ impl StrategyKind {
 pub(crate) struct StrategyTable {
     kinds: Vec<StrategyKind>,
     choices: BTreeMap<Name, Name>,
+    choices_max: usize,
 }
 
 impl StrategyTable {
-    pub(crate) fn new(kinds: Vec<StrategyKind>) -> Self {
-        Self { kinds, choices: BTreeMap::new() }
+    pub(crate) fn new(kinds: Vec<StrategyKind>, choices_max: usize) -> Self {
+        Self { kinds, choices: BTreeMap::new(), choices_max }
     }
 
-    pub(crate) fn choices(&self) -> impl Iterator<Item = (&Name, &Name)> {
-        self.choices.iter()
+    /// The items of strategy-choice/list.
+    pub(crate) fn items(&self) -> impl Iterator<Item = StrategyChoice> {
+        self.choices.iter().map(|(name, strategy)| StrategyChoice {
+            name: name.clone(),
+            strategy: strategy.clone(),
+        })
+    }
+
+    /// Chooses a strategy. Returns its versioned name and what the router must do, if anything, or
+    /// the refusal.
+    pub(crate) fn choose(
+        &mut self,
+        prefix: &Name,
+        strategy: NameView<'_>,
+    ) -> Result<(Name, Option<Action>), ControlResponse> {
+        let resolved = self.resolve(strategy)?;
+        let is_full = self.choices.len() >= self.choices_max;
+        if is_full && !self.choices.contains_key(prefix) {
+            return Err(ControlResponse::new(500, "Too many strategy choices"));
+        }
+        let old = self.choices.insert(prefix.clone(), resolved.clone());
+        let action = (old.as_ref() != Some(&resolved)).then(|| Action::SetStrategy {
+            prefix: prefix.clone(),
+            strategy: Some(resolved.clone()),
+        });
+        Ok((resolved, action))
+    }
+
+    /// Goes back to the shorter prefix's strategy. Returns what the router must do, if anything.
+    pub(crate) fn unset(&mut self, prefix: &Name) -> Option<Action> {
+        self.choices.remove(prefix)?;
+        Some(Action::SetStrategy { prefix: prefix.clone(), strategy: None })
     }
 
     /// The full name of what `name` chooses, or the refusal: without a version the highest there
     /// is; with one the same or the next higher, which must then say that it can stand in, and none
     /// of ours does.
-    pub(crate) fn resolve(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
+    fn resolve(&self, name: NameView<'_>) -> Result<Name, ControlResponse> {
         let version_at = (1..name.component_count()).rev().find(|at| {
             name.component(*at).is_some_and(|component| component.as_version().is_some())
         });
@@ -93,23 +126,5 @@ impl StrategyTable {
         // The router's strategies know their parameters: what is answered with success is done.
         Strategy::from_name(name).map_err(|error| refuse(error.to_string()))?;
         Ok(name.to_name())
-    }
-
-    /// `true` when that changes something.
-    pub(crate) fn set(&mut self, prefix: &Name, strategy: &Name) -> bool {
-        self.choices.insert(prefix.clone(), strategy.clone()).as_ref() != Some(strategy)
-    }
-
-    /// `true` when that changes something.
-    pub(crate) fn unset(&mut self, prefix: &Name) -> bool {
-        self.choices.remove(prefix).is_some()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.choices.len()
-    }
-
-    pub(crate) fn contains(&self, prefix: &Name) -> bool {
-        self.choices.contains_key(prefix)
     }
 }

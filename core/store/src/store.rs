@@ -1,32 +1,35 @@
-use crate::config::{Compare, IndexKind, StoreConfig, StoreStats};
-use crate::disk::OnDisk;
-use crate::entry::{
-    ENTRY_BYTES, Entry, Links, List, NACK, NONE, Queue, UNVERIFIED, USED, entry_bytes,
-};
-use crate::ordered::{ORDERED_BYTES, Ordered, Path};
-use crate::policy::{Incoming, Policy};
-use crate::rules::Ruling;
-use crate::tree::{NODE_BYTES, Tree};
+use crate::config::{StoreConfig, StoreStats};
+use crate::disk::DiskTierStats;
+use crate::entry::{NACK, NONE, UNVERIFIED, USED};
+use crate::holdings::{HoldingChanges, Holdings, HoldingsConfig, HoldingsCursor, HoldingsPage};
+use crate::policy::Incoming;
+use crate::rules::{Rules, RulesRefused};
+use crate::tree::NODE_BYTES;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use weir_base::{Instant, NS_PER_MS, Packet, Pool, Slab, Table};
-use weir_wire::name::DIGEST_SIZE;
-use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
 use weir_wire::{DataView, NameView};
 
-mod gather;
+mod disks;
+mod driver;
+mod eviction;
 mod holdings;
+mod memory;
 mod part;
+mod query;
 mod replaced;
-mod ruled;
-mod tiered;
 mod write_queue;
 
+use self::disks::Disks;
+use self::eviction::Eviction;
+use self::holdings::HeldSegments;
+use self::memory::{Arrival, Memory, freshness_ms};
 use self::replaced::Replaced;
 
-pub use part::PartAnswer;
-pub use tiered::WriteBacklog;
+pub use self::disks::WriteBacklog;
+pub use self::part::PartAnswer;
+pub use self::query::{Hit, Lookup, NameHashes, Query};
 
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub const COMPONENTS_MAX: usize = 128;
@@ -35,7 +38,7 @@ pub const COMPONENTS_MAX: usize = 128;
 /// that it ends early only where it has to pass over Data that is not fresh.
 pub(crate) const PREFIX_VISITS_MAX: usize = 256;
 
-/// What Data may take of whose name there is other Data.
+/// Octets of memory for Data that other Data of its name has replaced.
 fn replaced_bytes_max(config: &StoreConfig) -> u64 {
     config.capacity_bytes / 16
 }
@@ -43,111 +46,41 @@ fn replaced_bytes_max(config: &StoreConfig) -> u64 {
 /// Data evicted at a time for what disks have yet to write.
 const EVICTIONS_MAX: u32 = 32;
 
-/// The keyed hashes of a name that every lookup and insertion needs.
-#[derive(Copy, Clone, Debug)]
-pub struct NameHashes {
-    /// That of the whole name.
-    pub whole: u64,
-    /// That of the name without its last component; none when nothing is left. An Interest may
-    /// leave it out unless its last component is an implicit digest.
-    pub parent: Option<u64>,
-    /// That of the name without its last two components; none when nothing is left. Only needed
-    /// where the last component is an implicit digest and the store has a disk tier.
-    pub grandparent: Option<u64>,
-}
-
-/// What an Interest asks of the store.
-#[derive(Copy, Clone, Debug)]
-pub struct Query<'a> {
-    /// The name of the Interest.
-    pub name: NameView<'a>,
-    /// The keyed hashes of the name.
-    pub hashes: NameHashes,
-    /// Whether the name may be a proper prefix of that of the Data.
-    pub can_be_prefix: bool,
-    /// Whether the Data must be fresh.
-    pub must_be_fresh: bool,
-}
-
-/// The answer to a [`Query`].
-#[derive(Clone, Debug)]
-pub enum Lookup {
-    /// The store has matching Data.
-    Hit(Hit),
-    /// It is on a disk: the caller may [`Store::begin_read`], or have it from elsewhere.
-    OnDisk(OnDisk),
-    /// It has not.
-    Miss,
-}
-
-/// Data that answers a [`Query`].
-#[derive(Clone, Debug)]
-pub struct Hit {
-    /// The whole Data TLV.
-    pub packet: Packet,
-    /// FreshnessPeriod of the Data in milliseconds, capped at 2^32 - 1.
-    pub freshness_ms: u64,
-    /// Whether the FreshnessPeriod has not passed since the Data came.
-    pub is_fresh: bool,
-}
-
 /// The source of Data of which none is known.
 pub const UNKNOWN_SOURCE: u32 = u32::MAX;
 
-/// The content store of one shard, in memory: Data by name and by prefix, bounded in octets.
+/// The content store of one shard: Data by name and by prefix, bounded in octets.
+///
+/// It owns five components that do not know it, and calls them in order: the README has a table.
 pub struct Store {
     config: StoreConfig,
-    entries: Slab<Entry>,
-    /// The entry that was looked at last for memory that is scattered.
-    gathered_to: u32,
-    /// Where each came from, beside `entries`, which are full: what a driver said.
-    sources: Vec<u32>,
-    /// From the hash of a whole name to an entry.
-    table: Table,
-    tree: Tree,
-    /// With [`IndexKind::Ordered`].
-    ordered: Option<Ordered>,
-    policy: Policy,
-    /// Rules in force, if there are.
-    ruling: Option<Box<Ruling>>,
-    /// What rules keep. The policy does not know it.
-    kept: List<Queue>,
-    /// `bytes` of all entries. Nodes come on top.
-    entry_bytes: u64,
+    memory: Memory,
+    eviction: Eviction,
+    replaced: Replaced,
+    disks: Option<Box<Disks>>,
+    /// Which segments are held, if asked to keep track.
+    held: Option<Box<HeldSegments>>,
+    /// The number of the last generation of changes when `held` was last given up.
+    last_generation: u64,
     /// What happened. The levels are filled in when asked for.
     stats: StoreStats,
     /// Scratch: hashes of the prefixes of the name being inserted.
     path: Vec<u64>,
-    /// Which segments are held, if somebody wants to know.
-    tracking: Option<Box<holdings::Tracking>>,
-    /// The number of the last generation of changes, of this index or one before.
-    generation: u64,
-    /// What RAM has no room for.
-    disk: Option<Box<tiered::Tiered>>,
-    replaced: Replaced,
 }
 
 impl Store {
     /// An empty store.
     pub fn new(config: StoreConfig) -> Self {
         Self {
-            policy: Policy::new(config.policy),
-            ordered: (config.index == IndexKind::Ordered).then(Ordered::new),
+            memory: Memory::new(&config),
+            eviction: Eviction::new(config.policy),
             config,
-            entries: Slab::new(),
-            gathered_to: 0,
-            sources: Vec::new(),
-            table: Table::with_capacity(0),
-            tree: Tree::new(),
-            entry_bytes: 0,
+            replaced: Replaced::default(),
+            disks: None,
+            held: None,
+            last_generation: 0,
             stats: StoreStats::default(),
             path: Vec::new(),
-            tracking: None,
-            generation: 0,
-            ruling: None,
-            kept: List::EMPTY,
-            disk: None,
-            replaced: Replaced::default(),
         }
     }
 
@@ -156,44 +89,33 @@ impl Store {
         &self.config
     }
 
-    /// Changes capacity, policy and flags. Evicts at once what the new capacity has no room for.
+    /// Changes capacity, policy and flags. Evicts at once what exceeds the new capacity.
     pub fn configure(&mut self, now: Instant, config: StoreConfig) {
         if config.policy != self.config.policy {
-            let mut policy = Policy::new(config.policy);
-            // In the order in which they would have left, so that the new policy starts from what
-            // the old one knew.
-            while let Some(index) = self.policy.take_victim(&mut self.entries, Incoming::NOTHING) {
-                policy.on_insert(&mut self.entries, index);
-            }
-            self.policy = policy;
+            self.eviction.set_policy(&mut self.memory.entries, config.policy);
         }
-        let is_same_index = config.index == self.config.index;
+        self.memory.configure(&config);
         self.config = config;
-        if !is_same_index {
-            self.rebuild_index();
-        }
         self.replaced.trim(replaced_bytes_max(&self.config));
         while self.bytes() > self.config.capacity_bytes {
             self.evict(now, Incoming::NOTHING);
         }
     }
 
-    fn rebuild_index(&mut self) {
-        self.ordered = (self.config.index == IndexKind::Ordered).then(Ordered::new);
-        let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            self.put_in_order(index);
-        }
-    }
-
     /// What the store holds, and what happened so far.
     pub fn stats(&self) -> StoreStats {
+        let held_bytes = self.held.as_ref().map_or(0, |held| held.memory_bytes());
+        let disk_held_bytes = self.disk_holdings().map_or(0, Holdings::memory_bytes);
         StoreStats {
-            entries: self.entries.len() as u64,
+            entries: self.memory.entries.len() as u64,
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
-            holdings_bytes: self.holdings_bytes(),
-            disk: self.disk_stats(),
+            kept_bytes: self.eviction.kept_bytes(),
+            holdings_bytes: held_bytes + disk_held_bytes,
+            disk: self
+                .disks
+                .as_ref()
+                .map_or_else(DiskTierStats::default, |disks| disks.tier.stats()),
             ..self.stats
         }
     }
@@ -201,56 +123,47 @@ impl Store {
     /// Octets of memory in use.
     #[inline]
     fn bytes(&self) -> u64 {
-        let order_bytes = match self.ordered {
-            Some(_) => self.entries.len() as u64 * ORDERED_BYTES,
-            None => 0,
-        };
-        self.entry_bytes + self.replaced.bytes() + self.tree.len() as u64 * NODE_BYTES + order_bytes
+        self.memory.bytes() + self.replaced.bytes()
     }
 
     /// First stage before a lookup or an insertion: asks for the table's line of a whole name.
     #[inline]
     pub fn prefetch_table(&self, hash: u64) {
-        self.table.prefetch(hash);
+        self.memory.prefetch_table(hash);
     }
 
     /// Second stage, when the line has arrived: asks for the entry, if there is one, and returns
     /// its index.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) -> Option<u32> {
-        let first = self.table.find(hash, |_| true)?;
-        self.entries.prefetch(first);
-        Some(first)
+        self.memory.prefetch_entry(hash)
     }
 
     /// Third stage, when the entry has arrived: asks for the start of the packet, as far as a name
     /// commonly reaches.
     #[inline]
     pub fn prefetch_packet(&self, entry: u32) {
-        self.entries[entry].packet.prefetch();
+        self.memory.entries[entry].packet.prefetch();
     }
 
-    /// First stage before an insertion, beside [`Store::prefetch_table`]. `parent_hash` is that of
+    /// First stage before an insertion, next to [`Store::prefetch_table`]. `parent_hash` is that of
     /// the name without its last component, which the name has.
     #[inline]
     pub fn prefetch_parent_table(&self, hash: u64, parent_hash: u64) {
-        self.policy.prefetch(hash);
-        self.tree.prefetch_table(parent_hash);
+        self.eviction.prefetch(hash);
+        self.memory.prefetch_parent_table(parent_hash);
     }
 
     /// Second stage before an insertion. Returns the node of the parent, if there is one.
     #[inline]
     pub fn prefetch_parent(&self, parent_hash: u64) -> Option<u32> {
-        self.tree.prefetch_hash(parent_hash)
+        self.memory.prefetch_parent(parent_hash)
     }
 
     /// Third stage before an insertion.
     #[inline]
     pub fn prefetch_sibling(&self, parent: u32) {
-        let index = self.tree.last_entry(parent);
-        if index != NONE {
-            self.entries.prefetch(index);
-        }
+        self.memory.prefetch_sibling(parent);
     }
 
     /// Looks for Data that satisfies an Interest (NDN packet 0.3, Interest; NFD's rules of
@@ -261,12 +174,12 @@ impl Store {
     /// last in the order of names, at most `PREFIX_VISITS_MAX` steps away.
     #[inline(always)]
     pub fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        let answer = if self.config.serve { self.find_answer(now, query) } else { None };
+        let answer = if self.config.serve { self.memory.find_answer(now, query) } else { None };
         match answer {
             Some(index) => {
                 self.stats.hits += 1;
-                self.use_entry(index);
-                let entry = &mut self.entries[index];
+                self.eviction.on_hit(&mut self.memory.entries, index);
+                let entry = &mut self.memory.entries[index];
                 entry.flags |= USED;
                 Lookup::Hit(Hit {
                     packet: entry.packet.share(),
@@ -274,35 +187,40 @@ impl Store {
                     is_fresh: entry.is_fresh(now),
                 })
             }
-            None if !self.replaced.is_empty() => self.look_at_replaced(now, query),
-            None => self.look_on_disks(now, query),
+            None if !self.replaced.is_empty() => self.lookup_replaced(now, query),
+            None => self.lookup_past_memory(now, query),
         }
-    }
-
-    #[inline(always)]
-    fn look_on_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        if self.ends_here(query) {
-            self.stats.misses += 1;
-            return Lookup::Miss;
-        }
-        self.look_further(now, query)
     }
 
     #[cold]
-    fn look_at_replaced(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+    fn lookup_replaced(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         match self.replaced.find(now, query).filter(|_| self.config.serve) {
             Some(hit) => {
                 self.stats.hits += 1;
                 Lookup::Hit(hit)
             }
-            None => self.look_on_disks(now, query),
+            None => self.lookup_past_memory(now, query),
         }
     }
 
-    /// Looks on the disks.
+    #[inline(always)]
+    fn lookup_past_memory(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        if self.ends_at_memory(query) {
+            self.stats.misses += 1;
+            return Lookup::Miss;
+        }
+        self.lookup_counted_on_disks(now, query)
+    }
+
+    /// Whether the disks need not be asked for what memory lacks.
+    #[inline]
+    fn ends_at_memory(&mut self, query: &Query<'_>) -> bool {
+        self.disks.as_mut().is_none_or(|disks| disks.tier.ends_at_filter(query))
+    }
+
     #[cold]
-    fn look_further(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        let answer = self.lookup_on_disk(now, query);
+    fn lookup_counted_on_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let answer = self.lookup_on_disks(now, query);
         match answer {
             Lookup::Hit(_) => self.stats.hits += 1,
             Lookup::Miss => self.stats.misses += 1,
@@ -312,135 +230,24 @@ impl Store {
         answer
     }
 
+    fn lookup_on_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let known = self.memory.find(query.hashes.whole, query.name.value());
+        // The record on disk may be older Data than that in memory, which is not fresh any more.
+        let is_unverified = known.is_some_and(|at| self.memory.entries[at].flags & UNVERIFIED != 0);
+        let Some(disks) = self.disks.as_mut().filter(|_| self.config.serve && !is_unverified)
+        else {
+            return Lookup::Miss;
+        };
+        disks.tier.lookup(now, query)
+    }
+
     /// Whether [`Store::lookup`] would hit or find it on a disk, without a trace in policy and
     /// counters.
     pub fn has_answer(&self, now: Instant, query: &Query<'_>) -> bool {
         self.config.serve
-            && (self.find_answer(now, query).is_some()
+            && (self.memory.find_answer(now, query).is_some()
                 || self.replaced.find(now, query).is_some()
-                || self.has_answer_on_disk(query))
-    }
-
-    #[inline(always)]
-    fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
-        if let Some(ordered) = &self.ordered {
-            return self.find_in_order(now, query, ordered);
-        }
-        let hash = query.hashes.whole;
-        let name = query.name;
-        let will_do = |index: &u32| self.entries[*index].is_fresh_enough(now, query.must_be_fresh);
-        let found = match self.find(hash, name.value()).filter(will_do) {
-            None => self.find_by_digest(name, query.hashes).filter(will_do),
-            found => found,
-        };
-        match found {
-            None if query.can_be_prefix => self.find_below(now, query, hash),
-            found => found,
-        }
-    }
-
-    #[inline(always)]
-    fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
-        if self.config.compare == Compare::Decode {
-            return self.find_decoding(hash, name_value);
-        }
-        self.table.find(hash, |index| {
-            let entry = &self.entries[index];
-            entry.hash == hash && entry.name_value() == name_value
-        })
-    }
-
-    #[cold]
-    fn find_decoding(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
-        self.table.find(hash, |index| {
-            let entry = &self.entries[index];
-            entry.hash == hash && decoded_name(entry) == name_value
-        })
-    }
-
-    /// Where the first entry is in the order of names that does not come before `name_value`.
-    fn seek(&self, ordered: &Ordered, name_value: &[u8]) -> Path {
-        match self.config.compare {
-            Compare::Stored => ordered.seek(|index| self.entries[index].name_value() < name_value),
-            Compare::Decode => {
-                ordered.seek(|index| decoded_name(&self.entries[index]) < name_value)
-            }
-        }
-    }
-
-    /// The first match from the Interest's own name on, as CCNx answers: Data of that name, else
-    /// the first below it.
-    #[cold]
-    fn find_in_order(&self, now: Instant, query: &Query<'_>, ordered: &Ordered) -> Option<u32> {
-        let name = query.name;
-        let is_fresh_enough = |entry: &Entry| entry.is_fresh_enough(now, query.must_be_fresh);
-        let mut index = ordered.at(&self.seek(ordered, name.value()));
-        for _ in 0..PREFIX_VISITS_MAX {
-            let Some(entry) = self.entries.get(index).filter(|entry| entry.is_below(name)) else {
-                break;
-            };
-            let is_whole_name = entry.name_value().len() == name.value().len();
-            if !is_whole_name && !query.can_be_prefix {
-                break;
-            }
-            if is_fresh_enough(entry) && (is_whole_name || entry.flags & NACK == 0) {
-                return Some(index);
-            }
-            index = ordered.next(index);
-        }
-        self.find_by_digest(name, query.hashes)
-            .filter(|&index| is_fresh_enough(&self.entries[index]))
-    }
-
-    /// Gives a new entry its place in the order of names, if one is kept.
-    #[inline(always)]
-    fn put_in_order(&mut self, index: u32) {
-        if let Some(mut ordered) = self.ordered.take() {
-            let entry = &self.entries[index];
-            let path = self.seek(&ordered, entry.name_value());
-            ordered.insert(&path, index, entry.hash);
-            self.ordered = Some(ordered);
-        }
-    }
-
-    #[inline(always)]
-    fn take_out_of_order(&mut self, index: u32) {
-        if let Some(mut ordered) = self.ordered.take() {
-            let entry = &self.entries[index];
-            let path = self.seek(&ordered, entry.name_value());
-            ordered.remove(&path, index, entry.hash);
-            self.ordered = Some(ordered);
-        }
-    }
-
-    #[inline(always)]
-    fn find_by_digest(&self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
-        let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
-        let [typ, len, digest @ ..] = last;
-        let may_be_digest = (u32::from(*typ), usize::from(*len)) == (DIGEST_COMPONENT, DIGEST_SIZE);
-        // Those octets may also be the end of some longer component, so ask the name before hashing
-        // a packet.
-        if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
-            return None;
-        }
-        self.find_of_digest(hashes.parent?, rest, digest)
-    }
-
-    #[cold]
-    fn find_of_digest(&self, hash: u64, name_value: &[u8], digest: &[u8; 32]) -> Option<u32> {
-        let index = self.find(hash, name_value)?;
-        let data = DataView::decode(&self.entries[index].packet).ok()?;
-        (data.implicit_digest() == *digest).then_some(index)
-    }
-
-    fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
-        let top = self.tree.find(hash)?;
-        self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
-            // Word that there is no such Data is of that name alone.
-            entry.flags & NACK == 0
-                && entry.is_fresh_enough(now, query.must_be_fresh)
-                && entry.is_below(query.name)
-        })
+                || self.disks.as_ref().is_some_and(|disks| disks.tier.has_answer(query)))
     }
 
     /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
@@ -461,216 +268,240 @@ impl Store {
         if !self.config.admit || data.name.is_empty() {
             return None;
         }
+        let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
+        let arrival = Arrival { data, hashes, fresh_until, source };
         self.note_insertion();
         let mut is_unverified = false;
         let is_nack = data.is_nack();
-        let rule = self.rule_for(data.name, hashes);
-        let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
-        let mut known = self.find(hashes.whole, data.name.value());
-        match is_nack {
-            true if !self.admits_nack(known, data, rule) => return None,
-            true => {}
-            false => known = self.without_nack(known, pool),
+        let rule = self.eviction.rule_for(data.name, hashes);
+        let mut known = self.memory.find(hashes.whole, data.name.value());
+        if !is_nack {
+            known = self.without_nack(known, pool);
+        } else if !self.admits_nack(known, data, rule) {
+            return None;
         }
         match known {
-            Some(index) if *self.entries[index].packet == *data.wire => {
-                return Some(self.refresh(now, index, fresh_until));
+            Some(index) if *self.memory.entries[index].packet == *data.wire => {
+                self.stats.refreshes += 1;
+                let packet = self.memory.refresh(now, index, fresh_until);
+                self.eviction.on_hit(&mut self.memory.entries, index);
+                return Some(packet);
             }
             Some(index) => {
                 if !is_nack {
-                    self.replaced.keep(&self.entries[index], replaced_bytes_max(&self.config));
-                    self.replace_on_disk(data, hashes);
+                    self.replace(&arrival, index);
                 }
-                self.take_out(index);
-                pool.recycle(self.discard(index));
+                pool.recycle(self.remove(index));
             }
             None if is_nack => {}
             None => {
-                is_unverified = self.note_new(data, hashes);
+                is_unverified = self.note_new(&arrival);
                 if self.is_refused(rule) {
-                    if is_unverified {
-                        self.drop_unverified(data, hashes);
+                    if is_unverified && let Some(disks) = &mut self.disks {
+                        disks.drop_unverified(&arrival);
                     }
                     return None;
                 }
             }
         }
-        if !self.is_storable(data) {
-            let stored = self.offer_past_memory(now, data, hashes, is_unverified, prefixes, pool);
-            self.stats.rejections += u64::from(stored.is_none());
-            return stored;
+        if !self.memory.is_storable(data, self.config.capacity_bytes) {
+            return self.offer_past_memory(now, &arrival, is_unverified, prefixes, pool);
         }
         let mut packet = pool.copy(data.wire);
-        let stored = packet.share();
-        let stored = (stored, source);
-        let index = self.put(now, stored, data, hashes, fresh_until, prefixes, pool);
-        self.take_in(index, rule);
-        match is_nack {
-            true => self.entries[index].flags |= NACK,
-            false => {
-                self.entries[index].flags |= if is_unverified { UNVERIFIED } else { 0 };
-                self.queue_for_disk(index);
+        let index = self.put(now, &arrival, packet.share(), prefixes, pool);
+        self.eviction.on_insert(&mut self.memory.entries, index, rule);
+        let entry = &mut self.memory.entries[index];
+        if is_nack {
+            entry.flags |= NACK;
+        } else {
+            entry.flags |= if is_unverified { UNVERIFIED } else { 0 };
+            if let Some(disks) = &mut self.disks {
+                disks.enqueue(index, entry);
             }
         }
         self.stats.insertions += 1;
         if pool.is_scattered() {
-            self.gather(pool);
+            self.memory.compact(pool);
         }
         Some(packet)
     }
 
-    /// Whether a producer's word that there is no Data of a name is stored. What was there is worth
-    /// more, and that of a segment would count as held.
+    /// Puts Data that was read from a disk into memory.
+    pub fn promote(
+        &mut self,
+        now: Instant,
+        data: (&Packet, &DataView<'_>),
+        fresh_until: Instant,
+        hashes: NameHashes,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) {
+        let (packet, data) = data;
+        let is_wanted = self.config.admit && !data.name.is_empty();
+        if !is_wanted || !self.memory.is_storable(data, self.config.capacity_bytes) {
+            return;
+        }
+        // What has come meanwhile is newer.
+        if self.memory.find(hashes.whole, data.name.value()).is_some() {
+            return;
+        }
+        let arrival = Arrival { data, hashes, fresh_until, source: UNKNOWN_SOURCE };
+        self.note_insertion();
+        if let Some(disks) = &mut self.disks {
+            disks.learn_name(&arrival);
+        }
+        let rule = self.eviction.rule_for(data.name, hashes);
+        if self.is_refused(rule) {
+            return;
+        }
+        let index = self.put(now, &arrival, packet.clone(), prefixes, pool);
+        self.eviction.on_insert(&mut self.memory.entries, index, rule);
+    }
+
+    #[inline]
+    fn note_insertion(&mut self) {
+        if let Some(disks) = &mut self.disks {
+            disks.note_insertion();
+        }
+    }
+
+    /// Data has come that memory does not have. Returns whether a record of its name on disk may be
+    /// other Data, and the two cannot be compared later.
+    #[inline]
+    fn note_new(&mut self, arrival: &Arrival<'_>) -> bool {
+        self.disks.as_mut().is_some_and(|disks| disks.note_new(arrival))
+    }
+
+    /// Whether a rule says that new Data must not be stored. Counted if so.
+    #[inline]
+    fn is_refused(&mut self, rule: Option<u32>) -> bool {
+        let is_refused = self.eviction.refuses(rule);
+        self.stats.refusals += u64::from(is_refused);
+        is_refused
+    }
+
+    /// Other Data of a name has come: the old can only be found by its digest.
+    fn replace(&mut self, arrival: &Arrival<'_>, index: u32) {
+        self.replaced.keep(&self.memory.entries[index], replaced_bytes_max(&self.config));
+        if let Some(disks) = &mut self.disks {
+            disks.replace(arrival);
+        }
+    }
+
+    /// Whether a Nack of a producer, which says that there is no Data of a name, is stored. Data is
+    /// worth more, and the Nack of a segment would count as held.
     #[cold]
     fn admits_nack(&mut self, known: Option<u32>, data: &DataView<'_>, rule: Option<u32>) -> bool {
         let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
         match known {
-            Some(index) => self.entries[index].flags & NACK != 0,
-            None => !is_segment && !self.is_refused(rule) && self.is_storable(data),
+            Some(index) => self.memory.entries[index].flags & NACK != 0,
+            None => {
+                !is_segment
+                    && !self.is_refused(rule)
+                    && self.memory.is_storable(data, self.config.capacity_bytes)
+            }
         }
     }
 
-    /// Takes out an entry that says there is no such Data: there is.
+    /// Removes the entry of a name if it is a Nack: now there is Data.
     #[inline]
     fn without_nack(&mut self, known: Option<u32>, pool: &mut Pool) -> Option<u32> {
-        let index = known.filter(|&index| self.entries[index].flags & NACK != 0);
+        let index = known.filter(|&index| self.memory.entries[index].flags & NACK != 0);
         let Some(index) = index else { return known };
-        self.take_out(index);
-        pool.recycle(self.discard(index));
+        pool.recycle(self.remove(index));
         None
     }
 
-    /// Puts Data into memory that is not there and may be. It is yet to be taken in.
-    #[expect(clippy::too_many_arguments, reason = "one stage of two paths")]
+    /// Offers Data for which memory has no room to the disks.
+    #[cold]
+    fn offer_past_memory(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'_>,
+        is_unverified: bool,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) -> Option<Packet> {
+        let disks = self.disks.as_mut();
+        let stored = disks
+            .and_then(|disks| disks.offer_past_memory(now, arrival, is_unverified, prefixes, pool));
+        self.stats.rejections += u64::from(stored.is_none());
+        stored
+    }
+
+    /// Puts storable Data, whose name has no entry, into memory. The eviction must then be told of
+    /// the entry.
     #[inline]
     fn put(
         &mut self,
         now: Instant,
-        (stored, source): (Packet, u32),
-        data: &DataView<'_>,
-        hashes: NameHashes,
-        fresh_until: Instant,
+        arrival: &Arrival<'_>,
+        packet: Packet,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> u32 {
-        let hash = hashes.whole;
-        let (nearest, missing) = self.make_room(now, data, hashes, prefixes, pool);
+        let (nearest, missing) = self.make_room(now, arrival, prefixes, pool);
         let node = match missing {
             0 => nearest,
             _ => {
-                let node = self.tree.extend(nearest, &self.path[self.path.len() - missing..]);
-                self.policy.on_new_object(node);
+                let node = self.memory.extend(nearest, &self.path[self.path.len() - missing..]);
+                self.eviction.on_new_object(node);
                 node
             }
         };
-        let name_value = data.name.value();
-        let index = self.entries.insert_with(|| Entry {
-            packet: stored,
-            fresh_until,
-            hash,
-            freshness_ms: freshness_ms(data),
-            node,
-            siblings: Links::NONE,
-            queue: Links::NONE,
-            mark: 0,
-            // Two headers of four octets at most; `is_storable` has checked that the other fits.
-            name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
-            flags: 0,
-            name_len: name_value.len() as u16,
-        });
-        debug_assert_eq!(self.entries[index].name_value(), name_value);
-        if self.sources.len() <= index as usize {
-            self.sources.resize(index as usize + 1, UNKNOWN_SOURCE);
+        let index = self.memory.insert(now, arrival, packet, node);
+        if let Some(held) = &mut self.held {
+            held.add(&self.memory, index);
         }
-        self.sources[index as usize] = source;
-        self.table.insert(hash, index);
-        self.tree.attach(&mut self.entries, index, now);
-        self.put_in_order(index);
-        self.entry_bytes += entry_bytes(data.wire.len());
-        self.track_entry(index);
         index
     }
 
-    fn refresh(&mut self, now: Instant, index: u32, fresh_until: Instant) -> Packet {
-        self.stats.refreshes += 1;
-        let entry = &mut self.entries[index];
-        entry.fresh_until = fresh_until;
-        entry.flags |= USED;
-        let packet = entry.packet.share();
-        self.tree.renew(&mut self.entries, index, now);
-        self.use_entry(index);
-        packet
-    }
-
-    /// Octets of memory that Data takes, nodes aside.
-    #[inline]
-    fn bytes_of(&self, data: &DataView<'_>) -> u64 {
-        let order_bytes = if self.ordered.is_some() { ORDERED_BYTES } else { 0 };
-        entry_bytes(data.wire.len()) + order_bytes
-    }
-
-    /// Whether memory can hold Data at all.
-    #[inline]
-    fn is_storable(&self, data: &DataView<'_>) -> bool {
-        let depth = data.name.component_count() - 1;
-        depth < COMPONENTS_MAX
-            && data.wire.len() <= usize::from(u16::MAX)
-            && self.bytes_of(data) + depth as u64 * NODE_BYTES <= self.config.capacity_bytes
-    }
-
-    /// Evicts until there is room for `data`, which is storable. Returns the node nearest to it and
-    /// how many of its prefixes are beyond; if some are, the path has the hashes of the prefixes.
+    /// Evicts until there is room for Data, which is storable. Returns the node nearest to it and
+    /// how many of its prefixes are beyond; if some are, `path` has the hashes of the prefixes.
     fn make_room(
         &mut self,
         now: Instant,
-        data: &DataView<'_>,
-        hashes: NameHashes,
+        arrival: &Arrival<'_>,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> (u32, usize) {
-        let bytes = self.bytes_of(data);
+        let Arrival { data, hashes, .. } = *arrival;
+        let bytes = self.memory.bytes_of(data);
         let bytes_max = match pool.bytes_when_short() {
-            // It has all the memory for packets that it will get.
-            Some(bytes) => {
-                let entries_bytes = self.entries.len() as u64 * ENTRY_BYTES;
-                self.config.capacity_bytes.min(bytes + entries_bytes)
-            }
+            // The pool has all the memory for packets that it will get.
+            Some(bytes) => self.config.capacity_bytes.min(bytes + self.memory.overhead_bytes()),
             None => self.config.capacity_bytes,
         };
         let mut prefixes = Some(prefixes);
         let mut evictions = 0;
         loop {
-            let nodes = self.tree.len();
-            let known =
-                hashes.parent.map_or(Some(self.tree.root()), |parent| self.tree.find(parent));
-            let (nearest, missing) = match known {
-                Some(node) => (node, 0),
-                None => {
-                    if let Some(prefixes) = prefixes.take() {
-                        self.path.clear();
-                        prefixes(&mut self.path);
-                        debug_assert_eq!(self.path.len(), data.name.component_count() - 1);
-                    }
-                    self.tree.nearest(&self.path)
+            let nodes = self.memory.nodes();
+            let path = &mut self.path;
+            let (nearest, missing) = self.memory.nearest_node(hashes, || {
+                if let Some(prefixes) = prefixes.take() {
+                    path.clear();
+                    prefixes(path);
+                    debug_assert_eq!(path.len(), data.name.component_count() - 1);
                 }
-            };
+                path
+            });
             let needed = bytes + missing as u64 * NODE_BYTES;
             let node = if missing == 0 { nearest } else { NONE };
             let incoming = Incoming { node, hash: hashes.whole, name: data.name.value() };
             // An eviction may take a node of the path with it.
-            while self.tree.len() == nodes {
+            while self.memory.nodes() == nodes {
                 let used_bytes = self.bytes() + self.evicted_unwritten_bytes();
                 if used_bytes + needed <= bytes_max {
                     return (nearest, missing);
                 }
-                if self.entries.is_empty() {
+                if self.memory.entries.is_empty() {
                     self.replaced.trim(0);
                     return (nearest, missing);
                 }
                 // What disks have yet to write leaves in its own time: it costs neither Data that
                 // rules keep nor, at once, all other Data.
-                let is_last =
-                    evictions >= EVICTIONS_MAX || self.entry_bytes == self.stats.kept_bytes;
+                let is_last = evictions >= EVICTIONS_MAX
+                    || self.memory.entry_bytes() == self.eviction.kept_bytes();
                 if is_last && self.bytes() + needed <= bytes_max {
                     return (nearest, missing);
                 }
@@ -680,13 +511,18 @@ impl Store {
         }
     }
 
+    /// Octets of memory of Data that was evicted and waits to be written.
+    #[inline]
+    fn evicted_unwritten_bytes(&self) -> u64 {
+        self.disks.as_ref().map_or(0, |disks| disks.tier.evicted_unwritten_bytes())
+    }
+
     #[inline(always)]
     fn evict(&mut self, now: Instant, incoming: Incoming<'_>) -> Packet {
-        let victim = self.policy.take_victim(&mut self.entries, incoming);
-        let victim = victim.or_else(|| self.take_kept());
+        let victim = self.eviction.take_victim(&mut self.memory.entries, incoming);
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
-        if self.disk.is_some() {
-            self.offer_evicted(now, index);
+        if let Some(disks) = &mut self.disks {
+            disks.offer_evicted(now, &mut self.memory, index);
         }
         let packet = self.discard(index);
         self.stats.evictions += 1;
@@ -694,33 +530,33 @@ impl Store {
         packet
     }
 
-    /// Asks for what the next eviction will touch. The entries at the heads of the queues were
-    /// asked for the time before.
+    /// Prefetches what the next eviction will touch. The entries at the heads of the queues were
+    /// prefetched the time before.
     #[inline(always)]
     fn prefetch_victims(&self) {
-        for index in self.policy.candidates() {
-            let Some(entry) = self.entries.get(index) else { continue };
-            entry.packet.prefetch_block();
-            self.table.prefetch(entry.hash);
-            self.policy.prefetch(entry.hash);
-            self.tree.prefetch_node(entry.node);
-            self.entries.prefetch(entry.siblings.next);
-            self.entries.prefetch(entry.queue.next);
+        for index in self.eviction.candidates() {
+            if let Some(hash) = self.memory.prefetch_removal(index) {
+                self.eviction.prefetch(hash);
+            }
         }
     }
 
-    /// Removes an entry that the policy knows no more, and returns its packet.
+    /// Removes an entry for another reason than space, and returns its packet.
+    fn remove(&mut self, index: u32) -> Packet {
+        self.eviction.on_remove(&mut self.memory.entries, index);
+        self.discard(index)
+    }
+
+    /// Removes an entry that is in no list of the eviction any more, and returns its packet.
     #[inline(always)]
     fn discard(&mut self, index: u32) -> Packet {
-        self.untrack_entry(index);
-        self.unqueue_for_disk(index);
-        self.tree.detach(&mut self.entries, index);
-        self.take_out_of_order(index);
-        let entry = self.entries.remove(index);
-        let was_known = self.table.remove(entry.hash, index);
-        debug_assert!(was_known);
-        self.entry_bytes -= entry.bytes();
-        entry.packet
+        if let Some(held) = &mut self.held {
+            held.remove(&self.memory, index);
+        }
+        if let Some(disks) = &mut self.disks {
+            disks.unqueue(index, &self.memory.entries[index]);
+        }
+        self.memory.remove(index)
     }
 
     /// Removes Data whose names start with `prefix` or are it, at most `limit` of them, and returns
@@ -734,28 +570,27 @@ impl Store {
             self.replaced.erase(prefix);
         }
         if limit > 0
-            && let Some(index) = self.find(prefix_hash, prefix.value())
+            && let Some(index) = self.memory.find(prefix_hash, prefix.value())
         {
             self.erase_entry(index);
             erased = 1;
         }
-        let top = match prefix.is_empty() {
-            true => Some(self.tree.root()),
-            false => self.tree.find(prefix_hash),
-        };
-        let mut next = top.filter(|_| erased < limit).and_then(|top| self.tree.first(top));
+        let top = self.memory.node_of(prefix, prefix_hash);
+        let first = |top| self.memory.first_below(top);
+        let mut next = top.filter(|_| erased < limit).and_then(first);
         while let (Some(top), Some(index)) = (top, next) {
             if erased >= limit {
                 break;
             }
             // Taken before the entry goes; what it leads to keeps the nodes on the way.
-            next = self.tree.after(&self.entries, index, top);
-            if self.entries[index].is_below(prefix) {
+            next = self.memory.next_below(top, index);
+            if self.memory.entries[index].is_below(prefix) {
                 self.erase_entry(index);
                 erased += 1;
             }
         }
-        erased + self.erase_on_disk(prefix, prefix_hash, limit - erased)
+        let disks = self.disks.as_mut();
+        erased + disks.map_or(0, |disks| disks.erase(prefix, prefix_hash, limit - erased))
     }
 
     /// Removes the Data of this very name, if its implicit digest is `digest`: a copy that was
@@ -765,32 +600,137 @@ impl Store {
         if !self.replaced.is_empty() {
             self.replaced.erase_copy(name, digest);
         }
-        let index = self.find(name_hash, name.value())?;
-        let data = DataView::decode(&self.entries[index].packet).expect("only Data is stored");
-        let is_it = data.implicit_digest() == digest;
-        is_it.then(|| {
-            self.erase_entry(index);
-            self.sources[index as usize]
-        })
+        let index = self.memory.find(name_hash, name.value())?;
+        let packet = &self.memory.entries[index].packet;
+        let data = DataView::decode(packet).expect("only Data is stored");
+        if data.implicit_digest() != digest {
+            return None;
+        }
+        self.erase_entry(index);
+        Some(self.memory.source(index))
     }
 
     fn erase_entry(&mut self, index: u32) {
-        self.erase_entry_on_disk(index);
-        self.take_out(index);
-        self.discard(index);
+        if let Some(disks) = &mut self.disks {
+            disks.erase_entry(&self.memory, index);
+        }
+        self.remove(index);
         self.stats.erasures += 1;
     }
-}
 
-/// FreshnessPeriod in milliseconds. More than 49 days count as 49 days.
-#[inline]
-fn freshness_ms(data: &DataView<'_>) -> u32 {
-    u32::try_from(data.freshness_ms).unwrap_or(u32::MAX)
-}
+    /// Puts rules into force, in place of those of an older plan. `hash` is the keyed hash of a
+    /// prefix.
+    ///
+    /// What is stored and is to be kept is kept from now on, what was kept and is not to be any
+    /// more stays as any other Data. Takes one look at each Data below the prefixes of rules that
+    /// keep.
+    ///
+    /// # Errors
+    /// The rules do not come into force, and those before stay.
+    pub fn set_rules(
+        &mut self,
+        rules: Rules,
+        hash: impl Fn(NameView<'_>) -> u64,
+    ) -> Result<(), RulesRefused> {
+        self.eviction.set_rules(&mut self.memory, rules, self.config.capacity_bytes, hash)
+    }
 
-/// The name of a stored packet as if nothing but its octets were known.
-fn decoded_name(entry: &Entry) -> &[u8] {
-    DataView::decode(&entry.packet).expect("only Data is stored").name.value()
+    /// The rules in force, if there ever were some.
+    pub fn rules(&self) -> Option<&Rules> {
+        self.eviction.rules()
+    }
+
+    /// Octets of memory that are kept for each of the rules in force.
+    pub fn kept_bytes(&self) -> &[u64] {
+        self.eviction.kept_bytes_by_rule()
+    }
+
+    /// The index of what the disks hold.
+    fn disk_holdings(&self) -> Option<&Holdings> {
+        self.disks.as_ref()?.holdings()
+    }
+
+    /// Begins to keep an index of the segments that are held, by object, which
+    /// [`Store::holdings`] reports. [`Store::build_holdings`] adds what is there already, so that
+    /// no single call takes long. Nothing happens if this configuration is in force. The numbers of
+    /// generations continue those of an index before.
+    pub fn track_holdings(&mut self, config: HoldingsConfig) {
+        if self.held.as_ref().is_some_and(|held| held.config() == config) {
+            return;
+        }
+        self.stop_tracking_holdings();
+        self.held = Some(Box::new(HeldSegments::new(config, self.last_generation)));
+        if let Some(disks) = &mut self.disks {
+            disks.tier.track(Some(config));
+        }
+    }
+
+    /// Gives the index up, and its memory.
+    pub fn stop_tracking_holdings(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.last_generation = held.generation();
+        }
+        if let Some(disks) = &mut self.disks {
+            disks.tier.track(None);
+        }
+    }
+
+    /// Takes `steps` steps in the building of the index, from one Data to the next. Returns whether
+    /// there is more to do; never again once it was built, unless changes are restarted.
+    pub fn build_holdings(&mut self, steps: u32) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        held.build(&self.memory, self.disks.as_deref_mut(), steps)
+    }
+
+    /// Whether [`Store::build_holdings`] has more to do.
+    pub fn has_holdings_to_build(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.is_built())
+    }
+
+    /// The segments that are held of objects whose names start with `prefix`, from a cursor on, of
+    /// at most `visits_max` objects that are looked at. Nothing where no index is kept.
+    ///
+    /// What a disk has evicted is listed until the index of the disks has noticed, an eighth of the
+    /// log later at most.
+    pub fn holdings(
+        &self,
+        prefix: NameView<'_>,
+        from: HoldingsCursor,
+        visits_max: u32,
+    ) -> Option<HoldingsPage> {
+        let held = self.held.as_ref()?;
+        Some(held.list(self.disk_holdings(), prefix, from, visits_max))
+    }
+
+    /// The segments that are held of the object of this name, whose keyed hash is `hash`. Also
+    /// finds what is on a disk since before a start.
+    pub fn holdings_of(&self, object: NameView<'_>, hash: u64) -> Option<HoldingsPage> {
+        Some(self.held.as_ref()?.of(self.disk_holdings(), object, hash))
+    }
+
+    /// From now on [`Store::take_changes`] reports all that is held once more, in a new generation.
+    /// What the index had no room for is looked for by [`Store::build_holdings`], if an eighth of
+    /// it is free.
+    pub fn restart_changes(&mut self) {
+        if let Some(held) = &mut self.held {
+            held.restart_changes(self.disks.as_deref_mut());
+        }
+    }
+
+    /// Keeps no changes until [`Store::take_changes`] is called again.
+    pub fn stop_changes(&mut self) {
+        let disk = self.disks.as_deref_mut().and_then(Disks::holdings_mut);
+        if let Some(held) = &mut self.held {
+            held.stop_changes(disk);
+        }
+    }
+
+    /// What has changed since the last call, of at most `blocks_max` times 64 segments in each
+    /// tier; nothing where no index is kept. The first call begins a generation. So does one after
+    /// more was forgotten than the index has room for.
+    pub fn take_changes(&mut self, blocks_max: usize) -> Option<HoldingChanges> {
+        Some(self.held.as_mut()?.take_changes(self.disks.as_deref_mut(), blocks_max))
+    }
 }
 
 impl fmt::Debug for Store {

@@ -48,7 +48,7 @@ impl SegmentSet {
     }
 
     /// Whether all of `first..end` are members.
-    pub fn contains_all(&self, first: u64, end: u64) -> bool {
+    pub(crate) fn contains_all(&self, first: u64, end: u64) -> bool {
         (first..end).all(|segment| self.contains(segment))
     }
 

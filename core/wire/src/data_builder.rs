@@ -1,8 +1,6 @@
 use alloc::vec::Vec;
-use core::convert::Infallible;
 
-use sha2::{Digest, Sha256};
-
+use crate::builder::{infallible, setters, sha256_of};
 use crate::name::{Component, Name};
 use crate::signature::{SignatureInfo, signature_type};
 use crate::tlv::{self, Writer};
@@ -30,32 +28,15 @@ impl Data {
         Self { name, ..Self::default() }
     }
 
-    /// Sets ContentType.
-    #[must_use]
-    pub fn content_type(mut self, content_type: u64) -> Self {
-        self.content_type = content_type;
-        self
-    }
-
-    /// Sets FreshnessPeriod, in milliseconds.
-    #[must_use]
-    pub fn freshness_ms(mut self, freshness_ms: u64) -> Self {
-        self.freshness_ms = freshness_ms;
-        self
-    }
-
-    /// Sets FinalBlockId.
-    #[must_use]
-    pub fn final_block_id(mut self, component: Component) -> Self {
-        self.final_block_id = Some(component);
-        self
-    }
-
-    /// Sets the value of Content.
-    #[must_use]
-    pub fn content(mut self, content: impl Into<Vec<u8>>) -> Self {
-        self.content = content.into();
-        self
+    setters! {
+        /// Sets ContentType.
+        content_type: u64 => content_type;
+        /// Sets FreshnessPeriod, in milliseconds.
+        freshness_ms: u64 => freshness_ms;
+        /// Sets FinalBlockId.
+        final_block_id: Component => Some(final_block_id);
+        /// Sets the value of Content.
+        content: impl Into<Vec<u8>> => content.into();
     }
 
     /// Encodes the Data with the signature value that `sign` makes of the signed portion.
@@ -64,10 +45,7 @@ impl Data {
         info: &SignatureInfo,
         sign: impl FnOnce(&[&[u8]]) -> Vec<u8>,
     ) -> Vec<u8> {
-        match self.try_encode_signed(info, |portions| Ok::<_, Infallible>(sign(portions))) {
-            Ok(wire) => wire,
-            Err(never) => match never {},
-        }
+        infallible(self.try_encode_signed(info, |portions| Ok(sign(portions))))
     }
 
     /// Like [`Data::encode_signed`], for a signer that may fail.
@@ -117,13 +95,4 @@ impl Data {
             }
         });
     }
-}
-
-/// SHA-256 of the octets of all portions.
-pub(crate) fn sha256_of(portions: &[&[u8]]) -> Vec<u8> {
-    let mut hasher = Sha256::new();
-    for portion in portions {
-        hasher.update(portion);
-    }
-    hasher.finalize().to_vec()
 }

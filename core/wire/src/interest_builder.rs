@@ -1,9 +1,8 @@
 use alloc::vec::Vec;
-use core::convert::Infallible;
 
 use sha2::{Digest, Sha256};
 
-use crate::data_builder::sha256_of;
+use crate::builder::{infallible, setters, sha256_of};
 use crate::name::{Component, DIGEST_SIZE, Name};
 use crate::signature::{SignatureInfo, signature_type};
 use crate::tlv::{self, Writer};
@@ -39,53 +38,21 @@ impl Interest {
         Self { name, ..Self::default() }
     }
 
-    /// Sets CanBePrefix.
-    #[must_use]
-    pub fn can_be_prefix(mut self, can_be_prefix: bool) -> Self {
-        self.can_be_prefix = can_be_prefix;
-        self
-    }
-
-    /// Sets MustBeFresh.
-    #[must_use]
-    pub fn must_be_fresh(mut self, must_be_fresh: bool) -> Self {
-        self.must_be_fresh = must_be_fresh;
-        self
-    }
-
-    /// Sets the names of the ForwardingHint.
-    #[must_use]
-    pub fn forwarding_hint(mut self, names: Vec<Name>) -> Self {
-        self.forwarding_hint = names;
-        self
-    }
-
-    /// Sets Nonce.
-    #[must_use]
-    pub fn nonce(mut self, nonce: u32) -> Self {
-        self.nonce = Some(nonce);
-        self
-    }
-
-    /// Sets InterestLifetime, in milliseconds.
-    #[must_use]
-    pub fn lifetime_ms(mut self, lifetime_ms: u64) -> Self {
-        self.lifetime_ms = Some(lifetime_ms);
-        self
-    }
-
-    /// Sets HopLimit.
-    #[must_use]
-    pub fn hop_limit(mut self, hop_limit: u8) -> Self {
-        self.hop_limit = Some(hop_limit);
-        self
-    }
-
-    /// Sets the value of ApplicationParameters.
-    #[must_use]
-    pub fn application_parameters(mut self, parameters: impl Into<Vec<u8>>) -> Self {
-        self.application_parameters = Some(parameters.into());
-        self
+    setters! {
+        /// Sets CanBePrefix.
+        can_be_prefix: bool => can_be_prefix;
+        /// Sets MustBeFresh.
+        must_be_fresh: bool => must_be_fresh;
+        /// Sets the names of the ForwardingHint.
+        forwarding_hint: Vec<Name> => forwarding_hint;
+        /// Sets Nonce.
+        nonce: u32 => Some(nonce);
+        /// Sets InterestLifetime, in milliseconds.
+        lifetime_ms: u64 => Some(lifetime_ms);
+        /// Sets HopLimit.
+        hop_limit: u8 => Some(hop_limit);
+        /// Sets the value of ApplicationParameters.
+        application_parameters: impl Into<Vec<u8>> => Some(application_parameters.into());
     }
 
     /// Encodes the Interest without a signature.
@@ -114,10 +81,7 @@ impl Interest {
         info: &SignatureInfo,
         sign: impl FnOnce(&[&[u8]]) -> Vec<u8>,
     ) -> Vec<u8> {
-        match self.try_encode_signed(info, |portions| Ok::<_, Infallible>(sign(portions))) {
-            Ok(wire) => wire,
-            Err(never) => match never {},
-        }
+        infallible(self.try_encode_signed(info, |portions| Ok(sign(portions))))
     }
 
     /// Like [`Interest::encode_signed`], for a signer that may fail.

@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod tlv;
 
+mod builder;
 mod data;
 mod data_builder;
 mod error;

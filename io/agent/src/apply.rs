@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::FaceId;
+use weir_client::{Client, CommandError};
 use weir_control::message::{Configuration, Peer, SetupPart, SetupProblem};
 use weir_manage::commands::Command;
 use weir_manage::{
@@ -12,7 +13,6 @@ use weir_manage::{
     route_origin,
 };
 use weir_runtime::ContentsError;
-use weir_socket::{Client, CommandError};
 use weir_wire::Name;
 
 use crate::setup::{Setup, Step};

@@ -9,12 +9,13 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use weir_client::Client;
 use weir_control::message::Prefetch;
 use weir_security::trust::Trust;
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
-    Client, DownloadError, DownloadId, DownloadOptions, Found, Host, Notifier, Opened, Output,
-    OutputError, PacketReader, Summary, download,
+    DownloadError, DownloadId, DownloadOptions, Found, Host, Notifier, Opened, Output, OutputError,
+    PacketReader, Summary, download,
 };
 use weir_transport::{ConsumerConfig, Controller, Delivery, Metadata, Target, Verification};
 

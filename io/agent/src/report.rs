@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use weir_base::FaceId;
+use weir_client::{Client, CommandError};
 use weir_control::message::{FaceReport, RouterReport};
 use weir_manage::{CsInfo, FaceScope, FaceStatus, RibEntry};
-use weir_socket::{Client, CommandError};
 use weir_wire::Name;
 
 /// Faces and prefixes that are told at most.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_base::FaceId;
+use weir_client::Client;
 use weir_manage::{FaceScope, FaceStatus, LinkType};
-use weir_socket::Client;
 use weir_wire::{DataView, Interest, InterestView, LpHeader, Name};
 
 use crate::shared::Shared;

@@ -6,9 +6,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use weir_base::FaceId;
+use weir_client::{Client, ClientError};
 use weir_control::message::SetupProblem;
 use weir_runtime::{Contents, LocalPort};
-use weir_socket::{Client, ClientError};
 
 /// Milliseconds since 1970, by the system's clock.
 pub(crate) fn unix_time_ms() -> u64 {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use weir_client::Client;
 use weir_control::Segments;
 use weir_control::message::{Change, RouterReport, Tier, Update, UpdateNumber};
 use weir_runtime::{ContentsError, MissWatch};
-use weir_socket::Client;
 use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
 use weir_wire::Name;
 

@@ -5,10 +5,10 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Producer, Site, TestController, name, read};
+use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Peer, RouteOrder};
 use weir_manage::{RibEntry, route_origin};
-use weir_socket::Client;
 
 /// A route of the controller's for `/ghost`, in a configuration of this number.
 fn with_route(generation: u64) -> Configuration {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::wire::{Wire, relay};
 use common::{PATIENCE, Producer, Site, TestController, name};
+use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Prefetch};
 use weir_manage::commands::Command;
@@ -15,7 +16,7 @@ use weir_manage::{ControlParameters, FaceStatus};
 use weir_security::trust::Trust;
 use weir_security::{DigestVerifier, Verifier};
 use weir_socket::{
-    Client, DownloadError, DownloadId, DownloadOptions, Found, Host, MemoryOutput, Output, Summary,
+    DownloadError, DownloadId, DownloadOptions, Found, Host, MemoryOutput, Output, Summary,
     download,
 };
 use weir_transport::{ConsumerConfig, Target, Verification};

@@ -6,12 +6,12 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Producer, Site, TestController, name, read, read_by, router};
+use weir_client::Client;
 use weir_control::{Controller, ControllerConfig};
 use weir_face::{FaceUri, UdpOptions, UdpPort};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FaceStatus};
 use weir_runtime::Handle;
-use weir_socket::Client;
 
 /// Segments of an object: two of them are told of when they are missed.
 const SEGMENTS: u64 = 130;

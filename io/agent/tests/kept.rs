@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Site, TestController, name};
+use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Peer, RouteOrder};
 use weir_manage::RibEntry;
-use weir_socket::Client;
 
 fn with_route(generation: u64, prefix: &str) -> Configuration {
     let router = "ghost".to_owned();

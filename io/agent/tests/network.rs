@@ -9,12 +9,12 @@ use common::wire::{Wire, relay};
 use common::{PATIENCE, Producer, SEGMENT_BYTES, Site, TestController, name, read};
 use weir_agent::AgentConfig;
 use weir_base::{FaceId, Instant as Moment};
+use weir_client::Client;
 use weir_control::message::{FaceReport, RouterReport, SetupPart, SetupProblem};
 use weir_control::{ControllerConfig, File, Part};
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FaceStatus, RibEntry, StrategyChoice, route_origin};
 use weir_runtime::Handle;
-use weir_socket::Client;
 use weir_wire::Interest;
 
 fn file(segments: u64) -> File {

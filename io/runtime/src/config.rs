@@ -15,7 +15,7 @@ use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
 use weir_wire::Name;
 
-use crate::rooms::FaceBounds;
+use crate::face_quota::FaceBounds;
 
 /// Everything [`Runtime::start`](crate::Runtime::start) needs to know.
 #[derive(Clone, Debug)]

@@ -68,7 +68,7 @@ pub enum Crossing {
 }
 
 /// One thread's ends of all rings.
-pub struct CrossPorts {
+pub(crate) struct CrossPorts {
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Incoming>,
     /// The ring whose noted crossings are being taken; those before it have none left.
@@ -97,7 +97,7 @@ struct Incoming {
 
 impl CrossPorts {
     /// Connects all pairs of threads; `wakers[i]` rouses thread `i`.
-    pub fn connect_all(wakers: &[Arc<Waker>]) -> Vec<Self> {
+    pub(crate) fn connect_all(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let count = wakers.len();
         let unconnected = || Self {
             outgoing: Vec::new(),
@@ -124,7 +124,7 @@ impl CrossPorts {
 
     /// Hands `crossing` to thread `to`; counts it when the ring is full. A packet that was copied
     /// goes back to `pool`.
-    pub fn push(&mut self, to: u16, crossing: Crossing, pool: &mut Pool) {
+    pub(crate) fn push(&mut self, to: u16, crossing: Crossing, pool: &mut Pool) {
         if self.try_push(to, crossing, pool).is_err() {
             self.overflows += 1;
         }
@@ -134,7 +134,7 @@ impl CrossPorts {
     ///
     /// # Errors
     /// The crossing, when the ring is full.
-    pub fn try_push(
+    pub(crate) fn try_push(
         &mut self,
         to: u16,
         crossing: Crossing,
@@ -160,7 +160,7 @@ impl CrossPorts {
     }
 
     /// Notes what waits in each ring now.
-    pub fn note_waiting(&mut self) {
+    pub(crate) fn note_waiting(&mut self) {
         self.taking_from = 0;
         for incoming in &mut self.incoming {
             incoming.waiting = incoming.octets.slots();
@@ -168,7 +168,7 @@ impl CrossPorts {
     }
 
     /// The next of the crossings that waited when [`Self::note_waiting`] was called.
-    pub fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
+    pub(crate) fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
         while let Some(incoming) = self.incoming.get_mut(self.taking_from) {
             if let Some(crossing) = incoming.next_noted(pool) {
                 return Some(crossing);
@@ -187,7 +187,7 @@ impl CrossPorts {
     }
 
     /// Wakes those that were handed something since the last call and sleep.
-    pub fn wake_pending(&mut self) {
+    pub(crate) fn wake_pending(&mut self) {
         if !self.outgoing.iter().flatten().any(|outgoing| outgoing.is_unseen) {
             return;
         }

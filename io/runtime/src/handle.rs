@@ -10,7 +10,7 @@ use weir_face::Socket;
 
 use crate::contents::Contents;
 use crate::error::StopError;
-use crate::mailbox::{ControlSender, MissedReceiver};
+use crate::mailbox::ControlSender;
 use crate::message::ToControl;
 use crate::metrics::{MetricsServer, OuterMetric};
 use crate::snapshot::Snapshot;
@@ -22,8 +22,7 @@ pub struct Handle {
     thread: Option<JoinHandle<Result<(), StopError>>>,
     metrics: Option<MetricsServer>,
     listening: Vec<String>,
-    missed: MissedReceiver,
-    threads: usize,
+    contents: Contents,
 }
 
 /// Where applications in the process of a router connect to it. Cheap to clone.
@@ -51,9 +50,9 @@ impl Handle {
         thread: JoinHandle<Result<(), StopError>>,
         metrics: Option<MetricsServer>,
         listening: Vec<String>,
-        (missed, threads): (MissedReceiver, usize),
+        contents: Contents,
     ) -> Self {
-        Self { control, thread: Some(thread), metrics, listening, missed, threads }
+        Self { control, thread: Some(thread), metrics, listening, contents }
     }
 
     /// Where peers reach this router, as FaceUris with the real ports.
@@ -78,7 +77,7 @@ impl Handle {
     /// Asks what the store holds, and says what it is to hold.
     #[must_use]
     pub fn contents(&self) -> Contents {
-        Contents::new(self.control.clone(), self.missed.clone(), self.threads)
+        self.contents.clone()
     }
 
     /// Where applications in this process connect to the router.

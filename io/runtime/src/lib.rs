@@ -8,7 +8,8 @@ mod control;
 #[doc(hidden)]
 pub mod cross;
 mod error;
-mod gathered;
+mod face;
+mod face_quota;
 mod handle;
 mod limits;
 mod mailbox;
@@ -17,7 +18,7 @@ mod message;
 mod metrics;
 mod profile;
 mod questions;
-mod rooms;
+mod rate_limited_log;
 mod snapshot;
 mod worker;
 
@@ -31,12 +32,12 @@ pub use config::{
 pub use contents::Contents;
 pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
+pub use face_quota::FaceBounds;
 pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_least;
 pub use metrics::OuterMetric;
 pub use profile::{FunctionSamples, Profiler};
 pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};
-pub use rooms::FaceBounds;
 pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{

@@ -95,7 +95,7 @@ impl ControlSender {
         }
     }
 
-    /// Tells whoever listens of a large object that the store lacks.
+    /// Reports a large object that the store lacks.
     pub(crate) fn send_missed(&self, missed: Missed) {
         let queue = if missed.is_local { &self.missed_here } else { &self.missed_elsewhere };
         if queue.try_send(missed).is_err() {

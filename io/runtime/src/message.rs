@@ -1,5 +1,5 @@
-//! What the control thread and the packet threads say to each other. Never on the path of a
-//! packet, except for management Interests.
+//! Messages between the control thread and the packet threads. Never on the path of a packet,
+//! except for management Interests.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc;
@@ -14,10 +14,10 @@ use weir_store::disk::DiskTierStats;
 use weir_wire::LpHeader;
 
 use crate::config::PitTokenChoice;
+use crate::face::Face;
+use crate::face_quota::{FaceClass, Network};
 use crate::questions::{AnswerTo, Question};
-use crate::rooms::{Among, Network};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
-use crate::worker::Face;
 
 /// Identifies a shared UDP port within the whole router.
 pub(crate) type PortId = u32;
@@ -32,12 +32,12 @@ pub(crate) enum NewSocket {
 }
 
 impl NewSocket {
-    /// What the router is told of a face with this socket.
+    /// What the router must know of a face with this socket.
     pub(crate) fn attributes(&self, scope: FaceScope, token: PitTokenChoice) -> FaceAttributes {
         face_attributes(self.peer(), matches!(self, Self::Peer { .. }), scope, token)
     }
 
-    /// Where the peer is, when it is no application of this machine.
+    /// The peer's address, unless it is an application of this machine.
     pub(crate) fn peer(&self) -> Option<IpAddr> {
         match self {
             Self::Peer { path, .. } => Some(path.remote.ip()),
@@ -50,7 +50,7 @@ impl NewSocket {
     }
 }
 
-/// What the router is told of a face to `peer`, a datagram's sender or not.
+/// What the router must know of a face to `peer`, a datagram's sender or not.
 pub(crate) fn face_attributes(
     peer: Option<IpAddr>,
     is_datagram: bool,
@@ -84,18 +84,18 @@ pub(crate) enum ToWorker {
     AddFace(Box<NewFace>),
     /// Thread `owner` has this face: the shard must know it.
     AddRemoteFace { id: FaceId, attributes: FaceAttributes, owner: u16 },
-    /// Close and forget a face, or forget one that another thread has.
+    /// Close and remove a face, or forget one that another thread has.
     RemoveFace(FaceId),
     /// A permanent face has a socket again.
     AttachSocket { id: FaceId, socket: NewSocket },
     /// Change a face.
     UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
-    /// Close the least used face among these, if one is silent: others want its place.
-    Displace(Among),
-    /// Let thread `to` have this face. [`ToControl::FaceMoved`] follows in any case.
-    /// With a socket, that is the one that it has there, and else its own.
+    /// Close the least used face of this class, if one is silent: another peer needs its place.
+    Evict(FaceClass),
+    /// Give this face to thread `to`. [`ToControl::FaceMoved`] follows in any case. There it has
+    /// `socket`, or else its own.
     GiveFace { id: FaceId, to: u16, socket: Option<NewSocket> },
-    /// Have a face that another thread had, with this socket.
+    /// Take a face that another thread had, with this socket.
     TakeFace { face: Box<Face>, socket: Box<NewSocket> },
     /// Answer with [`ToControl::Heard`].
     TellHeard(FaceId),
@@ -110,17 +110,25 @@ pub(crate) enum ToWorker {
     Internal { header: LpHeader, packet: Packet },
     /// Answer with [`ToControl::Snapshot`].
     Snapshot { transaction: u64 },
-    /// To be dropped: what was sent before is in force then.
+    /// Drop this: everything that was sent before is in force then.
     Fence(mpsc::Sender<()>),
     /// Flush what can be flushed at once, and end.
     Stop,
 }
 
-/// What a face has its packet thread do, a second, as `Face::work_since_told` counts.
+/// The work that a face causes in a second, as `Face::work_since_report` counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FaceWork {
     pub(crate) face: FaceId,
     pub(crate) work: u64,
+}
+
+/// The work of all faces of a packet thread in a second.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkReport {
+    pub(crate) total: u64,
+    /// Of the faces that may be moved, those that cause most.
+    pub(crate) movable: Vec<FaceWork>,
 }
 
 /// Settings for the peers of a shared port.
@@ -162,19 +170,19 @@ pub(crate) struct InternalPacket {
 pub(crate) enum CloseReason {
     /// The peer closed.
     PeerClosed,
-    /// What came on a stream is no sequence of packets.
+    /// The bytes on a stream are no sequence of packets.
     FramingLost(String),
-    /// What an application wrote into memory that it shares makes no sense.
+    /// An application wrote nonsense into memory that it shares.
     RingBroken,
     /// The system reports an error.
     Failed(String),
-    /// Silence for the idle timeout.
+    /// The peer was silent for the idle timeout.
     Idle,
     /// A command made a face to the same peer.
     Replaced,
     /// There was no room for another peer, and this one was used least.
     Displaced,
-    /// The peer took nothing for the stall timeout, or for longest while too much waited.
+    /// The peer accepted nothing for the stall timeout, or for longest while too much waited.
     Stalled,
 }
 
@@ -191,7 +199,7 @@ pub(crate) enum ConnectPurpose {
     Recheck { face: FaceId },
 }
 
-/// What came of an attempt.
+/// The result of an attempt to connect.
 #[derive(Debug)]
 pub(crate) struct ConnectOutcome {
     pub(crate) purpose: ConnectPurpose,
@@ -205,28 +213,27 @@ pub(crate) enum ToControl {
     PeerFace { worker: u16, id: FaceId, port: PortId, path: UdpPath },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
     FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
-    /// What faces have a packet thread do, a second: all of them, and those that may be moved and
-    /// have it do most.
-    Work { worker: u16, total: u64, movable: Vec<FaceWork> },
-    /// The move of a face has ended: this thread has it, if it is still there.
+    /// How much work the faces of a packet thread cause.
+    Work { worker: u16, report: WorkReport },
+    /// The move of a face has ended: this thread has it, if it still exists.
     FaceMoved { id: FaceId, worker: u16 },
     /// When the peer of a face was last heard, or the face was made.
     Heard { id: FaceId, at: Instant },
-    /// What a shard counts of its disks, now and then.
+    /// Statistics of a shard's disks, sent periodically.
     Disks { worker: u16, stats: Box<DiskTierStats> },
     /// An event of a shard.
     Event { worker: u16, event: weir_forward::Event },
     /// Answer to [`ToWorker::Snapshot`].
     Snapshot { transaction: u64, snapshot: Box<WorkerSnapshot> },
-    /// The thread has ended, by panic or because it was told to.
+    /// The thread has ended, by panic or on request.
     Ended { worker: u16, panicked: bool },
-    /// Somebody outside asks for the state of the whole router.
+    /// Another thread requests the state of the whole router.
     Query(crossbeam_channel::Sender<Snapshot>),
     /// A helper thread has made, or failed to make, a connection.
     Connected(Box<ConnectOutcome>),
-    /// An application in this process.
+    /// An application in this process connects.
     Local(Box<Socket>),
-    /// Somebody outside asks about the store. Packet threads have so long to answer.
+    /// Another thread asks about the store. Packet threads must answer `within` this time.
     Contents { question: Question, within: Duration, answer: AnswerTo },
     /// Stop the router.
     Stop,

@@ -8,15 +8,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use weir_client::{Client, ClientError};
 use weir_face::FaceUri;
 use weir_manage::{ControlParameters, ControlResponse, Element};
 use weir_security::trust::{Decision, Trust};
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
-    Client, ClientError, Consumer, DownloadError, DownloadId, DownloadOptions, Found, Host,
-    Identity, Label, Loss, MemoryOutput, ObjectStore, Output, PartFile, Producer, ProducerOptions,
-    PublishError, PublishOptions, Session, Summary, download, publish_file, publish_listing,
-    publish_octets, serve,
+    Consumer, DownloadError, DownloadId, DownloadOptions, Found, Host, Identity, Label, Loss,
+    MemoryOutput, ObjectStore, Output, PartFile, Producer, ProducerOptions, PublishError,
+    PublishOptions, Session, Summary, download, publish_file, publish_listing, publish_octets,
+    serve,
 };
 use weir_transport::{ConsumerError, Target};
 use weir_wire::{
@@ -520,7 +521,7 @@ fn what_is_not_there_is_refused_at_once() {
     name.append_version(7).append_segment(3);
     let interest = Interest::new(name.clone()).nonce(1).encode();
     let error = client.express(&interest).unwrap_err();
-    assert!(matches!(error, weir_socket::ExpressError::Nack(NackReason::NoRoute)), "{error}");
+    assert!(matches!(error, weir_client::ExpressError::Nack(NackReason::NoRoute)), "{error}");
     name.pop();
     name.append_segment(2);
     let interest = Interest::new(name.clone()).nonce(2).encode();

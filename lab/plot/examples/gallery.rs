@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use weir_plot::{
-    Axis, BarGroup, BoxGroup, ClaimRow, Figure, Graphic, Heat, Point, Report, Section, Series,
-    Table, Verdict,
+    Axis, BarGroup, BoxGroup, ClaimRow, ClaimTable, Figure, Graphic, Heat, Mark, Outcome, Point,
+    Report, Section, Series, Table,
 };
 
 /// A generator of plain noise: the gallery must be the same every time.
@@ -308,7 +308,12 @@ fn cloud() -> Figure {
     )
 }
 
-fn claims() -> Vec<ClaimRow> {
+/// What can be found of a claim, in the order in which it is counted.
+const OUTCOMES: [(&str, Mark); 3] =
+    [("reproduced", Mark::Tick), ("differs", Mark::Cross), ("not measured", Mark::None)];
+
+fn claims() -> ClaimTable {
+    let outcomes = OUTCOMES.map(|(words, mark)| Outcome { words: words.to_owned(), mark });
     let claim = |id: &str, figure: &str, metric: &str, values: (f64, Option<f64>), unit: &str| {
         let (paper, measured) = values;
         let near = measured.is_some_and(|value| (value / paper - 1.0).abs() < 0.1);
@@ -323,22 +328,23 @@ fn claims() -> Vec<ClaimRow> {
             is_run: true,
             interval: measured.map(|value| [value * 0.97, value * 1.04]),
             unit: unit.to_owned(),
-            verdict: match measured {
-                None => Verdict::NotMeasured,
-                Some(_) if near => Verdict::Reproduced,
-                Some(_) => Verdict::Differs,
+            outcome: match measured {
+                Some(_) if near => outcomes[0].clone(),
+                Some(_) => outcomes[1].clone(),
+                None => outcomes[2].clone(),
             },
             note: "within 10 %, an invented rule for <invented> data".to_owned(),
             cause: String::new(),
         }
     };
     let halves = "throughput when names are decoded on compare";
-    vec![
+    let rows = vec![
         claim("payload", "Table 6", "variation explained by payload", (50.7, Some(48.0)), "%"),
         claim("decode-halves", "Section 5.2", halves, (0.5, Some(0.71)), ""),
         claim("full", "Fig. 2", "time until queue is full", (2.1e9, Some(2.04e9)), "ns"),
         claim("power", "Fig. 7", "power drawn", (31.0, None), "W"),
-    ]
+    ];
+    ClaimTable { rows, outcomes: outcomes.into() }
 }
 
 fn runs() -> Table {
@@ -417,6 +423,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let report = report(written);
     std::fs::write(folder.join("report.html"), report.to_html())?;
-    print!("{}", report.claims_text());
+    print!("{}", report.claims.to_text());
     Ok(())
 }

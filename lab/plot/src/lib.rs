@@ -13,7 +13,7 @@ pub use figure::{
     Axis, BarGroup, Bars, BoxGroup, Boxes, Figure, Heat, Interval, Join, Kind, Panels, Point,
     Reference, Scale, Series,
 };
-pub use report::{ClaimRow, Graphic, Report, Section, Table, Verdict};
+pub use report::{ClaimRow, ClaimTable, Graphic, Mark, Outcome, Report, Section, Table};
 pub use table::csv_field;
 pub use write::{PlotError, Written, svg_to_png};
 

@@ -11,7 +11,7 @@ pub mod route;
 
 pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
 pub use error::{Invalid, TopologyError};
-pub use format::{Format, ReadOptions, builtin_names};
+pub use format::{ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
 pub use model::{Coordinates, Link, Node, Role, Topology};
 pub use route::{Alternatives, Hop, Metric, RoutePlanner, Routes, routes_to};

@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 
 use clap::Subcommand;
 use sha2::{Digest as _, Sha256};
-use weir_harness::real::RealError;
-use weir_harness::run::RunError;
-use weir_harness::session::{Program, SessionError};
 use weir_netsim::ViolationKind;
+use weir_real::RealError;
+use weir_run::runner::RunError;
+use weir_run::session::{Program, SessionError};
 
 use crate::signals;
 
@@ -45,7 +45,7 @@ enum Command {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     if matches!(args.command, Command::Run(_) | Command::Reproduce(_)) {
-        weir_harness::begin_with_huge_pages();
+        weir_real::begin_with_huge_pages();
     }
     match args.command {
         Command::List(args) => list::run(&args),
@@ -125,7 +125,7 @@ fn program() -> Program {
         commit: commit().to_owned(),
         command: format!("weir {}", arguments.join(" ")),
         date: utc(std::time::SystemTime::now()),
-        machine: weir_harness::session::machine(),
+        machine: weir_run::session::machine(),
     }
 }
 

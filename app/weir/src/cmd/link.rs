@@ -7,8 +7,8 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use serde_json::json;
 use weir_base::units::{Fraction, Rate, Size, Time};
-use weir_harness::emulator::{DirectionStats, Emulator, EmulatorConfig, EmulatorStats, UdpEnds};
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
+use weir_real::emulator::{DirectionStats, Emulator, EmulatorConfig, EmulatorStats, UdpEnds};
 
 use crate::table::{Align, Table, octets, out, outln};
 use crate::transfer::Stop;

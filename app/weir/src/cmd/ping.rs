@@ -7,8 +7,10 @@ use std::io::Write as _;
 use anyhow::{Context, bail};
 use serde_json::json;
 use weir_base::{Instant, NS_PER_MS};
+use weir_client::{Client, FromRouter};
 use weir_face::FaceUri;
-use weir_socket::{Client, FromRouter, ObjectStore, PathId};
+use weir_socket::ObjectStore;
+use weir_transport::PathId;
 use weir_wire::{Data, DataView, Interest, InterestView, NackReason, Name};
 
 use crate::table::outln;

@@ -18,11 +18,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use weir_client::Client;
 use weir_crypto::{KeyChainError, KeySigner};
+use weir_face::unix_time_ms;
 use weir_security::{Certificate, DigestSigner, Signer};
 use weir_socket::{
-    Client, Loss, ObjectStore, OpenFiles, PublishOptions, Published, Repository, Signs, serve,
-    unix_time_ms,
+    Loss, ObjectStore, OpenFiles, PublishOptions, Published, Repository, Signs, serve,
 };
 use weir_transport::{METADATA_KEYWORD, Metadata};
 use weir_wire::{DataView, Interest, Name};

@@ -7,11 +7,13 @@ use core::cmp::Reverse;
 
 use weir_wire::Name;
 
-use super::Controller;
-use crate::data_map::ActivePlan;
+use super::config::ControllerConfig;
+use super::routes::Routing;
+use crate::data_map::{ActivePlan, DataMap};
 use crate::message::{
     Configuration, Distribution, PartOrder, Peer, Prefetch, Retention, StoreRule,
 };
+use crate::network::Network;
 use crate::placement::{AS_NEAR_NS, Placement};
 use crate::plan::{Part, Plan, Share};
 use crate::segments::Segments;
@@ -19,15 +21,19 @@ use crate::segments::Segments;
 /// Rules of one router, at most.
 pub(super) const RULES_MAX: usize = 4096;
 
-impl Controller {
+/// What the configuration of a router is put together from.
+pub(super) struct Sources<'a> {
+    pub(super) config: &'a ControllerConfig,
+    pub(super) network: &'a Network,
+    pub(super) map: &'a DataMap,
+    pub(super) routing: &'a Routing,
+}
+
+impl Sources<'_> {
     /// The configuration of a router; none of one that is unknown or has none yet.
-    #[must_use]
-    pub fn configuration(&self, name: &str) -> Option<Configuration> {
+    pub(super) fn configuration(&self, name: &str) -> Option<Configuration> {
         let router = self.network.routers.get(name).filter(|router| router.generation > 0)?;
-        if self.is_waiting() {
-            return None;
-        }
-        let routes = self.routing.of(&self.network, router.id);
+        let routes = self.routing.of(self.network, router.id);
         let mut configuration = Configuration {
             generation: router.generation,
             parent: router.parent,

@@ -1,262 +1,69 @@
-//! The controller: what routers and producers tell goes in, what they are to do comes out.
+//! The controller: what routers and producers report goes in, what they must do comes out.
 
-mod beside;
+mod config;
 mod configuration;
-mod planning;
-mod repair;
-mod room;
+mod event;
+mod plans;
+mod registry;
 mod routes;
+mod startup;
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use weir_base::{Instant, NS_PER_S};
+use weir_base::Instant;
 use weir_wire::Name;
 
-use self::planning::promisable;
-use self::repair::Upkeep;
+pub use self::config::ControllerConfig;
+pub use self::event::{Event, FileNews, Refused};
+
+use self::configuration::Sources;
+use self::plans::{Context, Plans, promisable};
+use self::registry::Registry;
 use self::routes::Routing;
+use self::startup::Step;
 use crate::bounds::Bound;
-use crate::data_map::{ActivePlan, DataMap};
-use crate::demand::Demand;
+use crate::data_map::ActivePlan;
 use crate::file::File;
-use crate::message::{Decision, Forwarded, Registered, RouterReport, Update, UpdateNumber};
-use crate::network::{Link, Network, PLANS_MAX, PLANS_PER_S, Router, Twin};
-use crate::objects::{Limits, RouterId};
-use crate::placement::Placement;
+use crate::message::{
+    Configuration, Decision, Forwarded, Registered, RouterReport, Update, UpdateNumber,
+};
+use crate::network::Link;
+use crate::objects::Limits;
 use crate::plan::Plan;
 use crate::segments::Segments;
 
 /// Numbers of configurations that routers may bring along, at most: one a millisecond takes 35
-/// years, in steps of 1,000. Else one router could have all numbers used up.
+/// years, in steps of 1,000. Else one router could use up all numbers.
 const GENERATION_MAX: u64 = 1 << 50;
 
-/// Addresses, faces, prefixes and problems of one router, at most. Agents tell of fewer.
+/// Addresses, faces, prefixes and problems of one router, at most. Agents report fewer.
 const URIS_MAX: usize = 64;
 const FACES_MAX: usize = 4096;
 const PREFIXES_MAX: usize = 8192;
 const PROBLEMS_MAX: usize = 256;
-/// A router that is refused for its name tries again within half a minute.
-const TWIN_TOLD_NS: u64 = 60 * NS_PER_S;
-/// Octets that a store may hold beyond what was told of it.
+/// Octets that a store may hold beyond what it reported.
 const SLACK_BYTES: u64 = 1 << 20;
 
-/// What a controller is started with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ControllerConfig {
-    /// A router that says nothing for this long is gone.
-    pub router_timeout_ns: u64,
-    /// How routers are chosen.
-    pub placement: Placement,
-    /// Whether routers fetch their parts of a file while it is read for the first time.
-    pub prefetch: bool,
-    /// Whether that is so of the part that is read first, too. In the paper it is not; but some of
-    /// it has passed before there is a plan, and its keeper is nearer to the producer.
-    pub prefetch_first: bool,
-    /// In what proportion routers share what several hold, or lead to, the nearest to who asks
-    /// first; all further ones as the last. Empty: alike.
-    pub ratio: Vec<u64>,
-    /// Whether routers get routes to the prefixes that producers have registered at others.
-    pub routes: bool,
-    /// Routers at most.
-    pub routers_max: usize,
-    /// Files at most.
-    pub files_max: usize,
-    /// Objects of which one router may tell that it holds something, at most, and of them those
-    /// that no producer has registered. What is beyond does not count.
-    pub objects_max: usize,
-    /// See there.
-    pub unregistered_max: usize,
-    /// Octets of memory that what one router holds may take here, at most, and what all hold.
-    pub holdings_bytes_max: u64,
-    /// See there.
-    pub holdings_total_bytes_max: u64,
-    /// Its numbers are those that leave the second when divided by the first, so that no two
-    /// controllers of a network give one number twice.
-    pub numbers: (u64, u64),
-}
-
-impl Default for ControllerConfig {
-    fn default() -> Self {
-        Self {
-            router_timeout_ns: 15 * NS_PER_S,
-            placement: Placement::default(),
-            prefetch: true,
-            prefetch_first: true,
-            ratio: Vec::new(),
-            routes: true,
-            routers_max: 10_000,
-            files_max: 10_000_000,
-            objects_max: 1_000_000,
-            unregistered_max: 10_000,
-            holdings_bytes_max: 64 << 20,
-            holdings_total_bytes_max: 1 << 30,
-            numbers: (1, 0),
-        }
-    }
-}
-
-/// What has come to pass, for a journal and for a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A router has told of itself for the first time, or again after it was gone.
-    RouterFound {
-        /// Its name.
-        router: String,
-    },
-    /// A router has said nothing for too long.
-    RouterLost {
-        /// Its name.
-        router: String,
-    },
-    /// A plan is in force, in place of the one with the number of its parent.
-    Planned(Plan),
-    /// Two routers report by one name: what one of them tells does not count. There is one event a
-    /// minute at most.
-    TwoOfOneName {
-        /// The name.
-        router: String,
-        /// Under which others reach the one that does not count.
-        uris: Vec<String>,
-    },
-    /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
-    /// Others get its part, and it gets no other for ten minutes.
-    KeepsNot {
-        /// Its name.
-        router: String,
-        /// The file.
-        object: Name,
-        /// How many it lacks.
-        segments: u64,
-    },
-    /// Something that a router says or asks does not count. Of each kind and router there is one
-    /// event a minute at most.
-    Bounded {
-        /// Its name.
-        router: String,
-        /// What it is too much for.
-        bound: Bound,
-        /// How much does not count, since the last such event: segments, objects or questions.
-        count: u64,
-    },
-}
-
-/// What is new of a file that a producer tells of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileNews {
-    /// It is known as it is.
-    Nothing,
-    /// It was registered without its manifest.
-    Manifest,
-    /// It is not known.
-    All,
-}
-
-/// Why something is not taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The router has not reported, or not for long.
-    #[error("router {0} is not known here; it must report first")]
-    UnknownRouter(String),
-    /// An update does not follow the one before.
-    #[error(
-        "update {number} of generation {generation} is expected, or number 1 of another generation",
-        number = expected.number,
-        generation = expected.generation
-    )]
-    OutOfOrder {
-        /// What is expected.
-        expected: UpdateNumber,
-    },
-    /// There are too many of something.
-    #[error("there are {max} {what} already, which is the most")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// The bound.
-        max: usize,
-    },
-    /// Another router has this name, and was there first.
-    #[error(
-        "another router reports as {0}, and was here first: give this one a name and a token of \
-         its own"
-    )]
-    NameTaken(String),
-    /// No controller has ever given a number as high.
-    #[error("no configuration has number {0}; start the router's agent anew without one")]
-    NoGeneration(u64),
-    /// A file without segments, without a name, or larger than can be.
-    #[error(
-        "a file has a name of 2,000 octets at most, 1 to 2^48 segments, packets of 1 to 8,800 \
-         octets, and a manifest of 4 lists at most, below its name and no longer than itself"
-    )]
-    NoFile,
-    /// A file was registered before with another size, or with another manifest.
-    #[error(
-        "{0} is registered with another size or manifest; a changed file has a new version in its \
-         name"
-    )]
-    OtherFile(Name),
-}
-
 /// The controller's knowledge and decisions. It has no clock: `now` counts from its start.
+///
+/// Its components do not know it; the README has a table. `Registry` knows no other one, `Routing`
+/// reads the registry's network, and `Plans` replaces plans by a [`Context`] of the two.
 pub struct Controller {
     config: ControllerConfig,
-    network: Network,
-    map: DataMap,
-    demand: Demand,
-    /// The highest number given to a plan or to a configuration, or heard of.
-    generation: u64,
+    registry: Registry,
+    plans: Plans,
     routing: Routing,
-    events: Vec<Event>,
-    beginning: Beginning,
-    /// Routers that were there at the end of a former run, until it has begun.
-    expected: BTreeSet<String>,
-    /// Routers that other controllers hear, and which of these does.
-    elsewhere: BTreeMap<String, u64>,
-    upkeep: Upkeep,
-    /// How often something of any router did not count.
-    bounded: [u64; Bound::ALL.len()],
-    /// When it was told what time it is.
-    ticked: Instant,
-    /// When somebody spoke last.
-    now: Instant,
-}
-
-/// Whether it has been there long enough to know all routers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Beginning {
-    /// No router has told of a configuration: there is none that could be taken away by mistake.
-    Fresh,
-    /// Routers have configurations of a former run. Nobody gets another one until then, when all
-    /// that are there have reported; or until soon after those that are expected have.
-    Waits { until: Instant },
-    /// All that are not known are gone.
-    Over,
 }
 
 impl Controller {
     /// A controller that knows of nothing.
     #[must_use]
     pub fn new(config: ControllerConfig) -> Self {
-        Self {
-            config,
-            network: Network::default(),
-            map: DataMap::default(),
-            demand: Demand::default(),
-            generation: 0,
-            routing: Routing::new(),
-            events: Vec::new(),
-            beginning: Beginning::Fresh,
-            expected: BTreeSet::new(),
-            elsewhere: BTreeMap::new(),
-            upkeep: Upkeep::default(),
-            bounded: Default::default(),
-            ticked: Instant::ZERO,
-            now: Instant::ZERO,
-        }
+        let registry = Registry::new(config.numbers);
+        Self { config, registry, plans: Plans::default(), routing: Routing::new() }
     }
 
     /// Takes up files, each with its owner, and plans of a former run, the newest plan of each
@@ -264,31 +71,33 @@ impl Controller {
     /// configurations.
     pub fn restore(&mut self, files: Vec<(String, File)>, plans: Vec<Plan>) {
         let files = files.into_iter().filter(|(_, file)| file.is_possible());
-        files.for_each(|(owner, file)| self.map.objects.add_file(&owner, file));
+        files.for_each(|(owner, file)| self.plans.map.objects.add_file(&owner, file));
         let mut giving_way = Vec::new();
         for plan in plans {
-            self.generation = self.generation.max(plan.number);
-            let Some(file) = self.map.objects.file(&plan.object) else { continue };
+            self.registry.raise(plan.number);
+            let Some(file) = self.plans.map.objects.file(&plan.object) else { continue };
             if plan.is_end() || !plan.is_possible(file.segments) {
                 continue;
             }
             let keepers = plan.parts.iter().map(|part| part.router.clone());
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
-            let active = ActivePlan::new(plan, file, concerned, self.now);
-            if self.map.objects.newer(&active.plan.object).is_some() {
+            let active = ActivePlan::new(plan, file, concerned, self.registry.now);
+            if self.plans.map.objects.newer(&active.plan.object).is_some() {
                 giving_way.push(active.plan.object.clone());
             }
-            self.map.insert_plan(active);
+            self.plans.map.insert_plan(active);
         }
-        giving_way.iter().for_each(|object| self.withdraw(object));
+        for object in &giving_way {
+            self.withdraw(object);
+        }
     }
 
     /// What has come to pass since this was called before.
     pub fn take_events(&mut self) -> Vec<Event> {
-        core::mem::take(&mut self.events)
+        self.registry.take_events()
     }
 
-    /// A router tells of itself.
+    /// A router reports itself.
     ///
     /// # Errors
     /// There are too many routers, or another one has its name.
@@ -298,35 +107,35 @@ impl Controller {
         name: &str,
         report: RouterReport,
     ) -> Result<Registered, Refused> {
-        self.now = self.now.max(now);
+        self.registry.now = self.registry.now.max(now);
         check_sizes(&report)?;
         let latest = report.latest_generation();
-        if latest > self.generation.max(GENERATION_MAX) {
+        if latest > self.registry.generation().max(GENERATION_MAX) {
             return Err(Refused::NoGeneration(latest));
         }
-        if let Some(router) = self.network.routers.get_mut(name)
+        if let Some(router) = self.registry.network.routers.get_mut(name)
             && router.is_of_twin(&report, now)
         {
-            self.note_twin(name, report.uris);
+            self.registry.note_twin(name, report.uris);
             return Err(Refused::NameTaken(name.to_owned()));
         }
         // A controller that has forgotten goes on above what its routers have.
-        self.generation = self.generation.max(latest);
-        let is_new = !self.network.routers.contains_key(name);
-        if self.beginning == Beginning::Fresh && is_new && latest > 0 {
+        self.registry.raise(latest);
+        let is_new = !self.registry.network.routers.contains_key(name);
+        if is_new && latest > 0 {
             let until = now.plus_ns(self.config.router_timeout_ns);
-            self.beginning = Beginning::Waits { until };
+            self.registry.startup.on_configured_router(until);
         }
         let mut had = 0;
         if is_new {
             let max = self.config.routers_max;
-            if self.network.routers.len() >= max {
+            if self.registry.network.routers.len() >= max {
                 return Err(Refused::TooMany { what: "routers", max });
             }
-            had = self.network.add(name, now);
-            self.events.push(Event::RouterFound { router: name.to_owned() });
+            had = self.registry.network.add(name, now);
+            self.registry.record(Event::RouterFound { router: name.to_owned() });
         }
-        let Some(router) = self.network.routers.get_mut(name) else {
+        let Some(router) = self.registry.network.routers.get_mut(name) else {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
         router.last_seen = now;
@@ -346,28 +155,41 @@ impl Controller {
         let has_room = is_new || report.store_bytes > router.report.store_bytes;
         let store_has_changed = router.report.store_bytes != report.store_bytes;
         let former = core::mem::replace(&mut router.report, report);
-        if self.note_place(name, &former) || is_new {
-            self.routes_changed();
+        if (self.note_place(name, &former) || is_new) && self.routing.computes_now() {
+            self.refresh_routes();
         }
         if has_room {
-            self.upkeep.room_came();
+            self.plans.room_came();
         }
         if is_new || store_has_changed {
-            self.touch(name);
+            self.registry.touch(name);
         }
         let generation = self.generation_of(name);
         Ok(Registered { generation, expected, timeout_ns: self.config.router_timeout_ns })
     }
 
-    /// A router tells what its store holds.
+    /// A report has come in place of another: passes on what it changes for routes. Returns whether
+    /// that is anything.
+    fn note_place(&mut self, name: &str, former: &RouterReport) -> bool {
+        let place = self.registry.note_place(name, former);
+        for prefix in &place.moved {
+            self.routing.producers_changed(prefix);
+        }
+        if place.has_other_links {
+            self.routing.links_changed();
+        }
+        place.has_other_links || !place.moved.is_empty()
+    }
+
+    /// A router reports what its store holds.
     ///
     /// # Errors
     /// It is not the update that is expected; the router is unknown.
     pub fn update(&mut self, now: Instant, name: &str, update: Update) -> Result<(), Refused> {
-        let Some(router) = self.network.routers.get_mut(name) else {
+        let Some(router) = self.registry.network.routers.get_mut(name) else {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
-        self.now = self.now.max(now);
+        self.registry.now = self.registry.now.max(now);
         router.last_seen = now;
         let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
         if !begins && (update.at != router.expected || update.at.number == 0) {
@@ -378,70 +200,39 @@ impl Controller {
         let id = router.id;
         let limits = limits(&self.config, &router.report);
         if begins {
-            self.forget_holdings(id);
+            self.plans.forget_holdings(id);
         }
         for change in update.changes {
-            if self.map.plan(&change.object).is_some_and(|active| active.plan.parts.is_empty()) {
-                self.upkeep.holders_changed(&change.object);
-            }
-            let applied = self.map.objects.apply(id, &limits, change);
+            let applied = self.plans.apply(id, &limits, change);
             if applied.has_gained
-                && let Some(router) = self.network.routers.get_mut(name)
+                && let Some(router) = self.registry.network.routers.get_mut(name)
             {
                 router.gained = now;
             }
             for (bound, count) in applied.refused {
-                self.does_not_count(name, bound, count);
+                self.registry.does_not_count(name, bound, count);
             }
         }
         Ok(())
     }
 
-    /// What a router holds is not known any more.
-    fn forget_holdings(&mut self, id: RouterId) {
-        let Self { map: DataMap { objects, plans, .. }, upkeep, .. } = self;
-        objects.forget(id, |object| {
-            if plans.get(object).is_some_and(|active| active.plan.parts.is_empty()) {
-                upkeep.holders_changed(object);
-            }
-        });
-    }
-
-    /// Something that a router says or asks does not count. The operator is told.
+    /// Something that a router says or asks does not count. The operator gets an event.
     pub fn does_not_count(&mut self, name: &str, bound: Bound, count: u64) {
-        let total = &mut self.bounded[bound as usize];
-        *total = total.saturating_add(count);
-        let Some(router) = self.network.routers.get_mut(name) else { return };
-        if let Some(count) = router.tallies[bound as usize].add(self.now, count) {
-            self.events.push(Event::Bounded { router: name.to_owned(), bound, count });
-        }
-    }
-
-    fn note_twin(&mut self, name: &str, uris: Vec<String>) {
-        let total = &mut self.bounded[Bound::Name as usize];
-        *total = total.saturating_add(1);
-        let Some(router) = self.network.routers.get_mut(name) else { return };
-        if router.tallies[Bound::Name as usize].add(self.now, 1).is_some() {
-            self.events.push(Event::TwoOfOneName { router: name.to_owned(), uris });
-        }
+        self.registry.does_not_count(name, bound, count);
     }
 
     /// Routers that report by the names of others and so do not count, as far as they have done so
     /// within a minute: the name, and under which addresses others reach the one that is refused.
     pub fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
-        let routers = self.network.routers.iter();
-        routers.flat_map(|(name, router)| {
-            let is_near = |twin: &&Twin| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
-            router.twins.iter().filter(is_near).map(|twin| (name.as_str(), twin.uris.as_slice()))
-        })
+        self.registry.twins()
     }
 
     /// How often something that routers say or ask did not count, by what it was too much for.
     pub fn bounded(&self) -> impl Iterator<Item = (Bound, u64)> {
-        Bound::ALL.iter().copied().zip(self.bounded)
+        self.registry.bounded()
     }
 
-    /// What is new of a file that a producer tells of, which is to be added after so many others.
+    /// What is new of a file that a producer reports, which will be added after `after` others.
     ///
     /// # Errors
     /// It is none, differs from what is known of it, or there are too many.
@@ -449,14 +240,14 @@ impl Controller {
         if !file.is_possible() {
             return Err(Refused::NoFile);
         }
-        match self.map.objects.file(&file.name) {
+        match self.plans.map.objects.file(&file.name) {
             Some(known) if known == file => return Ok(FileNews::Nothing),
             Some(known) if known.lacks_manifest_of(file) => return Ok(FileNews::Manifest),
             Some(_) => return Err(Refused::OtherFile(file.name.clone())),
             None => {}
         }
         let max = self.config.files_max;
-        if self.map.objects.files_count() + after >= max {
+        if self.plans.map.objects.files_count() + after >= max {
             return Err(Refused::TooMany { what: "files", max });
         }
         Ok(FileNews::All)
@@ -474,27 +265,30 @@ impl Controller {
             FileNews::Nothing => {}
             FileNews::All => {
                 let name = file.name.clone();
-                self.map.objects.add_file(owner, file);
-                // Those before it have given way to it already.
-                if let Some(older) = self.map.objects.older(&name).map(|older| older.name.clone()) {
+                self.plans.map.objects.add_file(owner, file);
+                // Those before it have no plan already.
+                if let Some(older) =
+                    self.plans.map.objects.older(&name).map(|older| older.name.clone())
+                {
                     self.withdraw(&older);
                 }
             }
             FileNews::Manifest => {
-                let plan = self.map.plan(&file.name).map(|active| active.plan.clone());
+                let plan = self.plans.map.plan(&file.name).map(|active| active.plan.clone());
                 if let Some(plan) = plan {
-                    self.put_in_force(&file, plan);
+                    let (plans, mut cx) = self.planning();
+                    plans.put_in_force(&mut cx, &file, plan);
                 }
-                self.map.objects.set_manifest(&file.name, file.manifest);
+                self.plans.map.objects.set_manifest(&file.name, file.manifest);
             }
         }
         Ok(())
     }
 
-    /// A file is no longer served: its plan ends. Says whether it was known.
+    /// A file is no longer served: its plan ends. Returns whether it was known.
     pub fn remove_file(&mut self, name: &Name) -> bool {
-        let is_known = self.map.objects.remove_file(name);
-        self.demand.forget(name);
+        let is_known = self.plans.map.objects.remove_file(name);
+        self.plans.demand.forget(name);
         self.withdraw(name);
         is_known
     }
@@ -502,15 +296,7 @@ impl Controller {
     /// The numbers of its plans and configurations are others from now on, see
     /// [`ControllerConfig::numbers`].
     pub fn set_numbers(&mut self, numbers: (u64, u64)) {
-        self.config.numbers = numbers;
-    }
-
-    /// The next number, higher than any that it knows of.
-    fn count(&mut self) -> u64 {
-        let (step, rest) = (self.config.numbers.0.max(1), self.config.numbers.1);
-        let next = self.generation - self.generation % step + rest % step;
-        self.generation = if next > self.generation { next } else { next + step };
-        self.generation
+        self.registry.set_numbers(numbers);
     }
 
     /// A router asks how to get an object of which it lacks segments (paper
@@ -519,110 +305,203 @@ impl Controller {
     /// # Errors
     /// The router is unknown.
     pub fn forward(&mut self, name: &str, object: &Name) -> Result<Forwarded, Refused> {
-        let Some(router) = self.network.routers.get(name) else {
+        let Some(router) = self.registry.network.routers.get(name) else {
             return Err(Refused::UnknownRouter(name.to_owned()));
         };
-        let decision = match self.map.objects.file(object) {
+        let decision = match self.plans.map.objects.file(object) {
             None => Decision::Unknown,
             Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
             Some(_) if self.newer_version(object).is_some() => Decision::NoRoom,
             Some(_) => {
-                if !self.demand.note(self.now, router.id, object) {
-                    self.bounded[Bound::Demand as usize] += 1;
+                if !self.plans.demand.note(self.registry.now, router.id, object) {
+                    self.registry.count_only(Bound::Demand, 1);
                 }
-                self.plan_for(name, object)
+                let (plans, mut cx) = self.planning();
+                plans.plan_for(&mut cx, name, object)
             }
         };
         Ok(Forwarded { decision, generation: self.generation_of(name) })
     }
 
-    /// What time brings: routers that have fallen silent are gone, and what they kept is planned
-    /// anew.
+    /// What time brings: routers that do not report any more are gone, and what they kept gets new
+    /// plans.
     pub fn tick(&mut self, now: Instant) {
-        self.now = self.now.max(now);
-        self.tick_beginning(now);
-        let timeout_ns = self.config.router_timeout_ns;
-        let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
-        let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
-        let lost: BTreeSet<String> = silent.map(|(name, _)| name.clone()).collect();
+        self.registry.now = self.registry.now.max(now);
+        self.tick_startup(now);
+        let mut lost = self.registry.silent(now, self.config.router_timeout_ns);
         if !lost.is_empty() {
             for name in &lost {
-                if let Some((id, prefixes)) = self.network.remove(name, now) {
-                    self.forget_holdings(id);
+                if let Some((id, prefixes)) = self.registry.network.remove(name, now) {
+                    self.plans.forget_holdings(id);
                     prefixes.iter().for_each(|prefix| self.routing.producers_changed(prefix));
                 }
-                self.events.push(Event::RouterLost { router: name.clone() });
+                self.registry.record(Event::RouterLost { router: name.clone() });
             }
             self.routing.links_changed();
         }
-        for id in self.network.forget_gone(now) {
+        for id in self.registry.network.forget_gone(now) {
             self.routing.forget(id);
         }
-        self.upkeep_routes();
-        self.repair_lost(lost);
-        self.let_routers_ask(now);
-        self.upkeep();
+        self.routing.begin_tick();
+        self.refresh_routes();
+        // Other controllers plan for those that they hear; and nobody is left to ask for anything
+        // where no router is here.
+        lost.retain(|router| !self.registry.startup.is_elsewhere(router));
+        if !self.registry.network.routers.is_empty() {
+            let (plans, mut cx) = self.planning();
+            plans.repair(&mut cx, &lost);
+        }
+        self.registry.let_routers_ask(now);
+        let (plans, mut cx) = self.planning();
+        plans.upkeep(&mut cx);
     }
 
-    /// Routers may ask for more plans, and of what did not count is told what is due.
-    fn let_routers_ask(&mut self, now: Instant) {
-        let since = core::mem::replace(&mut self.ticked, now);
-        let more = now.ns_since(since).saturating_mul(PLANS_PER_S) / NS_PER_S;
-        for (name, router) in &mut self.network.routers {
-            router.plans_left = PLANS_MAX.min(router.plans_left.saturating_add(more));
-            for (tally, &bound) in router.tallies.iter_mut().zip(Bound::ALL) {
-                // Told when the other one speaks.
-                if bound == Bound::Name {
-                    continue;
-                }
-                if let Some(count) = tally.due(now) {
-                    self.events.push(Event::Bounded { router: name.clone(), bound, count });
-                }
+    /// Whether it begins, waits, or has begun.
+    fn tick_startup(&mut self, now: Instant) {
+        let Registry { startup, network, .. } = &mut self.registry;
+        let step = startup.tick(now, self.config.router_timeout_ns, network);
+        if step == Step::Nothing {
+            return;
+        }
+        self.registry.end_startup();
+        if step == Step::Begin {
+            // All routers that are there have had the time to report: they get configurations
+            // again.
+            self.routing.begin();
+            self.routing.begin_tick();
+            self.refresh_routes();
+            let names: Vec<String> = self.registry.network.routers.keys().cloned().collect();
+            names.iter().for_each(|name| self.registry.touch(name));
+        }
+        let (plans, mut cx) = self.planning();
+        plans.take_up(&mut cx);
+    }
+
+    /// Computes routes again that something has changed for, and touches the routers that get
+    /// others.
+    fn refresh_routes(&mut self) {
+        if self.is_waiting() {
+            return;
+        }
+        if self.routing.update_graph(&self.registry.network) {
+            self.plans.room_came();
+        }
+        if !self.config.routes {
+            return;
+        }
+        let new = self.routing.compute(&self.registry.network, self.registry.now);
+        for &router in &new.touched {
+            let name = self.registry.network.name_of(router).to_owned();
+            self.registry.touch(&name);
+        }
+        self.routing.give(&self.registry.network, new);
+    }
+
+    /// The plans, and what they are made from.
+    fn planning(&mut self) -> (&mut Plans, Context<'_>) {
+        let Self { config, registry, plans, routing } = self;
+        (plans, Context { registry, graph: &routing.graph, config })
+    }
+
+    fn withdraw(&mut self, object: &Name) {
+        let (plans, mut cx) = self.planning();
+        plans.withdraw(&mut cx, object);
+    }
+
+    fn end_plan(&mut self, object: &Name) {
+        let (plans, mut cx) = self.planning();
+        plans.end_plan(&mut cx, object);
+    }
+
+    /// Other controllers hear these routers, as far as is known, each with the number of the one
+    /// that does. Plans that speak of them stay as they are while these are not here.
+    pub fn hear_elsewhere(&mut self, routers: BTreeMap<String, u64>) {
+        let before = self.registry.startup.set_elsewhere(routers);
+        if self.registry.network.routers.is_empty() || self.is_waiting() {
+            return;
+        }
+        let silent = before.into_keys().filter(|router| !self.registry.is_heard(router)).collect();
+        let (plans, mut cx) = self.planning();
+        plans.repair(&mut cx, &silent);
+    }
+
+    /// These routers were there at the end of a former run. Once all of them are here again, the
+    /// controller waits for no other: one that has begun anew meanwhile has nothing until then.
+    pub fn expect(&mut self, routers: BTreeSet<String>) {
+        self.registry.startup.expect(routers);
+    }
+
+    /// Another controller has made a plan. It is in force if it is newer than what is, or `counts`
+    /// in any case: if what is here was refused as it did not follow the newest one. One that
+    /// cannot be for its file is not, nor one for a file of which there is a newer version: who
+    /// made it did not know of that yet, and will end it.
+    pub fn adopt(&mut self, plan: Plan, counts: bool) {
+        self.registry.raise(plan.number);
+        let own = self.plans.map.plan(&plan.object).map(|active| active.plan.number);
+        if own.is_some_and(|own| own == plan.number || own > plan.number && !counts) {
+            return;
+        }
+        let file = self.plans.map.objects.file(&plan.object).cloned();
+        if file.as_ref().is_some_and(|file| !plan.is_possible(file.segments)) {
+            return;
+        }
+        let gives_way = self.newer_version(&plan.object).is_some();
+        match file.filter(|_| !plan.is_end() && !gives_way) {
+            Some(file) => {
+                let (plans, mut cx) = self.planning();
+                plans.put_in_force(&mut cx, &file, plan);
             }
+            None => self.end_plan(&plan.object),
         }
     }
 
-    /// All routers that are there have had the time to report: they get configurations again.
-    fn begin(&mut self) {
-        self.end_beginning();
-        self.routing.begin();
-        self.upkeep_routes();
-        let names: Vec<String> = self.network.routers.keys().cloned().collect();
-        for name in &names {
-            self.touch(name);
+    /// A file was withdrawn at another controller, which reports the end of its plan.
+    pub fn forget_file(&mut self, name: &Name) {
+        self.plans.map.objects.remove_file(name);
+        self.plans.demand.forget(name);
+        self.end_plan(name);
+    }
+
+    /// The configuration of a router; none of one that is unknown or has none yet.
+    #[must_use]
+    pub fn configuration(&self, name: &str) -> Option<Configuration> {
+        if self.is_waiting() {
+            return None;
         }
-        self.take_up_plans();
+        let Self { config, registry, plans, routing } = self;
+        let sources = Sources { config, network: &registry.network, map: &plans.map, routing };
+        sources.configuration(name)
     }
 
     /// Whether nobody gets a configuration or a new plan at present: routers may not have come back
     /// yet, or others hear more of them.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        matches!(self.beginning, Beginning::Waits { .. })
+        self.registry.is_waiting()
     }
 
     /// The number of a router's configuration, 0 if it has none.
     #[must_use]
     pub fn generation_of(&self, name: &str) -> u64 {
-        self.network.routers.get(name).map_or(0, |router| router.generation)
+        self.registry.generation_of(name)
     }
 
     /// The highest number that a plan or a configuration has. It rises whenever a configuration
     /// changes.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.registry.generation()
     }
 
     /// The routers that are there, with what they reported.
     pub fn routers(&self) -> impl Iterator<Item = (&str, &RouterReport)> {
-        self.network.routers.iter().map(|(name, router)| (name.as_str(), &router.report))
+        self.registry.network.routers.iter().map(|(name, router)| (name.as_str(), &router.report))
     }
 
     /// The links between routers that are there.
     #[must_use]
     pub fn links(&self) -> Vec<Link> {
-        self.network.links()
+        self.registry.network.links()
     }
 
     /// How many there are.
@@ -633,7 +512,7 @@ impl Controller {
 
     /// The files that producers have told of.
     pub fn files(&self) -> impl Iterator<Item = &File> {
-        self.map.objects.files()
+        self.plans.map.objects.files()
     }
 
     /// The next files by name, of so many objects after one; and where to go on if there are more.
@@ -642,7 +521,7 @@ impl Controller {
         after: Option<&Name>,
         objects_max: usize,
     ) -> (Vec<&File>, Option<&Name>) {
-        let objects: Vec<_> = self.map.objects.after(after).take(objects_max).collect();
+        let objects: Vec<_> = self.plans.map.objects.after(after).take(objects_max).collect();
         let last = objects.last().map(|(name, _)| *name).filter(|_| objects.len() == objects_max);
         (objects.into_iter().filter_map(|(_, file)| file).collect(), last)
     }
@@ -650,58 +529,46 @@ impl Controller {
     /// How many files producers have told of.
     #[must_use]
     pub fn files_count(&self) -> usize {
-        self.map.objects.files_count()
+        self.plans.map.objects.files_count()
     }
 
     /// A file, if a producer has told of it.
     #[must_use]
     pub fn file(&self, name: &Name) -> Option<&File> {
-        self.map.objects.file(name)
+        self.plans.map.objects.file(name)
     }
 
     /// Who has registered a file.
     #[must_use]
     pub fn owner(&self, name: &Name) -> Option<&str> {
-        self.map.objects.owner(name)
+        self.plans.map.objects.owner(name)
     }
 
     /// The newest version of a file's object that the file's owner has registered, if that is newer
     /// than the file, which then has no plan.
     #[must_use]
     pub fn newer_version(&self, name: &Name) -> Option<&File> {
-        self.map.objects.newer(name)
+        self.plans.map.objects.newer(name)
     }
 
     /// The plans in force.
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {
-        self.map.plans().map(|active| &active.plan)
+        self.plans.map.plans().map(|active| &active.plan)
     }
 
     /// What each router says it holds of an object, by router; those that hold nothing are left
     /// out.
     #[must_use]
     pub fn holdings(&self, object: &Name) -> Vec<(&str, Segments)> {
-        let holders = self.map.objects.holders(object).into_iter();
+        let holders = self.plans.map.objects.holders(object).into_iter();
         let mut holders: Vec<(&str, Segments)> =
-            holders.map(|(id, held)| (self.network.name_of(id), held)).collect();
+            holders.map(|(id, held)| (self.registry.network.name_of(id), held)).collect();
         holders.sort_unstable_by_key(|(name, _)| *name);
         holders
     }
-
-    /// A router is to get a new configuration.
-    fn touch(&mut self, name: &str) {
-        if self.is_waiting() {
-            return;
-        }
-        let number = self.count();
-        if let Some(router) = self.network.routers.get_mut(name) {
-            router.parent = router.generation;
-            router.generation = number;
-        }
-    }
 }
 
-/// Agents tell of no more than that.
+/// Agents report no more than that.
 fn check_sizes(report: &RouterReport) -> Result<(), Refused> {
     for (count, what, max) in [
         (report.uris.len(), "addresses of this router", URIS_MAX),

@@ -9,18 +9,16 @@
 //! all have, for sure, nothing but what they are to have. The nearest to the producer can always go
 //! first (decision 0026).
 
-use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use weir_base::Instant;
 use weir_wire::Name;
 
-use super::Controller;
-use crate::bounds::Bound;
 use crate::graph::{Graph, NOBODY, Paths, components};
-use crate::message::{RouteOrder, RouterReport};
-use crate::network::{Network, Router, is_near};
+use crate::message::RouteOrder;
+use crate::network::Network;
 use crate::objects::RouterId;
 
 /// Next hops of a prefix in one router, at most: the shortest, and others to go on with.
@@ -61,6 +59,15 @@ struct Given {
     group: usize,
     router: RouterId,
     hops: Hops,
+}
+
+/// What [`Routing::compute`] has found.
+pub(super) struct NewRoutes {
+    /// Routers whose routes are others.
+    pub(super) touched: BTreeSet<RouterId>,
+    given: Vec<Given>,
+    /// The groups that were computed.
+    groups: Vec<usize>,
 }
 
 /// All routes.
@@ -342,138 +349,66 @@ impl Routing {
             }
         }
     }
-}
 
-impl Controller {
-    /// Something that routes depend on has been told: they are computed now if that is little.
-    pub(super) fn routes_changed(&mut self) {
-        if self.routing.at_once_left > 0 && self.routing.work() <= AT_ONCE_MAX {
-            self.routing.at_once_left -= 1;
-            self.refresh_routes();
-        }
+    /// Whether routes are computed now, after something that they depend on has changed, and not at
+    /// the next tick: if that is little work.
+    pub(super) fn computes_now(&mut self) -> bool {
+        let is_little = self.at_once_left > 0 && self.work() <= AT_ONCE_MAX;
+        self.at_once_left -= u32::from(is_little);
+        is_little
     }
 
-    /// What is due of routes, at a tick.
-    pub(super) fn upkeep_routes(&mut self) {
-        self.routing.at_once_left = AT_ONCE_TIMES;
-        let pending = self
-            .routing
-            .groups
-            .iter()
-            .filter(|(_, group)| group.is_pending || !group.before.is_empty());
-        let pending: Vec<usize> = pending.map(|(id, _)| *id).collect();
-        self.routing.due.extend(pending);
-        self.refresh_routes();
+    /// A tick begins: what is pending is due.
+    pub(super) fn begin_tick(&mut self) {
+        self.at_once_left = AT_ONCE_TIMES;
+        let is_pending =
+            |(_, group): &(&usize, &Group)| group.is_pending || !group.before.is_empty();
+        self.due.extend(self.groups.iter().filter(is_pending).map(|(id, _)| *id));
     }
 
-    /// Computes routes anew that something has changed for, as many as one tick may, and touches
-    /// the routers that get others.
-    fn refresh_routes(&mut self) {
-        if self.is_waiting() {
-            return;
+    /// Takes over the links if they have changed. Returns whether they have.
+    pub(super) fn update_graph(&mut self, network: &Network) -> bool {
+        let has_changed = core::mem::take(&mut self.has_changed);
+        if has_changed {
+            self.graph = network.graph();
+            self.due.extend(self.groups.keys());
         }
-        if core::mem::take(&mut self.routing.has_changed) {
-            self.routing.graph = self.network.graph();
-            let all: Vec<usize> = self.routing.groups.keys().copied().collect();
-            self.routing.due.extend(all);
-            self.upkeep.room_came();
-        }
-        if !self.config.routes {
-            return;
-        }
-        let mut touched = self.routing.move_prefixes(&self.network);
-        let mut left = (WORK_PER_TICK / self.routing.graph.size().max(1)).max(1);
-        let mut given = Vec::new();
-        let mut done = Vec::new();
+        has_changed
+    }
+
+    /// Computes routes again that something has changed for, as many as one tick may. The routers
+    /// that get others must get a new configuration before [`Routing::give`].
+    pub(super) fn compute(&mut self, network: &Network, now: Instant) -> NewRoutes {
+        let touched = self.move_prefixes(network);
+        let mut new = NewRoutes { touched, given: Vec::new(), groups: Vec::new() };
+        let mut left = (WORK_PER_TICK / self.graph.size().max(1)).max(1);
         while left > 0
-            && let Some(&id) = self
-                .routing
-                .due
-                .range(self.routing.at..)
-                .next()
-                .or_else(|| self.routing.due.first())
+            && let Some(&id) = self.due.range(self.at..).next().or_else(|| self.due.first())
         {
             left -= 1;
-            self.routing.due.remove(&id);
-            self.routing.at = id + 1;
-            let now = self.now;
-            let network = &self.network;
-            let Some(group) = self.routing.groups.get_mut(&id) else { continue };
+            self.due.remove(&id);
+            self.at = id + 1;
+            let Some(group) = self.groups.get_mut(&id) else { continue };
             group.prune(|router| network.by_id(router).map_or(0, |one| one.settled(now)));
             let is_there = |router| network.by_id(router).is_some();
-            let (changes, is_whole) = group.next(&self.routing.graph, is_there);
+            let (changes, is_whole) = group.next(&self.graph, is_there);
             group.is_pending = !is_whole;
-            touched.extend(changes.iter().map(|(router, _)| *router));
-            given.extend(changes.into_iter().map(|(router, hops)| Given {
-                group: id,
-                router,
-                hops,
-            }));
-            done.push(id);
+            new.touched.extend(changes.iter().map(|(router, _)| *router));
+            let given = changes.into_iter();
+            new.given.extend(given.map(|(router, hops)| Given { group: id, router, hops }));
+            new.groups.push(id);
         }
-        for router in touched {
-            let name = self.network.name_of(router).to_owned();
-            self.touch(&name);
-        }
-        for Given { group, router, hops } in given {
-            let generation = self.network.by_id(router).map_or(0, |router| router.generation);
-            if let Some(group) = self.routing.groups.get_mut(&group) {
+        new
+    }
+
+    /// Routers get their new routes in their present configurations.
+    pub(super) fn give(&mut self, network: &Network, new: NewRoutes) {
+        for Given { group, router, hops } in new.given {
+            let generation = network.by_id(router).map_or(0, |router| router.generation);
+            if let Some(group) = self.groups.get_mut(&group) {
                 group.give(router, hops, generation);
             }
         }
-        done.into_iter().for_each(|id| self.routing.tidy(id));
+        new.groups.into_iter().for_each(|id| self.tidy(id));
     }
-
-    /// A report has come in place of another: what it means for links and prefixes. Says whether
-    /// that is anything.
-    pub(super) fn note_place(&mut self, name: &str, former: &RouterReport) -> bool {
-        let Some(router) = self.network.routers.get_mut(name) else { return false };
-        let id = router.id;
-        let mut has_changed = note_round_trips(router, former);
-        let uris = core::mem::take(&mut router.report.uris);
-        let prefixes = core::mem::take(&mut router.report.prefixes);
-        let (taken, is_new) = self.network.claim(id, &uris);
-        has_changed |= is_new || uris != former.uris;
-        let (old, new): (BTreeSet<&Name>, BTreeSet<&Name>) =
-            (former.prefixes.iter().collect(), prefixes.iter().collect());
-        for prefix in old.symmetric_difference(&new) {
-            if new.contains(*prefix) {
-                self.network.add_producer(prefix, id);
-            } else {
-                self.network.remove_producer(prefix, id);
-            }
-            self.routing.producers_changed(prefix);
-        }
-        let has_moved = old != new;
-        if taken > 0 && (has_changed || has_moved) {
-            self.does_not_count(name, Bound::Address, taken);
-        }
-        if let Some(router) = self.network.routers.get_mut(name) {
-            (router.report.uris, router.report.prefixes) = (uris, prefixes);
-        }
-        if has_changed {
-            self.routing.links_changed();
-        }
-        has_changed || has_moved
-    }
-}
-
-/// Which round-trip times are reckoned with from now on. Says whether they, or faces, are others.
-fn note_round_trips(router: &mut Router, former: &RouterReport) -> bool {
-    let known: BTreeMap<&str, Option<u64>> = former
-        .faces
-        .iter()
-        .zip(&router.round_trips)
-        .map(|(face, used)| (face.remote.as_str(), *used))
-        .collect();
-    let mut has_changed = router.report.faces.len() != former.faces.len();
-    let mut round_trips = Vec::with_capacity(router.report.faces.len());
-    for face in &router.report.faces {
-        let used = known.get(face.remote.as_str());
-        let near = used.copied().filter(|used| is_near(*used, face.round_trip_ns));
-        has_changed |= near.is_none();
-        round_trips.push(near.unwrap_or(face.round_trip_ns));
-    }
-    router.round_trips = round_trips;
-    has_changed
 }

@@ -146,7 +146,7 @@ const fn shard_bits(shard_count: u16) -> u32 {
 
 /// The PIT token of Interests that a shard sends to peers whose packets are their own.
 #[must_use]
-pub fn token_of_shard(shard: u16, shard_count: u16) -> PitToken {
+pub(crate) fn token_of_shard(shard: u16, shard_count: u16) -> PitToken {
     secret_token(shard, shard_count, TOKEN_FILLER, false)
 }
 

@@ -4,12 +4,13 @@ use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
 use super::config::Admission;
 use super::device::{Region, Reused};
 use super::op::WritePart;
+use super::pending::Pending;
 use super::place::{Key, Place, UNIT_BYTES};
-use super::tier::{DiskTier, Pending, untrack};
+use super::tier::DiskTier;
 use crate::store::COMPONENTS_MAX;
 use alloc::vec::Vec;
 use core::mem;
-use weir_base::{CountingBloom, Instant, Packet};
+use weir_base::{Instant, Packet};
 use weir_wire::DataView;
 
 /// Data that RAM offers.
@@ -147,7 +148,7 @@ impl DiskTier {
             }
         };
         if matches!(before, Before::Perhaps(_) | Before::Other(_)) {
-            self.outdate_reads(offer.key);
+            self.reads.outdate(offer.key);
         }
         Offered::Waiting(self.append(now, disk, offer, path))
     }
@@ -166,7 +167,7 @@ impl DiskTier {
         };
         let refusal = if !is_admitted {
             Refusal::NotAdmitted
-        } else if !self.index.has_room_for(offer.key, COMPONENTS_MAX) {
+        } else if !self.catalog.has_room_for(offer.key, COMPONENTS_MAX) {
             Refusal::NoRoom
         } else {
             match self.choose_disk(now, offer, only) {
@@ -192,8 +193,8 @@ impl DiskTier {
     /// What is on disk under the key of Data that is offered.
     fn before(&mut self, offer: &Offer<'_>) -> Before {
         let Some(place) = self.find(offer.key) else { return Before::Nothing };
-        if let Some(at) = self.find_pending(place) {
-            let is_same = *self.pending[at].packet == **offer.packet;
+        if let Some(at) = self.pending.find(place) {
+            let is_same = *self.pending.get(at).packet == **offer.packet;
             return if is_same { Before::Waiting(at) } else { Before::Other(place) };
         }
         if offer.is_unverified {
@@ -220,18 +221,14 @@ impl DiskTier {
         if self.fingerprints.insert(key, fingerprint) {
             return Comparison::Possible;
         }
-        self.outdate_reads(key);
+        self.reads.outdate(key);
         Comparison::Impossible
     }
 
     /// Removes some fingerprints whose records are gone.
     fn forget_stale_fingerprints(&mut self) {
         for _ in 0..STALE_FINGERPRINTS_STEPS {
-            let Some(key) = self.fingerprints.first_from(self.next_fingerprint) else {
-                self.next_fingerprint = Key { object: 0, segment: 0 };
-                return;
-            };
-            self.next_fingerprint = key.next();
+            let Some(key) = self.fingerprints.next_in_turn() else { return };
             if !self.is_recovering() && self.find(key).is_none() {
                 self.fingerprints.remove(key);
             }
@@ -307,7 +304,7 @@ impl DiskTier {
         }
         self.devices[disk].close();
         self.seal_closed(now, disk);
-        let ticket = self.ticket();
+        let ticket = self.tickets.next();
         let device = &mut self.devices[disk];
         let Some(reused) = device.open_next(now, &mut self.last_sequence, ticket) else {
             return false;
@@ -320,11 +317,7 @@ impl DiskTier {
     }
 
     pub(super) fn seal_closed(&mut self, now: Instant, disk: usize) {
-        let last_ticket = &mut self.last_ticket;
-        self.devices[disk].seal_closed(now, || {
-            *last_ticket += 1;
-            *last_ticket
-        });
+        self.devices[disk].seal_closed(now, &mut self.tickets);
     }
 
     /// Notes in the log what was erased. Says whether nothing is left to note.
@@ -335,11 +328,7 @@ impl DiskTier {
                 return false;
             }
             let write_bytes_max = u64::from(self.config.write_bytes_max);
-            let last_ticket = &mut self.last_ticket;
-            self.devices[disk].append_erasures(now, write_bytes_max, || {
-                *last_ticket += 1;
-                *last_ticket
-            });
+            self.devices[disk].append_erasures(now, write_bytes_max, &mut self.tickets);
         }
         true
     }
@@ -370,12 +359,12 @@ impl DiskTier {
         let place = device.place(disk as u8, region, at, size);
         device.regions[region as usize].records += 1;
         device.regions[region as usize].bytes += size;
-        let before = self.index.insert(key, place, |out| match path.take() {
+        let append_path = |out: &mut Vec<u64>| match path.take() {
             Some(path) => path(out),
             None => out.extend_from_slice(&prefixes),
-        });
+        };
+        let before = self.catalog.insert(key, place, append_path, || object_name(packet));
         self.path = prefixes;
-        self.track_segment(key, || object_name(packet));
         self.on_indexed(disk, key, before);
         if (self.fingerprints.remove(key) || is_unverified) && self.is_recovering() {
             self.supersede(disk, key);
@@ -386,12 +375,8 @@ impl DiskTier {
             Pending { is_evicted, key, place, packet: packet.clone(), fresh_until_unix_ms };
         let pending = self.insert_pending(pending);
         let write_bytes_max = u64::from(self.config.write_bytes_max);
-        let last_ticket = &mut self.last_ticket;
         let device = &mut self.devices[disk];
-        let batch = device.batch_for(now, size, write_bytes_max, || {
-            *last_ticket += 1;
-            *last_ticket
-        });
+        let batch = device.batch_for(now, size, write_bytes_max, &mut self.tickets);
         debug_assert_eq!(batch.at + batch.len, at);
         batch.len += size;
         batch.parts.push(WritePart::Data { packet, fresh_until_unix_ms });
@@ -409,18 +394,10 @@ impl DiskTier {
     /// A record on `disk` is in the index, in place of the one at `before`.
     #[inline]
     fn on_indexed(&mut self, disk: usize, key: Key, before: Option<Place>) {
-        match before {
-            Some(before) => {
-                self.uncount(before);
-                if usize::from(before.disk()) != disk && self.may_come_back(before) {
-                    self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
-                }
-            }
-            None => {
-                if let Some(filter) = &mut self.filter {
-                    filter.insert(key.filter_hash());
-                }
-            }
+        let Some(before) = before else { return };
+        self.uncount(before);
+        if usize::from(before.disk()) != disk && self.may_come_back(before) {
+            self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
         }
     }
 
@@ -439,42 +416,34 @@ impl DiskTier {
     /// comes around, however small it is beside the others. So stale entries are gone before the
     /// low bits of a sequence number come again.
     pub(super) fn sweep(&mut self, disk: usize, appended: u64) {
-        let round = self.index.round_steps() as u128 + 1;
+        let round = self.catalog.round_steps() as u128 + 1;
         let of_all = 10 * u128::from(appended) * round / u128::from(self.log_bytes.max(1));
         let own_bytes = self.devices[disk].geometry.log_bytes().max(1);
         let of_own = 2 * u128::from(appended) * round / u128::from(own_bytes);
         let steps = of_all.max(of_own) + 1;
-        let Self { index, devices, filter, holdings, .. } = self;
-        index.sweep(steps as usize, |key, place| {
+        let Self { catalog, devices, .. } = self;
+        catalog.sweep(steps as usize, |_, place| {
             let device = devices.get(usize::from(place.disk()));
-            let is_kept = device.is_some_and(|device| device.may_come_back(place));
-            if let (false, Some(filter)) = (is_kept, filter.as_mut()) {
-                filter.remove(key.filter_hash());
-            }
-            if let (false, Some(holdings)) = (is_kept, holdings.as_mut()) {
-                untrack(holdings, key);
-            }
-            is_kept
+            device.is_some_and(|device| device.may_come_back(place))
         });
     }
 
     /// New Data has come that RAM did not have: the record on disk under its name may be other
     /// Data.
     pub(crate) fn on_new(&mut self, key: Key, wire: &[u8]) -> Comparison {
-        let may_have = |filter: &CountingBloom| filter.contains(key.filter_hash());
-        if self.filter.as_ref().is_some_and(|filter| !may_have(filter)) && !self.is_recovering() {
-            self.outdate_reads(key);
+        if self.catalog.is_ruled_out(key) && !self.is_recovering() {
+            self.reads.outdate(key);
             return Comparison::Needless;
         }
         let place = self.find(key);
-        match place.and_then(|place| self.find_pending(place)) {
-            Some(at) if *self.pending[at].packet == *wire => {}
+        match place.and_then(|place| self.pending.find(place)) {
+            Some(at) if *self.pending.get(at).packet == *wire => {}
             Some(_) => {
                 self.erase_key(key);
             }
             None if place.is_some() || self.is_recovering() => return self.note(key, wire),
             // The region of the record may have been reused since a read of it was begun.
-            None => self.outdate_reads(key),
+            None => self.reads.outdate(key),
         }
         Comparison::Needless
     }
@@ -489,7 +458,7 @@ impl DiskTier {
     /// whether there was anything.
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.fingerprints.remove(key);
-        self.outdate_reads(key);
+        self.reads.outdate(key);
         let place = self.find_at_all(key);
         let was_there = place.is_some_and(|place| self.is_valid(place));
         if let Some(place) = place {
@@ -534,18 +503,15 @@ impl DiskTier {
     pub(crate) fn erase_below(&mut self, prefix: Option<u64>, limit: usize) -> usize {
         // A record that made room since its read was begun is not in the index any more, so nobody
         // can tell whether it is among them.
-        self.outdate_all_reads();
-        let mut removed = Vec::new();
+        self.reads.outdate_all();
         let mut erased = 0;
         while erased < limit {
             // Stale entries among them count for nothing.
-            let count = self.index.erase_below(prefix, limit - erased, |key, place| {
-                removed.push((key, place));
-            });
-            let is_all = count < limit - erased;
-            for (key, place) in removed.drain(..) {
+            let removed = self.catalog.remove_below(prefix, limit - erased);
+            let is_all = removed.len() < limit - erased;
+            for (key, place) in removed {
                 let (is_valid, may_come_back) = (self.is_valid(place), self.may_come_back(place));
-                self.on_removed(key, place);
+                self.uncount(place);
                 if may_come_back && !is_all {
                     self.note_erased(key, Some(place));
                 }

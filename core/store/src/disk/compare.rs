@@ -2,7 +2,8 @@
 
 use super::op::{DiskOpKind, DiskOutcome};
 use super::place::{Key, Place};
-use super::tier::{DiskTier, Purpose};
+use super::running::Purpose;
+use super::tier::DiskTier;
 
 impl DiskTier {
     /// Begins to compare all records with the fingerprints of the Data that came since. A start
@@ -28,7 +29,7 @@ impl DiskTier {
             else {
                 continue;
             };
-            if self.fingerprints.find(key).is_none() || self.find_pending(place).is_some() {
+            if self.fingerprints.find(key).is_none() || self.pending.find(place).is_some() {
                 continue;
             }
             self.devices[disk].comparing += 1;

@@ -4,6 +4,7 @@ use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, e
 use super::config::{Checksum, DiskGeometry};
 use super::op::{DiskOpId, DiskOpKind, WritePart};
 use super::place::{Key, Place, UNIT_BYTES, WHOLE};
+use super::queue::Tickets;
 use super::record::{self, HEADER_BYTES, Kind};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -357,7 +358,7 @@ impl Device {
         now: Instant,
         size: u64,
         write_bytes_max: u64,
-        ticket: impl FnOnce() -> u64,
+        tickets: &mut Tickets,
     ) -> &mut Batch {
         if self.batch.as_ref().is_some_and(|batch| batch.len + size > write_bytes_max) {
             self.finish_batch();
@@ -366,7 +367,7 @@ impl Device {
         self.batch.get_or_insert_with(|| {
             log.writes += 1;
             Batch {
-                ticket: ticket(),
+                ticket: tickets.next(),
                 content: Content::Records,
                 region: log.region,
                 sequence: log.sequence,
@@ -413,7 +414,7 @@ impl Device {
 
     /// Writes checkpoint and footer of closed regions whose records are all written, and lets go of
     /// those that have them or cannot have them.
-    pub(super) fn seal_closed(&mut self, now: Instant, mut ticket: impl FnMut() -> u64) {
+    pub(super) fn seal_closed(&mut self, now: Instant, tickets: &mut Tickets) {
         let mut at = 0;
         while at < self.closing.len() {
             let log = &self.closing[at];
@@ -426,7 +427,7 @@ impl Device {
                 continue;
             }
             let Log { region, sequence, checkpoint, at: log_at, .. } = log;
-            let batch = self.checkpoint(now, region, sequence, checkpoint, ticket());
+            let batch = self.checkpoint(now, region, sequence, checkpoint, tickets.next());
             debug_assert!(batch.at >= log_at, "room was kept for the checkpoint");
             self.writes.push_back(batch);
             self.closing.push(Log {
@@ -537,7 +538,7 @@ impl Device {
         &mut self,
         now: Instant,
         write_bytes_max: u64,
-        ticket: impl FnOnce() -> u64,
+        tickets: &mut Tickets,
     ) {
         let count = self.next_erasures();
         let mut octets = vec![0; HEADER_BYTES];
@@ -557,7 +558,7 @@ impl Device {
         let place = self.record_place(region, at, sequence);
         record::seal(&mut octets, &place, Kind::Erasures, 0, self.checksum);
         let size = (octets.len() as u64).next_multiple_of(u64::from(self.geometry.block_bytes));
-        let batch = self.batch_for(now, size, write_bytes_max, ticket);
+        let batch = self.batch_for(now, size, write_bytes_max, tickets);
         batch.len += size;
         batch.parts.push(WritePart::Raw(octets));
         batch.erasures.extend(noted);

@@ -17,13 +17,16 @@ const FINGERPRINT_BYTES: usize = 2 * size_of::<(Key, u64)>();
 pub(super) struct PendingFingerprints {
     fingerprints: BTreeMap<Key, u64>,
     count_max: usize,
+    /// The next key for [`PendingFingerprints::next_in_turn`].
+    next: Key,
 }
 
 impl PendingFingerprints {
     /// As many as fit `bytes_max` bytes of memory, within bounds.
     pub(super) fn new(bytes_max: u64) -> Self {
         let count = (bytes_max / FINGERPRINT_BYTES as u64).clamp(4, FINGERPRINTS_MAX as u64);
-        Self { fingerprints: BTreeMap::new(), count_max: count as usize }
+        let next = Key { object: 0, segment: 0 };
+        Self { fingerprints: BTreeMap::new(), count_max: count as usize, next }
     }
 
     /// Bytes that they take at most.
@@ -63,6 +66,13 @@ impl PendingFingerprints {
     /// The first key at or after another.
     pub(super) fn first_from(&self, key: Key) -> Option<Key> {
         self.fingerprints.range(key..).next().map(|(&key, _)| key)
+    }
+
+    /// The keys in turn; nothing once at the end of each round.
+    pub(super) fn next_in_turn(&mut self) -> Option<Key> {
+        let key = self.first_from(self.next);
+        self.next = key.map_or(Key { object: 0, segment: 0 }, Key::next);
+        key
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

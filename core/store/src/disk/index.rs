@@ -24,7 +24,7 @@ const BOTH: u64 = 1 << 63;
 /// Names are not kept: whoever finds something here compares the name of what is read. Two prefixes
 /// of one hash share a node, and then lookups by prefix may find what is not below it, or miss
 /// something.
-pub struct DiskIndex {
+pub(crate) struct DiskIndex {
     nodes: Nodes,
     segments: Segments,
     len: usize,
@@ -72,7 +72,7 @@ impl Entry {
 impl DiskIndex {
     /// An empty index that may take any memory.
     #[must_use]
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with_bytes_max(usize::MAX)
     }
 
@@ -104,13 +104,13 @@ impl DiskIndex {
 
     /// Prefixes in the index, names of objects included.
     #[must_use]
-    pub fn prefixes(&self) -> usize {
+    pub(crate) fn prefixes(&self) -> usize {
         self.nodes.len()
     }
 
     /// Octets of memory that the index takes: all that is allocated, tables included.
     #[must_use]
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.nodes.memory_bytes()
             + self.segments.memory_bytes()
@@ -155,7 +155,7 @@ impl DiskIndex {
     /// Where `key`'s Data is.
     #[inline]
     #[must_use]
-    pub fn find(&self, key: Key) -> Option<Place> {
+    pub(crate) fn find(&self, key: Key) -> Option<Place> {
         let node = self.nodes.find(key.object)?;
         let (whole, segments) = self.parts(self.nodes.get(node).content);
         match key.segment {
@@ -168,7 +168,7 @@ impl DiskIndex {
     ///
     /// `path` is called only when the object is new: it appends the hashes of all proper prefixes
     /// of the object's name but the empty one, shortest first.
-    pub fn insert(
+    pub(crate) fn insert(
         &mut self,
         key: Key,
         place: Place,
@@ -280,7 +280,11 @@ impl DiskIndex {
     /// Data that is there all the time comes once in each round. Whatever comes or goes between
     /// the calls does not disturb it; what is new may be left out until the next round. A round
     /// also gathers what is scattered over memory, so that the rest can be given back.
-    pub fn sweep(&mut self, steps: usize, mut keep: impl FnMut(Key, Place) -> bool) -> usize {
+    pub(crate) fn sweep(
+        &mut self,
+        steps: usize,
+        mut keep: impl FnMut(Key, Place) -> bool,
+    ) -> usize {
         let mut removed = 0;
         for _ in 0..steps {
             let mut found = self.entry(self.cursor.node, self.cursor.at);
@@ -332,7 +336,7 @@ impl DiskIndex {
     /// for each prefix there is or was at once.
     #[inline]
     #[must_use]
-    pub fn round_steps(&self) -> usize {
+    pub(crate) fn round_steps(&self) -> usize {
         self.len + self.nodes.slots() as usize
     }
 

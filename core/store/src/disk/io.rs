@@ -3,11 +3,13 @@
 use super::checkpoint::{Erased, Erasure};
 use super::config::Contention;
 use super::device::{Batch, Content, Region};
-use super::lookup::{FinishedRead, ReadOutcome};
+use super::lookup::ReadOutcome;
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
 use super::place::UNIT_BYTES;
 use super::queue::{Turn, turn};
-use super::tier::{DiskTier, Purpose, Read, Running};
+use super::reads::Read;
+use super::running::{Purpose, Running};
+use super::tier::DiskTier;
 use alloc::vec::Vec;
 use core::mem;
 use weir_base::{Instant, NS_PER_S, Packet};
@@ -59,7 +61,7 @@ impl DiskTier {
             return Some(self.begin(now, disk, purpose, kind));
         }
         let device = &self.devices[disk];
-        let read = device.reads.front().map(|&at| self.reads[at].ticket);
+        let read = device.reads.front().map(|&at| self.reads.get(at).ticket);
         let write = device.writes.front();
         let write = write.filter(|batch| !device.must_wait(batch)).map(|batch| batch.ticket);
         // Reads must not hold up writes until memory for these runs out.
@@ -78,25 +80,20 @@ impl DiskTier {
     }
 
     fn begin(&mut self, now: Instant, disk: usize, purpose: Purpose, kind: DiskOpKind) -> DiskOp {
-        let id = DiskOpId(0);
-        let slot = self.running.insert(Running { id, disk: disk as u8, purpose });
-        // Never the same again, and it says where to look.
-        self.serial += 1;
-        let id = DiskOpId(self.serial << 16 | u64::from(slot));
-        self.running[slot].id = id;
+        let id = self.operations.begin(disk as u8, purpose);
         let device = &mut self.devices[disk];
         device.under_way += 1;
         device.begun.push_back((now, id));
         if device.begun.len() > 2 * self.config.depth as usize + 64 {
-            let running = &self.running;
-            device.begun.retain(|&(_, id)| is_running(running, id));
+            let operations = &self.operations;
+            device.begun.retain(|&(_, id)| operations.is_running(id));
         }
         DiskOp { id, disk: disk as u8, kind }
     }
 
     fn begin_next_read(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
         let at = self.devices[disk].reads.pop_front()?;
-        let kind = self.devices[disk].read_record(self.reads[at].place);
+        let kind = self.devices[disk].read_record(self.reads.get(at).place);
         Some(self.begin(now, disk, Purpose::Read(at), kind))
     }
 
@@ -113,11 +110,7 @@ impl DiskTier {
 
     /// An operation has ended.
     pub(crate) fn on_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
-        let slot = (id.0 & 0xFFFF) as u32;
-        if self.running.get(slot).is_none_or(|running| running.id != id) {
-            return;
-        }
-        let Running { disk, purpose, .. } = self.running.remove(slot);
+        let Some(Running { disk, purpose, .. }) = self.operations.end(id) else { return };
         let disk = usize::from(disk);
         let device = &mut self.devices[disk];
         device.under_way -= 1;
@@ -134,13 +127,13 @@ impl DiskTier {
 
     fn forget_ended(&mut self, disk: usize) {
         let begun = &mut self.devices[disk].begun;
-        while begun.front().is_some_and(|&(_, id)| !is_running(&self.running, id)) {
+        while begun.front().is_some_and(|&(_, id)| !self.operations.is_running(id)) {
             begun.pop_front();
         }
     }
 
     fn on_read(&mut self, disk: usize, at: u32, outcome: DiskOutcome) {
-        let read = self.remove_read(at);
+        let read = self.reads.remove(at);
         let device = &mut self.devices[disk];
         device.reads_waiting -= 1;
         if !matches!(outcome, DiskOutcome::Failed(_)) {
@@ -170,7 +163,7 @@ impl DiskTier {
             None if read.is_let_go => return,
             None => ReadOutcome::Unavailable,
         };
-        self.finished.push_back(FinishedRead { read: read.id, outcome });
+        self.reads.finish(read.id, outcome);
     }
 
     /// Whether what was read may be served.
@@ -314,19 +307,12 @@ impl DiskTier {
         let waiting = mem::take(&mut device.reads);
         device.reads_waiting -= waiting.len() as u32;
         for at in waiting {
-            let read = self.remove_read(at);
-            let outcome = ReadOutcome::Stalled;
-            self.finished.push_back(FinishedRead { read: read.id, outcome });
+            let read = self.reads.remove(at);
+            self.reads.finish(read.id, ReadOutcome::Stalled);
         }
-        for (_, running) in self.running.iter() {
-            if usize::from(running.disk) != disk {
-                continue;
-            }
-            if let Purpose::Read(at) = running.purpose
-                && !mem::replace(&mut self.reads[at].is_let_go, true)
-            {
-                let read = self.reads[at].id;
-                self.finished.push_back(FinishedRead { read, outcome: ReadOutcome::Stalled });
+        for running in self.operations.of_disk(disk) {
+            if let Purpose::Read(at) = running.purpose {
+                self.reads.let_go(at);
             }
         }
     }
@@ -369,8 +355,4 @@ impl DiskTier {
     pub(crate) fn is_ready(&self) -> bool {
         self.devices.iter().all(|device| device.is_ready || !device.is_of_use())
     }
-}
-
-fn is_running(running: &weir_base::Slab<Running>, id: DiskOpId) -> bool {
-    running.get((id.0 & 0xFFFF) as u32).is_some_and(|running| running.id == id)
 }

@@ -5,6 +5,7 @@
 //! decided here.
 
 mod append;
+mod catalog;
 mod checkpoint;
 mod compare;
 mod config;
@@ -15,11 +16,14 @@ mod io;
 mod lookup;
 mod lost;
 mod op;
+mod pending;
 pub mod place;
 mod queue;
+mod reads;
 pub mod record;
 mod recover;
 mod recovery;
+mod running;
 mod scan;
 mod stats;
 pub mod superblock;

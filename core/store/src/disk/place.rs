@@ -119,7 +119,7 @@ impl Key {
 
     /// The hash that stands for this Data in the filter.
     #[inline]
-    pub fn filter_hash(self) -> u64 {
+    pub(crate) fn filter_hash(self) -> u64 {
         // The steps of SplitMix64 from the object's hash on.
         mix(self.object.wrapping_add(self.segment.wrapping_mul(0x9E37_79B9_7F4A_7C15)))
     }

@@ -9,6 +9,17 @@ pub(super) enum Turn {
     Write,
 }
 
+/// Numbers for reads and writes in the order in which they began to wait.
+#[derive(Default)]
+pub(super) struct Tickets(u64);
+
+impl Tickets {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 += 1;
+        self.0
+    }
+}
+
 /// Whose turn it is. Reads and writes that wait are given by the tickets of the first of each.
 #[inline]
 pub(super) fn turn(contention: Contention, read: Option<u64>, write: Option<u64>) -> Option<Turn> {

@@ -11,8 +11,9 @@ use super::op::{DiskOpKind, DiskOutcome, RecordFault};
 use super::place::{Key, UNIT_BYTES};
 use super::record::{self, HEADER_BYTES, Kind};
 use super::recovery::{DiskRecovery, Job, Request, Source, Stage, What};
+use super::running::Purpose;
 use super::scan::{Medium, Scan};
-use super::tier::{DiskTier, Purpose};
+use super::tier::DiskTier;
 use alloc::vec::Vec;
 
 /// How often a read is tried that the system fails.
@@ -338,17 +339,14 @@ impl DiskTier {
             }
             return;
         }
-        if !self.index.has_room_for(key, self.path.len()) {
+        if !self.catalog.has_room_for(key, self.path.len()) {
             self.stats.no_room += 1;
             return self.give_up_rest(disk, Some(end));
         }
         let path = &self.path;
-        let before = self.index.insert(key, place, |out| out.extend_from_slice(path));
+        let append_path = |out: &mut Vec<u64>| out.extend_from_slice(path);
+        let before = self.catalog.insert(key, place, append_path, Vec::new);
         debug_assert!(before.is_none());
-        self.track_segment(key, Vec::new);
-        if let Some(filter) = &mut self.filter {
-            filter.insert(key.filter_hash());
-        }
         let region = &mut self.devices[disk].regions[region as usize];
         region.records += 1;
         region.bytes += size;

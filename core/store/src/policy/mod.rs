@@ -1,20 +1,18 @@
-//! Eviction policies: each a file, all over the links that entries carry, so that none allocates
-//! for an entry.
+//! Eviction policies. All go through the links that entries carry, so that none allocates for an
+//! entry.
 
-mod fifo;
 mod ghost;
 mod lfu;
-mod lru;
 mod parts;
+mod recency;
 mod s3fifo;
 
 use crate::config::EvictionPolicy;
 use crate::disk::segment_at_end;
 use crate::entry::{Entry, NONE};
-use fifo::Fifo;
 use lfu::Lfu;
-use lru::Lru;
 use parts::Parts;
+use recency::{Fifo, Lru};
 use s3fifo::S3Fifo;
 use weir_base::Slab;
 

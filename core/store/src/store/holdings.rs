@@ -1,33 +1,38 @@
-//! The store and the index of what it holds.
+//! The index of the segments that memory holds, and what is common to it and to that of the disks.
 
-use super::Store;
+use super::disks::Disks;
+use super::memory::Memory;
 use crate::disk::segment_at_end;
 use crate::entry::Entry;
 use crate::holdings::{
     Holding, HoldingChanges, Holdings, HoldingsConfig, HoldingsCursor, HoldingsPage, Tier,
 };
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_wire::NameView;
 
-/// The index of what memory holds, and what belongs to those of both tiers.
-pub(super) struct Tracking {
+/// Which segments the store holds, by object, in memory and on disks. The part about the disks
+/// belongs to them, since their index decides.
+pub(super) struct HeldSegments {
     config: HoldingsConfig,
     memory: Holdings,
-    /// The entries before this place are in the index.
+    /// The entries before this index are in `memory`.
     built_to: u32,
     is_memory_built: bool,
     is_disk_built: bool,
     is_watched: bool,
+    /// Of the last changes taken, within the generation.
     sequence: u64,
+    /// The number of the last generation of changes, of this index or one before.
+    generation: u64,
     /// The generations of memory and disk when this one began.
     began: (u32, u32),
 }
 
-/// What an entry is known by here.
+/// The object and the number of the segment that an entry is.
 #[inline]
-fn segment_of(entry: &Entry) -> Option<u64> {
-    segment_at_end(entry.name_value())
+fn segment_of(memory: &Memory, entry: &Entry) -> Option<(u64, u64)> {
+    let segment = segment_at_end(entry.name_value())?;
+    Some((memory.parent_hash(entry)?, segment))
 }
 
 fn object_name(entry: &Entry) -> Vec<u8> {
@@ -35,16 +40,10 @@ fn object_name(entry: &Entry) -> Vec<u8> {
     name.map_or_else(|_| Vec::new(), |name| name.parent().value().to_vec())
 }
 
-impl Store {
-    /// Begins to keep an index of the segments that are held, by object, of which
-    /// [`Store::holdings`] tells. It is built by [`Store::build_holdings`], so that no single
-    /// call takes long, and kept from then on. Nothing happens if this configuration is in force.
-    /// The numbers of generations go on from those of an index before.
-    pub fn track_holdings(&mut self, config: HoldingsConfig) {
-        if self.tracking.as_ref().is_some_and(|tracking| tracking.config == config) {
-            return;
-        }
-        self.tracking = Some(Box::new(Tracking {
+impl HeldSegments {
+    /// An empty index, whose generations follow `generation`.
+    pub(super) fn new(config: HoldingsConfig, generation: u64) -> Self {
+        Self {
             config,
             memory: Holdings::new(config),
             built_to: 0,
@@ -52,212 +51,181 @@ impl Store {
             is_disk_built: false,
             is_watched: false,
             sequence: 0,
+            generation,
             began: (0, 0),
-        }));
-        self.track_disk(Some(config));
-    }
-
-    /// Gives the index up, and its memory.
-    pub fn stop_tracking_holdings(&mut self) {
-        self.tracking = None;
-        self.track_disk(None);
-    }
-
-    /// Takes so many steps in the building of the index, from one Data to the next. Says whether
-    /// there is more to do; never again once it was built, unless changes are told anew.
-    pub fn build_holdings(&mut self, steps: u32) -> bool {
-        let Some(tracking) = &mut self.tracking else { return false };
-        if !tracking.is_memory_built {
-            let to = tracking.built_to.saturating_add(steps).min(self.entries.places());
-            for at in tracking.built_to..to {
-                let Some(entry) = self.entries.get(at) else { continue };
-                if let (Some(segment), Some(object)) =
-                    (segment_of(entry), self.tree.hash(entry.node))
-                {
-                    tracking.memory.add(object, segment, || object_name(entry));
-                }
-            }
-            tracking.built_to = to;
-            tracking.is_memory_built = to == self.entries.places();
-            return true;
-        }
-        if !tracking.is_disk_built {
-            let is_built = self.build_disk_holdings(steps);
-            if let Some(tracking) = &mut self.tracking {
-                tracking.is_disk_built = is_built;
-            }
-            return !is_built;
-        }
-        false
-    }
-
-    /// Whether [`Store::build_holdings`] has more to do.
-    pub fn has_holdings_to_build(&self) -> bool {
-        let is_built = |tracking: &Tracking| tracking.is_memory_built && tracking.is_disk_built;
-        self.tracking.as_ref().is_some_and(|tracking| !is_built(tracking))
-    }
-
-    /// Octets of memory that the index takes, beside the capacity of the store.
-    pub(super) fn holdings_bytes(&self) -> u64 {
-        let memory = self.tracking.as_ref().map_or(0, |tracking| tracking.memory.memory_bytes());
-        memory + self.disk_holdings().map_or(0, Holdings::memory_bytes)
-    }
-
-    /// The segments that are held of objects whose names start with `prefix`, from a place on, of
-    /// at most `visits_max` objects that are looked at. Nothing where no index is kept.
-    ///
-    /// What a disk has made room for is listed until the index of the disks has noticed, an eighth
-    /// of the log later at most.
-    pub fn holdings(
-        &self,
-        prefix: NameView<'_>,
-        from: HoldingsCursor,
-        visits_max: u32,
-    ) -> Option<HoldingsPage> {
-        let tracking = self.tracking.as_ref()?;
-        let mut holdings = Vec::new();
-        let next = match from.is_on_disk {
-            false => {
-                let list = &tracking.memory;
-                list.list(Tier::Memory, prefix, from.object, visits_max, &mut holdings)
-            }
-            true => self.disk_holdings().and_then(|disk| {
-                disk.list(Tier::Disk, prefix, from.object, visits_max, &mut holdings)
-            }),
-        };
-        let next = match next {
-            Some(object) => Some(HoldingsCursor { object, ..from }),
-            None if !from.is_on_disk && self.disk_holdings().is_some() => {
-                Some(HoldingsCursor { is_on_disk: true, object: 0 })
-            }
-            None => None,
-        };
-        Some(HoldingsPage { holdings, next, is_partial: self.is_listing_partial() })
-    }
-
-    /// The segments that are held of the object of this name, whose keyed hash is `hash`. Also
-    /// finds what is on a disk since before a start.
-    pub fn holdings_of(&self, object: NameView<'_>, hash: u64) -> Option<HoldingsPage> {
-        let tracking = self.tracking.as_ref()?;
-        let disk = self.disk_holdings().map(|disk| (Tier::Disk, disk));
-        let holdings = [(Tier::Memory, &tracking.memory)].into_iter().chain(disk);
-        let holdings = holdings.map(|(tier, holdings)| Holding {
-            name: object.to_name(),
-            tier,
-            ranges: holdings.of(hash),
-        });
-        Some(HoldingsPage {
-            holdings: holdings.filter(|holding| !holding.ranges.is_empty()).collect(),
-            next: None,
-            is_partial: self.is_listing_partial(),
-        })
-    }
-
-    fn is_listing_partial(&self) -> bool {
-        let Some(tracking) = &self.tracking else { return true };
-        !tracking.is_memory_built
-            || !tracking.is_disk_built
-            || tracking.memory.is_partial()
-            || self.disk_holdings().is_some_and(Holdings::is_partial)
-    }
-
-    /// From now on [`Store::take_changes`] tells all that is held anew, in a new generation. What
-    /// the index had no room for is looked for by [`Store::build_holdings`], if an eighth of it is
-    /// free.
-    pub fn restart_changes(&mut self) {
-        let Some(mut tracking) = self.tracking.take() else { return };
-        tracking.is_watched = true;
-        tracking.memory.begin_generation();
-        if tracking.is_memory_built && tracking.memory.forget_missed() {
-            (tracking.built_to, tracking.is_memory_built) = (0, false);
-        }
-        let mut disk = 0;
-        if let Some(holdings) = self.disk_holdings_mut() {
-            holdings.begin_generation();
-            disk = holdings.generation();
-            if tracking.is_disk_built && holdings.forget_missed() {
-                tracking.is_disk_built = false;
-                self.restart_disk_holdings();
-            }
-        }
-        tracking.began = (tracking.memory.generation(), disk);
-        self.generation += 1;
-        tracking.sequence = 0;
-        self.tracking = Some(tracking);
-    }
-
-    /// Nobody asks for changes any more: none are kept.
-    pub fn stop_changes(&mut self) {
-        if let Some(tracking) = &mut self.tracking {
-            tracking.is_watched = false;
-            tracking.memory.stop_watching();
-        }
-        if let Some(holdings) = self.disk_holdings_mut() {
-            holdings.stop_watching();
         }
     }
 
-    /// What has changed since the last call, of at most `blocks_max` times 64 segments in each
-    /// tier; nothing where no index is kept. The first call begins a generation. So does one after
-    /// more was forgotten than the index has room for.
-    pub fn take_changes(&mut self, blocks_max: usize) -> Option<HoldingChanges> {
-        let tracking = self.tracking.as_ref()?;
-        let disk = self.disk_holdings().map_or(0, Holdings::generation);
-        if !tracking.is_watched || tracking.began != (tracking.memory.generation(), disk) {
-            self.restart_changes();
-        }
-        let mut changes = Vec::new();
-        let mut has_more = false;
-        if let Some(holdings) = self.disk_holdings_mut() {
-            has_more |= holdings.take_changes(Tier::Disk, blocks_max, &mut changes);
-        }
-        let tracking = self.tracking.as_mut()?;
-        has_more |= tracking.memory.take_changes(Tier::Memory, blocks_max, &mut changes);
-        tracking.sequence += 1;
-        let (generation, sequence) = (self.generation, tracking.sequence);
-        Some(HoldingChanges { generation, sequence, changes, has_more })
+    pub(super) fn config(&self) -> HoldingsConfig {
+        self.config
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Octets of memory for the part about memory.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.memory.memory_bytes()
     }
 
     /// Data has come into memory.
     #[inline(always)]
-    pub(super) fn track_entry(&mut self, index: u32) {
-        if let Some(tracking) = &mut self.tracking {
-            let entry = &self.entries[index];
-            if let (Some(segment), Some(object)) = (segment_of(entry), self.tree.hash(entry.node)) {
-                tracking.memory.add(object, segment, || object_name(entry));
-            }
+    pub(super) fn add(&mut self, memory: &Memory, index: u32) {
+        let entry = &memory.entries[index];
+        if let Some((object, segment)) = segment_of(memory, entry) {
+            self.memory.add(object, segment, || object_name(entry));
         }
     }
 
     /// Data leaves memory. Its node is still there.
     #[inline]
-    pub(super) fn untrack_entry(&mut self, index: u32) {
-        if let Some(tracking) = &mut self.tracking {
-            let entry = &self.entries[index];
-            if let (Some(segment), Some(object)) = (segment_of(entry), self.tree.hash(entry.node)) {
-                tracking.memory.remove(object, segment);
-            }
+    pub(super) fn remove(&mut self, memory: &Memory, index: u32) {
+        if let Some((object, segment)) = segment_of(memory, &memory.entries[index]) {
+            self.memory.remove(object, segment);
         }
     }
 
+    /// Adds what was there before: `steps` entries or records of disks further. Returns whether
+    /// there is more to do.
+    pub(super) fn build(&mut self, memory: &Memory, disks: Option<&mut Disks>, steps: u32) -> bool {
+        if !self.is_memory_built {
+            let to = self.built_to.saturating_add(steps).min(memory.entries.places());
+            for at in self.built_to..to {
+                let Some(entry) = memory.entries.get(at) else { continue };
+                if let Some((object, segment)) = segment_of(memory, entry) {
+                    self.memory.add(object, segment, || object_name(entry));
+                }
+            }
+            self.built_to = to;
+            self.is_memory_built = to == memory.entries.places();
+            return true;
+        }
+        if !self.is_disk_built {
+            self.is_disk_built = disks.is_none_or(|disks| disks.tier.build_holdings(steps));
+        }
+        !self.is_disk_built
+    }
+
+    pub(super) fn is_built(&self) -> bool {
+        self.is_memory_built && self.is_disk_built
+    }
+
+    /// See [`Store::holdings`](crate::Store::holdings).
+    pub(super) fn list(
+        &self,
+        disk: Option<&Holdings>,
+        prefix: NameView<'_>,
+        from: HoldingsCursor,
+        visits_max: u32,
+    ) -> HoldingsPage {
+        let mut holdings = Vec::new();
+        let (tier, list) = match from.is_on_disk {
+            false => (Tier::Memory, Some(&self.memory)),
+            true => (Tier::Disk, disk),
+        };
+        let next = list
+            .and_then(|list| list.list(tier, prefix, from.object, visits_max, &mut holdings))
+            .map(|object| HoldingsCursor { object, ..from });
+        let disk_next = HoldingsCursor { is_on_disk: true, object: 0 };
+        let next = next.or((!from.is_on_disk && disk.is_some()).then_some(disk_next));
+        HoldingsPage { holdings, next, is_partial: self.is_partial(disk) }
+    }
+
+    /// See [`Store::holdings_of`](crate::Store::holdings_of).
+    pub(super) fn of(
+        &self,
+        disk: Option<&Holdings>,
+        object: NameView<'_>,
+        hash: u64,
+    ) -> HoldingsPage {
+        let tiers = [(Tier::Memory, &self.memory)].into_iter();
+        let tiers = tiers.chain(disk.map(|disk| (Tier::Disk, disk)));
+        let holdings = tiers.map(|(tier, holdings)| Holding {
+            name: object.to_name(),
+            tier,
+            ranges: holdings.of(hash),
+        });
+        HoldingsPage {
+            holdings: holdings.filter(|holding| !holding.ranges.is_empty()).collect(),
+            next: None,
+            is_partial: self.is_partial(disk),
+        }
+    }
+
+    fn is_partial(&self, disk: Option<&Holdings>) -> bool {
+        !self.is_built() || self.memory.is_partial() || disk.is_some_and(Holdings::is_partial)
+    }
+
+    /// Begins a generation of changes, see
+    /// [`Store::restart_changes`](crate::Store::restart_changes).
+    pub(super) fn restart_changes(&mut self, disks: Option<&mut Disks>) {
+        self.is_watched = true;
+        self.memory.begin_generation();
+        if self.is_memory_built && self.memory.forget_missed() {
+            (self.built_to, self.is_memory_built) = (0, false);
+        }
+        let mut disk_generation = 0;
+        if let Some(disks) = disks
+            && let Some(holdings) = disks.holdings_mut()
+        {
+            holdings.begin_generation();
+            disk_generation = holdings.generation();
+            if self.is_disk_built && holdings.forget_missed() {
+                self.is_disk_built = false;
+                disks.tier.restart_building();
+            }
+        }
+        self.began = (self.memory.generation(), disk_generation);
+        self.generation += 1;
+        self.sequence = 0;
+    }
+
+    /// Keeps no changes any more.
+    pub(super) fn stop_changes(&mut self, disk: Option<&mut Holdings>) {
+        self.is_watched = false;
+        self.memory.stop_watching();
+        if let Some(disk) = disk {
+            disk.stop_watching();
+        }
+    }
+
+    /// See [`Store::take_changes`](crate::Store::take_changes).
+    pub(super) fn take_changes(
+        &mut self,
+        mut disks: Option<&mut Disks>,
+        blocks_max: usize,
+    ) -> HoldingChanges {
+        let disk = disks.as_deref().and_then(Disks::holdings).map_or(0, Holdings::generation);
+        if !self.is_watched || self.began != (self.memory.generation(), disk) {
+            self.restart_changes(disks.as_deref_mut());
+        }
+        let mut changes = Vec::new();
+        let mut has_more = false;
+        if let Some(disk) = disks.and_then(Disks::holdings_mut) {
+            has_more |= disk.take_changes(Tier::Disk, blocks_max, &mut changes);
+        }
+        has_more |= self.memory.take_changes(Tier::Memory, blocks_max, &mut changes);
+        self.sequence += 1;
+        let Self { generation, sequence, .. } = *self;
+        HoldingChanges { generation, sequence, changes, has_more }
+    }
+
     #[cfg(test)]
-    pub(crate) fn check_holdings(&self) {
+    pub(super) fn check(&self, memory: &Memory) {
         use alloc::collections::BTreeSet;
-        let Some(tracking) = &self.tracking else { return };
-        tracking.memory.check();
-        if !tracking.is_memory_built || tracking.memory.is_partial() {
+        self.memory.check();
+        if !self.is_memory_built || self.memory.is_partial() {
             return;
         }
-        let held = self
-            .entries
-            .iter()
-            .filter_map(|(_, entry)| Some((self.tree.hash(entry.node)?, segment_of(entry)?)));
-        let held: BTreeSet<_> = held.collect();
+        let entries = memory.entries.iter();
+        let held: BTreeSet<_> =
+            entries.filter_map(|(_, entry)| segment_of(memory, entry)).collect();
         let objects: BTreeSet<_> = held.iter().map(|&(object, _)| object).collect();
         let listed: BTreeSet<_> = objects
             .into_iter()
             .flat_map(|object| {
-                let ranges = tracking.memory.of(object);
+                let ranges = self.memory.of(object);
                 ranges.into_iter().flat_map(move |range| {
                     (range.first..=range.last).map(move |segment| (object, segment))
                 })

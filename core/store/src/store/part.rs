@@ -30,10 +30,10 @@ pub enum PartAnswer {
 impl Store {
     /// What [`Store::lookup`] would find, not counted as a hit or a miss.
     pub fn look_up_part(&mut self, now: Instant, query: &Query<'_>) -> PartAnswer {
-        let found = if self.config.serve { self.find_answer(now, query) } else { None };
+        let found = if self.config.serve { self.memory.find_answer(now, query) } else { None };
         if let Some(index) = found {
-            self.use_entry(index);
-            let entry = &mut self.entries[index];
+            self.eviction.on_hit(&mut self.memory.entries, index);
+            let entry = &mut self.memory.entries[index];
             entry.flags |= USED;
             let name_len = entry.name_value().len();
             return PartAnswer::Memory {
@@ -42,10 +42,10 @@ impl Store {
                 is_whole_name: name_len <= query.name.value().len(),
             };
         }
-        if self.ends_here(query) {
+        if self.ends_at_memory(query) {
             return PartAnswer::Nothing;
         }
-        match self.lookup_on_disk(now, query) {
+        match self.lookup_on_disks(now, query) {
             Lookup::Hit(hit) => PartAnswer::Unwritten(hit.packet),
             Lookup::OnDisk(found) => PartAnswer::OnDisk(found),
             Lookup::Miss => PartAnswer::Nothing,
@@ -54,9 +54,10 @@ impl Store {
 
     /// Counts a query that several parts were asked.
     pub fn count_lookup(&mut self, is_hit: bool) {
-        match is_hit {
-            true => self.stats.hits += 1,
-            false => self.stats.misses += 1,
+        if is_hit {
+            self.stats.hits += 1;
+        } else {
+            self.stats.misses += 1;
         }
     }
 

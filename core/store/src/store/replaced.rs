@@ -5,9 +5,10 @@ use alloc::collections::VecDeque;
 use core::cell::OnceCell;
 
 use weir_base::{Instant, Packet};
+use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
 use weir_wire::{DataView, NameView};
 
-use super::{DIGEST_COMPONENT, Hit, Query};
+use super::query::{Hit, Query};
 use crate::entry::{Entry, entry_bytes};
 
 /// Of all names together. Who publishes different Data under one name needs few of them.

@@ -105,34 +105,15 @@ impl Bed {
 impl Store {
     /// Sums and links agree with each other.
     pub(super) fn check(&self) {
-        let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.bytes()).sum();
-        assert_eq!(self.entry_bytes, bytes);
+        self.memory.check();
+        self.eviction.check(&self.memory.entries);
+        if let Some(held) = &self.held {
+            held.check(&self.memory);
+        }
         assert!(self.replaced.bytes() <= replaced_bytes_max(&self.config));
-        self.check_holdings();
-        self.check_kept();
-        assert!(self.policy.is_settled());
         assert!(self.bytes() <= self.config.capacity_bytes);
-        assert_eq!(self.table.len(), self.entries.len());
-        let root = self.tree.root();
-        let mut reached = 0;
-        let mut next = self.tree.first(root);
-        while let Some(index) = next {
-            reached += 1;
-            next = self.tree.after(&self.entries, index, root);
-        }
-        assert_eq!(reached, self.entries.len());
-        if let Some(ordered) = &self.ordered {
-            let first = ordered.at(&ordered.seek(|_| false));
-            let indices = core::iter::successors(Some(first), |&index| Some(ordered.next(index)));
-            let names: Vec<_> = indices
-                .map_while(|index| self.entries.get(index))
-                .map(|entry| entry.name_value())
-                .collect();
-            assert_eq!(names.len(), self.entries.len());
-            assert!(names.is_sorted());
-        }
-        if self.entries.is_empty() {
-            assert_eq!((self.tree.len(), self.bytes()), (0, 0));
+        if self.memory.entries.is_empty() {
+            assert_eq!((self.memory.nodes(), self.bytes()), (0, 0));
         }
     }
 }
@@ -571,7 +552,7 @@ proptest! {
             let present = model.len();
             model.retain(|name, _| {
                 let value = super::tests::name(&uri(name));
-                bed.store.find(KEY.hash(value.value()), value.value()).is_some()
+                bed.store.memory.find(KEY.hash(value.value()), value.value()).is_some()
             });
             prop_assert_eq!(bed.store.stats().entries, model.len() as u64);
             let stats = bed.store.stats();

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use weir_agent::{Access, Agent, AgentConfig};
 use weir_base::Instant as Moment;
+use weir_client::Client;
 use weir_control::message::{Configuration, Forward, Refusal, RouterReport, Update};
 use weir_control::{Controller, ControllerConfig, Refused};
 use weir_manage::FaceStatus;
@@ -18,7 +19,6 @@ use weir_runtime::{
     DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, NAME_COMPONENTS_MAX,
     Runtime, RuntimeConfig, StaticFace, UnsolicitedPolicy,
 };
-use weir_socket::Client;
 use weir_store::StoreConfig;
 use weir_wire::{Component, Data, DataView, Interest, InterestView, LpHeader, Name};
 

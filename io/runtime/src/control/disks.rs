@@ -1,5 +1,5 @@
-//! The disks of the content store, seen from the control thread: opening them, telling what becomes
-//! of them, writing memory to them before the end.
+//! The disks of the content store, seen from the control thread: opening them, logging their state,
+//! writing memory to them before the end.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use weir_face::unix_time_ms;
 use weir_forward::{BusyPolicy, Command};
 use weir_store::disk::{DiskTierConfig, DiskTierStats};
 
+use super::notify_stopping;
 use super::stalls::Stalls;
-use super::{Control, notify_stopping};
+use super::workers::Workers;
 use crate::clock::Clock;
 use crate::config::DisksConfig;
 use crate::error::StartError;
-use crate::message::ToWorker;
 use crate::snapshot::DiskSnapshot;
 
 /// How long disks may take to be opened: a device that hangs must not make the start hang.
@@ -122,7 +122,7 @@ impl OpenDisks {
         parts.map(|part| u64::from(part.regions) * part.region_bytes).sum()
     }
 
-    /// The ways of all packet threads to them.
+    /// Starts their engines. Returns a port for each packet thread.
     pub(super) fn start(self, now: Instant) -> Result<(Disks, Vec<DiskPorts>), StartError> {
         let count = self.set.disks();
         let capacities: Vec<u64> = (0..count).map(|disk| self.capacity_bytes(disk)).collect();
@@ -158,7 +158,7 @@ impl OpenDisks {
     }
 }
 
-/// What was said of the disks last.
+/// What was logged of the disks last.
 #[derive(Default)]
 struct News {
     has_recovered: bool,
@@ -171,22 +171,22 @@ struct News {
     are_dead: Vec<bool>,
 }
 
-/// Trouble that comes often and is told of seldom.
+/// A count that grows often and is logged seldom.
 #[derive(Default)]
 struct Repeated {
-    told: u64,
-    told_at: Option<Instant>,
+    logged: u64,
+    logged_at: Option<Instant>,
 }
 
 impl Repeated {
-    /// How much there is that is new, if it is time to say so.
+    /// How much is new, if it is time to log it.
     fn news(&mut self, now: Instant, count: u64) -> Option<u64> {
-        let is_time = self.told_at.is_none_or(|at| now.ns_since(at) >= LOG_INTERVAL_NS);
-        if count == self.told || !is_time {
+        let is_time = self.logged_at.is_none_or(|at| now.ns_since(at) >= LOG_INTERVAL_NS);
+        if count == self.logged || !is_time {
             return None;
         }
-        self.told_at = Some(now);
-        Some(count - std::mem::replace(&mut self.told, count))
+        self.logged_at = Some(now);
+        Some(count - std::mem::replace(&mut self.logged, count))
     }
 }
 
@@ -194,7 +194,7 @@ impl Repeated {
 struct LastWrites {
     began: Instant,
     until: Instant,
-    told_at: Instant,
+    logged_at: Instant,
     /// Transactions that shards have not answered.
     waiting: Vec<u64>,
 }
@@ -221,12 +221,12 @@ impl Disks {
         self.read_only.len() == self.paths.len()
     }
 
-    /// When [`Control::run_disk_timers`] wants to be called.
+    /// When [`Self::run_timers`] must be called.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let writes = self
             .last_writes
             .as_ref()
-            .map(|writes| writes.until.min(writes.told_at.plus_ns(PROGRESS_INTERVAL_NS)));
+            .map(|writes| writes.until.min(writes.logged_at.plus_ns(PROGRESS_INTERVAL_NS)));
         [writes, self.stalls.next_wakeup()].into_iter().flatten().min()
     }
 
@@ -255,7 +255,7 @@ impl Disks {
             let Some(report) = report else { return };
             sum.merge(report);
         }
-        self.tell_of_errors(now);
+        self.log_errors(now);
         let news = &mut self.news;
         if !sum.is_recovering() && !std::mem::replace(&mut news.has_recovered, true) {
             let ms = now.ns_since(self.started) / NS_PER_MS;
@@ -305,7 +305,7 @@ impl Disks {
         }
     }
 
-    fn tell_of_errors(&mut self, now: Instant) {
+    fn log_errors(&mut self, now: Instant) {
         let news = &mut self.news;
         for (disk, path) in self.paths.iter().enumerate() {
             let path = path.display();
@@ -322,7 +322,7 @@ impl Disks {
         }
     }
 
-    /// Logs how far the last writes are, and says whether they are to be waited for still.
+    /// Logs the progress of the last writes. Returns whether the router should wait for them.
     fn is_writing(&mut self, now: Instant) -> bool {
         let Some(writes) = &mut self.last_writes else { return false };
         let records: u64 = self.reports.iter().flatten().map(|report| report.writes_waiting).sum();
@@ -340,59 +340,57 @@ impl Disks {
             tracing::warn!(records, "{what}");
             return false;
         }
-        if now.ns_since(writes.told_at) >= PROGRESS_INTERVAL_NS {
-            writes.told_at = now;
+        if now.ns_since(writes.logged_at) >= PROGRESS_INTERVAL_NS {
+            writes.logged_at = now;
             tracing::info!(records, "still writing what is in memory to the disks");
         }
         true
     }
-}
 
-impl Control {
-    /// The router is to stop. With disks it first writes what is in memory to them, and goes on
-    /// forwarding meanwhile.
-    pub(super) fn begin_stop(&mut self, now: Instant) {
-        let Some(disks) = self.disks.as_mut().filter(|disks| !disks.stop_timeout.is_zero()) else {
-            self.is_stopping = true;
-            return;
-        };
-        if let Some(writes) = &disks.last_writes {
-            if now.ns_since(writes.began) >= SECOND_SIGNAL_NS {
+    /// The router should stop. Returns whether it may at once. Otherwise what is in memory is
+    /// written to the disks first, and the router forwards meanwhile.
+    pub(super) fn begin_stop(&mut self, now: Instant, workers: &Workers) -> bool {
+        if self.stop_timeout.is_zero() {
+            return true;
+        }
+        if let Some(writes) = &self.last_writes {
+            let is_second = now.ns_since(writes.began) >= SECOND_SIGNAL_NS;
+            if is_second {
                 tracing::warn!("asked to stop once more: ending without the last writes");
-                self.is_stopping = true;
             }
-            return;
+            return is_second;
         }
-        if disks.is_read_only() {
+        if self.is_read_only() {
             tracing::warn!("what is in memory is lost: the disks are read-only");
-            self.is_stopping = true;
-            return;
+            return true;
         }
-        let timeout_ns = u64::try_from(disks.stop_timeout.as_nanos()).unwrap_or(u64::MAX);
-        notify_stopping(disks.stop_timeout);
+        let timeout_ns = u64::try_from(self.stop_timeout.as_nanos()).unwrap_or(u64::MAX);
+        notify_stopping(self.stop_timeout);
         tracing::info!("writing what is in memory to the disks before stopping");
-        let first = self.next_transaction;
-        self.next_transaction += self.workers.len() as u64;
-        for (transaction, worker) in (first..).zip(&self.workers) {
-            worker.send(ToWorker::Router(Command::FlushStore { transaction }));
+        for worker in 0..workers.count() {
+            let transaction = u64::from(worker);
+            workers.send_shard(worker, Command::FlushStore { transaction });
         }
         let until = now.plus_ns(timeout_ns);
-        let waiting = (first..self.next_transaction).collect();
-        disks.last_writes = Some(LastWrites { began: now, until, told_at: now, waiting });
+        let waiting = (0..u64::from(workers.count())).collect();
+        self.last_writes = Some(LastWrites { began: now, until, logged_at: now, waiting });
+        false
     }
 
-    pub(super) fn on_store_flushed(&mut self, transaction: u64) {
-        if let Some(writes) = self.disks.as_mut().and_then(|disks| disks.last_writes.as_mut()) {
+    /// A shard has written what it had in memory.
+    pub(super) fn on_flushed(&mut self, transaction: u64) {
+        if let Some(writes) = &mut self.last_writes {
             writes.waiting.retain(|&waiting| waiting != transaction);
         }
     }
 
-    pub(super) fn run_disk_timers(&mut self, now: Instant) {
-        let Some(disks) = &mut self.disks else { return };
-        disks.stalls.check(now);
-        if disks.last_writes.is_some() && !disks.is_writing(now) {
-            disks.last_writes = None;
-            self.is_stopping = true;
+    /// Returns whether the router may stop now, since the last writes are over.
+    pub(super) fn run_timers(&mut self, now: Instant) -> bool {
+        self.stalls.check(now);
+        let has_ended = self.last_writes.is_some() && !self.is_writing(now);
+        if has_ended {
+            self.last_writes = None;
         }
+        has_ended
     }
 }

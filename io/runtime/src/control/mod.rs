@@ -1,154 +1,103 @@
 //! The control thread: everything that is not the path of a packet. Listeners, the face table,
 //! management, connections, permanent faces, snapshots, the end.
+//!
+//! [`Control`] owns components and calls them in order: messages, timers, the manager. A component
+//! commands the packet threads through its own [`Workers`], and returns what the manager must
+//! learn. None calls another, but for those it is passed.
+//!
+//! | component | state | returns |
+//! |---|---|---|
+//! | [`Acceptor`] | listening sockets | connections |
+//! | [`Faces`] | face table, UDP ports, connections to retry, moves | notices for the manager |
+//! | [`Management`] | the manager of NFD's protocol and its inputs | actions, Data |
+//! | [`Snapshots`] | snapshots that threads have not answered | the sum of their answers |
+//! | [`Erasures`] | erasures that go from shard to shard | the answer for the manager |
+//! | [`Contents`] | questions about the store, rules, index | answers for the manager |
+//! | [`Store`] | settings of the store, prepared memory | |
+//! | [`Disks`] | monitor, what was logged, last writes | whether the router may stop |
+//! | [`WorkerThreads`] | the threads | which one failed |
 
+mod acceptor;
 mod anchors;
-mod answers;
-mod balance;
-mod connect;
 mod contents;
+mod datasets;
 mod disks;
+mod erasures;
 mod faces;
 mod management;
 mod operators;
-mod ports;
-mod recheck;
 mod signals;
+mod snapshots;
 mod stalls;
 mod start;
-mod table;
+mod store;
+mod workers;
 
-pub use signals::is_kept_ignored;
-
-use crate::arena::Preparer;
-use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
-use mio::unix::SourceFd;
-use mio::{Events, Poll, Token, Waker};
+use mio::{Events, Poll, Token};
 use weir_base::Instant;
-use weir_manage::{Manager, ManagerInput, ManagerOutbox};
+use weir_forward::strategy::Strategy;
+use weir_forward::{Command, Event, NextHop};
+use weir_manage::{Action, ManagerInput, Sender};
+use weir_store::HoldingsConfig;
+use weir_wire::{DataView, LpHeader, Name};
 
-use self::connect::Connector;
+use self::acceptor::Acceptor;
+use self::contents::Contents;
+use self::disks::Disks;
+use self::erasures::Erasures;
+use self::faces::Faces;
+use self::management::Management;
+use self::signals::Signals;
+pub use self::signals::is_kept_ignored;
+use self::snapshots::{SnapshotFor, Snapshots};
 pub(crate) use self::start::start;
-use self::table::FaceTable;
+use self::store::Store;
+use self::workers::{WorkerThreads, Workers};
 use crate::clock::{Clock, sleep_until};
-use crate::config::RuntimeConfig;
 use crate::error::StopError;
-use crate::gathered::Gathered;
-use crate::mailbox::{ControlReceiver, ControlSender};
-use crate::message::{ConnectPurpose, PeerLinks, PortId, ToControl, ToWorker};
-use crate::rooms::Rooms;
+use crate::mailbox::ControlReceiver;
+use crate::message::{ToControl, ToWorker, WorkerSnapshot};
 
 const WAKER_TOKEN: Token = Token(0);
 const SIGNAL_TOKEN: Token = Token(1);
 const LISTENER_TOKEN_FIRST: usize = 2;
-/// Connections accepted on one listener before others get their turn.
-const ACCEPTS_PER_TURN: usize = 64;
-/// Pause when the system has no descriptor left for a connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// How long the packet threads get for ending.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A packet thread, seen from the control thread.
-struct WorkerHandle {
-    commands: Sender<ToWorker>,
-    waker: Arc<Waker>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl WorkerHandle {
-    fn send(&self, command: ToWorker) {
-        // A thread that has ended has said so: see `ToControl::Ended`.
-        if self.commands.send(command).is_ok() {
-            let _ = self.waker.wake();
-        }
-    }
-}
-
-impl Drop for WorkerHandle {
-    /// Whatever way the control thread goes, it does not leave packet threads behind.
-    fn drop(&mut self) {
-        self.send(ToWorker::Stop);
-    }
-}
-
-/// A shared UDP port.
-struct PortRecord {
-    /// The packet threads that have a socket of it.
-    workers: Vec<u16>,
-    local: SocketAddr,
-    links: PeerLinks,
-}
-
-impl PortRecord {
-    /// The packet thread that what `peer` sends comes to.
-    fn worker_of(&self, peer: SocketAddr) -> u16 {
-        self.workers[weir_face::steered_to(peer, self.workers.len())]
-    }
-}
-
 /// The control thread's state.
 struct Control {
-    config: RuntimeConfig,
     clock: Clock,
     poll: Poll,
-    sender: ControlSender,
     receiver: ControlReceiver,
-    listeners: Vec<weir_face::Listener>,
-    operators: operators::Operators,
-    /// Descriptors ran out: listen again then.
-    accept_again: Option<Instant>,
-    signals: Option<signals::Signals>,
-    workers: Vec<WorkerHandle>,
-    next_worker: usize,
-    balance: balance::Balance,
-    rooms: Arc<Rooms>,
-    /// What applications may share.
-    shared_memory: Option<Arc<weir_face::SharedMemory>>,
-    shard_key: weir_base::HashKey,
-    disks: Option<disks::Disks>,
-    memory: Option<Preparer>,
-    faces: FaceTable,
-    ports: BTreeMap<PortId, PortRecord>,
-    /// Attempts so far to make each face of the configuration.
-    static_attempts: Vec<u32>,
-    connector: Connector,
-    /// Attempts to connect that wait for their time.
-    retries: Vec<(Instant, ConnectPurpose)>,
-    manager: Manager,
-    manager_inputs: VecDeque<ManagerInput>,
-    manager_outbox: ManagerOutbox,
-    snapshots: HashMap<u64, answers::SnapshotJob>,
-    erasures: HashMap<u64, answers::EraseJob>,
-    contents: contents::State,
-    next_transaction: u64,
-    /// Connections refused because there are as many faces as may be.
-    refused_connections: u64,
-    /// Warnings of them.
-    refusals: Gathered,
-    /// Warnings of connections that the system cannot give.
-    accept_failures: Gathered,
-    /// When the next connection may be closed to make room.
-    displace_at: Instant,
+    signals: Option<Signals>,
+    workers: Workers,
+    threads: WorkerThreads,
+    acceptor: Acceptor,
+    faces: Faces,
+    management: Management,
+    snapshots: Snapshots,
+    erasures: Erasures,
+    contents: Contents,
+    store: Store,
+    disks: Option<Disks>,
     is_stopping: bool,
     failure: Option<StopError>,
 }
 
 impl Control {
-    /// Runs until told to stop, then ends the packet threads.
-    fn run(mut self) -> Result<(), StopError> {
+    /// Runs until it must stop, then ends the packet threads. `keeps_index` begins the index of
+    /// what the store holds at once.
+    fn run(mut self, keeps_index: bool) -> Result<(), StopError> {
         let mut events = Events::with_capacity(256);
-        self.perform_manager(self.clock.now());
-        self.start_statics();
-        self.start_contents();
-        if let Some(memory) = &mut self.memory {
-            memory.start();
+        self.run_manager(self.clock.now());
+        self.faces.connect_statics();
+        if keeps_index {
+            self.contents.track(Some(HoldingsConfig::default()));
         }
+        self.store.start();
         while !self.is_stopping {
             let timeout = self.poll_timeout();
             if let Err(error) = self.poll.poll(&mut events, timeout) {
@@ -156,164 +105,265 @@ impl Control {
                 continue;
             }
             let now = self.clock.now();
-            for event in &events {
-                match event.token() {
-                    WAKER_TOKEN => {}
-                    SIGNAL_TOKEN => self.on_signal(now),
-                    Token(number) => self.accept(number - LISTENER_TOKEN_FIRST),
-                }
-            }
+            self.take_events(now, &events);
             self.take_messages(now);
             self.run_timers(now);
-            self.perform_manager(now);
+            self.run_manager(now);
         }
         self.end()
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
-        let retry = self.retries.iter().map(|(at, _)| *at).min();
-        let disks = self.disks.as_ref().and_then(disks::Disks::next_wakeup);
-        let contents = self.contents.next_wakeup();
-        let deadlines = [self.manager.next_wakeup(), retry, self.accept_again, disks, contents];
+        let deadlines = [
+            self.management.next_wakeup(),
+            self.faces.next_wakeup(),
+            self.acceptor.next_wakeup(),
+            self.disks.as_ref().and_then(Disks::next_wakeup),
+            self.contents.next_wakeup(),
+        ];
         let deadline = deadlines.into_iter().flatten().min()?;
         sleep_until(self.clock.now(), deadline)
     }
 
-    fn on_signal(&mut self, now: Instant) {
-        if self.signals.as_mut().is_some_and(signals::Signals::take) {
-            tracing::info!("stopping: a signal asks for it");
-            self.begin_stop(now);
-        }
-    }
-
-    fn run_timers(&mut self, now: Instant) {
-        if self.accept_again.is_some_and(|at| at <= now) {
-            self.accept_again = None;
-            for index in 0..self.listeners.len() {
-                self.accept(index);
+    fn take_events(&mut self, now: Instant, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKER_TOKEN => {}
+                SIGNAL_TOKEN => {
+                    if self.signals.as_mut().is_some_and(Signals::take) {
+                        tracing::info!("stopping: a signal asks for it");
+                        self.begin_stop(now);
+                    }
+                }
+                Token(number) => {
+                    for socket in self.acceptor.accept(now, number - LISTENER_TOKEN_FIRST) {
+                        self.faces.on_accepted(now, socket);
+                    }
+                }
             }
-        }
-        let mut index = 0;
-        while index < self.retries.len() {
-            if self.retries[index].0 <= now {
-                let (_, purpose) = self.retries.swap_remove(index);
-                self.connect(purpose);
-            } else {
-                index += 1;
-            }
-        }
-        self.run_disk_timers(now);
-        self.run_contents_timers(now);
-        if self.manager.next_wakeup().is_some_and(|at| at <= now) {
-            self.manager_inputs.push_back(ManagerInput::Wakeup);
         }
     }
 
     fn take_messages(&mut self, now: Instant) {
         // A new peer's face is announced before its first packet is passed on. What waits is
-        // counted first, so that no packet is taken whose face is not known yet; for what comes
-        // later, the waker has been called again.
+        // counted first, so no packet is taken whose face is not known yet; for what comes later,
+        // the waker has been called again.
         let waiting = self.receiver.internal.len();
         while let Ok(message) = self.receiver.messages.try_recv() {
             self.on_message(now, message);
-            self.perform_manager(now);
+            self.run_manager(now);
         }
         for _ in 0..waiting {
             let Ok(internal) = self.receiver.internal.try_recv() else { break };
-            self.on_internal(internal);
-            self.perform_manager(now);
+            let face = self.faces.find(management::ingress_of(&internal));
+            let sender = face.map_or(Sender::Remote, |face| face.sender());
+            self.management.on_packet(sender, internal);
+            self.run_manager(now);
         }
     }
 
+    fn run_timers(&mut self, now: Instant) {
+        for socket in self.acceptor.accept_due(now) {
+            self.faces.on_accepted(now, socket);
+        }
+        self.faces.run_timers(now);
+        if self.disks.as_mut().is_some_and(|disks| disks.run_timers(now)) {
+            self.is_stopping = true;
+        }
+        let answers = self.contents.run_timers(now);
+        self.management.extend(answers);
+        self.management.run_timers(now);
+    }
+
     fn on_message(&mut self, now: Instant, message: ToControl) {
+        let can_move = !self.snapshots.is_open();
         match message {
             ToControl::PeerFace { worker, id, port, path } => {
-                self.on_peer_face(worker, id, port, path);
+                self.faces.on_peer_face(worker, id, port, path);
             }
             ToControl::FaceClosed { id, reason, removed } => {
-                self.on_face_closed(now, id, &reason, removed);
+                self.faces.on_closed(now, id, &reason, removed);
             }
-            ToControl::Work { worker, total, movable } => {
-                self.on_work(now, worker, total, movable);
+            ToControl::Work { worker, report } => {
+                self.faces.on_work(now, worker, report, can_move);
             }
-            ToControl::FaceMoved { id, worker } => self.on_move_ended(id, worker),
-            ToControl::Heard { id, at } => self.on_heard(now, id, at),
+            ToControl::FaceMoved { id, worker } => {
+                self.faces.on_move_ended(id, worker);
+                self.snapshots.start_deferred();
+            }
+            ToControl::Heard { id, at } => self.faces.on_heard(now, id, at),
+            ToControl::Connected(outcome) => self.faces.on_connected(now, *outcome, can_move),
+            ToControl::Local(socket) => self.faces.on_accepted(now, *socket),
             ToControl::Disks { worker, stats } => {
                 if let Some(disks) = &mut self.disks {
                     disks.on_report(now, worker, *stats);
                 }
             }
             ToControl::Event { worker, event } => self.on_event(worker, event),
+            ToControl::Query(answer) => self.start_snapshot(SnapshotFor::Query(answer)),
             ToControl::Snapshot { transaction, snapshot } => {
                 self.on_snapshot(transaction, &snapshot);
             }
-            ToControl::Ended { worker, panicked } => {
-                if panicked || !self.is_stopping {
-                    let thread = format!("packet ({worker})");
-                    tracing::error!(thread, "a packet thread failed; stopping");
-                    self.failure = Some(StopError::Panicked { thread });
-                    self.is_stopping = true;
-                }
-            }
-            ToControl::Query(answer) => self.start_snapshot(answers::SnapshotFor::Query(answer)),
-            ToControl::Local(socket) => self.on_accepted(*socket),
             ToControl::Contents { question, within, answer } => {
-                self.on_question(now, question, within, answer);
+                self.contents.on_question(now, question, within, answer);
             }
-            ToControl::Connected(outcome) => self.on_connected(now, *outcome),
+            ToControl::Ended { worker, panicked } => self.on_ended(worker, panicked),
             ToControl::Stop => self.begin_stop(now),
         }
     }
 
-    /// Hands a connection's socket to a thread: each in turn.
-    fn pick_worker(&mut self) -> u16 {
-        let worker = self.next_worker % self.workers.len();
-        self.next_worker = self.next_worker.wrapping_add(1);
-        worker as u16
+    fn on_event(&mut self, worker: u16, event: Event) {
+        let answer = match event {
+            Event::StoreErased { transaction, erased, limit_reached } => {
+                self.erasures.on_erased(transaction, erased, limit_reached)
+            }
+            Event::Store(event) => self.contents.on_event(worker, event),
+            Event::StoreFlushed { transaction } => {
+                if let Some(disks) = &mut self.disks {
+                    disks.on_flushed(transaction);
+                }
+                None
+            }
+            // Packet threads report them by another way.
+            Event::Missed { .. } => None,
+        };
+        self.management.extend(answer);
     }
 
-    fn tell_all(&self, mut command: impl FnMut() -> ToWorker) {
-        for worker in &self.workers {
-            worker.send(command());
+    fn start_snapshot(&mut self, asked_by: SnapshotFor) {
+        self.snapshots.start(asked_by, self.faces.is_moving());
+    }
+
+    fn on_snapshot(&mut self, transaction: u64, part: &WorkerSnapshot) {
+        let disks = self.disks.as_ref();
+        match self.snapshots.on_part(transaction, part, &self.faces, disks) {
+            Some((SnapshotFor::Query(answer), snapshot)) => {
+                // The thread that asked may have stopped waiting.
+                let _ = answer.send(snapshot);
+            }
+            Some((SnapshotFor::Manager { txn, kind }, snapshot)) => {
+                let snapshot = datasets::dataset(kind, &snapshot, &self.faces);
+                self.management.push(ManagerInput::Snapshot { txn, snapshot });
+            }
+            None => {}
         }
     }
 
-    /// The shard of a name.
-    fn shard_of(&self, name: weir_wire::NameView<'_>) -> usize {
-        let count = self.workers.len() as u16;
-        usize::from(weir_forward::shard::shard_of_name(&self.shard_key, name, count))
+    fn on_ended(&mut self, worker: u16, panicked: bool) {
+        if panicked || !self.is_stopping {
+            let thread = format!("packet ({worker})");
+            tracing::error!(thread, "a packet thread failed; stopping");
+            self.failure = Some(StopError::Panicked { thread });
+            self.is_stopping = true;
+        }
+    }
+
+    /// Feeds the manager what waits for it, and carries out its actions before it answers.
+    fn run_manager(&mut self, now: Instant) {
+        loop {
+            let mut has_changed = false;
+            for action in self.management.take_actions() {
+                has_changed |=
+                    matches!(action, Action::SetNextHops { .. } | Action::SetStrategy { .. });
+                self.perform(now, action);
+            }
+            let answers = self.management.take_data();
+            if has_changed && !answers.is_empty() {
+                self.workers.wait_for_all();
+            }
+            for data in answers {
+                let Ok(view) = DataView::decode(&data.packet) else {
+                    tracing::error!("the manager made a Data that is none");
+                    continue;
+                };
+                let header = LpHeader { no_cache: data.no_cache, ..LpHeader::default() };
+                let shard = self.workers.shard_of(view.name);
+                self.workers.send(shard, ToWorker::Internal { header, packet: data.packet });
+            }
+            self.management.extend(self.faces.take_notices());
+            if !self.management.handle_next(now) {
+                return;
+            }
+        }
+    }
+
+    fn perform(&mut self, now: Instant, action: Action) {
+        match action {
+            Action::CreateFace { txn, request } => self.faces.create(txn, request),
+            Action::UpdateFace { txn, face, changes } => {
+                let result = self.faces.update(face, &changes);
+                self.management.push(ManagerInput::FaceUpdated { txn, result });
+            }
+            Action::DestroyFace { face } => self.faces.destroy(face),
+            Action::SetNextHops { prefix, next_hops } => {
+                let hops = next_hops.iter();
+                let hops: Vec<NextHop> =
+                    hops.map(|hop| NextHop { face: hop.face_id, cost: hop.cost }).collect();
+                self.workers.send_all_shards(|| {
+                    let (prefix, next_hops) = (prefix.clone(), hops.clone());
+                    Command::SetNextHops { prefix, next_hops }
+                });
+            }
+            Action::SetStrategy { prefix, strategy } => self.set_strategy(&prefix, strategy),
+            Action::ConfigureStore(settings) => {
+                self.store.configure(&settings);
+                self.contents.set_capacity(settings.capacity_bytes);
+            }
+            Action::EraseStore { txn, prefix, limit } => self.erasures.start(txn, prefix, limit),
+            Action::ListHoldings { txn, object } => {
+                let answer = self.contents.list_holdings(now, txn, object);
+                self.management.extend(answer);
+            }
+            Action::Snapshot { txn, kind } => {
+                self.start_snapshot(SnapshotFor::Manager { txn, kind });
+            }
+        }
+    }
+
+    fn set_strategy(&self, prefix: &Name, name: Option<Name>) {
+        let strategy = match name {
+            None => None,
+            Some(name) => match Strategy::from_name(name.as_view()) {
+                Ok(strategy) => Some(strategy),
+                // The manager lists the strategies, so this is a disagreement between two parts of
+                // ours.
+                Err(error) => {
+                    tracing::error!(%prefix, strategy = %name, %error, "strategy refused");
+                    return;
+                }
+            },
+        };
+        self.workers.send_all_shards(|| {
+            let (prefix, strategy) = (prefix.clone(), strategy.clone());
+            Command::SetStrategy { prefix, strategy }
+        });
+    }
+
+    /// Stops the router, with disks after what is in memory is written to them.
+    fn begin_stop(&mut self, now: Instant) {
+        let workers = &self.workers;
+        let stops_now = self.disks.as_mut().is_none_or(|disks| disks.begin_stop(now, workers));
+        self.is_stopping |= stops_now;
     }
 
     fn end(mut self) -> Result<(), StopError> {
         notify_stopping(STOP_TIMEOUT);
-        // Closes the sockets and removes the socket file: a new router may start at once.
-        self.listeners.clear();
-        self.tell_all(|| ToWorker::Stop);
-        let deadline = std::time::Instant::now() + STOP_TIMEOUT;
-        for (index, worker) in self.workers.iter_mut().enumerate() {
-            let Some(thread) = worker.thread.take() else {
-                continue;
-            };
-            while !thread.is_finished() && std::time::Instant::now() < deadline {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            // The kernel keeps a thread until the devices that it left something to have answered.
-            let is_left = self.disks.as_ref().is_some_and(disks::Disks::are_left_busy);
-            let failed = !thread.is_finished() || (!is_left && thread.join().is_err());
-            if failed && self.failure.is_none() {
-                self.failure = Some(StopError::Panicked { thread: format!("packet ({index})") });
-            }
-        }
+        self.acceptor.close();
+        let is_disk_busy = || self.disks.as_ref().is_some_and(Disks::are_left_busy);
+        let failed = self.threads.stop(STOP_TIMEOUT, is_disk_busy);
+        let failure =
+            failed.map(|index| StopError::Panicked { thread: format!("packet ({index})") });
         tracing::info!("stopped");
-        self.failure.take().map_or(Ok(()), Err)
-    }
-
-    fn register_raw(&self, fd: std::os::fd::RawFd, token: Token) -> io::Result<()> {
-        self.poll.registry().register(&mut SourceFd(&fd), token, mio::Interest::READABLE)
+        self.failure.or(failure).map_or(Ok(()), Err)
     }
 }
 
-/// Tells systemd that it may take so long, with some more for the threads to end.
+/// From the system, without which a router cannot keep strangers from its hash tables.
+fn random_u64() -> u64 {
+    getrandom::u64().expect("the system's random numbers do not fail after start-up")
+}
+
+/// Tells systemd that stopping may take so long, plus some time for the threads to end.
 fn notify_stopping(within: Duration) {
     let within_us = (within + STOP_TIMEOUT).as_micros();
     let extend = u32::try_from(within_us).unwrap_or(u32::MAX);

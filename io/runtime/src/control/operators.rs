@@ -23,7 +23,7 @@ impl Operators {
         }
     }
 
-    /// Whether whoever has connected may command the router.
+    /// Whether the program that has connected may command the router.
     pub(super) fn includes(&self, socket: &Socket) -> bool {
         if let Some(peer) = socket.peer_credentials() {
             return peer.user == 0

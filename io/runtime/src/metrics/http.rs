@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use crate::rooms::Network;
+use crate::face_quota::Network;
 
 /// Connections at one time.
 const CONNECTIONS_MAX: usize = 16;

@@ -2,96 +2,70 @@
 //! what comes out once a batch.
 //!
 //! Nothing here allocates, locks or makes a system call per packet. Sockets are edge-triggered: a
-//! face that had more to read than its share of a turn stays in `ready` and the next poll does not
-//! sleep.
+//! face that had more to read than its share of a turn stays in the list of ready sources, and the
+//! next poll does not sleep.
+//!
+//! [`Worker`] owns components and calls them in order. A component has state of its own and returns
+//! what the worker must do with it; none calls the worker.
+//!
+//! | component | state | returns |
+//! |---|---|---|
+//! | [`Faces`] | faces, UDP ports, event queue, timers, lists | packets; faces to close |
+//! | [`Shard`] | router, batch of inputs | its outbox |
+//! | [`Siblings`] | rings to other threads, owners of faces | what they hand over; owners |
+//! | [`Disks`] | ports to the disks | outcomes of operations |
+//! | [`Admission`] | quota, searches for idle faces | an identifier, a face to evict |
+//! | [`Sweep`] | timeouts | idle and stalled faces |
+//! | [`LoadMeter`] | time of the last report | each face's work |
+//! | [`Stats`] | counters that belong to no face | copies of them |
+//!
+//! The methods of [`Worker`] lie in four files, each of which calls only those to its right: the
+//! loop (this one), `commands`, `receive`, `forward`. Inside [`Faces`] stand `UdpPorts`,
+//! `FaceTable` and `MemoryBudgets`, which know nothing of it.
 
-mod command;
+mod admission;
+mod commands;
 mod disks;
-mod displace;
-mod face;
-mod memory;
-mod moving;
+mod faces;
+mod forward;
+mod load;
 mod receive;
-mod send;
-mod shards;
+mod shard;
+mod siblings;
+mod stats;
+mod sweep;
 
-use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use mio::{Events, Poll, Token};
-use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S, Packet, Pool, Slab, TimerWheel};
+use mio::{Events, Poll};
+use weir_base::{Instant, Pool};
 use weir_disk::DiskPorts;
-use weir_face::{Datagram, UdpPort};
-use weir_forward::{
-    BlockingStore, Command, FaceAttributes, FaceScope, Input, Outbox, Router, RouterConfig,
-};
-use weir_link::LinkDrop;
+use weir_forward::{Input, RouterConfig};
 
+use self::admission::Admission;
+use self::disks::Disks;
+use self::faces::Faces;
+pub(crate) use self::faces::WAKER_TOKEN;
+use self::load::LoadMeter;
+use self::receive::ReadBuffers;
+use self::shard::Shard;
+pub(crate) use self::siblings::Siblings;
+use self::stats::Stats;
+use self::sweep::Sweep;
 use crate::clock::{Clock, sleep_until};
 use crate::config::FaceDefaults;
-use crate::gathered::Gathered;
+use crate::face_quota::FaceQuota;
 use crate::mailbox::ControlSender;
 use crate::memory::MemoryShares;
-use crate::message::{PeerLinks, PortId, ToControl, ToWorker};
-use crate::rooms::Rooms;
-use crate::snapshot::WorkerCounters;
-use disks::Disks;
-use displace::Search;
-pub(crate) use face::Face;
-use face::Faces;
-use memory::Memory;
-pub(crate) use shards::Shards;
+use crate::message::{CloseReason, ToControl, ToWorker};
 
-/// Packets handed to the shard at once.
-const BATCH_PACKETS: usize = 64;
-/// Octets queued on faces, also within a turn, before they go to the sockets.
-const UNSENT_BYTES_MAX: usize = 256 << 10;
-/// Sources read in one turn before what they brought is sent on.
-const SOURCES_PER_TURN: usize = 64;
 /// Events taken from the kernel at once.
 const EVENTS_MAX: usize = 1024;
 /// Free packet blocks a thread keeps for reuse.
 const POOL_BYTES_MAX: usize = 8 << 20;
-/// How often idle and stalled faces are looked for, at most.
-const SWEEP_INTERVAL_MAX_NS: u64 = 10 * NS_PER_S;
-
-pub(crate) const WAKER_TOKEN: Token = Token(0);
-
-/// Something that can be read from or written to: a face's own socket, or a shared port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    Face(u32),
-    Port(u32),
-}
-
-impl Source {
-    fn token(self) -> Token {
-        match self {
-            Self::Face(slot) => Token(1 + 2 * slot as usize),
-            Self::Port(slot) => Token(2 + 2 * slot as usize),
-        }
-    }
-
-    fn of(token: Token) -> Option<Self> {
-        let number = token.0.checked_sub(1)?;
-        let slot = (number / 2) as u32;
-        Some(if number % 2 == 0 { Self::Face(slot) } else { Self::Port(slot) })
-    }
-}
-
-/// A shared UDP port. It knows its peers by the slots of their faces.
-struct Port {
-    id: PortId,
-    socket: UdpPort,
-    links: PeerLinks,
-    is_ready: bool,
-    awaits_writable: bool,
-    /// Faces that wait for the port to be writable.
-    blocked: Vec<u32>,
-}
 
 /// What a packet thread is made with.
 pub(crate) struct WorkerSetup {
@@ -105,8 +79,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) memory: MemoryShares,
     pub(crate) commands: Receiver<ToWorker>,
     pub(crate) control: ControlSender,
-    pub(crate) rooms: Arc<Rooms>,
-    pub(crate) shards: Option<Shards>,
+    pub(crate) quota: Arc<FaceQuota>,
+    pub(crate) siblings: Option<Siblings>,
     pub(crate) disks: Option<DiskPorts>,
 }
 
@@ -114,254 +88,154 @@ pub(crate) struct WorkerSetup {
 pub(crate) struct Worker {
     index: u16,
     clock: Clock,
-    poll: Poll,
-    pool: Pool,
-    router: Router,
-    /// The queue before its store, where that blocks.
-    blocking: Option<BlockingStore>,
-    faces: Faces,
-    ports: Slab<Port>,
-    port_slots: HashMap<PortId, u32>,
     commands: Receiver<ToWorker>,
     control: ControlSender,
-    rooms: Arc<Rooms>,
-    searches: [Search; 4],
-    /// When the other threads were last asked to make room for a peer.
-    room_asked_at: Instant,
-    memory: Memory,
-    /// Warnings of peers that were refused.
-    refusals: Gathered,
-    /// Warnings of connections that took nothing.
-    stalls: Gathered,
-    /// Warnings of UDP ports that fail.
-    port_failures: Gathered,
-    shards: Option<Shards>,
+    /// Packet blocks of sockets and rings.
+    pool: Pool,
+    buffers: ReadBuffers,
+    faces: Faces,
+    shard: Shard,
+    siblings: Option<Siblings>,
     disks: Option<Disks>,
-    idle_timeout_ns: u64,
-    stall_timeout_ns: u64,
-    rebalance_interval_ns: u64,
-    /// When the control thread was last told what faces have this thread do.
-    work_told_at: Instant,
-    sweep_at: Instant,
-    /// When links want to be polled, by face slot.
-    timers: TimerWheel,
-    expired: Vec<u32>,
-    ready: VecDeque<Source>,
-    dirty: Vec<u32>,
-    /// Octets queued on faces since all of these were flushed.
-    unsent_bytes: usize,
-    frames: Vec<Packet>,
-    datagrams: Vec<Datagram>,
-    inputs: Vec<Input>,
-    outbox: Outbox,
-    counters: WorkerCounters,
-    /// Link drops of faces that are gone.
-    gone_drops: [u64; LinkDrop::COUNT],
+    admission: Admission,
+    sweep: Sweep,
+    load: LoadMeter,
+    stats: Stats,
     is_stopping: bool,
 }
 
 impl Worker {
     pub(crate) fn new(setup: WorkerSetup) -> Self {
         let now = setup.clock.now();
-        let idle_timeout_ns = setup.face_defaults.idle_timeout.as_nanos() as u64;
-        let stall_timeout_ns = setup.face_defaults.stall_timeout.as_nanos() as u64;
-        let mut router = Router::new(now, setup.router);
-        // Management is a program of this machine behind a face that has no socket.
-        let internal = Input::Command(Command::AddFace {
-            face: FaceId::INTERNAL,
-            attributes: FaceAttributes::point_to_point(FaceScope::Local),
-        });
         Self {
             index: setup.index,
             clock: setup.clock,
-            poll: setup.poll,
-            pool: Pool::new(POOL_BYTES_MAX.min(setup.memory.pool_bytes as usize / 2)),
-            blocking: BlockingStore::of(&mut router),
-            router,
-            faces: Faces::default(),
-            ports: Slab::new(),
-            port_slots: HashMap::new(),
             commands: setup.commands,
             control: setup.control,
-            rooms: setup.rooms,
-            searches: Default::default(),
-            room_asked_at: now,
-            memory: Memory::new(&setup.memory),
-            refusals: Gathered::default(),
-            stalls: Gathered::default(),
-            port_failures: Gathered::default(),
-            shards: setup.shards,
+            pool: Pool::new(POOL_BYTES_MAX.min(setup.memory.pool_bytes as usize / 2)),
+            buffers: ReadBuffers::default(),
+            faces: Faces::new(setup.poll, &setup.memory, now),
+            shard: Shard::new(now, setup.router),
+            siblings: setup.siblings,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
-            idle_timeout_ns,
-            stall_timeout_ns,
-            rebalance_interval_ns: setup.rebalance_interval.as_nanos() as u64,
-            work_told_at: now,
-            sweep_at: now.plus_ns(sweep_interval_ns(idle_timeout_ns.min(stall_timeout_ns))),
-            timers: TimerWheel::new(NS_PER_MS, now),
-            expired: Vec::new(),
-            ready: VecDeque::new(),
-            dirty: Vec::new(),
-            unsent_bytes: 0,
-            frames: Vec::new(),
-            datagrams: Vec::new(),
-            inputs: vec![internal],
-            outbox: Outbox::default(),
-            counters: WorkerCounters::default(),
-            gone_drops: [0; LinkDrop::COUNT],
+            admission: Admission::new(setup.quota, now),
+            sweep: Sweep::new(&setup.face_defaults, now),
+            load: LoadMeter::new(setup.rebalance_interval, now),
+            stats: Stats::default(),
             is_stopping: false,
         }
     }
 
-    /// Runs until [`ToWorker::Stop`], then tells the control thread. Tells it too when this thread
-    /// panics, so that a router never lives on with a part of its names dead.
+    /// Runs until [`ToWorker::Stop`], then notifies the control thread. Notifies it too when this
+    /// thread panics, so that a router never lives on with a part of its names dead.
     pub(crate) fn run(mut self) {
         let _ended = EndNotice { control: self.control.clone(), worker: self.index };
         let mut events = Events::with_capacity(EVENTS_MAX);
         while !self.is_stopping {
-            let timeout = self.fall_asleep(self.poll_timeout());
-            let polled = self.poll.poll(&mut events, timeout);
-            if let Some(shards) = &self.shards {
-                shards.ports.wake_up();
-            }
-            if let Err(error) = polled {
+            if let Err(error) = self.sleep(&mut events) {
                 assert!(error.kind() == io::ErrorKind::Interrupted, "epoll failed: {error}");
                 continue;
             }
             let now = self.clock.now();
-            self.counters.loops += 1;
-            self.take_events(&events);
+            self.stats.counters.loops += 1;
+            self.faces.take_events(&events);
             self.take_disk_outcomes(now);
-            self.take_commands_and_crossings(now);
+            self.take_from_threads(now);
             self.read_ready(now);
             self.run_timers(now);
-            self.process(now);
+            self.forward(now);
             self.flush(now);
         }
-        self.close_all();
-        self.close_disks();
+        self.faces.send_rest();
+        if let Some(disks) = self.disks.take() {
+            disks.close();
+        }
+    }
+
+    /// Waits for events of the kernel or of other threads, at most until the next timer.
+    fn sleep(&mut self, events: &mut Events) -> io::Result<()> {
+        let mut timeout = self.poll_timeout();
+        let Some(siblings) = &self.siblings else {
+            return self.faces.poll(events, timeout);
+        };
+        // From here on other threads wake this one; what they handed over just before is checked
+        // once more.
+        let may_sleep = timeout != Some(Duration::ZERO);
+        if may_sleep && !(siblings.begin_sleep() && self.commands.is_empty()) {
+            timeout = Some(Duration::ZERO);
+        }
+        let polled = self.faces.poll(events, timeout);
+        siblings.end_sleep();
+        polled
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.inputs.is_empty() {
+        if self.faces.has_ready() || self.shard.has_inputs() {
             return Some(Duration::ZERO);
         }
-        let router = self.router.next_wakeup();
-        let timers = self.timers.next_wakeup();
-        let disks = self.disks.as_ref().map(Disks::next_report);
-        let deadlines = [router, timers, disks];
-        let deadline = deadlines.into_iter().flatten().fold(self.sweep_at, Instant::min);
+        let disks = self.disks.as_ref().map(Disks::report_at);
+        let deadlines = [self.shard.next_wakeup(), self.faces.next_wakeup(), disks];
+        let deadline = deadlines.into_iter().flatten().fold(self.sweep.due_at(), Instant::min);
         sleep_until(self.clock.now(), deadline)
     }
 
-    /// How long to sleep, given how long there is nothing to do here. From here on other packet
-    /// threads wake this one; what they handed over just before is looked for once more.
-    fn fall_asleep(&self, timeout: Option<Duration>) -> Option<Duration> {
-        let Some(shards) = self.shards.as_ref().filter(|_| timeout != Some(Duration::ZERO)) else {
-            return timeout;
-        };
-        match shards.ports.fall_asleep() && self.commands.is_empty() {
-            true => timeout,
-            false => Some(Duration::ZERO),
+    fn take_disk_outcomes(&mut self, now: Instant) {
+        let Some(disks) = &mut self.disks else { return };
+        for (id, outcome) in disks.take_outcomes() {
+            self.shard.push(Input::DiskDone { id, outcome });
+        }
+        if self.shard.is_batch_full() {
+            self.forward(now);
         }
     }
 
-    fn take_events(&mut self, events: &Events) {
-        for event in events {
-            let Some(source) = Source::of(event.token()) else {
-                continue;
-            };
-            if event.is_readable() || event.is_read_closed() || event.is_error() {
-                self.mark_ready(source);
-            }
-            if event.is_writable() {
-                self.on_writable(source);
-            }
+    /// Commands, and what other packet threads hand over. A face's announcement is in the command
+    /// queue before its packets are in the rings, so the rings' lengths are read first.
+    fn take_from_threads(&mut self, now: Instant) {
+        if let Some(siblings) = &mut self.siblings {
+            siblings.note_waiting();
         }
-    }
-
-    fn mark_ready(&mut self, source: Source) {
-        let is_ready = match source {
-            Source::Face(slot) => self.faces.at(slot).map(|face| &mut face.is_ready),
-            Source::Port(slot) => self.ports.get_mut(slot).map(|port| &mut port.is_ready),
-        };
-        // An event for a face that this turn has closed already leads nowhere.
-        let Some(is_ready) = is_ready else {
-            return;
-        };
-        if !std::mem::replace(is_ready, true) {
-            self.ready.push_back(source);
-        }
-    }
-
-    fn on_writable(&mut self, source: Source) {
-        match source {
-            Source::Face(slot) => {
-                if let Some(face) = self.faces.at(slot) {
-                    face.is_full = false;
-                }
-                self.mark_dirty(slot);
-            }
-            Source::Port(slot) => {
-                let Some(port) = self.ports.get_mut(slot) else {
-                    return;
-                };
-                let blocked = std::mem::take(&mut port.blocked);
-                for &slot in &blocked {
-                    if let Some(face) = self.faces.at(slot) {
-                        face.awaits_writable = false;
-                    }
-                    self.mark_dirty(slot);
-                }
-            }
-        }
-    }
-
-    pub(super) fn mark_dirty(&mut self, slot: u32) {
-        if let Some(face) = self.faces.at(slot)
-            && !std::mem::replace(&mut face.is_dirty, true)
-        {
-            self.dirty.push(slot);
-        }
+        self.take_commands(now);
+        self.take_crossings(now);
     }
 
     fn run_timers(&mut self, now: Instant) {
-        self.timers.advance(now, &mut self.expired);
-        let mut expired = std::mem::take(&mut self.expired);
-        for slot in expired.drain(..) {
-            if let Some(face) = self.faces.at(slot) {
-                face.link.poll(now);
-                self.memory.recount_reassembly(face);
-                self.take_released(now, slot);
-            }
-            if let Some(face) = self.faces.at(slot) {
-                if let Some(at) = face.link.next_wakeup() {
-                    self.timers.schedule(slot, at);
-                }
-                if !face.link.is_egress_empty() {
-                    self.mark_dirty(slot);
+        self.faces.advance_timers(now);
+        while let Some(slot) = self.faces.next_expired(now) {
+            while let Some((face, header, packet)) = self.faces.take_released(now, slot) {
+                self.dispatch(face, header, packet);
+                if self.shard.is_batch_full() {
+                    self.forward(now);
                 }
             }
+            self.faces.reschedule(slot);
         }
-        self.expired = expired;
-        if self.router.next_wakeup().is_some_and(|at| at <= now) {
-            self.inputs.push(Input::Wakeup);
+        self.shard.run_timers(now);
+        if self.disks.as_ref().is_some_and(|disks| disks.report_at() <= now) {
+            self.report_disks(now);
         }
-        self.report_disks(now);
-        self.report_work(now);
-        if self.sweep_at <= now {
-            let shortest_ns = self.idle_timeout_ns.min(self.stall_timeout_ns);
-            self.sweep_at = now.plus_ns(sweep_interval_ns(shortest_ns));
-            self.close_idle(now);
-            self.tend_memory(now);
+        if self.siblings.is_some()
+            && let Some(report) = self.load.report(now, &mut self.faces)
+        {
+            self.control.send(ToControl::Work { worker: self.index, report });
         }
+        if self.sweep.begin(now) {
+            self.sweep_faces(now);
+        }
+    }
+
+    fn sweep_faces(&mut self, now: Instant) {
+        for slot in self.sweep.idle(now, self.faces.table()) {
+            self.close_face(slot, CloseReason::Idle);
+        }
+        for slot in self.sweep.stalled(now, self.faces.table()) {
+            self.close_stalled(now, slot);
+        }
+        self.faces.shrink();
     }
 }
 
-fn sweep_interval_ns(timeout_ns: u64) -> u64 {
-    (timeout_ns / 8).clamp(NS_PER_MS, SWEEP_INTERVAL_MAX_NS)
-}
-
-/// Tells the control thread that a packet thread has ended, whatever way it went.
+/// Reports to the control thread that a packet thread has ended, for whatever reason.
 struct EndNotice {
     control: ControlSender,
     worker: u16,

@@ -11,12 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use weir_bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
-
 use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
-use crate::kept::{FIRST_READ_BYTES, Kept, is_more_to_read};
-use crate::place::{DAMAGED, InBucket, Open, Place, SOUND, bucket_error};
+use crate::bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
+use crate::object::place::{DAMAGED, InBucket, Open, Place, SOUND, bucket_error};
+use crate::object::stored::{FIRST_READ_BYTES, StoredObject, is_more_to_read};
 
 /// See the module's text.
 #[derive(Debug)]
@@ -89,7 +88,7 @@ impl Objects {
         let take = |loaded: &mut Loaded, away: &mut Option<io::Error>, at: usize, piece: Piece| {
             let place = place_of(at, &piece);
             let octets = piece.octets.to_vec();
-            let found = Kept::of_octets(
+            let found = StoredObject::of_octets(
                 Place::Bucket(place.clone()),
                 octets,
                 piece.bytes,

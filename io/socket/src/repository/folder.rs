@@ -12,8 +12,8 @@ use weir_disk::{Locked, lock};
 
 use super::layout::{Loaded, MARK, MARK_TEXT, OBJECTS};
 use super::{RepositoryError, read_error, write_error};
-use crate::kept::Kept;
-use crate::place::{DAMAGED, Place, SOUND};
+use crate::object::place::{DAMAGED, Place, SOUND};
+use crate::object::stored::StoredObject;
 
 /// The ending of files that are being written.
 const NEW: &str = "new";
@@ -85,14 +85,14 @@ impl Folder {
     }
 
     /// An object that another process has put there.
-    pub(super) fn find(&self, name: &str) -> Result<Option<Kept>, RepositoryError> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<StoredObject>, RepositoryError> {
         let path = self.objects_path.join(name);
         let is_one = Path::new(name).file_name().is_some_and(|file| file == name)
             && path.extension().is_some_and(|ending| ending == SOUND);
         if !is_one {
             return Ok(None);
         }
-        Kept::open(&path).map_err(read_error(&path))
+        StoredObject::open(&path).map_err(read_error(&path))
     }
 
     /// Reads the beginning of each file, and removes those that were not finished.
@@ -199,7 +199,7 @@ fn open_mark(path: &Path) -> Result<(File, bool), RepositoryError> {
 }
 
 /// Reads the headers of all files, several at a time.
-fn open_all(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<Kept>>)> {
+fn open_all(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<StoredObject>>)> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, all) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(paths.len())));
     std::thread::scope(|scope| {
@@ -207,7 +207,7 @@ fn open_all(paths: &[PathBuf]) -> Vec<(&PathBuf, io::Result<Option<Kept>>)> {
             scope.spawn(|| {
                 let mut mine = Vec::new();
                 while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    mine.push((path, Kept::open(path)));
+                    mine.push((path, StoredObject::open(path)));
                 }
                 all.lock().expect("nobody panics with it").extend(mine);
             });

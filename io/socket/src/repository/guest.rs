@@ -11,8 +11,8 @@ use weir_wire::Name;
 
 use super::storage::Storage;
 use super::{Folder, Repository, RepositoryError};
-use crate::kept::Kept;
-use crate::published::{Form, Published};
+use crate::object::published::{Form, Published};
+use crate::object::stored::StoredObject;
 
 /// What a guest notes.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Repository {
         Ok(repository)
     }
 
-    fn kept(&self) -> impl Iterator<Item = &Kept> {
+    fn kept(&self) -> impl Iterator<Item = &StoredObject> {
         self.objects.values().chain(&self.loose)
     }
 
@@ -86,7 +86,7 @@ impl Repository {
             let root = kept.header.root.clone();
             if kept.header.segments > 0 {
                 taken.roots.push(root);
-                taken.published.push(Published(Form::Kept(Box::new(kept))));
+                taken.published.push(Published(Form::Stored(Box::new(kept))));
                 continue;
             }
             let Ok(open) = kept.place.open() else { continue };

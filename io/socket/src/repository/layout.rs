@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kept::Kept;
+use crate::object::stored::StoredObject;
 
 /// The object that makes a place a repository.
 pub(super) const MARK: &str = "repository";
@@ -14,7 +14,7 @@ pub(super) const OBJECTS: &str = "objects";
 /// What is found at first.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
-    pub(super) kept: Vec<Kept>,
+    pub(super) kept: Vec<StoredObject>,
     pub(super) unfinished: u64,
     pub(super) unreadable: Vec<PathBuf>,
 }

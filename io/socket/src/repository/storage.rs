@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_bucket::Bucket;
-
 use super::RepositoryError;
 use super::bucket::{self, InBucketDraft, Objects};
 use super::folder::{FileDraft, Folder};
 use super::layout::Loaded;
-use crate::kept::Kept;
-use crate::place::Place;
+use crate::bucket::Bucket;
+use crate::object::place::Place;
+use crate::object::stored::StoredObject;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -44,7 +43,7 @@ impl Storage {
     }
 
     /// An object that another process has put into a folder.
-    pub(super) fn find(&self, name: &str) -> Result<Option<Kept>, RepositoryError> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<StoredObject>, RepositoryError> {
         match self {
             Self::Folder(folder) => folder.find(name),
             Self::Bucket(_) => Ok(None),

@@ -6,7 +6,7 @@ use weir_wire::KeyLocator;
 
 use super::layout::{MARK, MARK_TEXT, OBJECTS};
 use super::*;
-use crate::kept::ReadError;
+use crate::object::stored::ReadError;
 
 /// A digest signer that counts what it signs.
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl Bed {
 
 /// All packets of an object, segments first.
 fn packets(published: &Published) -> Vec<Result<Packet, ReadError>> {
-    let Form::Kept(kept) = &published.0 else { panic!("it is kept") };
+    let Form::Stored(kept) = &published.0 else { panic!("it is kept") };
     let (open, mut pool) = (kept.place.open().unwrap(), Pool::new(0));
     let mut read = |number| kept.read(number, &mut pool, |range, out| open.read(range, out));
     (0..kept.packets()).map(&mut read).collect()
@@ -324,7 +324,7 @@ fn a_damaged_object_is_known_and_signed_anew() {
     drop(repository);
     // Nobody has read it: nobody knows.
     assert_eq!(bed.open().findings().damaged, 0);
-    let Form::Kept(mut kept) = published.0 else { panic!("it is kept") };
+    let Form::Stored(mut kept) = published.0 else { panic!("it is kept") };
     kept.mark_damaged().unwrap();
     let mut repository = bed.open();
     assert_eq!(repository.findings().damaged, 1);

@@ -1,23 +1,22 @@
 //! The prefixes that producers of a session are bound to.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll, ready};
 
+use weir_client::EndpointWaker;
 use weir_wire::Name;
 
 use super::pending::Pending;
 use super::producer_endpoint::ProducerEndpoint;
 use super::{Session, SocketError};
-use crate::sign_pool::Signers;
-use crate::waker::{EndpointId, Waker};
+use crate::publish::sign_pool::Signers;
 
 /// A prefix of a producer. Dropped, it is free again.
 pub(super) struct Binding {
     session: Session,
     prefix: Name,
     /// What has the endpoint look for what it was told, once there is one.
-    endpoint: Option<(Arc<Waker>, EndpointId)>,
+    endpoint: Option<EndpointWaker>,
 }
 
 impl Binding {
@@ -32,14 +31,14 @@ impl Binding {
     }
 
     /// What has the endpoint look for what it was told.
-    pub(super) fn waker(&self) -> Option<(Arc<Waker>, EndpointId)> {
+    pub(super) fn waker(&self) -> Option<EndpointWaker> {
         self.endpoint.clone()
     }
 }
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        self.session.free(&self.prefix, self.endpoint.as_ref().map(|(_, id)| *id));
+        self.session.free(&self.prefix, self.endpoint.as_ref().map(EndpointWaker::id));
     }
 }
 
@@ -61,8 +60,8 @@ impl Binding {
 
     /// Has `endpoint` answer what is below the prefix.
     pub(super) fn serve(mut self, endpoint: ProducerEndpoint) -> Result<Bind, SocketError> {
-        let (waker, id, registered) = self.session.serve(&self.prefix, endpoint)?;
-        self.endpoint = Some((waker, id));
+        let (endpoint, registered) = self.session.serve(&self.prefix, endpoint)?;
+        self.endpoint = Some(endpoint);
         Ok(Bind { binding: Some(self), registered })
     }
 }

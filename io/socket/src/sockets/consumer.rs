@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use weir_base::Packet;
+use weir_client::random_u64;
 use weir_security::trust::Trust;
 use weir_transport::{Metadata, Target};
 use weir_wire::{Interest, InterestView, Name};
@@ -13,7 +14,6 @@ use super::fetches::SharedTrust;
 use super::offer::Offer;
 use super::pending::pending;
 use super::{ConsumerOptions, Pending, Reader, Session, SocketError, check_below, check_packet};
-use crate::connection::random_u64;
 
 /// Gets what is below a prefix, and verifies it.
 pub struct Consumer {

@@ -2,11 +2,11 @@
 
 use std::io::{self, ErrorKind};
 
+use weir_client::ClientError;
 use weir_transport::{ConsumerError, MissingSegments};
 use weir_wire::Name;
 
-use crate::host::DownloadError;
-use crate::paths::ClientError;
+use crate::fetch::DownloadError;
 
 /// Why a socket cannot do what it was asked to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

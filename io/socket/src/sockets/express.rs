@@ -2,13 +2,11 @@
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS, Packet};
+use weir_client::{Client, Context, Endpoint, FromRouter};
 use weir_wire::{DataView, InterestView, NackReason};
 
 use super::SocketError;
 use super::pending::Answer;
-use crate::client::Client;
-use crate::event_loop::{Context, Endpoint};
-use crate::paths::FromRouter;
 
 /// Single Interests under way at most; beyond it they are refused.
 const EXPRESSED_MAX: usize = 1 << 14;

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
+use weir_client::ClientError;
 use weir_face::FaceUri;
 use weir_security::trust::{Decision, Refusal, Trust, Wanted};
 use weir_transport::{ConsumerConfig, Metadata, Target};
@@ -14,9 +15,7 @@ use weir_wire::DataView;
 
 use super::SocketError;
 use super::inbox::{Inbox, InboxWriter, Start};
-use crate::host::{DownloadError, DownloadId, Found, Host, Summary};
-use crate::output::{Opened, Output, OutputError};
-use crate::paths::ClientError;
+use crate::fetch::{DownloadError, DownloadId, Found, Host, Opened, Output, OutputError, Summary};
 
 /// The trust of a consumer, which all that it fetches has in common.
 #[derive(Clone)]

@@ -9,8 +9,7 @@ use weir_base::Packet;
 use weir_transport::{Delivery, Metadata};
 
 use super::SocketError;
-use crate::notifier::Notifier;
-use crate::output::PacketReader;
+use crate::fetch::{Notifier, PacketReader};
 
 /// What is known once the object has been found.
 #[derive(Clone, Debug)]

@@ -210,14 +210,15 @@ mod tests {
     use weir_security::DigestSigner;
 
     use super::*;
-    use crate::waker::{EndpointId, Waker};
+    use weir_client::{EndpointId, Waker};
 
     const MIB: u64 = 1 << 20;
 
     #[test]
     fn what_is_appended_without_waiting_is_bounded() {
         let (outlet, told) = unbounded();
-        let outbound = Outbound::new(outlet, Arc::new(Waker::new().unwrap()), EndpointId(0));
+        let waker = Arc::new(Waker::new().unwrap());
+        let outbound = Outbound::new(outlet, waker.endpoint(EndpointId(0)));
         let options =
             ProducerOptions { output_buffer: Size { bytes: MIB }, ..ProducerOptions::default() };
         let (identity, object) = (Identity::new(DigestSigner), "/p/live".parse().unwrap());

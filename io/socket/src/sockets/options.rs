@@ -15,7 +15,7 @@ use weir_transport::{
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::SocketError;
-use crate::publish::{PublishOptions, Signs};
+use crate::publish::sign::{PublishOptions, Signs};
 
 /// One option, for manuals and for languages without types.
 #[derive(Copy, Clone, Debug)]

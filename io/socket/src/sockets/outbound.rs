@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_channel::Sender;
 use weir_base::Packet;
+use weir_client::EndpointWaker;
 use weir_face::unix_time_ms;
 use weir_security::Signer;
 
 use super::SocketError;
 use super::pending::{Answer, Pending, pending};
 use super::producer_endpoint::Told;
-use crate::sign_pool::Wakes;
-use crate::waker::{EndpointId, Waker};
+use crate::publish::sign_pool::Wakes;
 
 /// Who signs what is published, and what shows it.
 #[derive(Clone)]
@@ -35,14 +35,13 @@ impl Identity {
 #[derive(Clone)]
 pub(super) struct Outbound {
     commands: Sender<Told>,
-    waker: Arc<Waker>,
-    id: EndpointId,
+    endpoint: EndpointWaker,
     last_version: Arc<AtomicU64>,
 }
 
 impl Outbound {
-    pub(super) fn new(commands: Sender<Told>, waker: Arc<Waker>, id: EndpointId) -> Self {
-        Self { commands, waker, id, last_version: Arc::default() }
+    pub(super) fn new(commands: Sender<Told>, endpoint: EndpointWaker) -> Self {
+        Self { commands, endpoint, last_version: Arc::default() }
     }
 
     /// Has it hear, and do, what `tell` makes of the answer to be given when it has.
@@ -58,7 +57,7 @@ impl Outbound {
         let (confirmation, done) = pending();
         // If the thread is gone, it is answered as closed.
         let _ = self.commands.send(tell(confirmation));
-        self.waker.wake_one(self.id)?;
+        self.endpoint.wake()?;
         Ok(done)
     }
 
@@ -77,14 +76,14 @@ impl Outbound {
     /// Has it hear what is told, when `wakes` are woken.
     pub(super) fn leave(&self, told: Told, wakes: &mut Wakes) {
         let _ = self.commands.send(told);
-        wakes.add(&self.waker, self.id);
+        wakes.add(&self.endpoint);
     }
 
     /// Has it hear what needs no answer.
     pub(super) fn tell(&self, told: Told) -> Result<(), SocketError> {
         // If the thread is gone, so is what this is about.
         let _ = self.commands.send(told);
-        Ok(self.waker.wake_one(self.id)?)
+        Ok(self.endpoint.wake()?)
     }
 
     /// A number for a version: the time, and larger than all before it even within one millisecond.

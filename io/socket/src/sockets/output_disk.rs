@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use weir_base::{Instant, NS_PER_S};
+use weir_client::{monotonic_now, random_u64};
 use weir_disk::{DiskFileConfig, DiskPorts};
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierConfig, OfferAt};
 use weir_transport::ProducerInput;
 
 use super::SocketError;
-use crate::connection::{monotonic_now, random_u64};
 
 /// Operations under way at a time.
 const DEPTH: u32 = 32;

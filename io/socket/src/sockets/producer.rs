@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::{HashKey, Packet};
+use weir_client::random_u64;
 use weir_security::sign_data;
 use weir_transport::{NameMapping, ProducerStats};
 use weir_wire::{Data, DataView, Name};
@@ -22,8 +23,7 @@ use super::producer_endpoint::{OutputBuffer, ProducerEndpoint, Told};
 use super::publication::Publication;
 use super::requests::{Request, Requests};
 use super::{ProducerOptions, Session, SocketError, check_below, check_packet};
-use crate::connection::random_u64;
-use crate::published::Published;
+use crate::object::published::Published;
 
 /// Octets of content that one thread signs alone.
 const LONE_BYTES: usize = 1 << 16;
@@ -81,8 +81,8 @@ impl Parts {
 
     fn bound(self, binding: Binding) -> Result<Producer, SocketError> {
         let Self { prefix, identity, options, commands, requests, .. } = self;
-        let (waker, id) = binding.waker().ok_or(SocketError::Closed)?;
-        let outbound = Outbound::new(commands, waker, id);
+        let endpoint = binding.waker().ok_or(SocketError::Closed)?;
+        let outbound = Outbound::new(commands, endpoint);
         let identity = Arc::new(identity);
         Ok(Producer { prefix, identity, options, outbound, requests, binding })
     }

@@ -6,6 +6,7 @@ use std::vec;
 
 use crossbeam_channel::{Receiver, Sender};
 use weir_base::{HashKey, Instant, Packet};
+use weir_client::{Client, Context, Endpoint, FromRouter};
 use weir_transport::{Producer, ProducerEvent, ProducerInput, ProducerOutbox, ProducerStats};
 use weir_wire::Name;
 
@@ -14,9 +15,6 @@ use super::latest::{Growth, Latest};
 use super::output_disk::{OpenDisk, OutputDisk};
 use super::pending::{Answer, Confirmation};
 use super::requests::{Request, Requests};
-use crate::client::Client;
-use crate::event_loop::{Context, Endpoint};
-use crate::paths::FromRouter;
 
 /// What the application says of what there is.
 pub(crate) enum Told {

@@ -9,9 +9,9 @@ use super::SocketError;
 use super::outbound::{Identity, Outbound};
 use super::pending::{Answer, Confirmation, Pending, pending};
 use super::producer_endpoint::Told;
-use crate::publish::{Label, PublishError, PublishOptions, publish_octets_with};
-use crate::published::Published;
-use crate::sign_pool::{Place, Signers, Task};
+use crate::object::published::Published;
+use crate::publish::sign::{Label, PublishError, PublishOptions, publish_octets_with};
+use crate::publish::sign_pool::{Place, Signers, Task};
 
 /// Packets published at once: others are answered between them.
 const BATCH_PACKETS: usize = 256;

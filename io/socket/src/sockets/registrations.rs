@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crossbeam_channel::Receiver;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
+use weir_client::{Client, Context, Endpoint, FromRouter, PathChange};
 use weir_manage::commands::{self, Command};
 use weir_manage::{ControlParameters, ControlResponse};
 use weir_transport::PathId;
@@ -12,9 +13,6 @@ use weir_wire::{DataView, InterestView, Name};
 
 use super::SocketError;
 use super::pending::Answer;
-use crate::client::Client;
-use crate::event_loop::{Context, Endpoint};
-use crate::paths::{FromRouter, PathChange};
 
 /// How long a router may take to answer.
 const ANSWER_NS: u64 = 2 * NS_PER_S;
@@ -195,7 +193,7 @@ mod tests {
     use weir_wire::{Interest, LpView, NackReason, peek_frame};
 
     use super::*;
-    use crate::event_loop::EventLoop;
+    use weir_client::EventLoop;
 
     #[test]
     fn interests_are_refused_when_no_producer_is_left() {

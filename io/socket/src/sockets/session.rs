@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_base::Instant;
+use weir_client::{Client, EndpointId, EndpointWaker, EventLoop, Waker};
 use weir_face::{FaceUri, client_transport};
 use weir_wire::Name;
 
@@ -22,11 +23,8 @@ use super::output_disk::{ClosingDisks, OutputDisk};
 use super::pending::{Answer, Pending, pending};
 use super::producer_endpoint::ProducerEndpoint;
 use super::registrations::{Registration, Registrations};
-use crate::client::Client;
-use crate::downloads::{DownloadOptions, Downloads};
-use crate::event_loop::EventLoop;
-use crate::sign_pool::{SignPool, Signers};
-use crate::waker::{EndpointId, Waker};
+use crate::fetch::{DownloadOptions, Downloads};
+use crate::publish::sign_pool::{SignPool, Signers};
 
 /// Fetches under way at most in a session.
 const FETCHES_MAX: usize = 1 << 17;
@@ -175,14 +173,14 @@ impl Session {
         &self,
         prefix: &Name,
         endpoint: ProducerEndpoint,
-    ) -> Result<(Arc<Waker>, EndpointId, Pending<()>), SocketError> {
+    ) -> Result<(EndpointWaker, Pending<()>), SocketError> {
         let producers = self.with_producers()?;
         let side = producers.as_ref().expect("it runs");
         let (id, registered) = side.add(prefix, endpoint);
         let waker = side.thread.waker.clone();
         drop(producers);
         // The thread is within its turn at most.
-        Ok((waker, id.wait()?, registered))
+        Ok((waker.endpoint(id.wait()?), registered))
     }
 
     /// A prefix is free again.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::markdown;
-use super::{ClaimRow, Graphic, Report, Section, Table, Verdict};
+use super::{ClaimRow, ClaimTable, Graphic, Mark, Report, Section, Table};
 use crate::draw::escape;
 use crate::readable;
 
@@ -67,25 +67,25 @@ fn warnings(out: &mut String, all: &[String]) {
     put(out, format_args!("</ul></div>"));
 }
 
-/// Class and mark of a verdict. Its words carry the meaning, the colour repeats it.
-fn style(verdict: Verdict) -> (&'static str, &'static str) {
-    match verdict {
-        Verdict::Reproduced => ("yes", "✓ "),
-        Verdict::Better => ("yes", "▲ "),
-        Verdict::Differs => ("no", "✗ "),
-        Verdict::NotMeasured => ("none", ""),
+/// Class and sign of a mark.
+fn style(mark: Mark) -> (&'static str, &'static str) {
+    match mark {
+        Mark::Tick => ("yes", "✓ "),
+        Mark::Up => ("yes", "▲ "),
+        Mark::Cross => ("no", "✗ "),
+        Mark::None => ("none", ""),
     }
 }
 
-fn claims(out: &mut String, all: &[ClaimRow]) {
-    if all.is_empty() {
+fn claims(out: &mut String, table: &ClaimTable) {
+    if table.rows.is_empty() {
         return;
     }
     put(out, format_args!("<h2>Paper and measurement</h2>\n<ul class=\"tally\">"));
-    for verdict in Verdict::ALL {
-        let count = all.iter().filter(|claim| claim.verdict == verdict).count();
+    for outcome in &table.outcomes {
+        let count = table.rows.iter().filter(|claim| claim.outcome == *outcome).count();
         if count > 0 {
-            let (class, words) = (style(verdict).0, verdict.words());
+            let (class, words) = (style(outcome.mark).0, escape(&outcome.words));
             put(out, format_args!("<li class=\"{class}\">{count} {words}</li>"));
         }
     }
@@ -98,7 +98,7 @@ fn claims(out: &mut String, all: &[ClaimRow]) {
          Measured</th><th scope=\"col\">Verdict</th></tr></thead>\n<tbody>"
         ),
     );
-    for claim in all {
+    for claim in &table.rows {
         claim_row(out, claim);
     }
     put(
@@ -123,7 +123,7 @@ fn claim_row(out: &mut String, claim: &ClaimRow) {
         "" => String::new(),
         text => format!("<span class=\"note\">{}</span>", markdown::inline(text)),
     };
-    let (class, mark) = style(claim.verdict);
+    let (class, mark) = style(claim.outcome.mark);
     put(
         out,
         format_args!(
@@ -139,7 +139,7 @@ fn claim_row(out: &mut String, claim: &ClaimRow) {
             if claim.is_order { "in order".to_owned() } else { span(claim.band) },
             value(claim.measured),
             claim.interval.map(span).unwrap_or_default(),
-            claim.verdict.words(),
+            escape(&claim.outcome.words),
             id = escape(&claim.id),
         ),
     );

@@ -32,7 +32,7 @@ pub struct Report {
     /// The machine: processor, cores, memory, kernel.
     pub machine: String,
     /// The table at the top.
-    pub claims: Vec<ClaimRow>,
+    pub claims: ClaimTable,
     /// The body.
     pub sections: Vec<Section>,
     /// What a reader must know before believing a figure; shown at the top.
@@ -41,34 +41,36 @@ pub struct Report {
     pub facts: Vec<(String, String)>,
 }
 
-/// What was found of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// As the paper says.
-    Reproduced,
-    /// Beyond what the paper says, on the good side.
-    Better,
-    /// Otherwise than the paper says.
-    Differs,
-    /// Not measured, or not well enough to tell.
-    NotMeasured,
+/// What a paper claims and what was found, as a table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClaimTable {
+    /// One row a claim.
+    pub rows: Vec<ClaimRow>,
+    /// All outcomes that a claim can have, in the order in which they are counted.
+    pub outcomes: Vec<Outcome>,
 }
 
-impl Verdict {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Reproduced, Self::Better, Self::Differs, Self::NotMeasured];
-
+/// What can be found of a claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
     /// In words.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Reproduced => "reproduced",
-            Self::Better => "better",
-            Self::Differs => "differs",
-            Self::NotMeasured => "not measured",
-        }
-    }
+    pub words: String,
+    /// Its sign and colour, which repeat the words.
+    pub mark: Mark,
+}
+
+/// Sign and colour of an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mark {
+    /// As expected: a tick.
+    Tick,
+    /// More than expected: an arrow up.
+    Up,
+    /// Not as expected: a cross.
+    Cross,
+    /// Open: no sign.
+    None,
 }
 
 /// One line of the table of claims.
@@ -94,8 +96,8 @@ pub struct ClaimRow {
     pub interval: Option<[f64; 2]>,
     /// Unit of all of them.
     pub unit: String,
-    /// The verdict.
-    pub verdict: Verdict,
+    /// What was found.
+    pub outcome: Outcome,
     /// Why the band has these ends, and what the paper says.
     pub note: String,
     /// Why it is not as the paper says; empty where it is.
@@ -177,9 +179,12 @@ impl Report {
     pub fn to_html(&self) -> String {
         html::html(self)
     }
+}
 
-    /// The table of claims for a terminal, with a line that counts them.
-    pub fn claims_text(&self) -> String {
+impl ClaimTable {
+    /// The table for a terminal, with a line that counts the outcomes.
+    #[must_use]
+    pub fn to_text(&self) -> String {
         text::claims(self)
     }
 }

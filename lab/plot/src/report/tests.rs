@@ -1,7 +1,17 @@
-use super::{ClaimRow, Graphic, Report, Section, Table, Verdict};
+use super::{ClaimRow, ClaimTable, Graphic, Mark, Outcome, Report, Section, Table};
 use crate::{Axis, Figure, Point, Series};
 
-fn claim(id: &str, verdict: Verdict) -> ClaimRow {
+fn outcome(mark: Mark) -> Outcome {
+    let words = match mark {
+        Mark::Tick => "reproduced",
+        Mark::Up => "better",
+        Mark::Cross => "differs",
+        Mark::None => "not measured",
+    };
+    Outcome { words: words.to_owned(), mark }
+}
+
+fn claim(id: &str, mark: Mark) -> ClaimRow {
     ClaimRow {
         id: id.to_owned(),
         figure: "Table 6".to_owned(),
@@ -10,12 +20,12 @@ fn claim(id: &str, verdict: Verdict) -> ClaimRow {
         band: [45.0, 56.0],
         is_order: false,
         is_run: true,
-        measured: (verdict != Verdict::NotMeasured).then_some(48.0),
+        measured: (mark != Mark::None).then_some(48.0),
         interval: Some([47.5, 48.25]),
         unit: "%".to_owned(),
-        verdict,
+        outcome: outcome(mark),
         note: "within 5 points".to_owned(),
-        cause: if verdict == Verdict::Differs { "another disk".to_owned() } else { String::new() },
+        cause: if mark == Mark::Cross { "another disk".to_owned() } else { String::new() },
     }
 }
 
@@ -35,11 +45,14 @@ fn report() -> Report {
         duration_s: Some(3725.0),
         arm: "simulator".to_owned(),
         machine: "2 cores".to_owned(),
-        claims: vec![
-            claim("one", Verdict::Reproduced),
-            claim("two", Verdict::Differs),
-            claim("three", Verdict::NotMeasured),
-        ],
+        claims: ClaimTable {
+            rows: vec![
+                claim("one", Mark::Tick),
+                claim("two", Mark::Cross),
+                claim("three", Mark::None),
+            ],
+            outcomes: [Mark::Tick, Mark::Up, Mark::Cross, Mark::None].map(outcome).into(),
+        },
         sections: vec![Section {
             heading: "Results <1>".to_owned(),
             text: "First **bold <i>** and `code <c>`.\n\n- item \
@@ -168,7 +181,7 @@ fn drawings_that_run_or_fetch_are_refused() {
 
 #[test]
 fn the_terminal_gets_a_table() {
-    let text = report().claims_text();
+    let text = report().claims.to_text();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("verdict       claim"), "{text}");
     assert!(lines[2].starts_with("reproduced    one"), "{text}");
@@ -178,8 +191,8 @@ fn the_terminal_gets_a_table() {
     let counts = "3 claims: 1 reproduced, 0 better, 1 differs, 1 not measured";
     assert_eq!(lines.last(), Some(&counts));
     let mut hostile = report();
-    hostile.claims[0].metric = "a\u{1b}[2J\nb".to_owned();
-    assert!(!hostile.claims_text().contains('\u{1b}'));
+    hostile.claims.rows[0].metric = "a\u{1b}[2J\nb".to_owned();
+    assert!(!hostile.claims.to_text().contains('\u{1b}'));
 }
 
 #[test]

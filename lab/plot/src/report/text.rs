@@ -1,17 +1,17 @@
 //! The table of claims for a terminal.
 
-use super::{ClaimRow, Report, Verdict};
+use super::{ClaimRow, ClaimTable, Outcome};
 use crate::readable;
 
 /// Columns wider than this are wrapped by the terminal anyway; the note goes to its own line.
 const METRIC_MAX: usize = 44;
 
-/// See [`Report::claims_text`].
-pub(super) fn claims(report: &Report) -> String {
+/// See [`ClaimTable::to_text`].
+pub(super) fn claims(table: &ClaimTable) -> String {
     let heading =
         ["verdict", "claim", "figure", "metric", "paper", "band", "measured", "95 % interval"];
     let mut rows: Vec<Vec<String>> = vec![heading.iter().map(ToString::to_string).collect()];
-    let shown: Vec<&ClaimRow> = report.claims.iter().filter(|claim| claim.is_run).collect();
+    let shown: Vec<&ClaimRow> = table.rows.iter().filter(|claim| claim.is_run).collect();
     rows.extend(shown.iter().map(|claim| row(claim)));
     let widths: Vec<usize> = (0..heading.len())
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
@@ -37,12 +37,13 @@ pub(super) fn claims(report: &Report) -> String {
             out.push_str(&format!("{}  {}\n", " ".repeat(widths[0]), one_line(&claim.cause)));
         }
     }
-    let counts = Verdict::ALL.map(|verdict| {
-        let count = report.claims.iter().filter(|claim| claim.verdict == verdict).count();
-        format!("{count} {}", verdict.words())
-    });
-    out.push_str(&format!("{} claims: {}\n", report.claims.len(), counts.join(", ")));
-    let missing = report.claims.len() - shown.len();
+    let count = |outcome: &Outcome| {
+        let count = table.rows.iter().filter(|claim| claim.outcome == *outcome).count();
+        format!("{count} {}", outcome.words)
+    };
+    let counts: Vec<String> = table.outcomes.iter().map(count).collect();
+    out.push_str(&format!("{} claims: {}\n", table.rows.len(), counts.join(", ")));
+    let missing = table.rows.len() - shown.len();
     if missing > 0 {
         out.push_str(&format!("{missing} of those not measured were not run\n"));
     }
@@ -57,7 +58,7 @@ fn row(claim: &ClaimRow) -> Vec<String> {
         format!("[{low}, {high}]")
     };
     vec![
-        claim.verdict.words().to_owned(),
+        claim.outcome.words.clone(),
         one_line(&claim.id),
         one_line(&claim.figure),
         cut(&one_line(&claim.metric)),

@@ -1,4 +1,4 @@
-//! Collects what a parser finds, and turns what is wrong with it into errors with a line.
+//! Checks the nodes and links of a file, and reports what is wrong with the line.
 
 use crate::error::TopologyError;
 use crate::format::ReadOptions;
@@ -64,7 +64,7 @@ impl<'a> Builder<'a> {
         }
         let similar = self.topology.nodes().iter().find(|node| {
             node.name.eq_ignore_ascii_case(name)
-                || (name.len() > 2 && edit_distance_is_one(&node.name, name))
+                || (name.len() > 2 && strsim::levenshtein(&node.name, name) == 1)
         });
         let remedy = match similar {
             Some(node) => format!("did you mean {:?}?", node.name),
@@ -79,22 +79,20 @@ impl<'a> Builder<'a> {
         line: usize,
         link: Link,
         delay_ns: Option<u64>,
-    ) -> Result<usize, TopologyError> {
+    ) -> Result<(), TopologyError> {
         let delay_ns = match delay_ns {
             Some(delay_ns) => delay_ns,
             None if self.options.delay_from_distance => {
-                match (self.distance_delay_ns(&link), self.options.delay_default_ns) {
-                    (Ok(delay_ns), _) | (Err(_), Some(delay_ns)) => delay_ns,
-                    (Err(problem), None) => {
-                        let remedy = "give the link a delay, or give a delay for such links";
-                        return self.error(line, problem, remedy);
-                    }
-                }
+                self.distance_delay_ns(&link).or_else(|problem| {
+                    let remedy = "give the link a delay, or its ends a longitude and a latitude";
+                    self.error(line, problem, remedy)
+                })?
             }
-            None => self.options.delay_default_ns.unwrap_or(0),
+            None => 0,
         };
         self.topology
             .add_link(Link { delay_ns, ..link })
+            .map(drop)
             .map_err(|error| self.explained(line, &error))
     }
 
@@ -118,13 +116,4 @@ impl<'a> Builder<'a> {
 /// The line of an offset in octets, from 1.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes()[..offset.min(text.len())].iter().filter(|&&octet| octet == b'\n').count()
-}
-
-/// Whether one character inserted, removed or replaced makes `b` of `a`.
-fn edit_distance_is_one(a: &str, b: &str) -> bool {
-    let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
-    let front = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    let (a, b) = (&a[front..], &b[front..]);
-    let back = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
-    a.len().max(b.len()) - back == 1
 }

@@ -1,4 +1,4 @@
-//! Weir's own TOML.
+//! The TOML text of a topology: read and written.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -167,7 +167,7 @@ fn read_link(
             Some(builder.value(line_at(delay.span()), "delay", value)?)
         }
     };
-    builder.link(line, made, delay_ns).map(|_| ())
+    builder.link(line, made, delay_ns)
 }
 
 /// A TOML string, quoted.

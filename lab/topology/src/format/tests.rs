@@ -4,16 +4,9 @@ use super::*;
 use crate::model::{Coordinates, Link, Node, Role};
 
 const TOML: &str = include_str!("../../data/examples/small.toml");
-const MINI_NDN: &str = include_str!("../../data/examples/small.conf");
-const NDN_SIM: &str = include_str!("../../data/examples/small.txt");
-const GRAPH_ML: &str = include_str!("../../data/examples/small.graphml");
 
 fn parse(text: &str) -> Result<Topology, TopologyError> {
     Topology::parse(text, "some/net.x", &ReadOptions::default())
-}
-
-fn from_distance() -> ReadOptions {
-    ReadOptions { delay_from_distance: true, ..ReadOptions::default() }
 }
 
 fn names(topology: &Topology) -> Vec<&str> {
@@ -48,63 +41,23 @@ fn own_format_has_all_properties() {
 }
 
 #[test]
-fn mini_ndn_is_read() {
-    let read = parse(MINI_NDN).unwrap();
-    assert_eq!(read.name(), "net");
-    assert_eq!(names(&read), ["west", "north", "east", "hub"]);
-    assert_eq!(read.nodes()[0].attributes["radius"], "0.4");
-    assert_eq!(read.nodes()[3].attributes["kind"], "switch");
-    assert_eq!(
-        links(&read),
-        [(10_000, 100, 1, 0), (2_500, 1_000, 1, 250), (20_000, 0, 25, 0), (1_000, 0, 1, 0)]
-    );
-    assert_eq!(read.links()[1].loss, 0.01);
-    assert_eq!(read.links()[2].jitter_ns, 40_000);
-}
+fn links_get_delays_from_distances() {
+    let text = "coordinates = \"geographic\"\n[[node]]\nname = \"berlin\"\nposition = [13.40, \
+                52.52]\n[[node]]\nname = \"hamburg\"\nposition = [10.0, 53.55]\n[[node]]\n\
+                name = \"nowhere\"\n[[link]]\nbetween = [\"berlin\", \"hamburg\"]\n";
+    let options = ReadOptions { delay_from_distance: true, ..ReadOptions::default() };
+    // Berlin to Hamburg is 255 km.
+    let read = Topology::parse(text, "a.toml", &options).unwrap();
+    assert_eq!(links(&read), [(1_273, 0, 1, 0)]);
+    assert_eq!(links(&parse(text).unwrap()), [(0, 0, 1, 0)]);
 
-#[test]
-fn ndnsim_is_read() {
-    let read = parse(NDN_SIM).unwrap();
-    assert_eq!(names(&read), ["left", "upper", "lower", "right", "spare"]);
-    assert_eq!(read.nodes()[1].position, Some((2.5, 3.0)));
-    assert_eq!(read.nodes()[1].attributes["comment"], "core");
-    assert_eq!(read.nodes()[4].position, None);
+    let text = format!("{text}[[link]]\nbetween = [\"berlin\", \"nowhere\"]\n");
+    let error = Topology::parse(&text, "a.toml", &options).unwrap_err().to_string();
     assert_eq!(
-        links(&read),
-        [
-            (5_000, 10, 1, 100),
-            (10_000, 1, 4, 50),
-            (5_000, 10, 1, 80),
-            (0, 0, 1, 0),
-            (0, 2_500, 2, 0)
-        ]
+        error,
+        "a.toml:13: node \"nowhere\" has no position, so there is no distance; give the link a \
+         delay, or its ends a longitude and a latitude"
     );
-    assert_eq!(read.links()[1].loss, 0.02);
-}
-
-#[test]
-fn graphml_of_the_topology_zoo_is_read() {
-    let read = parse(GRAPH_ML).unwrap();
-    assert_eq!(read.name(), "Small");
-    assert_eq!(names(&read), ["Berlin", "Hamburg", "Hamburg-2", "Frankfurt_am_Main", "node-4"]);
-    assert_eq!(read.nodes()[0].position, Some((13.40, 52.52)));
-    assert_eq!(read.nodes()[0].attributes["Country"], "Germany");
-    assert_eq!(read.nodes()[3].attributes["label"], "Frankfurt am Main");
-    assert_eq!(read.parallel_links(), [(0, 3)]);
-    let rates: Vec<_> = links(&read).iter().map(|link| link.1).collect();
-    assert_eq!(rates, [10_000, 0, 2_500, 0, 0]);
-
-    let text = Topology::parse(GRAPH_ML, "a.graphml", &from_distance()).unwrap_err().to_string();
-    assert_eq!(
-        text,
-        "a.graphml:48: node \"node-4\" has no position, so there is no distance; give the link a \
-         delay, or give a delay for such links"
-    );
-    let options = ReadOptions { delay_default_ns: Some(7_000), ..from_distance() };
-    let read = Topology::parse(GRAPH_ML, "a.graphml", &options).unwrap();
-    // Berlin to Hamburg is 255 km, to Frankfurt 423 km.
-    let delays: Vec<_> = links(&read).iter().map(|link| link.0).collect();
-    assert_eq!((delays[0], delays[2], delays[4]), (1_276, 2_119, 7));
 }
 
 #[test]
@@ -126,27 +79,19 @@ fn built_in_topologies_are_whole() {
 #[test]
 fn files_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, text) in
-        [("a.toml", TOML), ("a.conf", MINI_NDN), ("a.txt", NDN_SIM), ("a.graphml", GRAPH_ML)]
-    {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        let read = Topology::read(&path).unwrap();
-        // Without a telling name the content must do.
-        let bare = folder.path().join("a");
-        std::fs::write(&bare, text).unwrap();
-        assert_eq!(Topology::read(&bare).unwrap().links(), read.links());
-        let copy = folder.path().join("copy.toml");
-        read.write(&copy).unwrap();
-        assert_eq!(Topology::open("copy.toml", folder.path()).unwrap(), read);
-    }
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, TOML).unwrap();
+    let read = Topology::read(&path).unwrap();
+    let copy = folder.path().join("copy.toml");
+    read.write(&copy).unwrap();
+    assert_eq!(Topology::open("copy.toml", folder.path()).unwrap(), read);
     let missing = Topology::read(&folder.path().join("none.toml")).unwrap_err().to_string();
     assert!(missing.contains("none.toml: cannot read") && missing.contains("geant"), "{missing}");
-    let path = folder.path().join("latin.conf");
-    std::fs::write(&path, b"[nodes]\nz\xfcrich: _\n").unwrap();
+    let path = folder.path().join("latin.toml");
+    std::fs::write(&path, b"[[node]]\nname = \"z\xfcrich\"\n").unwrap();
     let text = Topology::read(&path).unwrap_err().to_string();
     assert!(
-        text.ends_with("latin.conf:2: this is not UTF-8 text; save the file as UTF-8"),
+        text.ends_with("latin.toml:2: this is not UTF-8 text; save the file as UTF-8"),
         "{text}"
     );
 }
@@ -202,67 +147,19 @@ fn wrong_own() -> Vec<Wrong> {
     ]
 }
 
-fn wrong_columns() -> Vec<Wrong> {
-    let mini = |text: &str| format!("[nodes]\naa: _\nbb: _\n[links]\n{text}");
-    let sim = |text: &str| format!("router\naa\nbb\nlink\n{text}");
+fn wrong_files() -> Vec<Wrong> {
     vec![
-        (mini("aa:bb bw=10"), None, "", ""),
-        (mini("aa:cc delay=1ms"), Some(5), "no node \"cc\"", "describe"),
-        (mini("aa bb delay=1ms"), Some(5), "names no two nodes", "a:b"),
-        (mini("aa:bb delay=10"), Some(5), "has no unit", "10ms"),
-        (mini("aa:bb delay=1ms bw=fast"), Some(5), "bw:", "40Mbit/s"),
-        (mini("aa:bb delay=1ms loss=101"), Some(5), "too large", "100%"),
-        (mini("aa:bb delay=1ms los=1"), Some(5), "unknown key \"los\"", "loss (%)"),
-        (mini("aa:bb delay = 1ms"), Some(5), "is no key and value", "without space"),
-        (mini("aa:bb delay=1ms max_queue_size=x"), Some(5), "no number of packets", "100"),
-        (mini("[faces]\naa:bb cost=2"), Some(6), "no link joins", "[links]"),
-        (mini("[stations]\nsta1: _"), Some(5), "wireless", "[nodes]"),
-        (mini("[nods]"), Some(5), "no section", "use [nodes]"),
-        (sim("aa cc"), Some(5), "no node \"cc\"", "describe"),
-        (sim("aa bb 10"), Some(5), "bandwidth: \"10\" has no unit", "Mbit/s"),
-        (sim("aa bb 1Mbps x"), Some(5), "metric \"x\"", "1 or more"),
-        (sim("aa bb 1Mbps 1 5"), Some(5), "delay: \"5\" has no unit", "5ms"),
-        (sim("aa bb 1Mbps 1 5ms lots"), Some(5), "queue \"lots\"", "100"),
-        (sim("aa bb 1Mbps 1 5ms 9 ns3::BurstErrorModel"), Some(5), "not supported", "leave it out"),
-        (sim("aa bb 1Mbps 1 5ms 9 x y"), Some(5), "8 columns", "left out"),
-        (sim("aa"), Some(5), "1 columns", "from, to"),
-        ("router\na NA 1".into(), Some(2), "yPos without xPos", "both or none"),
-        ("router\na NA one two".into(), Some(2), "no pair of numbers", "3.5"),
-        ("router\na\n".into(), None, "no section \"link\"", "write sections"),
-    ]
-}
-
-fn wrong_graphml() -> Vec<Wrong> {
-    let xml =
-        |text: &str| format!("<graphml>\n<graph>\n<node id='1'/>\n{text}\n</graph></graphml>");
-    vec![
-        (xml("<edge source='1' target='2'/>"), Some(4), "no node with id \"2\"", "add the node"),
-        (xml("<edge source='1'/>"), Some(4), "without a target", "id"),
-        (xml("<edge source='1' target='1'/>"), Some(4), "link to itself", "two different"),
-        (xml("<node/>"), Some(4), "without an id", "id="),
-        (xml("<node id='1'/>"), Some(4), "occurs again", "of its own"),
-        (xml("<hyperedge/>"), Some(4), "<hyperedge> is not supported", "keep"),
-        (xml("<edge source='1'"), Some(5), "not XML", "correct"),
-        ("<graphml/>".into(), None, "no graph", "keep one"),
-    ]
-}
-
-fn wrong_formats() -> Vec<Wrong> {
-    vec![
-        ("hello\n".into(), None, "no format", "[[node]]"),
-        ("[nodes]\n".into(), None, "no nodes", "at least one"),
+        ("hello\n".into(), Some(1), "", "[[node]]"),
+        ("[nodes]\n".into(), Some(1), "unknown field `nodes`", "correct its name"),
+        ("name = \"none\"\n".into(), None, "no nodes", "at least one"),
     ]
 }
 
 #[test]
 fn errors_name_the_place_and_a_remedy() {
-    let wrong = [wrong_own(), wrong_columns(), wrong_graphml(), wrong_formats()];
+    let wrong = [wrong_own(), wrong_files()];
     for (text, line, problem, remedy) in wrong.into_iter().flatten() {
         let result = Topology::parse(&text, "net", &ReadOptions::default());
-        if (line, problem) == (None, "") {
-            result.unwrap_or_else(|error| panic!("{text}: {error}"));
-            continue;
-        }
         let error = result.expect_err(&text);
         let message = error.to_string();
         assert_eq!(error.line(), line, "{text}\n{message}");
@@ -352,19 +249,14 @@ proptest! {
 
     #[test]
     fn no_mutation_makes_a_parser_panic(
-        texts in [mutated(TOML), mutated(MINI_NDN), mutated(NDN_SIM), mutated(GRAPH_ML)],
+        text in mutated(TOML),
         distance: bool,
     ) {
-        for text in &texts {
-            for format in [Format::Toml, Format::MiniNdn, Format::NdnSim, Format::GraphMl] {
-                let format = Some(format);
-                let options =
-                    ReadOptions { format, delay_from_distance: distance, ..ReadOptions::default() };
-                if let Ok(read) = Topology::parse(text, "x", &options) {
-                    let again = parse(&read.to_toml()).unwrap();
-                    prop_assert_eq!(again.links(), read.links());
-                }
-            }
+        let options =
+            ReadOptions { delay_from_distance: distance, ..ReadOptions::default() };
+        if let Ok(read) = Topology::parse(&text, "x", &options) {
+            let again = parse(&read.to_toml()).unwrap();
+            prop_assert_eq!(again.links(), read.links());
         }
     }
 }

@@ -1,24 +1,29 @@
 //! A network from a plan.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use weir_base::{FaceId, Instant, NS_PER_MS, Pool, Rng};
+use weir_base::{FaceId, NS_PER_MS};
 use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
 use weir_link::{EgressConfig, LinkConfig, RunsConfig};
 use weir_netem::LinkModel;
-use weir_wire::{LpHeader, Name};
+use weir_wire::Name;
 
+use super::Network;
+use super::apps::{AppNode, Apps};
 use super::control::ControlPlane;
-use super::disk::Library;
-use super::end::End;
-use super::queue::{Due, EventQueue, Moment};
-use super::router::{RouterNode, Setup};
-use super::{Network, Node, NodeKind, Summary, device, disk, processor, stages};
+use super::faults::Faults;
+use super::links::{End, Links};
+use super::nodes::{Node, NodeKind, Nodes};
+use super::processors::Processors;
+use super::queue::{Due, INDEX_MAX};
+use super::router::{Library, RouterNode, Setup, disk_wait_max_ns, stages_wait_max_ns};
+use super::shared_disks::SharedDisks;
+use super::timeline::Timeline;
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
-use crate::check::recent::Recent;
-use weir_plan::app::{App, AppOutbox, PathId};
-use weir_plan::hash::{Digest, Part, seed_of};
+use weir_plan::app::{App, PathId};
+use weir_plan::hash::{Part, seed_of};
 use weir_plan::workload::ConsumerPlan;
 use weir_plan::{Fault, LinkPlan, NodePlan, Plan, PlanError, Role, RouterPlan, Transport};
 
@@ -31,73 +36,93 @@ const LOSSY: f64 = 0.2;
 
 /// The network of a plan that has been checked.
 pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
+    check_numbers(plan)?;
     let has_fault = |is_it: fn(&Fault) -> bool| plan.faults.iter().any(|it| is_it(&it.fault));
     let has_damage =
         has_fault(|fault| matches!(fault, Fault::WrongBytes { .. } | Fault::DiskDamage { .. }));
+    let names: Arc<[String]> = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let mut library = library(plan)?;
-    let control = plan.controller.as_ref().map(|of| ControlPlane::new(plan, of)).transpose()?;
-    let (node_ends, mut ends) = build_ends(plan)?;
-    let mut setups = router_setups(plan, &ends, &node_ends)?;
-    let (devices, device_of) = device::devices(plan);
-    let (processors, processor_of) = processor::processors(plan);
+    let control = plan.controller.as_ref();
+    let mut control =
+        control.map(|of| ControlPlane::new(plan, of, Arc::clone(&names))).transpose()?;
+    let (node_ends, ends) = build_ends(plan)?;
+    let mut nodes = build_nodes(plan, &ends, node_ends, &mut library)?;
+    let mut apps = Apps::new(has_damage.then(Produced::default), is_lossy(plan));
+    fill_disks(plan, &mut nodes, &mut apps, &mut library)?;
+    fill_stores(plan, &mut nodes, &mut apps)?;
+    let faults = Faults::new(plan.faults.clone());
+    let mut timeline = Timeline::default();
+    if let Some(control) = &mut control {
+        for node in control.routers() {
+            if let Some(router) = nodes.router_mut(node) {
+                control.learn_holdings(node, router.holdings_at_start());
+            }
+        }
+        control.begin(&mut timeline);
+    }
+    faults.schedule(&mut timeline);
+    if plan.sample_ns > 0 {
+        timeline.schedule(0, Due::Sample);
+    }
+    nodes.set_first_timers(&mut timeline);
+    Ok(Network {
+        seed: plan.seed,
+        end_ns: plan.duration_ns.saturating_add(plan.drain_ns),
+        sample_ns: plan.sample_ns,
+        links: Links::new(plan.seed, Arc::clone(&names), ends, lifetime_max_ns(plan)),
+        names,
+        timeline,
+        nodes,
+        apps,
+        faults,
+        shared_disks: SharedDisks::new(plan),
+        processors: Processors::new(plan),
+        control: control.map(Box::new),
+        library,
+        are_records_kept: !has_fault(loses_records),
+        steps: 0,
+        virtual_ns: 0,
+        is_over: false,
+        outbox: Outbox::default(),
+    })
+}
+
+fn build_nodes(
+    plan: &Plan,
+    ends: &[End],
+    node_ends: Vec<Vec<u32>>,
+    library: &mut Library,
+) -> Result<Nodes, PlanError> {
+    let mut setups = router_setups(plan, ends, &node_ends)?;
     let mut nodes = Vec::with_capacity(plan.nodes.len());
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
         let kind = match setups.remove(&index) {
-            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup, &mut library))),
-            None => NodeKind::App(build_app(plan, index, node_ends.len())?),
+            Some(setup) => NodeKind::Router(Box::new(RouterNode::new(setup, library))),
+            None => {
+                let progress = match &node.role {
+                    Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
+                    _ => None,
+                };
+                NodeKind::App(AppNode { app: build_app(plan, index, node_ends.len())?, progress })
+            }
         };
-        let progress = match &node.role {
-            Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
-            _ => None,
-        };
-        let patience_ns = patience_ns(plan, index);
-        for &end in &node_ends {
-            ends[end as usize].patience_ns = patience_ns;
-        }
-        let (device, processor) = (device_of[index], processor_of[index]);
-        let (wake, downs) = (Moment::NEVER, 0);
-        nodes.push(Node { kind, ends: node_ends, wake, downs, progress, device, processor });
+        nodes.push(Node::new(kind, node_ends));
     }
-    let mut network = Network {
-        seed: plan.seed,
-        now_ns: 0,
-        end_ns: plan.duration_ns.saturating_add(plan.drain_ns),
-        sample_ns: plan.sample_ns,
-        lifetime_max_ns: lifetime_max_ns(plan),
-        names: plan.nodes.iter().map(|node| node.name.clone()).collect(),
-        faults: plan.faults.clone(),
-        queue: EventQueue::default(),
-        nodes,
-        ends,
-        devices,
-        control: control.map(Box::new),
-        processors,
-        pool: Pool::new(POOL_BYTES_MAX),
-        library,
-        digest: Digest::default(),
-        summary: Summary::default(),
-        recent: Recent::default(),
-        produced: has_damage.then(Produced::default),
-        damage_rng: Rng::from_seed(seed_of(plan.seed, Part::WrongBytes, 0)),
-        excused_until_ns: 0,
-        tells_holdings: plan.asks_holdings(),
-        is_lossy: is_lossy(plan),
-        are_records_kept: !has_fault(loses_records),
-        is_settling: false,
-        is_over: false,
-        inputs: Vec::new(),
-        outbox: Outbox::default(),
-        app_inputs: Vec::new(),
-        app_outbox: AppOutbox::default(),
-        unflushed: Vec::new(),
+    Ok(Nodes::new(nodes))
+}
+
+/// The engine numbers nodes, ends of links and beginnings and ends of faults.
+fn check_numbers(plan: &Plan) -> Result<(), PlanError> {
+    let counts = [
+        ("nodes", plan.nodes.len()),
+        ("links", 2 * plan.links.len()),
+        ("faults", 2 * plan.faults.len()),
+    ];
+    let Some((key, _)) = counts.into_iter().find(|&(_, count)| count >= INDEX_MAX) else {
+        return Ok(());
     };
-    fill_disks(plan, &mut network)?;
-    fill_stores(plan, &mut network)?;
-    network.tell_holdings();
-    network.begin_routing();
-    network.begin_agents();
-    network.schedule_first();
-    Ok(network)
+    let problem = format!("are more than the {} that the engine can number", INDEX_MAX / 2);
+    Err(PlanError::Value { place: "the plan".into(), key, problem })
 }
 
 /// Whether a disk may lose what was written to it.
@@ -115,23 +140,6 @@ fn loses_records(fault: &Fault) -> bool {
 fn is_lossy(plan: &Plan) -> bool {
     let lossy = |loss: weir_netem::Loss| loss.mean() > LOSSY;
     plan.links.iter().any(|link| lossy(link.a_to_b.loss) || lossy(link.b_to_a.loss))
-}
-
-impl Network {
-    fn schedule_first(&mut self) {
-        self.schedule_faults();
-        if self.sample_ns > 0 {
-            let moment = self.queue.moment(0, Due::Sample);
-            self.queue.push(moment);
-        }
-        for node in 0..self.nodes.len() as u32 {
-            let wakeup_ns = match &self.nodes[node as usize].kind {
-                NodeKind::App(app) => app.next_wakeup().map(Instant::as_ns),
-                NodeKind::Router(router) => router.next_wakeup_ns(),
-            };
-            self.wake_at(node, wakeup_ns);
-        }
-    }
 }
 
 /// How long after its lifetime an Interest may be answered by a node that holds it up: a producer
@@ -154,14 +162,15 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
             let machine = |router: &RouterPlan| {
                 router.stages.as_ref()?.cpu.as_ref().and_then(|cpu| cpu.machine.clone())
             };
-            let in_stages = router.stages.as_ref().map(|stages| {
-                stages::interest_wait_max_ns(stages, sharers(plan, machine(router), machine))
-            });
+            let in_stages = router
+                .stages
+                .as_ref()
+                .map(|stages| stages_wait_max_ns(stages, sharers(plan, machine(router), machine)));
             let blocked = router.disk.as_ref().filter(|disk| disk.options.io == StoreIo::Blocking);
             let blocked = blocked.map(|disk| {
                 let device = |router: &RouterPlan| router.disk.as_ref()?.shared_as.clone();
                 let sharers = sharers(plan, disk.shared_as.clone(), device);
-                disk::interest_wait_max_ns(disk).saturating_mul(sharers)
+                disk_wait_max_ns(disk).saturating_mul(sharers)
             });
             let waits = in_stages.into_iter().chain(blocked).reduce(u64::saturating_add);
             waits.map_or(0, |wait_ns| wait_ns.saturating_add(stalls()))
@@ -226,6 +235,8 @@ fn face_config(
 fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
     let mut node_ends = vec![Vec::new(); plan.nodes.len()];
     let mut ends = Vec::with_capacity(2 * plan.links.len());
+    let patience_ns = |node| patience_ns(plan, node);
+    let patience_ns: Vec<u64> = (0..plan.nodes.len()).map(patience_ns).collect();
     for link in &plan.links {
         for (node, config) in [(link.a, &link.a_to_b), (link.b, &link.b_to_a)] {
             let number = ends.len() as u32;
@@ -235,7 +246,8 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
             node_ends[node].push(number);
             let seed = seed_of(plan.seed, Part::Egress, number.into());
             let link = face_config(plan, node, link, config, seed)?;
-            ends.push(End::new(node as u32, face, link, model));
+            let patience_ns = patience_ns[node];
+            ends.push(End { patience_ns, ..End::new(node as u32, face, link, model) });
         }
     }
     set_shaping(plan, &node_ends, &mut ends)?;
@@ -295,6 +307,7 @@ fn router_setups(
             (ends[end as usize].face, scope)
         });
         let setup = Setup {
+            node: index as u32,
             seed: seed_of(plan.seed, Part::Router, index as u64),
             plan: router.clone(),
             strategy: router.strategy_of_root(name)?,
@@ -302,7 +315,7 @@ fn router_setups(
             faces: faces.collect(),
             routes: routes.remove(&index).unwrap_or_default().into_iter().collect(),
             watches_misses: plan.controller.is_some(),
-            tells_holdings: plan.asks_holdings(),
+            reports_holdings: plan.asks_holdings(),
         };
         Ok((index, setup))
     };
@@ -322,24 +335,14 @@ fn routes(plan: &Plan, ends: &[End]) -> BTreeMap<usize, BTreeMap<Name, Vec<NextH
 }
 
 /// Puts the shares that plans say into the stores.
-fn fill_stores(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
+fn fill_stores(plan: &Plan, nodes: &mut Nodes, apps: &mut Apps) -> Result<(), PlanError> {
     for (index, node) in plan.nodes.iter().enumerate() {
         let is_filled = |router: &RouterPlan| router.store_filled > 0.0;
-        if !matches!(&node.role, Role::Router(router) if is_filled(router)) {
-            continue;
+        if matches!(&node.role, Role::Router(router) if is_filled(router))
+            && let Some(router) = nodes.router_mut(index as u32)
+        {
+            router.fill_store(plan.stored_at_start(index)?, |packet| apps.on_produced(packet));
         }
-        let NodeKind::Router(node) = &mut network.nodes[index].kind else { continue };
-        node.begin_filling();
-        for packet in plan.stored_at_start(index)? {
-            if let Some(produced) = &mut network.produced {
-                produced.on_produced(&packet);
-            }
-            let shard = node.shard_of(&LpHeader::default(), &packet);
-            if !node.fill(shard, &packet) {
-                break;
-            }
-        }
-        node.end_filling();
     }
     Ok(())
 }
@@ -354,20 +357,21 @@ fn library(plan: &Plan) -> Result<Library, PlanError> {
 }
 
 /// Puts what plans say on the disks.
-fn fill_disks(plan: &Plan, network: &mut Network) -> Result<(), PlanError> {
+fn fill_disks(
+    plan: &Plan,
+    nodes: &mut Nodes,
+    apps: &mut Apps,
+    library: &mut Library,
+) -> Result<(), PlanError> {
     for (index, node) in plan.nodes.iter().enumerate() {
         let Role::Router(RouterPlan { disk: Some(disk), .. }) = &node.role else { continue };
         if disk.filled_objects == 0 && disk.filled_ranges.is_empty() && disk.filled <= 0.0 {
             continue;
         }
         let packets = plan.on_disk_at_start(index)?;
-        let packets = packets.inspect(|packet| {
-            if let Some(produced) = &mut network.produced {
-                produced.on_produced(packet);
-            }
-        });
-        if let NodeKind::Router(node) = &mut network.nodes[index].kind {
-            node.fill_disks(packets, &mut network.library);
+        let packets = packets.inspect(|packet| apps.on_produced(packet));
+        if let Some(router) = nodes.router_mut(index as u32) {
+            router.fill_disks(packets, library);
         }
     }
     Ok(())

@@ -1,135 +1,77 @@
 //! The event engine: nodes, links and faults under virtual time.
 
+mod apps;
 mod build;
 mod control;
-mod device;
-mod disk;
-mod drive;
-mod end;
-mod fault;
-mod holdings;
-mod processor;
+mod faults;
+mod links;
+mod nodes;
+mod processors;
 mod queue;
 mod router;
-mod sample;
-mod send;
-mod stages;
+mod shared_disks;
+mod summary;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod trace;
 
-use weir_base::{Instant, Pool, Rng, prefetch_read};
-use weir_forward::{Input, Outbox};
+use std::sync::Arc;
 
-use self::control::ControlPlane;
-use self::device::Device;
-use self::disk::Library;
-use self::end::End;
-use self::processor::Processor;
-use self::queue::{Due, EventQueue, INDEX_MAX, Moment};
-use self::router::RouterNode;
+use weir_base::{FaceId, prefetch_read};
+use weir_control::message::Configuration;
+use weir_forward::{Command, Event as RouterEvent, FaceAttributes, FaceScope, Input, Outbox};
+use weir_wire::{HopSignal, LpHeader};
+
+use self::apps::{Apps, Excuse, path_of};
+use self::control::{ControlPlane, Faces};
+use self::faults::{FaultChange, Faults};
+use self::links::{Arrival, Delivery, Links, Waiting};
+use self::nodes::{Node, NodeKind, Nodes};
+use self::processors::Processors;
+use self::queue::{Due, Moment};
+use self::router::Library;
+use self::shared_disks::SharedDisks;
+pub use self::summary::Summary;
+use self::timeline::Timeline;
 use crate::check::Broken;
-use crate::check::liveness::Progress;
-use crate::check::octets::Produced;
-use crate::check::recent::{Happened, Line, Recent};
+use crate::check::recent::Happened;
 use crate::error::Violation;
-use weir_plan::app::{App, AppInput, AppOutbox};
-use weir_plan::event::{Event, EventKind, Observer};
-use weir_plan::hash::Digest;
-use weir_plan::{FaultPlan, Plan, PlanError};
-
-/// What a run amounted to so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Hash of everything that happened, every hop of every packet included. One plan, one hash.
-    pub event_hash: u64,
-    /// Packets that were delivered over a link, whole.
-    pub packet_hops: u64,
-    /// Steps of the engine.
-    pub steps: u64,
-    /// Events given to the observer.
-    pub events: u64,
-    /// Virtual time that has passed, ns.
-    pub virtual_ns: u64,
-    /// Frames that a fault damaged.
-    pub damaged_frames: u64,
-    /// Times that a consumer found wrong octets in Data, all of it because of such a fault: else
-    /// the run would have ended.
-    pub damage_noticed: u64,
-    /// Interests and Data that found a stage full, whether they passed by or were dropped.
-    pub stage_full: u64,
-    /// Interests that came to a router with a nonce that was there before.
-    pub interests_looped: u64,
-}
-
-/// What a node is.
-enum NodeKind {
-    Router(Box<RouterNode>),
-    App(App),
-}
-
-struct Node {
-    kind: NodeKind,
-    /// Its ends of links; face `FaceId::FIRST + i` is the `i`-th.
-    ends: Vec<u32>,
-    /// Its next wake-up in the event queue.
-    wake: Moment,
-    /// Faults that keep it away.
-    downs: u32,
-    /// Of a consumer.
-    progress: Option<Progress>,
-    /// The shared disk that its own is.
-    device: Option<u32>,
-    /// The processor that its packets pass.
-    processor: Option<u32>,
-}
+use weir_plan::app::App;
+use weir_plan::event::{EventKind, Observer};
+use weir_plan::{Fault, Plan, PlanError};
 
 /// The routers, consumers, producers and links of a [`Plan`] under virtual time.
 ///
 /// One plan, one result: everything random follows from the plan's seed, events of one moment come
 /// in the order in which they were scheduled, and an observer changes nothing.
+///
+/// A step takes the next event and calls the component that it is for. What the component returns
+/// goes to the next one: a link's packet to its node, a router's packets to links, its disk
+/// operations to a shared disk. Components never call the network.
 pub struct Network {
     seed: u64,
-    now_ns: u64,
     end_ns: u64,
     sample_ns: u64,
-    /// The longest lifetime of an Interest, ns: of those that the plan tells of, and of those that
-    /// were delivered, which a fault may have changed.
-    lifetime_max_ns: u64,
-    names: Vec<String>,
-    faults: Vec<FaultPlan>,
-    queue: EventQueue,
-    nodes: Vec<Node>,
-    ends: Vec<End>,
-    devices: Vec<Device>,
+    names: Arc<[String]>,
+    timeline: Timeline,
+    nodes: Nodes,
+    links: Links,
+    apps: Apps,
+    faults: Faults,
+    shared_disks: SharedDisks,
+    processors: Processors,
     control: Option<Box<ControlPlane>>,
-    processors: Vec<Processor>,
-    pool: Pool,
     /// Only where a router has disks.
     library: Library,
-    digest: Digest,
-    summary: Summary,
-    recent: Recent,
-    /// Only where a fault of the plan flips octets.
-    produced: Option<Produced>,
-    damage_rng: Rng,
-    /// When the last fault so far has ended or will have, ns.
-    excused_until_ns: u64,
-    /// A consumer asks routers what they hold.
-    tells_holdings: bool,
-    /// The links lose too much for progress to be promised.
-    is_lossy: bool,
     /// What was acknowledged must be on the disks: no fault makes one fail or lie, or brings other
     /// Data of a name, which replaces what is there.
     are_records_kept: bool,
-    /// The run is over for consumers and producers; what is on its way ends.
-    is_settling: bool,
+    steps: u64,
+    virtual_ns: u64,
     is_over: bool,
-    inputs: Vec<Input>,
+    /// Of the router that was called last.
     outbox: Outbox,
-    app_inputs: Vec<AppInput>,
-    app_outbox: AppOutbox,
-    /// Ends that have something to send at the end of this step.
-    unflushed: Vec<u32>,
 }
 
 impl Network {
@@ -139,7 +81,6 @@ impl Network {
     /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
         plan.check()?;
-        check_numbers(plan)?;
         build::build(plan)
     }
 
@@ -153,16 +94,16 @@ impl Network {
     }
 
     /// Takes so many steps, or goes to the end of the plan, whichever is first. In slices of, say,
-    /// ten thousand steps, it lets a caller with a clock tell how fast the run goes; time in which
-    /// nothing happens takes none.
+    /// ten thousand steps, it lets a caller with a clock report how fast the run goes; time in
+    /// which nothing happens takes none.
     ///
     /// # Errors
     /// A promise was broken; the run must not go on.
     pub fn run_steps(&mut self, steps: u64, observer: &mut dyn Observer) -> Result<(), Violation> {
-        let before = self.summary.steps;
+        let before = self.steps;
         self.advance(self.end_ns, steps, observer).map_err(|broken| self.violation(broken))?;
-        self.summary.virtual_ns = self.summary.virtual_ns.max(self.now_ns);
-        if self.summary.steps - before < steps && !self.is_over {
+        self.virtual_ns = self.virtual_ns.max(self.now_ns());
+        if self.steps - before < steps && !self.is_over {
             self.is_over = true;
             self.settle(observer).map_err(|broken| self.violation(broken))?;
         }
@@ -178,7 +119,7 @@ impl Network {
     /// How far it is, virtual time in ns.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
-        self.now_ns
+        self.timeline.now_ns()
     }
 
     /// When the plan ends, ns.
@@ -190,22 +131,25 @@ impl Network {
     /// What the run amounted to so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        let interests_looped = self.interests_looped();
-        Summary { event_hash: self.digest.value(), interests_looped, ..self.summary }
+        let trace = &self.timeline.trace;
+        Summary {
+            event_hash: trace.hash(),
+            packet_hops: self.links.packet_hops(),
+            steps: self.steps,
+            events: trace.event_count(),
+            virtual_ns: self.virtual_ns,
+            damaged_frames: self.links.damaged_frames(),
+            damage_noticed: self.apps.damage_noticed(),
+            stage_full: trace.stage_full,
+            interests_looped: self.nodes.interests_looped(),
+        }
     }
 
     /// The consumer or producer of a node, an index into [`Plan::nodes`]; none for a router. For
     /// its counters.
     #[must_use]
     pub fn app(&self, node: usize) -> Option<&App> {
-        match &self.nodes.get(node)?.kind {
-            NodeKind::App(app) => Some(app),
-            NodeKind::Router(_) => None,
-        }
-    }
-
-    fn now(&self) -> Instant {
-        Instant::from_ns(self.now_ns)
+        self.nodes.app(node).map(|app| &app.app)
     }
 
     /// Takes the steps up to a time, but no more than `steps`.
@@ -216,66 +160,443 @@ impl Network {
         observer: &mut dyn Observer,
     ) -> Result<(), Broken> {
         for _ in 0..steps {
-            let Some(moment) = self.queue.pop_until(until_ns) else {
-                self.now_ns = until_ns;
-                return Ok(());
-            };
-            self.now_ns = moment.at_ns();
-            self.summary.steps += 1;
+            let Some(moment) = self.timeline.advance(until_ns) else { break };
+            self.steps += 1;
             self.prefetch_next();
-            match moment.due() {
-                Due::Arrival(end) => self.arrive(end, moment, observer)?,
-                Due::Wake(node) => self.wake(node, moment, observer)?,
-                Due::Link(end) => self.poll_link(end, moment, observer)?,
-                Due::Fault(index) => self.change_fault(index, observer)?,
-                Due::Sample => self.sample(observer)?,
-                Due::Device(index) => self.wake_device(index, moment)?,
-                Due::Processor(index) => self.wake_processor(index, moment, observer)?,
-                Due::Control => self.on_control_message(observer)?,
+            let done = self.step(moment);
+            if done.is_ok() {
+                self.links.flush_gathered(&mut self.timeline);
             }
-            if !self.unflushed.is_empty() {
-                self.flush_gathered();
+            self.timeline.trace.take_events().for_each(|event| observer.observe(&event));
+            done?;
+        }
+        Ok(())
+    }
+
+    /// Dispatches one event to its component.
+    #[inline]
+    fn step(&mut self, moment: Moment) -> Result<(), Broken> {
+        match moment.due() {
+            Due::Arrival(from_end) => self.on_arrival(from_end, moment),
+            Due::Wake(node) if self.nodes.is_due(node, moment) => self.wake(node),
+            Due::Link(end) if self.links.is_due(end, moment) => {
+                self.links.poll(end, &self.timeline);
+                self.deliver_waiting(end, Waiting::Shaped)
+            }
+            Due::Device(disk) if self.shared_disks.is_due(disk, moment) => {
+                self.end_shared_operations(disk)
+            }
+            Due::Processor(processor) if self.processors.is_due(processor, moment) => {
+                self.end_turns(processor)
+            }
+            Due::Fault(number) => self.change_fault(number),
+            Due::Control => self.on_control_message(),
+            Due::Sample => self.sample(),
+            // The component has replaced this event by an earlier one since.
+            Due::Wake(_) | Due::Link(_) | Due::Device(_) | Due::Processor(_) => Ok(()),
+        }
+    }
+
+    /// A frame reaches the end of its link.
+    #[inline]
+    fn on_arrival(&mut self, from_end: u32, moment: Moment) -> Result<(), Broken> {
+        match self.links.arrive(from_end, moment, &mut self.timeline) {
+            Arrival::Nothing => Ok(()),
+            Arrival::Packet(delivery) => self.deliver(delivery),
+            Arrival::Run => self.deliver_waiting(from_end ^ 1, Waiting::Run),
+            Arrival::Signal { node, face, signal } => self.on_signal(node, face, signal),
+        }
+    }
+
+    fn deliver_waiting(&mut self, end: u32, waiting: Waiting) -> Result<(), Broken> {
+        while let Some(delivery) = self.links.next_delivery(end, waiting, &mut self.timeline) {
+            self.deliver(delivery)?;
+        }
+        Ok(())
+    }
+
+    /// Hands a packet to the node that it has reached.
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Broken> {
+        let node = delivery.node;
+        let router = match &mut self.nodes.get_mut(node).kind {
+            NodeKind::Router(router) => router,
+            NodeKind::App(app) => {
+                self.apps.receive(app, delivery, &self.timeline)?;
+                return self.call_app(node);
+            }
+        };
+        if delivery.what == Happened::Interest
+            && let Some(asked) = router.holdings_asked(&delivery.packet)
+        {
+            return match router.holdings(self.timeline.now(), &asked) {
+                Some(answer) => {
+                    let header = LpHeader::default();
+                    self.links.send(delivery.end, header, answer, &mut self.timeline)
+                }
+                None => Ok(()),
+            };
+        }
+        let life = router.life();
+        let received = router.receive(delivery, &mut self.outbox, &mut self.timeline);
+        if received.wants_processor {
+            self.processors.request(life, &mut self.nodes, &mut self.timeline);
+        }
+        self.after_router(node, received.shard)
+    }
+
+    /// What a neighbour says about itself concerns every shard of a router.
+    fn on_signal(&mut self, node: u32, face: FaceId, signal: HopSignal) -> Result<(), Broken> {
+        self.give_all_shards(node, || Input::Signal { face, signal: signal.clone() })
+    }
+
+    /// Gives every shard of a router an input.
+    fn give_all_shards(&mut self, node: u32, input: impl Fn() -> Input) -> Result<(), Broken> {
+        let shards = self.nodes.router(node).map_or(0, |router| router.shard_count());
+        (0..shards).try_for_each(|shard| self.give_shard(node, shard, input()))
+    }
+
+    fn give_shard(&mut self, node: u32, shard: usize, input: Input) -> Result<(), Broken> {
+        if let Some(router) = self.nodes.router_mut(node) {
+            router.handle(shard, self.timeline.now(), input, &mut self.outbox);
+        }
+        self.after_router(node, shard)
+    }
+
+    /// The time that a node has asked for has come.
+    fn wake(&mut self, node: u32) -> Result<(), Broken> {
+        self.timeline.note_wakeup(node);
+        let Some(router) = self.nodes.router_mut(node) else { return self.call_app(node) };
+        router.end_services(&mut self.outbox, &mut self.timeline);
+        while let Some(router) = self.nodes.router_mut(node)
+            && router.end_disk_operation(&mut self.library, &mut self.outbox, &mut self.timeline)
+        {
+            self.carry_out(node)?;
+        }
+        if let Some(router) = self.nodes.router_mut(node) {
+            router
+                .wake(self.timeline.now(), &mut self.outbox)
+                .map_err(|what| Broken::liveness(node, what))?;
+        }
+        self.after_router(node, 0)
+    }
+
+    /// Operations of a shared disk have ended: their routers are told.
+    fn end_shared_operations(&mut self, disk: u32) -> Result<(), Broken> {
+        while let Some((life, ended)) = self.shared_disks.complete(disk, &mut self.timeline) {
+            let router = self.nodes.router_mut(life.node);
+            let Some(router) = router.filter(|router| router.is_living(life.number)) else {
+                continue;
+            };
+            let (library, out) = (&mut self.library, &mut self.outbox);
+            if let Some(shard) = router.end_shared(ended, library, out, &mut self.timeline) {
+                self.carry_out(life.node)?;
+                self.after_router(life.node, shard)?;
             }
         }
         Ok(())
     }
 
-    /// Asks for the memory that the next step will touch, while this one is taken: in large
-    /// networks most steps wait for memory.
-    #[inline]
-    fn prefetch_next(&self) {
-        let Some(next) = self.queue.peek() else { return };
-        match next.due() {
-            Due::Arrival(end) => {
-                let (from, to) = (&self.ends[end as usize], &self.ends[(end ^ 1) as usize]);
-                from.prefetch_arrival();
-                to.prefetch_delivery();
+    /// Routers have had their time on a processor: each takes up the packet that it had it for.
+    fn end_turns(&mut self, processor: u32) -> Result<(), Broken> {
+        while let Some(life) = self.processors.next_ended(processor, &mut self.timeline) {
+            let Some(router) = self.nodes.router_mut(life.node) else { continue };
+            let turn = router.end_turn(life.number, &mut self.outbox, &mut self.timeline);
+            if let Some(shard) = turn.shard {
+                self.after_router(life.node, shard)?;
             }
-            Due::Wake(node) => prefetch_read(&self.nodes[node as usize]),
-            _ => {}
+            let timeline = &mut self.timeline;
+            self.processors.end_turn(processor, life, &turn, &mut self.nodes, timeline);
         }
+        Ok(())
+    }
+
+    /// Carries out what a router wants, and sets when it is called next.
+    #[inline]
+    fn after_router(&mut self, node: u32, shard: usize) -> Result<(), Broken> {
+        self.carry_out(node)?;
+        let Some(router) = self.nodes.router_mut(node) else { return Ok(()) };
+        let checked = router.check_sometimes(shard);
+        let wakeup_ns = router.next_wakeup_ns();
+        checked.map_err(|what| Broken::invariant(node, what))?;
+        self.nodes.set_timer(node, wakeup_ns, &mut self.timeline);
+        Ok(())
+    }
+
+    /// Carries out what a router wants: operations of a shared disk, packets, signals, questions
+    /// to the controller.
+    #[inline]
+    fn carry_out(&mut self, node: u32) -> Result<(), Broken> {
+        if let Some(disk) = self.shared_disks.of_node(node)
+            && let Some(router) = self.nodes.router_mut(node)
+        {
+            let life = router.life();
+            if let Some(operations) = router.take_shared_operations() {
+                self.shared_disks.submit(disk, life, operations, &mut self.timeline);
+            }
+        }
+        let Self { nodes, links, timeline, outbox, control, .. } = self;
+        let state = nodes.get(node);
+        for out in outbox.packets.drain(..) {
+            if is_marked_by_store(&out.header) {
+                check_mark(state, links, &out.packet)
+                    .map_err(|what| Broken::invariant(node, what))?;
+            }
+            if let Some(end) = state.end_of(out.face) {
+                links.send(end, out.header, out.packet, timeline)?;
+            }
+        }
+        for (face, signal) in outbox.signals.drain(..) {
+            if let Some(end) = state.end_of(face) {
+                links.send_signal(end, signal, timeline);
+            }
+        }
+        for event in outbox.events.drain(..) {
+            // It lacks segments of a large object that an application wants.
+            if let RouterEvent::Missed { ingress, object, .. } = event
+                && let Some(control) = control
+                && let Some(end) = state.end_of(ingress)
+                && !nodes.is_router(links.peer(end))
+            {
+                control.ask(node, links.peer(end), object, timeline);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an application what came for it, and sends what it wants sent.
+    fn call_app(&mut self, node: u32) -> Result<(), Broken> {
+        let excuse = Excuse {
+            until_ns: self.faults.excused_until_ns(),
+            has_damage: self.links.damaged_frames() > 0,
+        };
+        let Node { kind: NodeKind::App(app), ends, .. } = self.nodes.get_mut(node) else {
+            return Ok(());
+        };
+        let wakeup_ns = self.apps.call(node, app, excuse, &mut self.timeline)?;
+        for (path, header, packet) in self.apps.take_packets() {
+            self.links.send(ends[usize::from(path.0)], header, packet, &mut self.timeline)?;
+        }
+        self.nodes.set_timer(node, wakeup_ns, &mut self.timeline);
+        Ok(())
+    }
+
+    /// A fault begins or ends.
+    fn change_fault(&mut self, number: u32) -> Result<(), Broken> {
+        let change = self.faults.change(number);
+        let FaultChange { index: fault, begins, .. } = change;
+        let node = match change.fault {
+            Fault::LinkDown { link, .. } => self.links.set_up(link, !begins),
+            Fault::LinkSlow { link, share, .. } => {
+                self.links.set_rate_share(link, if begins { share } else { 1.0 })
+            }
+            Fault::WrongBytes { link, probability, .. } => {
+                self.links.change_damage(link, if begins { probability } else { -probability })
+            }
+            Fault::Crash { node, .. } if begins => self.crash(node as u32),
+            Fault::Crash { node, .. } => self.restart(node as u32),
+            Fault::StoreStall { node, .. }
+            | Fault::DiskStall { node, .. }
+            | Fault::DiskErrors { node, .. }
+            | Fault::DiskDamage { node, .. }
+            | Fault::DiskFull { node, .. } => {
+                if let Some(router) = self.nodes.router_mut(node as u32) {
+                    router.change_fault(&change, self.timeline.now(), &mut self.outbox);
+                }
+                node as u32
+            }
+        };
+        let changed = if begins { Happened::FaultBegins } else { Happened::FaultEnds };
+        self.timeline.note(node, 0, changed, fault);
+        self.timeline.emit(node, EventKind::FaultChanged { fault, begins });
+        if let Fault::LinkDown { link, .. } = change.fault {
+            self.report_link(link as u32)?;
+        }
+        if self.nodes.is_router(node) {
+            self.after_router(node, 0)?;
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self, node: u32) -> u32 {
+        if !self.nodes.take_down(node) {
+            return node;
+        }
+        let Node { kind, ends, .. } = self.nodes.get_mut(node);
+        for &end in &*ends {
+            self.links.set_node_down(end, true);
+        }
+        if let NodeKind::Router(router) = kind {
+            router.crash(self.timeline.now(), &mut self.library);
+            ends.iter().for_each(|&end| self.links.restart(end));
+        }
+        node
+    }
+
+    fn restart(&mut self, node: u32) -> u32 {
+        if !self.nodes.bring_up(node) {
+            return node;
+        }
+        let Node { kind, ends, .. } = self.nodes.get_mut(node);
+        for &end in &*ends {
+            self.links.set_node_down(end, false);
+        }
+        if let NodeKind::Router(router) = kind {
+            router.restart(self.timeline.now(), &mut self.outbox);
+            if let Some(control) = &mut self.control {
+                control.on_restart(node, &mut self.timeline);
+            }
+        }
+        node
+    }
+
+    /// A link has gone down or come up: an application with several links sees that.
+    fn report_link(&mut self, link: u32) -> Result<(), Broken> {
+        for end in 2 * link..2 * link + 2 {
+            let end = self.links.end(end);
+            let (node, face, is_up) = (end.node, end.face, end.is_up());
+            if let Node { kind: NodeKind::App(app), ends, .. } = self.nodes.get_mut(node)
+                && ends.len() > 1
+            {
+                app.app.set_path(path_of(face), is_up);
+                self.call_app(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A message to the controller, or from it, arrives.
+    fn on_control_message(&mut self) -> Result<(), Broken> {
+        let control = self.control.as_mut();
+        match control.and_then(|control| control.receive(&mut self.timeline)) {
+            Some((node, configuration)) => self.configure(node, &configuration),
+            None => Ok(()),
+        }
+    }
+
+    /// A router does what the controller says: routes, faces, parts of objects, and what it fetches
+    /// ahead.
+    fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), Broken> {
+        let wrong = |what: &dyn std::fmt::Display| Broken::correctness(node, what.to_string());
+        let faces = self.faces_to_routers(node);
+        let Self { control: Some(control), nodes, .. } = self else { return Ok(()) };
+        let Some(router) = nodes.router(node) else { return Ok(()) };
+        let routes = control.routes(router, configuration, &faces);
+        let links = control.links_to_make(node, configuration, &faces);
+        self.command(node, routes)?;
+        for (other, delay_ns) in links {
+            self.join(node, other, delay_ns)?;
+        }
+        let faces = self.faces_to_routers(node);
+        let Self { control: Some(control), nodes, .. } = self else { return Ok(()) };
+        let Some(router) = nodes.router(node) else { return Ok(()) };
+        let settings = control.settings(router, configuration, &faces);
+        let settings = settings.map_err(|error| wrong(&format_args!("the controller: {error}")))?;
+        let prefetchers = control.prefetch(node, configuration);
+        self.command(node, settings)?;
+        for (node, consumer) in prefetchers.map_err(|what| wrong(&what))? {
+            if let NodeKind::App(app) = &mut self.nodes.get_mut(node).kind {
+                app.app = consumer;
+            }
+            self.call_app(node)?;
+        }
+        Ok(())
+    }
+
+    fn faces_to_routers(&self, node: u32) -> Faces {
+        let faces = self.nodes.faces_to_routers(node, &self.links);
+        faces.map(|(peer, _, face)| (peer, face)).collect()
+    }
+
+    /// Gives every shard of a router commands.
+    fn command<C>(&mut self, node: u32, commands: Vec<C>) -> Result<(), Broken>
+    where
+        C: Clone + Into<Command>,
+    {
+        let shards = self.nodes.router(node).map_or(0, |router| router.shard_count());
+        for shard in 0..shards {
+            for command in commands.clone() {
+                self.give_shard(node, shard, Input::Command(command.into()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins two routers by a link of its own, with faces as those to their neighbours.
+    fn join(&mut self, one: u32, other: u32, delay_ns: u64) -> Result<(), Broken> {
+        if !self.links.have_room() {
+            return Ok(());
+        }
+        let neighbour = |node| self.nodes.faces_to_routers(node, &self.links).next();
+        let (Some(like_one), Some(like_other)) = (neighbour(one), neighbour(other)) else {
+            return Ok(());
+        };
+        let mut faces = Vec::new();
+        for (node, (_, like, _)) in [(one, like_one), (other, like_other)] {
+            let face = self.nodes.next_face(node);
+            self.nodes.add_end(node, self.links.add_like(like, face, delay_ns));
+            faces.push((node, face));
+        }
+        for (node, face) in faces {
+            if let Some(router) = self.nodes.router_mut(node) {
+                router.add_face(face);
+            }
+            let attributes = FaceAttributes::point_to_point(FaceScope::NonLocal);
+            let add = || Input::Command(Command::AddFace { face, attributes });
+            self.give_all_shards(node, add)?;
+        }
+        Ok(())
+    }
+
+    /// Samples everything, and schedules the next time.
+    fn sample(&mut self) -> Result<(), Broken> {
+        self.check_bounds()?;
+        self.nodes.sample(&mut self.links, &mut self.timeline);
+        self.links.sample(&mut self.timeline);
+        let next_ns = self.now_ns().saturating_add(self.sample_ns);
+        if next_ns <= self.end_ns {
+            self.timeline.schedule(next_ns, Due::Sample);
+        }
+        Ok(())
+    }
+
+    /// Tables and queues are within their bounds.
+    fn check_bounds(&mut self) -> Result<(), Broken> {
+        self.nodes.check()?;
+        self.links.check(&self.timeline)
     }
 
     /// Lets what is on its way end, with consumers and producers silent, and looks whether every
     /// PIT is empty then.
     fn settle(&mut self, observer: &mut dyn Observer) -> Result<(), Broken> {
         self.check_bounds()?;
-        self.is_settling = true;
+        self.apps.close();
+        self.timeline.trace.close();
         // Interests that were sent at the last moment expire at every router that they still reach,
         // however long their way takes.
         let mut until_ns = self.end_ns;
         loop {
-            until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000);
+            let lifetime_max_ns = self.links.lifetime_max_ns();
+            until_ns = until_ns.saturating_add(lifetime_max_ns).saturating_add(1_000_000);
             self.advance(until_ns, u64::MAX, observer)?;
-            let is_quiet = |end: &End| end.in_flight.is_empty() && !end.link.holds_interests();
-            let is_quiet = self.ends.iter().all(is_quiet) && self.nodes.iter().all(Node::is_quiet);
-            if is_quiet {
+            if self.links.are_quiet() && self.nodes.are_quiet() {
                 break;
             }
         }
-        until_ns = until_ns.saturating_add(self.lifetime_max_ns).saturating_add(1_000_000_000);
+        let lifetime_max_ns = self.links.lifetime_max_ns();
+        until_ns = until_ns.saturating_add(lifetime_max_ns).saturating_add(1_000_000_000);
         self.advance(until_ns, u64::MAX, observer)?;
-        self.check_drained()
+        self.nodes.check_drained(self.timeline.now(), self.are_records_kept, &mut self.library)
+    }
+
+    /// Asks for the memory that the next step will touch, while this one is taken: in large
+    /// networks most steps wait for memory.
+    #[inline]
+    fn prefetch_next(&self) {
+        match self.timeline.peek().map(Moment::due) {
+            Some(Due::Arrival(end)) => self.links.prefetch_arrival(end),
+            Some(Due::Wake(node)) => prefetch_read(self.nodes.get(node)),
+            _ => {}
+        }
     }
 
     #[cold]
@@ -284,65 +605,25 @@ impl Network {
         Violation {
             kind: broken.kind,
             what: broken.what,
-            at_ns: self.now_ns,
+            at_ns: self.now_ns(),
             node: name(broken.node),
             seed: self.seed,
-            last_events: self.recent.texts(name),
-        }
-    }
-
-    /// Notes what happened: for the digest, and for whoever has to look into a failure.
-    #[inline]
-    fn note(&mut self, node: u32, face: u32, what: Happened, number: u32) {
-        self.digest.mix(self.now_ns);
-        self.digest.mix(u64::from(node) << 32 | u64::from(face));
-        self.digest.mix((what as u64) << 32 | u64::from(number));
-        self.recent.push(Line { at_ns: self.now_ns, node, face, what, number });
-    }
-
-    /// Tells the observer.
-    fn emit(&mut self, node: u32, kind: EventKind, observer: &mut dyn Observer) {
-        if self.is_settling {
-            return;
-        }
-        self.summary.events += 1;
-        kind.digest(&mut self.digest);
-        observer.observe(&Event { at_ns: self.now_ns, node, kind });
-    }
-
-    /// Has a node called at `at_ns`, unless it will be by then anyway.
-    #[inline]
-    fn wake_at(&mut self, node: u32, at_ns: Option<u64>) {
-        let Some(at_ns) = at_ns else { return };
-        let at_ns = at_ns.max(self.now_ns + 1);
-        let node_state = &mut self.nodes[node as usize];
-        if at_ns < node_state.wake.at_ns() {
-            let moment = self.queue.moment(at_ns, Due::Wake(node));
-            node_state.wake = moment;
-            self.queue.push(moment);
+            last_events: self.timeline.trace.last_lines(name),
         }
     }
 }
 
-impl Node {
-    fn is_quiet(&self) -> bool {
-        match &self.kind {
-            NodeKind::Router(router) => router.is_quiet(),
-            NodeKind::App(_) => true,
-        }
-    }
+/// Whether a router's own store marked what leaves.
+fn is_marked_by_store(header: &LpHeader) -> bool {
+    header.congestion_mark > 0 && header.incoming_face == Some(FaceId::CONTENT_STORE.0)
 }
 
-/// The engine numbers nodes, ends of links and beginnings and ends of faults.
-fn check_numbers(plan: &Plan) -> Result<(), PlanError> {
-    let counts = [
-        ("nodes", plan.nodes.len()),
-        ("links", 2 * plan.links.len()),
-        ("faults", 2 * plan.faults.len()),
-    ];
-    let Some((key, _)) = counts.into_iter().find(|&(_, count)| count >= INDEX_MAX) else {
-        return Ok(());
-    };
-    let problem = format!("are more than the {} that the engine can number", INDEX_MAX / 2);
-    Err(PlanError::Value { place: "the plan".into(), key, problem })
+/// The store of a router marks a Data.
+#[cold]
+fn check_mark(node: &Node, links: &Links, data: &[u8]) -> Result<(), String> {
+    let NodeKind::Router(router) = &node.kind else { return Ok(()) };
+    // A neighbour that asks may be who asked for this, and one that was not available once may
+    // have been so when it mattered.
+    let is_available = |face| node.end_of(face).is_some_and(|end| links.end(end).is_untouched());
+    router.check_mark(data, is_available)
 }

@@ -116,7 +116,7 @@ fn overload(marking: &str, discipline: &str) -> (u64, u64, usize, usize) {
     let mut network = Network::new(&plan).unwrap();
     let mut events: Vec<Event> = Vec::new();
     network.run(&mut events).unwrap();
-    let stats = *network.ends[1].model.stats();
+    let stats = *network.links.end(1).model.stats();
     let marked = events.iter().filter_map(|event| match event.kind {
         EventKind::DataReceived { is_marked, .. } => Some(is_marked),
         _ => None,
@@ -138,15 +138,15 @@ fn routers_mark_and_queue_as_their_plan_says_and_know_the_queue_of_each_link() {
         router(&mut plan).discipline = "hr-icp rate_bps=8000".into();
         plan.links[0].b_to_a.queue_bytes_max = 1_500_000;
         let network = Network::new(&plan).unwrap();
-        let marking = |end: usize| network.ends[end].link.config().egress.marking;
+        let marking = |end: usize| network.links.end(end as u32).link.config().egress.marking;
         let shaping = HrIcpConfig { rate_bps: 8000, ..HrIcpConfig::default() };
-        let egress = &network.ends[2].link.config().egress;
+        let egress = &network.links.end(2).link.config().egress;
         assert_eq!(egress.discipline, DisciplineConfig::HrIcp(shaping));
         // Consumer, router towards it, router towards the producer, producer.
         assert_eq!([1, 2].map(|end| marking(end).policy), [policy; 2]);
         assert_eq!([0, 3].map(|end| marking(end).policy), [MarkingPolicy::default(); 2]);
         assert_eq!(marking(1).capacity_bytes, 1_500_000);
-        let seed = |end: usize| network.ends[end].link.config().egress.seed;
+        let seed = |end: usize| network.links.end(end as u32).link.config().egress.seed;
         assert_ne!(seed(1), seed(2));
     }
     let mut wrong = plan(1.0);

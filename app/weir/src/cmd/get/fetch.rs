@@ -12,12 +12,12 @@ use std::time::Instant as SystemInstant;
 
 use indicatif::ProgressBar;
 use weir_base::{Instant, NS_PER_MS};
+use weir_client::{ClientError, monotonic_now};
 use weir_crypto::UserTrust;
 use weir_face::FaceUri;
 use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
 use weir_socket::{
-    ClientError, DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError,
-    PartFile, Summary, monotonic_now,
+    DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError, PartFile, Summary,
 };
 use weir_transport::{ConsumerError, GiveUp, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_base::FaceId;
+use weir_client::Client;
 use weir_manage::FaceStatus;
 use weir_security::trust::Believed;
-use weir_socket::{Client, PathId, PathSummary, Summary};
-use weir_transport::ConsumerStats;
+use weir_socket::{PathSummary, Summary};
+use weir_transport::{ConsumerStats, PathId};
 
 use super::Args;
 use crate::table::{count, errln, octets, outln, printable};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::Context;
-use weir_harness::real::{self, app, trial};
+use weir_real::{self as real, app, trial};
 
 /// Run one consumer or producer of a run on real processes (the laboratory starts these).
 ///

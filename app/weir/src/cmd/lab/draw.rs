@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use weir_harness::session::SessionError;
-use weir_harness::{Size, find_scenario};
+use weir_run::session::SessionError;
+use weir_scenario::{Size, find_scenario};
 use weir_topology::draw::{LinkLabels, Placement};
 use weir_topology::{DrawOptions, Topology, draw_svg};
 
@@ -14,8 +14,7 @@ use crate::table::outln;
 /// Draw a topology
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A file (Weir's own TOML, Mini-NDN, ndnSIM, GraphML), a built-in topology such as geant, or a
-    /// scenario
+    /// A file, a built-in topology such as geant, or a scenario
     topology: String,
     /// Where to; the ending .svg or .png says how
     #[arg(long, short, default_value = "topology.svg")]

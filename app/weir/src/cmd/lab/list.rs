@@ -1,7 +1,7 @@
 //! `weir lab list`.
 
 use serde_json::json;
-use weir_harness::{Size, papers};
+use weir_scenario::{Size, papers};
 
 use crate::table::{Align, Table, out, outln};
 

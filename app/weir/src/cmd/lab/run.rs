@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_harness::claims::{ClaimResult, Reproduction};
-use weir_harness::events::EventFormat;
-use weir_harness::jobs::{Cluster, Division, job_file};
-use weir_harness::report::{claim_rows, with_interval};
-use weir_harness::run::{Progress, RunError, RunOptions, Task};
-use weir_harness::session::{
-    Order, Outcome, PaperOrder, PaperSession, Session, SessionError, merge,
-};
-use weir_harness::{Arm, Size};
+use weir_run::claims::{ClaimResult, Reproduction};
+use weir_run::events::EventFormat;
+use weir_run::jobs::{Cluster, Division, job_file};
+use weir_run::report::{claim_table, with_interval};
+use weir_run::runner::{Progress, RunError, RunOptions, Task};
+use weir_run::session::{Order, Outcome, PaperOrder, PaperSession, Session, SessionError, merge};
+use weir_scenario::{Arm, Size};
 
 use super::{ClaimsFail, program};
 use crate::signals::stop_on_signals;
@@ -272,11 +270,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
 }
 
 fn show_claims(reproduction: &Reproduction) -> anyhow::Result<()> {
-    let report = weir_plot::Report {
-        claims: claim_rows(&reproduction.claims),
-        ..weir_plot::Report::default()
-    };
-    out!("{}", report.claims_text())?;
+    out!("{}", claim_table(&reproduction.claims).to_text())?;
     Ok(())
 }
 
@@ -308,9 +302,7 @@ fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
         }
     }
     if !outcome.claims.is_empty() {
-        let claims = claim_rows(&outcome.claims);
-        let report = weir_plot::Report { claims, ..weir_plot::Report::default() };
-        out!("{}", report.claims_text())?;
+        out!("{}", claim_table(&outcome.claims).to_text())?;
     }
     let (there, wanted) = outcome.runs;
     if there < wanted {

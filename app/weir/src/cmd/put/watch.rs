@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use weir_socket::{
-    OpenFiles, PublishOptions, Published, Repository, Update, Updates, unix_time_ms,
-};
+use weir_face::unix_time_ms;
+use weir_socket::{OpenFiles, PublishOptions, Published, Repository, Update, Updates};
 use weir_wire::Name;
 
 use self::events::AFTER_ERROR;

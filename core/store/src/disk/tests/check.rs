@@ -9,7 +9,7 @@ use weir_base::Pool;
 impl DiskTier {
     /// Where the record of a key is: the disk, and octets from its start.
     pub(crate) fn offset_of(&self, key: Key) -> Option<(u8, u64)> {
-        let place = self.index.find(key)?;
+        let place = self.catalog.find(key)?;
         let device = &self.devices[usize::from(place.disk())];
         let (region, at) = device.locate(place);
         Some((place.disk(), device.offset(region as u32, at)))
@@ -32,11 +32,11 @@ impl DiskTier {
     /// What is listed is in the index, and lists what can be read; what is built later lists no
     /// less.
     fn check_holdings(&mut self, keys: &BTreeSet<Key>) {
-        let Some(kept) = self.holdings.take() else { return };
+        let Some(kept) = self.catalog.swap_holdings(None) else { return };
         kept.check();
         let segments = || keys.iter().copied().filter(|key| key.segment != WHOLE);
         let valid: BTreeSet<Key> = segments()
-            .filter(|&key| self.index.find(key).is_some_and(|place| self.is_valid(place)))
+            .filter(|&key| self.catalog.find(key).is_some_and(|place| self.is_valid(place)))
             .collect();
         let listed = |holdings: &Holdings| -> BTreeSet<Key> {
             let objects: BTreeSet<u64> = segments().map(|key| key.object).collect();
@@ -53,52 +53,38 @@ impl DiskTier {
         assert!(of_kept.is_subset(&segments().collect()));
         self.track(Some(HoldingsConfig::default()));
         while !self.build_holdings(7) {}
-        assert_eq!(listed(self.holdings.as_ref().unwrap()), valid);
-        self.holdings = Some(kept);
+        assert_eq!(listed(self.catalog.holdings().unwrap()), valid);
+        self.catalog.swap_holdings(Some(kept));
     }
 
     /// Filter, sums and queues agree with the index.
     pub(crate) fn check(&mut self) {
         let mut regions = BTreeMap::<(u8, usize), (u32, u64)>::new();
-        let mut entries = 0;
-        let Self { index, devices, filter, .. } = self;
-        let steps = 2 * index.round_steps() + 2;
-        let mut seen = BTreeSet::new();
-        index.sweep(steps, |key, place| {
-            if !seen.insert(key) {
-                return true;
-            }
-            entries += 1;
-            if let Some(filter) = filter {
-                assert!(filter.contains(key.filter_hash()), "a false negative: {key:?}");
-            }
-            let device = &devices[usize::from(place.disk())];
+        let records = self.catalog.check();
+        for &place in records.values() {
+            let device = &self.devices[usize::from(place.disk())];
             if device.is_valid(place) {
                 let region = regions.entry((place.disk(), device.locate(place).0)).or_default();
                 region.0 += 1;
                 region.1 += u64::from(place.units()) * UNIT_BYTES;
             }
-            true
-        });
-        assert_eq!(entries, self.index.len(), "the sweep comes around");
-        self.check_holdings(&seen);
+        }
+        self.check_holdings(&records.into_keys().collect());
         for (disk, device) in self.devices.iter().enumerate() {
             for (at, region) in device.regions.iter().enumerate() {
                 let counted = regions.remove(&(disk as u8, at)).unwrap_or_default();
                 assert_eq!((region.records, region.bytes), counted, "region {at} of disk {disk}");
             }
-            let of_disk =
-                |running: &&super::super::tier::Running| usize::from(running.disk) == disk;
-            let under_way = self.running.iter().map(|(_, running)| running).filter(of_disk);
-            assert_eq!(under_way.count(), device.under_way as usize);
+            let under_way = self.operations.of_disk(disk).count();
+            assert_eq!(under_way, device.under_way as usize);
             assert!(device.under_way <= self.config.depth);
             assert!(device.reads_waiting <= self.config.reads_max);
         }
         let waiting: u32 = self.devices.iter().map(|device| device.records_waiting).sum();
-        assert_eq!(waiting as usize, self.pending.len());
+        assert_eq!(waiting as usize, self.pending.iter().count());
         let mut bytes_waiting = BTreeMap::<u8, u64>::new();
         let mut evicted_bytes = 0;
-        for (_, pending) in self.pending.iter() {
+        for pending in self.pending.iter() {
             let bytes = u64::from(pending.place.units()) * UNIT_BYTES;
             *bytes_waiting.entry(pending.place.disk()).or_default() += bytes;
             let memory_bytes = Pool::footprint(pending.packet.len()) as u64;
@@ -108,7 +94,7 @@ impl DiskTier {
             let counted = bytes_waiting.get(&disk).copied().unwrap_or(0);
             assert_eq!(device.bytes_waiting, counted, "waits for disk {disk}");
         }
-        assert_eq!(self.evicted_unwritten_bytes, evicted_bytes);
+        assert_eq!(self.evicted_unwritten_bytes(), evicted_bytes);
         let reads: u32 = self.devices.iter().map(|device| device.reads_waiting).sum();
         assert_eq!(reads as usize, self.reads.len());
     }

@@ -53,9 +53,9 @@ fn what_was_there_before_is_listed_once_the_index_is_built() {
     assert_eq!(list(&bed, "/b").holdings[0].ranges, [range(7, 7)]);
     assert_eq!(list(&bed, "/c").holdings, []);
     bed.store.check();
-    assert!(bed.store.holdings_bytes() > 0);
+    assert!(bed.store.stats().holdings_bytes > 0);
     bed.store.stop_tracking_holdings();
-    assert_eq!(bed.store.holdings_bytes(), 0);
+    assert_eq!(bed.store.stats().holdings_bytes, 0);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn changes_add_up_to_what_is_held() {
         bed.store
             .configure(bed.now, StoreConfig { capacity_bytes: 0, ..bed.store.config().clone() });
         bed.store.stop_changes();
-        assert_eq!(bed.store.holdings_bytes(), 0);
+        assert_eq!(bed.store.stats().holdings_bytes, 0);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What each shard is to keep of what a router is to keep.
+//! What each shard must keep of what a router must keep.
 
 use weir_base::HashKey;
 use weir_forward::shard::shard_of_name;
@@ -116,7 +116,7 @@ mod tests {
         let bytes = kept(&shares(&keep(0, 6399, 6_400_000), &key, 2, 1 << 30));
         assert!(bytes.iter().all(|bytes| bytes % 64_000 == 0 && *bytes > 2_000_000), "{bytes:?}");
         assert_eq!(bytes.iter().sum::<u64>(), 6_400_000);
-        // All segments: nobody knows how many there are.
+        // All segments: how many there are is not known.
         let bytes = kept(&shares(&keep(0, u64::MAX, 6_400_000), &key, 2, 1 << 30));
         assert_eq!(bytes, [3_200_000; 2]);
     }

@@ -7,12 +7,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tempfile::TempDir;
 use weir_base::units::Size;
 use weir_base::{HashKey, Packet, Rng};
+use weir_client::monotonic_now;
 use weir_disk::{Engine, Faults};
 use weir_transport::{Catalog, PathId, Producer, ProducerEvent, ProducerOutbox, ProducerStats};
 use weir_wire::{Data, Interest, InterestView, LpHeader, Name, PitToken};
 
 use super::*;
-use crate::connection::monotonic_now;
 use crate::sockets::ProducerOptions;
 
 const MIB: u64 = 1 << 20;

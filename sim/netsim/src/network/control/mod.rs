@@ -1,86 +1,69 @@
 //! The controller of a plan: routers ask it and do what it says, after the time that messages take.
 
 mod agents;
+mod mail;
+mod prefetch;
 mod routes;
+mod setting;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weir_base::{FaceId, Instant};
 use weir_control::message::{
-    Configuration, Distribution, FaceReport, Prefetch, RouterReport, Update, UpdateNumber,
+    Change, Configuration, Distribution, FaceReport, RouterReport, Update, UpdateNumber,
 };
 use weir_control::{Controller, ControllerConfig};
-use weir_forward::strategy::Strategy;
-use weir_forward::{Command, NextHop, StoreCommand};
+use weir_forward::NextHop;
+use weir_forward::strategy::{Strategy, StrategyError};
 use weir_wire::Name;
 
 use self::agents::Agents;
+use self::mail::{Mail, Message};
+use self::prefetch::Prefetchers;
 use self::routes::Routing;
-use super::queue::Due;
-use super::{Network, NodeKind};
-use crate::check::Broken;
+use self::setting::Setting;
+use super::router::RouterNode;
+use super::timeline::Timeline;
 use weir_plan::app::App;
-use weir_plan::event::Observer;
-use weir_plan::workload::{Collection, ConsumerPlan, Demand, Popularity, WorkloadError};
 use weir_plan::{ControllerPlan, Plan, PlanError, Role};
 
 /// What a next hop to a part costs: more than any route, so that what is in no part goes by these.
 const PART_COST: u64 = u64::MAX;
 
+/// The faces of a router that lead to other routers, by the node of the other.
+pub(super) type Faces = BTreeMap<u32, FaceId>;
+
 /// The controller, and what is on its way to it and from it.
 pub(super) struct ControlPlane {
     controller: Controller,
-    delay_ns: u64,
-    /// By when they arrive, and by when they were sent.
-    messages: BTreeMap<(u64, u64), Message>,
-    messages_sent: u64,
+    /// Of nodes.
+    names: Arc<[String]>,
+    /// The nodes of routers by their names.
+    nodes: BTreeMap<String, u32>,
+    mail: Mail,
     /// Only where routers get their routes from it.
     routing: Option<Routing>,
     /// Only where routers do as real agents do.
     agents: Option<Agents>,
-    /// Objects that a router has asked about.
+    /// Objects that a router has asked about, where there are no agents.
     asked: BTreeSet<(u32, Name)>,
-    nodes: BTreeMap<String, u32>,
-    /// What each router was told last.
-    told: BTreeMap<u32, Configuration>,
-    /// All were told what there was to tell when the controller's highest number was this.
-    told_all: u64,
+    /// What each router was sent last.
+    sent: BTreeMap<u32, Configuration>,
+    /// All were sent what there was to send when the controller's highest number was this.
+    sent_generation: u64,
     /// The objects that each router asks several routers for, and how.
     distributed: BTreeMap<u32, BTreeMap<Name, Distribution>>,
-    /// Of a router the consumer that fetches ahead.
-    prefetchers: BTreeMap<u32, Prefetcher>,
-    /// When consumers stop, ns.
-    duration_ns: u64,
-}
-
-/// A consumer that asks for what its router is ordered to fetch ahead.
-struct Prefetcher {
-    node: u32,
-    plan: ConsumerPlan,
-    seed: u64,
-    /// What it was ordered already.
-    ordered: Vec<Prefetch>,
-}
-
-enum Message {
-    /// A router asks for an object.
-    Ask { node: u32, object: Name },
-    /// It is told how it is to be set up.
-    Tell { node: u32, configuration: Box<Configuration> },
-    /// It is time for it to tell of itself.
-    Due { node: u32 },
-    /// A router tells of itself.
-    Report { node: u32, report: Box<RouterReport> },
-    /// The controller looks at the clock.
-    Tick,
-    /// What is told of a link becomes something else.
-    Change,
+    prefetchers: Prefetchers,
 }
 
 impl ControlPlane {
     /// The controller of a plan, which knows the routers, their links and the producers' files.
-    pub(super) fn new(plan: &Plan, of: &ControllerPlan) -> Result<Self, PlanError> {
+    pub(super) fn new(
+        plan: &Plan,
+        of: &ControllerPlan,
+        names: Arc<[String]>,
+    ) -> Result<Self, PlanError> {
         let config = ControllerConfig {
             router_timeout_ns: u64::MAX,
             placement: of.placement,
@@ -108,64 +91,263 @@ impl ControlPlane {
         }
         Ok(Self {
             controller,
-            delay_ns: of.delay_ns,
-            messages: BTreeMap::new(),
-            messages_sent: 0,
+            names,
+            nodes,
+            mail: Mail::new(of.delay_ns, plan.duration_ns),
             routing: of.routes.as_ref().map(|routes| Routing::new(routes, plan.seed, reports)),
             agents: of.agents.then(|| Agents::new(plan)),
             asked: BTreeSet::new(),
-            nodes,
-            told: BTreeMap::new(),
-            told_all: 0,
+            sent: BTreeMap::new(),
+            sent_generation: 0,
             distributed: BTreeMap::new(),
-            prefetchers: prefetchers(plan),
-            duration_ns: plan.duration_ns,
+            prefetchers: Prefetchers::new(plan),
         })
     }
-}
 
-/// The consumers that fetch ahead, by the router that each is at.
-fn prefetchers(plan: &Plan) -> BTreeMap<u32, Prefetcher> {
-    let mut prefetchers = BTreeMap::new();
-    for link in &plan.links {
-        for (node, router) in [(link.a, link.b), (link.b, link.a)] {
-            if let Role::Consumer(consumer) = &plan.nodes[node].role
-                && consumer.prefetches
-            {
-                let (plan, seed) = (consumer.clone(), plan.app_seed(node));
-                let node = node as u32;
-                let prefetcher = Prefetcher { node, plan, seed, ordered: Vec::new() };
-                prefetchers.insert(router as u32, prefetcher);
+    /// The nodes that are routers, in the order of their names.
+    pub(super) fn routers(&self) -> Vec<u32> {
+        self.nodes.values().copied().collect()
+    }
+
+    /// The controller learns what the stores of a router hold from the start.
+    pub(super) fn learn_holdings(&mut self, node: u32, changes: Vec<Change>) {
+        let at = UpdateNumber { generation: 1, number: 1 };
+        let name = &self.names[node as usize];
+        // It has reported, and this is its first.
+        let _ = self.controller.update(Instant::ZERO, name, Update { at, changes });
+    }
+
+    /// Sends what begins by itself: reports of routers, and the controller's looks at the clock.
+    pub(super) fn begin(&mut self, timeline: &mut Timeline) {
+        if let Some(routing) = &mut self.routing {
+            for (after_ns, message) in routing.first_messages() {
+                self.mail.send(after_ns, message, timeline);
             }
+        }
+        if self.agents.is_some() {
+            // It knows the links that were reported before by then.
+            self.controller.tick(Instant::ZERO);
+            self.mail.send(agents::TICK_NS, Message::Tick, timeline);
         }
     }
-    prefetchers
-}
 
-impl Prefetcher {
-    /// The consumer of a part that was not ordered before.
-    fn order(&mut self, order: &Prefetch, duration_ns: u64) -> Result<Option<App>, String> {
-        if self.ordered.contains(order) {
-            return Ok(None);
+    /// A router lacks segments of an object that `asking`, an application, wants: it asks how to
+    /// get them.
+    pub(super) fn ask(&mut self, node: u32, asking: u32, object: Name, timeline: &mut Timeline) {
+        if self.prefetchers.contains(asking) {
+            return;
         }
-        self.ordered.push(order.clone());
-        let failed = |error: WorkloadError| error.to_string();
-        let collection = Collection::new(&self.plan.names).map_err(failed)?;
-        let mut name = order.object.clone();
-        name.append_segment(order.first);
-        let Some(asked) = collection.naming().parse(name.value()) else { return Ok(None) };
-        let object = asked.object;
-        let requests: Arc<[(u64, u64)]> =
-            (order.first..=order.last).map(|segment| (object, segment)).collect();
-        let mut plan = self.plan.clone();
-        match &mut plan.demand {
-            Demand::Window { count, .. } | Demand::Controlled { count, .. } => {
-                *count = Some(requests.len() as u64);
+        let may_ask = match &mut self.agents {
+            Some(agents) => agents.may_ask(timeline.now_ns(), node, &object),
+            None => self.asked.insert((node, object.clone())),
+        };
+        if may_ask {
+            self.mail.send(self.mail.delay_ns, Message::Ask { node, object }, timeline);
+        }
+    }
+
+    /// The first message that is on its way arrives. Returns the router that gets a configuration
+    /// by it.
+    pub(super) fn receive(&mut self, timeline: &mut Timeline) -> Option<(u32, Box<Configuration>)> {
+        match self.mail.take_first()? {
+            Message::Ask { node, object } => self.decide(node, &object, timeline),
+            Message::Configure { node, configuration } => return Some((node, configuration)),
+            Message::ReportDue { node } => self.send_report(node, timeline),
+            Message::Report { node, report } => self.take_report(node, *report, timeline),
+            Message::Tick => self.tick(timeline),
+            Message::Change => self.change_round_trip(timeline),
+        }
+        None
+    }
+
+    /// The controller decides, and all routers get their configuration if it is another one now.
+    fn decide(&mut self, node: u32, object: &Name, timeline: &mut Timeline) {
+        let asking = &self.names[node as usize];
+        let Ok(answer) = self.controller.forward(asking, object) else { return };
+        if let Some(agents) = &mut self.agents {
+            agents.answered(timeline.now_ns(), node, object, answer.decision);
+        }
+        self.send_changed(timeline);
+    }
+
+    /// Sends all routers their configuration if it is another one than they were sent.
+    fn send_changed(&mut self, timeline: &mut Timeline) {
+        let highest = self.controller.generation();
+        if std::mem::replace(&mut self.sent_generation, highest) == highest {
+            return;
+        }
+        let mut changed = Vec::new();
+        for (name, &node) in &self.nodes {
+            let sent = self.sent.get(&node).map_or(0, |sent| sent.generation);
+            if self.controller.generation_of(name) <= sent {
+                continue;
             }
-            Demand::Arrivals { .. } | Demand::Objects { .. } => {}
+            let Some(configuration) = self.controller.configuration(name) else { continue };
+            self.sent.insert(node, configuration.clone());
+            changed.push((node, configuration));
         }
-        plan.names.popularity = Popularity::Trace { requests };
-        App::new(&Role::Consumer(plan), duration_ns, self.seed).map_err(failed)
+        for (node, configuration) in changed {
+            self.send_configuration(node, configuration, timeline);
+        }
+    }
+
+    fn send_configuration(
+        &mut self,
+        node: u32,
+        configuration: Configuration,
+        timeline: &mut Timeline,
+    ) {
+        let configuration = Box::new(configuration);
+        if let Some(delay_ns) = self.delay_ns() {
+            self.mail.send(delay_ns, Message::Configure { node, configuration }, timeline);
+        }
+    }
+
+    /// How long the next message takes; none if it is lost.
+    fn delay_ns(&mut self) -> Option<u64> {
+        match &mut self.routing {
+            Some(routing) => routing.delay_ns(self.mail.delay_ns),
+            None => Some(self.mail.delay_ns),
+        }
+    }
+
+    /// A router that has come back has forgotten its configuration.
+    pub(super) fn on_restart(&mut self, node: u32, timeline: &mut Timeline) {
+        self.asked.retain(|(asking, _)| *asking != node);
+        self.distributed.remove(&node);
+        if let Some(agents) = &mut self.agents {
+            agents.forget(node);
+        }
+        if let Some(configuration) = self.sent.get(&node).cloned() {
+            self.send_configuration(node, configuration, timeline);
+        }
+    }
+
+    fn send_report(&mut self, node: u32, timeline: &mut Timeline) {
+        let Some(routing) = &mut self.routing else { return };
+        let report_ns = routing.report_ns();
+        if let Some(report) = routing.report_of(node)
+            && let Some(delay_ns) = routing.delay_ns(self.mail.delay_ns)
+        {
+            self.mail.send(delay_ns, Message::Report { node, report: Box::new(report) }, timeline);
+        }
+        self.mail.repeat(report_ns, Message::ReportDue { node }, timeline);
+    }
+
+    /// A router's report has arrived. If it lacks its configuration, that got lost, or is on its
+    /// way.
+    fn take_report(&mut self, node: u32, report: RouterReport, timeline: &mut Timeline) {
+        let generation = report.generation;
+        let name = &self.names[node as usize];
+        if self.controller.report(timeline.now(), name, report).is_err() {
+            return;
+        }
+        if self.sent.get(&node).is_some_and(|sent| sent.generation > generation) {
+            self.sent.remove(&node);
+            self.sent_generation = 0;
+        }
+        self.send_changed(timeline);
+    }
+
+    /// The controller looks at the clock.
+    fn tick(&mut self, timeline: &mut Timeline) {
+        self.controller.tick(timeline.now());
+        self.send_changed(timeline);
+        let after_ns = if self.agents.is_some() { agents::TICK_NS } else { routes::TICK_NS };
+        self.mail.repeat(after_ns, Message::Tick, timeline);
+    }
+
+    /// Both ends of some link report another round-trip time.
+    fn change_round_trip(&mut self, timeline: &mut Timeline) {
+        let Some(routing) = &mut self.routing else { return };
+        routing.change_round_trip(&self.names, &self.nodes);
+        self.mail.repeat(routing.change_ns(), Message::Change, timeline);
+    }
+
+    /// The commands that give a router the routes of a configuration, unless it has a newer one.
+    pub(super) fn routes(
+        &mut self,
+        router: &RouterNode,
+        configuration: &Configuration,
+        faces: &Faces,
+    ) -> Vec<Setting> {
+        let face_of = |router: &str| faces.get(self.nodes.get(router)?).copied();
+        match &mut self.routing {
+            Some(routing) => routing.settings(router, configuration, face_of),
+            None => Vec::new(),
+        }
+    }
+
+    /// The routers that a configuration has a router ask and that it has no face to, and how far
+    /// they are, ns.
+    pub(super) fn links_to_make(
+        &mut self,
+        node: u32,
+        configuration: &Configuration,
+        faces: &Faces,
+    ) -> Vec<(u32, u64)> {
+        let Some(agents) = &mut self.agents else { return Vec::new() };
+        let wanted = configuration.distributions.iter().flat_map(Distribution::routers);
+        let wanted = wanted.filter_map(|router| self.nodes.get(router).copied());
+        let wanted: BTreeSet<u32> =
+            wanted.filter(|other| !faces.contains_key(other) && *other != node).collect();
+        let link = |other| agents.delay_ns(node, other).map(|delay_ns| (other, delay_ns));
+        wanted.into_iter().filter_map(link).collect()
+    }
+
+    /// What a configuration has a router set: rules of its store, and for each object with parts
+    /// the next hops and the strategy.
+    pub(super) fn settings(
+        &mut self,
+        router: &RouterNode,
+        configuration: &Configuration,
+        faces: &Faces,
+    ) -> Result<Vec<Setting>, StrategyError> {
+        let (new, ended) = self.changed(router.life().node, configuration);
+        let face_of = |router: &str| faces.get(self.nodes.get(router)?).copied();
+        let mut settings = vec![Setting::Rules(configuration.store_rules())];
+        for distribution in new {
+            let prefix = distribution.object.clone();
+            let mut next_hops = router.next_hops_of(&prefix).to_vec();
+            let routes: Vec<FaceId> = next_hops.iter().map(|hop| hop.face).collect();
+            for face in distribution.routers().filter_map(face_of) {
+                if next_hops.iter().all(|hop| hop.face != face) {
+                    next_hops.push(NextHop { face, cost: PART_COST });
+                }
+            }
+            let name = distribution.strategy(face_of, &routes);
+            let strategy = Some(Strategy::from_name(name.as_view())?);
+            settings.push(Setting::NextHops(prefix.clone(), next_hops));
+            settings.push(Setting::Strategy(prefix, strategy));
+        }
+        for prefix in ended {
+            settings.push(Setting::NextHops(prefix.clone(), Vec::new()));
+            settings.push(Setting::Strategy(prefix, None));
+        }
+        Ok(settings)
+    }
+
+    /// What a configuration says of objects that a router asks several routers for and did not say
+    /// before, and the objects that it does not name any more.
+    fn changed(&mut self, node: u32, of: &Configuration) -> (Vec<Distribution>, Vec<Name>) {
+        let now: BTreeMap<Name, Distribution> =
+            of.distributions.iter().map(|one| (one.object.clone(), one.clone())).collect();
+        let before = self.distributed.insert(node, now).unwrap_or_default();
+        let is_new = |one: &&Distribution| before.get(&one.object) != Some(one);
+        let new = of.distributions.iter().filter(is_new).cloned().collect();
+        let now = &self.distributed[&node];
+        let ended = before.into_keys().filter(|object| !now.contains_key(object)).collect();
+        (new, ended)
+    }
+
+    /// The consumer that fetches for a router what a configuration orders and did not order
+    /// before, one for each order, and its node. A later one takes the place of one at work.
+    pub(super) fn prefetch(
+        &mut self,
+        node: u32,
+        configuration: &Configuration,
+    ) -> Result<Vec<(u32, App)>, String> {
+        self.prefetchers.order(node, &configuration.prefetch)
     }
 }
 
@@ -173,7 +355,7 @@ fn refuse(node: &str, problem: &str) -> PlanError {
     PlanError::App { node: node.to_owned(), problem: format!("the controller: {problem}") }
 }
 
-/// What a router's agent would tell.
+/// What a router's agent would report.
 fn report(plan: &Plan, node: usize, store_bytes: u64) -> RouterReport {
     let name = |index: usize| plan.nodes[index].name.clone();
     let mut report =
@@ -192,215 +374,4 @@ fn report(plan: &Plan, node: usize, store_bytes: u64) -> RouterReport {
         }
     }
     report
-}
-
-impl Network {
-    /// The controller learns what stores hold from the start.
-    pub(super) fn tell_holdings(&mut self) {
-        let Some(control) = &mut self.control else { return };
-        for (name, &node) in &control.nodes {
-            let NodeKind::Router(router) = &mut self.nodes[node as usize].kind else { continue };
-            let changes = router.holdings_at_start();
-            let at = UpdateNumber { generation: 1, number: 1 };
-            // It has reported, and this is its first.
-            let _ = control.controller.update(Instant::ZERO, name, Update { at, changes });
-        }
-    }
-
-    /// A router lacks segments of an object that an application wants, and asks how to get them.
-    pub(super) fn ask_controller(&mut self, node: u32, ingress: FaceId, object: Name) {
-        let Some(control) = &mut self.control else { return };
-        let slot = ingress.0.wrapping_sub(FaceId::FIRST.0) as usize;
-        let Some(&end) = self.nodes[node as usize].ends.get(slot) else { return };
-        let asking = self.ends[(end ^ 1) as usize].node;
-        let is_router = matches!(self.nodes[asking as usize].kind, NodeKind::Router(_));
-        if is_router || control.prefetchers.values().any(|one| one.node == asking) {
-            return;
-        }
-        let may_ask = match &mut control.agents {
-            Some(agents) => agents.may_ask(self.now_ns, node, &object),
-            None => control.asked.insert((node, object.clone())),
-        };
-        if may_ask {
-            let delay_ns = control.delay_ns;
-            self.control_message(delay_ns, Message::Ask { node, object });
-        }
-    }
-
-    /// The first message that is on its way arrives.
-    pub(super) fn on_control_message(&mut self, observer: &mut dyn Observer) -> Result<(), Broken> {
-        let Some(control) = &mut self.control else { return Ok(()) };
-        match control.messages.pop_first().map(|(_, message)| message) {
-            Some(Message::Ask { node, object }) => self.decide(node, &object),
-            Some(Message::Tell { node, configuration }) => {
-                self.configure(node, &configuration)?;
-                self.fetch_ahead(node, &configuration, observer)?;
-            }
-            Some(Message::Due { node }) => self.send_report(node),
-            Some(Message::Report { node, report }) => self.take_report(node, *report),
-            Some(Message::Tick) => self.tick_controller(),
-            Some(Message::Change) => self.change_round_trip(),
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// The controller decides, and tells all routers whose configuration is another one now.
-    fn decide(&mut self, node: u32, object: &Name) {
-        let Some(control) = &mut self.control else { return };
-        let asking = &self.names[node as usize];
-        let Ok(answer) = control.controller.forward(asking, object) else { return };
-        if let Some(agents) = &mut control.agents {
-            agents.answered(self.now_ns, node, object, answer.decision);
-        }
-        self.tell_all();
-    }
-
-    /// Tells all routers whose configuration is another one than they were told.
-    fn tell_all(&mut self) {
-        let Some(control) = &mut self.control else { return };
-        let highest = control.controller.generation();
-        if std::mem::replace(&mut control.told_all, highest) == highest {
-            return;
-        }
-        let mut news = Vec::new();
-        for (name, &node) in &control.nodes {
-            let told = control.told.get(&node).map_or(0, |told| told.generation);
-            if control.controller.generation_of(name) <= told {
-                continue;
-            }
-            let Some(configuration) = control.controller.configuration(name) else { continue };
-            control.told.insert(node, configuration.clone());
-            news.push((node, configuration));
-        }
-        for (node, configuration) in news {
-            self.tell(node, configuration);
-        }
-    }
-
-    /// A configuration is on its way to a router.
-    fn tell(&mut self, node: u32, configuration: Configuration) {
-        let configuration = Box::new(configuration);
-        if let Some(delay_ns) = self.control_delay_ns() {
-            self.control_message(delay_ns, Message::Tell { node, configuration });
-        }
-    }
-
-    /// A message arrives after some time.
-    fn control_message(&mut self, after_ns: u64, message: Message) {
-        let Some(control) = &mut self.control else { return };
-        let at_ns = self.now_ns + after_ns;
-        control.messages_sent += 1;
-        control.messages.insert((at_ns, control.messages_sent), message);
-        let moment = self.queue.moment(at_ns, Due::Control);
-        self.queue.push(moment);
-    }
-
-    /// A router that has come back has forgotten what it was told.
-    pub(super) fn tell_again(&mut self, node: u32) {
-        let Some(control) = &mut self.control else { return };
-        control.asked.retain(|(asking, _)| *asking != node);
-        control.distributed.remove(&node);
-        if let Some(agents) = &mut control.agents {
-            agents.forget(node);
-        }
-        if let Some(configuration) = control.told.get(&node).cloned() {
-            self.tell(node, configuration);
-        }
-    }
-
-    /// A router does what it is told: rules of its store, and for each object with parts the next
-    /// hops and the strategy.
-    fn configure(&mut self, node: u32, configuration: &Configuration) -> Result<(), Broken> {
-        self.set_routes(node, configuration)?;
-        self.make_faces(node, configuration)?;
-        let (new, ended) = self.changed(node, configuration);
-        let faces = self.faces_to_routers(node);
-        let face_of = |router: &str| faces.get(router).copied();
-        let mut commands = Vec::new();
-        for distribution in new {
-            let prefix = distribution.object.clone();
-            let NodeKind::Router(router) = &self.nodes[node as usize].kind else { continue };
-            let mut next_hops = router.next_hops_below(prefix.value()).to_vec();
-            let routes: Vec<FaceId> = next_hops.iter().map(|hop| hop.face).collect();
-            for face in distribution.routers().filter_map(face_of) {
-                if next_hops.iter().all(|hop| hop.face != face) {
-                    next_hops.push(NextHop { face, cost: PART_COST });
-                }
-            }
-            let name = distribution.strategy(face_of, &routes);
-            let strategy = Strategy::from_name(name.as_view())
-                .map_err(|error| Broken::correctness(node, format!("the controller: {error}")))?;
-            commands.push((prefix, next_hops, strategy));
-        }
-        let rules = configuration.store_rules();
-        let shards = match &self.nodes[node as usize].kind {
-            NodeKind::Router(router) => router.shards.len(),
-            NodeKind::App(_) => 0,
-        };
-        for shard in 0..shards {
-            let set_rules = StoreCommand::SetRules { transaction: 0, rules: rules.clone() };
-            self.command(node, shard, Command::Store(set_rules))?;
-            for (prefix, next_hops, strategy) in commands.clone() {
-                let strategy = Some(strategy);
-                let hops = Command::SetNextHops { prefix: prefix.clone(), next_hops };
-                self.command(node, shard, hops)?;
-                self.command(node, shard, Command::SetStrategy { prefix, strategy })?;
-            }
-            for prefix in ended.clone() {
-                let (next_hops, strategy) = (Vec::new(), None);
-                let hops = Command::SetNextHops { prefix: prefix.clone(), next_hops };
-                self.command(node, shard, hops)?;
-                self.command(node, shard, Command::SetStrategy { prefix, strategy })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What a configuration says of objects that a router asks several routers for and did not say
-    /// before, and the objects that it does not speak of any more.
-    fn changed(&mut self, node: u32, of: &Configuration) -> (Vec<Distribution>, Vec<Name>) {
-        let Some(control) = &mut self.control else { return (Vec::new(), Vec::new()) };
-        let now = of.distributions.iter().map(|one| (one.object.clone(), one.clone())).collect();
-        let before = control.distributed.insert(node, now).unwrap_or_default();
-        let is_new = |one: &&Distribution| before.get(&one.object) != Some(one);
-        let new = of.distributions.iter().filter(is_new).cloned().collect();
-        let now = &control.distributed[&node];
-        let ended = before.into_keys().filter(|object| !now.contains_key(object)).collect();
-        (new, ended)
-    }
-
-    /// A router has what it is to fetch ahead asked for. It fetches one part at a time: a later
-    /// order takes the place of one under way.
-    fn fetch_ahead(
-        &mut self,
-        node: u32,
-        configuration: &Configuration,
-        observer: &mut dyn Observer,
-    ) -> Result<(), Broken> {
-        for order in &configuration.prefetch {
-            let Some(control) = &mut self.control else { return Ok(()) };
-            let duration_ns = control.duration_ns;
-            let Some(prefetcher) = control.prefetchers.get_mut(&node) else { return Ok(()) };
-            let app = prefetcher.order(order, duration_ns);
-            let app = app.map_err(|what| Broken::correctness(node, what))?;
-            let consumer = prefetcher.node;
-            if let Some(app) = app {
-                self.nodes[consumer as usize].kind = NodeKind::App(app);
-                self.call_app(consumer, observer)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The faces of a node that lead to routers, by the router's name.
-    fn faces_to_routers(&self, node: u32) -> BTreeMap<&str, FaceId> {
-        let ends = self.nodes[node as usize].ends.iter();
-        let face = |&end: &u32| {
-            let other = self.ends[(end ^ 1) as usize].node as usize;
-            let is_router = matches!(self.nodes[other].kind, NodeKind::Router(_));
-            is_router.then(|| (self.names[other].as_str(), self.ends[end as usize].face))
-        };
-        ends.filter_map(face).collect()
-    }
 }

@@ -1,0 +1,143 @@
+//! A router under test, with its site and its share of the load.
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+use weir_benches::{NAMES_PER_PARENT, register};
+use weir_tests::{DiskStore, Router, RouterOptions, Site};
+
+use crate::args::{Args, Condition, Faces, Mode, SITES};
+use crate::load::{End, Interests, Names, Shared, StopWhenDropped, consume};
+
+/// How long a router may take to give a producer its prefix.
+const REPLY_WITHIN: Duration = Duration::from_secs(5);
+/// Interests of a consumer under way while it fills a store: no more than its disks keep up with.
+const FILL_WINDOW: usize = 32;
+/// What one router has of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) threads: usize,
+    pub(crate) consumers: usize,
+    pub(crate) producers: usize,
+    pub(crate) mebibytes: usize,
+}
+
+impl Part {
+    /// Objects of `warm` and `disk`.
+    pub(crate) fn objects(&self, condition: Condition) -> u64 {
+        ((self.mebibytes << 20) / condition.payload) as u64 / NAMES_PER_PARENT
+    }
+}
+
+pub(crate) struct Host {
+    site: Site,
+    pub(crate) router: Router,
+    /// Of its disks; it goes with this.
+    _folder: Option<TempDir>,
+    pub(crate) part: Part,
+}
+
+impl Host {
+    pub(crate) fn start(args: &Args, condition: Condition, part: Part) -> anyhow::Result<Self> {
+        ensure!(
+            part.objects(condition) >= args.interleave,
+            "--mebibytes: more for so many objects"
+        );
+        let site = Site::new();
+        let (threads, mebibytes) = (part.threads, part.mebibytes);
+        let settings = format!(
+            "[router]\nthreads = {threads}\n[faces]\nshared_memory = {}\n",
+            condition.faces == Faces::Shm
+        );
+        let mut arguments: Vec<String> =
+            args.router.split_whitespace().map(str::to_owned).collect();
+        if condition.mode == Mode::Disk {
+            let folder = args.folder.as_ref().map(TempDir::new_in).transpose()?;
+            let disks = DiskStore {
+                disks: 2,
+                size: format!("{}MiB", mebibytes + 64),
+                // An eighth of the Data, whatever the number of threads.
+                memory: format!("{}MiB", (mebibytes / 8).max(1)),
+                settings: format!(
+                    "offer = \"arrival\"\nbypass = \"off\"\nmark = \"off\"\n{settings}"
+                ),
+                folder: folder.as_ref().map(|folder| folder.path().to_owned()),
+                arguments,
+                ..DiskStore::new("router")
+            };
+            let router = disks.start(&site);
+            return Ok(Self { site, router, _folder: folder, part });
+        }
+        // Names and signatures take room too, and no shard may get more than it has room for.
+        let size = mebibytes * (condition.payload + 400) / condition.payload * 2;
+        let text = format!("{settings}[store]\nsize = \"{size}MiB\"\n");
+        let config = site.write("router.toml", text.as_bytes());
+        arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
+        let options = RouterOptions { arguments, ..RouterOptions::default() };
+        let router = Router::start_with(&site, &options);
+        Ok(Self { site, router, _folder: None, part })
+    }
+
+    /// A connection of one of the producers, which has its part of the names.
+    pub(crate) fn register(&self, producer: usize) -> anyhow::Result<UnixStream> {
+        let mut stream = None;
+        for part in (producer as u64..SITES).step_by(self.part.producers) {
+            let prefix = format!("/weir/site{part:02}");
+            stream = Some(register(stream, self.router.socket(), &prefix, REPLY_WITHIN)?);
+        }
+        let stream = stream.context("a producer without names")?;
+        stream.set_read_timeout(None)?;
+        Ok(stream)
+    }
+
+    /// Has the router get all Data of `warm` and `disk` once.
+    pub(crate) fn fill(&self, condition: Condition) -> anyhow::Result<()> {
+        let (consumers, objects) = (self.part.consumers as u64, self.part.objects(condition));
+        let shared = Shared::default();
+        std::thread::scope(|scope| {
+            let _stop = StopWhenDropped(&shared.stop);
+            let mut asking = Vec::new();
+            for consumer in 0..consumers {
+                let [first, end] = [consumer, consumer + 1].map(|at| at * objects / consumers);
+                let names = Names::InOrder { first, count: objects };
+                // One object after the other: what is left of a part is no whole turn of several.
+                let mut interests = Interests::new(names, 1);
+                let count = (end - first) * NAMES_PER_PARENT;
+                let mut end = End::connect(&self.router.unix())?;
+                let shared = &shared;
+                asking.push(
+                    scope.spawn(move || {
+                        consume(&mut end, &mut interests, FILL_WINDOW, count, shared)
+                    }),
+                );
+            }
+            asking.into_iter().try_for_each(|consumer| {
+                consumer.join().expect("no thread panics").context("a consumer")
+            })
+        })?;
+        let (asked, came) = (objects * NAMES_PER_PARENT, shared.data.load(Ordering::Relaxed));
+        ensure!(came * 100 >= asked * 99, "{came} of {asked} Data came when the store was filled");
+        if condition.mode == Mode::Disk {
+            self.router.disks_settle(&self.site);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn uri(&self, faces: Faces) -> String {
+        match faces {
+            Faces::Unix | Faces::Shm => self.router.unix(),
+            Faces::Udp => self.router.udp(),
+            Faces::Tcp => self.router.tcp(),
+        }
+    }
+
+    /// Ends the router as an operator does, so that it writes what it was asked to write.
+    pub(crate) fn stop(mut self) {
+        self.router.process.signal(Signal::SIGTERM);
+        let _ = self.router.process.finish().success();
+    }
+}

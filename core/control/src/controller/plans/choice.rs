@@ -1,0 +1,259 @@
+//! Who could keep which part of a file, and who could be asked for it (paper
+//! multipath-cache-management, Algorithms 3 and 4). Decides nothing: all of it only reads.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_wire::Name;
+
+use super::{AHEAD, Context, LOOKED_AT_MAX, Plans};
+use crate::controller::configuration::RULES_MAX;
+use crate::file::File;
+use crate::graph::Paths;
+use crate::network::Router;
+use crate::objects::RouterId;
+use crate::placement::{AS_NEAR_NS, Candidate, Placement, place};
+use crate::plan::{Part, Plan, Share};
+use crate::segments::Segments;
+
+/// Of a store this share may be promised; the rest goes on as without a controller.
+const PROMISED_SHARE: (u64, u64) = (7, 8);
+/// Routers that the segments of a file are spread over at most, and their weights.
+const SPREAD_MAX: usize = 32;
+const WEIGHT_MAX: u64 = 1000;
+
+impl Plans {
+    /// Whether a plan is one over all ways. These are those of one router: from another they may
+    /// lead back.
+    pub(super) fn are_ways(
+        &self,
+        cx: &Context<'_>,
+        file: &File,
+        parts: &[Part],
+        spread: &[Share],
+    ) -> bool {
+        let objects = &self.map.objects;
+        let holds = |share: &Share| {
+            let id = cx.registry.network.id_of(&share.router);
+            id.is_some_and(|id| holds_all(&objects.held_of(id, &file.name), file))
+        };
+        parts.is_empty() && !spread.iter().all(holds)
+    }
+
+    /// How a file is to be had by a consumer's router: from those that hold it, else from those
+    /// that are to keep parts of it, else over all ways.
+    pub(super) fn arrange(
+        &self,
+        cx: &Context<'_>,
+        consumer: &str,
+        file: &File,
+    ) -> (Vec<Part>, Vec<Share>) {
+        let object = &file.name;
+        let Some(id) = cx.registry.network.id_of(consumer) else { return (Vec::new(), Vec::new()) };
+        let all = self.map.objects.holders(object);
+        let all = all.iter().filter(|(_, held)| holds_all(held, file));
+        let holders = self.spread(cx, id, all.map(|(holder, _)| *holder));
+        if !holders.is_empty() {
+            return (Vec::new(), holders);
+        }
+        let range = (0, file.segments - 1);
+        let candidates = self.candidates(cx, consumer, object, file);
+        let parts = place(cx.config.placement, file, range, candidates);
+        if !parts.is_empty() {
+            return (parts, Vec::new());
+        }
+        let ways = self.spread(cx, id, self.leading(cx, id, object).into_iter());
+        (Vec::new(), if ways.len() < 2 { Vec::new() } else { ways })
+    }
+
+    /// Routers that a consumer's router may ask for any segment of a file, the nearest first (paper
+    /// multipath-cache-management, Algorithm 3).
+    fn spread(
+        &self,
+        cx: &Context<'_>,
+        consumer: RouterId,
+        routers: impl Iterator<Item = RouterId>,
+    ) -> Vec<Share> {
+        let to_consumer = cx.graph.paths(&[consumer]);
+        let others = routers.filter(|router| *router != consumer);
+        let mut chosen: Vec<(u64, &str)> = others
+            .filter_map(|id| Some((to_consumer.distance(id)?, cx.registry.network.name_of(id))))
+            .collect();
+        chosen.sort_unstable();
+        let ratio = &cx.config.ratio;
+        let weight = |place: usize| ratio.get(place).or(ratio.last()).copied().unwrap_or(1);
+        let share = |(place, (_, name)): (usize, (u64, &str))| Share {
+            router: name.to_owned(),
+            weight: weight(place).clamp(1, WEIGHT_MAX),
+        };
+        chosen.into_iter().enumerate().map(share).take(SPREAD_MAX).collect()
+    }
+
+    /// The neighbours of a consumer's router from which a path leads to the producer that does not
+    /// come back.
+    fn leading(&self, cx: &Context<'_>, consumer: RouterId, object: &Name) -> Vec<RouterId> {
+        let graph = &cx.graph;
+        let paths = graph.paths(&cx.registry.network.producers_of(object));
+        let back = self.coming_back(cx, &paths, consumer);
+        let neighbours = graph.neighbours(consumer).iter().map(|(neighbour, _)| *neighbour);
+        neighbours.filter(|id| paths.distance(*id).is_some() && !back.contains(id)).collect()
+    }
+
+    /// Routers from which a way to the producers may lead over another one.
+    fn coming_back(&self, cx: &Context<'_>, paths: &Paths, over: RouterId) -> BTreeSet<RouterId> {
+        let graph = &cx.graph;
+        let mut back = BTreeSet::from([over]);
+        let Some(least) = paths.distance(over) else { return back };
+        // Nobody nearer asks it.
+        let farther = |id: &&RouterId| paths.distance(**id).is_some_and(|far| far > least);
+        for &id in paths.order().iter().filter(farther) {
+            if graph.nearer(paths, id).iter().any(|(next, _)| back.contains(next)) {
+                back.insert(id);
+            }
+        }
+        back
+    }
+
+    /// Routers that may keep a part of an object that `consumer` reads and have room for it.
+    pub(super) fn candidates(
+        &self,
+        cx: &Context<'_>,
+        consumer: &str,
+        object: &Name,
+        file: &File,
+    ) -> Vec<Candidate> {
+        let promised = |name: &str| self.map.promised_bytes(name);
+        self.keepers(cx, consumer, object, file, promised)
+    }
+
+    /// Octets of a router's store that are promised to nobody.
+    pub(super) fn free_bytes(&self, cx: &Context<'_>, name: &str) -> u64 {
+        let promisable = cx.registry.network.routers.get(name).map_or(0, promisable);
+        promisable.saturating_sub(self.map.promised_bytes(name))
+    }
+
+    /// Routers that may keep a part of an object that `consumer` reads: those that have room beside
+    /// what is promised, and a path to the producer. It may lead over the consumer, which asks
+    /// others for what a keeper asks it for (strategy `multipath`).
+    pub(super) fn keepers(
+        &self,
+        cx: &Context<'_>,
+        consumer: &str,
+        object: &Name,
+        file: &File,
+        promised: impl Fn(&str) -> u64,
+    ) -> Vec<Candidate> {
+        let Some(consumer) = cx.registry.network.id_of(consumer) else { return Vec::new() };
+        let producers = cx.registry.network.producers_of(object);
+        let to_producer = cx.graph.paths(&producers);
+        let to_consumer = cx.graph.paths(&[consumer]);
+        // How far a router is, and that with how long a block takes from there.
+        let crowding = cx.registry.network.crowding();
+        let far = |router: RouterId| {
+            let distance = to_consumer.distance(router)?;
+            let took_ns = slowest_ns(&crowding, &to_consumer, router);
+            Some((distance, distance.saturating_add(took_ns)))
+        };
+        let farthest = match cx.config.placement {
+            Placement::LargestFree => None,
+            Placement::Nearest | Placement::ByDemand => {
+                let far = producers.iter().filter_map(|producer| far(*producer));
+                far.reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)))
+            }
+        };
+        let candidate = |(name, router): (&String, &Router)| {
+            // Room for the manifest at each: which of them keeps it is not known yet.
+            let taken = promised(name) + file.manifest_bytes();
+            let free_bytes = promisable(router).saturating_sub(taken);
+            let is_reached = to_producer.distance(router.id).is_some();
+            let (distance, with_block) = far(router.id)?;
+            let is_near = farthest.is_none_or(|farthest| {
+                distance < farthest.0 + AS_NEAR_NS
+                    && with_block < farthest.1.saturating_add(AS_NEAR_NS)
+            });
+            let fits = free_bytes >= file.stored_bytes_each();
+            let is_trusted = router.distrusted_until.is_none();
+            let fits = fits && self.map.rules_of(name).kept < RULES_MAX;
+            let is_one = fits && is_trusted && is_near && is_reached;
+            is_one.then(|| Candidate { router: name.clone(), free_bytes, distance: with_block })
+        };
+        cx.registry.network.routers.iter().filter_map(candidate).collect()
+    }
+
+    /// Routers that Data of a plan passes through: from the producer to those that keep it, and
+    /// from there to the consumers. Those that keep nothing are told to refuse it.
+    pub(super) fn concerned(&self, cx: &Context<'_>, plan: &Plan) -> BTreeSet<String> {
+        let mut concerned: BTreeSet<String> = plan.consumers.iter().cloned().collect();
+        let keepers = plan.parts.iter().map(|part| &part.router);
+        let keepers: BTreeSet<&String> = keepers.collect();
+        concerned.extend(keepers.iter().map(|keeper| (*keeper).clone()));
+        if keepers.is_empty() {
+            return concerned;
+        }
+        let keepers: Vec<RouterId> =
+            keepers.into_iter().filter_map(|keeper| cx.registry.network.id_of(keeper)).collect();
+        let graph = &cx.graph;
+        let mut between = BTreeSet::new();
+        let mut follow = |paths: &Paths| {
+            for keeper in &keepers {
+                between.extend(paths.path(*keeper));
+            }
+        };
+        follow(&graph.paths(&cx.registry.network.producers_of(&plan.object)));
+        for consumer in plan.consumers.iter().filter_map(|name| cx.registry.network.id_of(name)) {
+            follow(&graph.paths(&[consumer]));
+        }
+        concerned.extend(between.into_iter().map(|id| cx.registry.network.name_of(id).to_owned()));
+        concerned
+    }
+
+    /// Whether some router holds all of a file: it needs no room.
+    pub(super) fn is_held(&self, file: &File) -> bool {
+        self.map.objects.holders(&file.name).values().any(|held| holds_all(held, file))
+    }
+
+    /// Objects with parts at some routers that are asked for less than another, the least first.
+    pub(super) fn less_wanted(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
+        let wanted = self.demand.of(than);
+        let with_part = near.iter().flat_map(|one| {
+            let plans = self.map.plans_of(&one.router);
+            plans.filter(|active| active.plan.parts.iter().any(|part| part.router == one.router))
+        });
+        let objects = with_part.take(LOOKED_AT_MAX).map(|active| &active.plan.object);
+        let less = objects.filter(|object| *object != than);
+        let mut less: Vec<(u64, &Name)> = less
+            .map(|object| (self.demand.of(object), object))
+            .filter(|(asked, _)| asked.saturating_mul(AHEAD) <= wanted)
+            .collect();
+        less.sort_unstable();
+        less.dedup();
+        less.into_iter().map(|(_, object)| object.clone()).collect()
+    }
+}
+
+/// How long a block takes over the slowest of the links on a router's path, by what their loads
+/// leave; 0 where nobody knows the rate of one.
+fn slowest_ns(
+    crowding: &BTreeMap<(RouterId, RouterId), u64>,
+    paths: &Paths,
+    router: RouterId,
+) -> u64 {
+    let mut at = router;
+    let links = paths.path(router).map(|next| {
+        let from = core::mem::replace(&mut at, next);
+        crowding.get(&(from.min(next), from.max(next))).copied().unwrap_or(0)
+    });
+    links.max().unwrap_or(0)
+}
+
+/// Whether it is all of a file.
+fn holds_all(held: &Segments, file: &File) -> bool {
+    held.count_within(0, file.segments - 1) == file.segments
+}
+
+/// Octets of a store that plans may have.
+pub(in crate::controller) fn promisable(router: &Router) -> u64 {
+    router.report.store_bytes / PROMISED_SHARE.1 * PROMISED_SHARE.0
+}

@@ -1,0 +1,95 @@
+//! Plans come into force and end.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_wire::Name;
+
+use super::{Context, Plans};
+use crate::bounds::Bound;
+use crate::controller::configuration::RULES_MAX;
+use crate::controller::event::Event;
+use crate::data_map::ActivePlan;
+use crate::file::File;
+use crate::plan::{Part, Plan, Share};
+
+impl Plans {
+    /// Makes a plan, which takes the place of the one before.
+    pub(super) fn make_plan(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        parts: Vec<Part>,
+        spread: Vec<Share>,
+        consumers: Vec<String>,
+    ) {
+        let number = cx.registry.next_number();
+        let object = file.name.clone();
+        let parent = self.map.plan(&object).map_or(0, |active| active.plan.number);
+        let plan = Plan { number, parent, object, consumers, parts, spread };
+        cx.registry.record(Event::Planned(plan.clone()));
+        self.put_in_force(cx, file, plan);
+    }
+
+    /// Puts a plan into force in place of the one before.
+    pub(in crate::controller) fn put_in_force(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        plan: Plan,
+    ) {
+        let concerned = self.concerned(cx, &plan);
+        let touched = concerned.clone();
+        let mut active = ActivePlan::new(plan, file, concerned, cx.registry.now);
+        if let Some(former) = self.map.plan(&active.plan.object) {
+            active.take_progress(former);
+        }
+        let former = self.map.insert_plan(active);
+        for router in &touched {
+            let surplus = self.map.rules_of(router).all.saturating_sub(RULES_MAX);
+            if surplus > 0 {
+                cx.registry.does_not_count(router, Bound::Rules, 1);
+            }
+        }
+        let former = former.map(|former| former.concerned).unwrap_or_default();
+        for router in touched.union(&former) {
+            cx.registry.touch(router);
+        }
+    }
+
+    /// Makes a plan that ends the present one of an object.
+    pub(in crate::controller) fn withdraw(&mut self, cx: &mut Context<'_>, object: &Name) {
+        let Some(parent) = self.map.plan(object).map(|active| active.plan.number) else { return };
+        let number = cx.registry.next_number();
+        let (consumers, parts, spread) = (Vec::new(), Vec::new(), Vec::new());
+        let plan = Plan { number, parent, object: object.clone(), consumers, parts, spread };
+        cx.registry.record(Event::Planned(plan));
+        self.end_plan(cx, object);
+    }
+
+    /// Removes the plan of an object.
+    pub(in crate::controller) fn end_plan(&mut self, cx: &mut Context<'_>, object: &Name) {
+        if let Some(active) = self.map.remove_plan(object) {
+            self.upkeep.room_came();
+            for router in &active.concerned {
+                cx.registry.touch(router);
+            }
+        }
+    }
+
+    /// Finds the routers between those that plans of a former run speak of, now that paths are
+    /// known.
+    pub(super) fn renew_concerned(&mut self, cx: &mut Context<'_>) {
+        let objects: Vec<Name> =
+            self.map.plans().map(|active| active.plan.object.clone()).collect();
+        for object in objects {
+            let Some(mut active) = self.map.remove_plan(&object) else { continue };
+            let concerned = self.concerned(cx, &active.plan);
+            let former = core::mem::replace(&mut active.concerned, concerned.clone());
+            self.map.insert_plan(active);
+            for router in concerned.difference(&former) {
+                cx.registry.touch(router);
+            }
+        }
+    }
+}

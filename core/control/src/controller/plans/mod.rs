@@ -1,0 +1,195 @@
+//! Files, what routers hold of them, and the plans for them.
+
+mod choice;
+mod in_force;
+mod repair;
+mod room;
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec;
+
+use weir_wire::Name;
+
+pub(super) use self::choice::promisable;
+use super::config::ControllerConfig;
+use super::registry::Registry;
+use crate::bounds::Bound;
+use crate::data_map::DataMap;
+use crate::demand::Demand;
+use crate::file::File;
+use crate::graph::Graph;
+use crate::message::{Change, Decision};
+use crate::objects::{Applied, Limits, RouterId};
+use crate::plan::{Plan, segments_of};
+
+/// Parts of objects that are looked at for room.
+const LOOKED_AT_MAX: usize = 64;
+/// An object makes room for one that is asked for this many times as much: with less the two would
+/// change places again and again.
+const AHEAD: u64 = 2;
+
+/// What plans are made from, and whom they concern.
+pub(super) struct Context<'a> {
+    pub(super) registry: &'a mut Registry,
+    pub(super) graph: &'a Graph,
+    pub(super) config: &'a ControllerConfig,
+}
+
+impl Context<'_> {
+    /// The first of the consumers of a plan that is there.
+    fn first_there(&self, consumers: &[String]) -> Option<String> {
+        let is_there = |consumer: &&String| self.registry.network.routers.contains_key(*consumer);
+        consumers.iter().find(is_there).cloned()
+    }
+}
+
+/// Files, holdings, plans, and which plans must be looked at again.
+///
+/// The files of this module build on each other in this order: `choice` only reads, `in_force`
+/// replaces one plan, `room` and `repair` replace plans until a state is reached, and this one
+/// answers routers.
+#[derive(Default)]
+pub(super) struct Plans {
+    pub(super) map: DataMap,
+    pub(super) demand: Demand,
+    upkeep: Upkeep,
+}
+
+/// Which plans must be looked at.
+#[derive(Default)]
+struct Upkeep {
+    /// Those whose holders have changed, in turn.
+    due: VecDeque<Name>,
+    is_due: BTreeSet<Name>,
+    /// Through those with segments in no part: where it is, whether it runs, and whether it is to
+    /// run again.
+    swept: Option<Name>,
+    is_sweeping: bool,
+    sweeps_again: bool,
+    /// Through all: where it is.
+    watched: Option<Name>,
+}
+
+impl Upkeep {
+    /// A store has room that it had not, or there are other ways.
+    fn room_came(&mut self) {
+        self.sweeps_again |= self.is_sweeping;
+        self.is_sweeping = true;
+    }
+
+    /// Other routers hold an object than before, or hold other segments of it.
+    fn holders_changed(&mut self, object: &Name) {
+        if self.is_due.insert(object.clone()) {
+            self.due.push_back(object.clone());
+        }
+    }
+
+    fn next_due(&mut self) -> Option<Name> {
+        let object = self.due.pop_front()?;
+        self.is_due.remove(&object);
+        Some(object)
+    }
+}
+
+impl Plans {
+    /// A store has room that it had not, or there are other ways.
+    pub(super) fn room_came(&mut self) {
+        self.upkeep.room_came();
+    }
+
+    /// A router says that it holds other segments than before.
+    pub(super) fn apply(&mut self, id: RouterId, limits: &Limits, change: Change) -> Applied {
+        if self.map.plan(&change.object).is_some_and(|active| active.plan.parts.is_empty()) {
+            self.upkeep.holders_changed(&change.object);
+        }
+        self.map.objects.apply(id, limits, change)
+    }
+
+    /// What a router holds is not known any more.
+    pub(super) fn forget_holdings(&mut self, id: RouterId) {
+        let Self { map: DataMap { objects, plans, .. }, upkeep, .. } = self;
+        objects.forget(id, |object| {
+            if plans.get(object).is_some_and(|active| active.plan.parts.is_empty()) {
+                upkeep.holders_changed(object);
+            }
+        });
+    }
+
+    /// A router asks for a file that is larger than its store.
+    pub(super) fn plan_for(&mut self, cx: &mut Context<'_>, name: &str, object: &Name) -> Decision {
+        let Some(file) = self.map.objects.file(object).cloned() else { return Decision::Unknown };
+        if self.map.plan(object).is_some() {
+            if cx.registry.is_waiting() {
+                return Decision::Planned;
+            }
+            self.grow(cx, object);
+            return self.join_plan(cx, name, &file);
+        }
+        if cx.registry.is_waiting() {
+            // Routers that hold or could keep it may not have reported yet.
+            return Decision::NoRoom;
+        }
+        if !self.may_plan(cx, name) {
+            return Decision::NoRoom;
+        }
+        let (mut parts, mut spread) = self.arrange(cx, name, &file);
+        let moved = self.make_room(cx, name, &file, file.segments - segments_of(&parts));
+        if !moved.is_empty() {
+            (parts, spread) = self.arrange(cx, name, &file);
+        }
+        let decision = if parts.is_empty() && spread.is_empty() {
+            Decision::NoRoom
+        } else {
+            self.make_plan(cx, &file, parts, spread, vec![name.to_owned()]);
+            Decision::Planned
+        };
+        for object in &moved {
+            self.examine(cx, object);
+        }
+        decision
+    }
+
+    /// A router asks for a file that has a plan: it becomes one of its consumers.
+    fn join_plan(&mut self, cx: &mut Context<'_>, name: &str, file: &File) -> Decision {
+        let Some(active) = self.map.plan(&file.name) else { return Decision::NoRoom };
+        let Plan { parts, spread, consumers, .. } = active.plan.clone();
+        if consumers.iter().any(|consumer| consumer == name) {
+            return Decision::Planned;
+        }
+        if self.are_ways(cx, file, &parts, &spread) || !self.may_plan(cx, name) {
+            return Decision::NoRoom;
+        }
+        let consumers = consumers.into_iter().chain([name.to_owned()]);
+        self.make_plan(cx, file, parts, spread, consumers.collect());
+        Decision::Planned
+    }
+
+    /// Whether a router may ask for another plan now. One that asks for too many waits.
+    fn may_plan(&mut self, cx: &mut Context<'_>, name: &str) -> bool {
+        let Some(router) = cx.registry.network.routers.get_mut(name) else { return false };
+        let is_left = router.plans_left > 0;
+        router.plans_left = router.plans_left.saturating_sub(1);
+        if !is_left {
+            cx.registry.does_not_count(name, Bound::Plans, 1);
+        }
+        is_left
+    }
+
+    /// An object that has a plan is asked for: segments that are in no part get one, if others are
+    /// asked for less.
+    fn grow(&mut self, cx: &mut Context<'_>, object: &Name) {
+        let Some(file) = self.map.objects.file(object).cloned() else { return };
+        let Some(active) = self.map.plan(object) else { return };
+        let kept = segments_of(&active.plan.parts);
+        let Some(consumer) = cx.first_there(&active.plan.consumers) else { return };
+        let moved = self.make_room(cx, &consumer, &file, file.segments - kept);
+        if !moved.is_empty() {
+            self.examine(cx, object);
+            for object in &moved {
+                self.examine(cx, object);
+            }
+        }
+    }
+}

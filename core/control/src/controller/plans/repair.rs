@@ -1,0 +1,235 @@
+//! Plans are looked at again when what they were made for has changed: routers are gone, stores
+//! have room, hold an object or hold it no more, or do not keep what they were to keep.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_S};
+use weir_wire::Name;
+
+use super::{Context, Plans};
+use crate::controller::event::Event;
+use crate::data_map::{ActivePlan, DataMap};
+use crate::file::File;
+use crate::placement::place;
+use crate::plan::{Part, Plan, Share};
+
+/// Plans that are looked at in one tick, and parts whose progress is, at most: so that no
+/// router can have the controller do nothing else.
+const EXAMINED_MAX: usize = 16;
+const WATCHED_MAX: usize = 1024;
+/// A router that has gained nothing for so long, though a part of it lacks segments, does not keep
+/// it: others get it. It is asked for them once every 2 s, six times, and again after 10 s.
+const PATIENCE_NS: u64 = 60 * NS_PER_S;
+/// For so long it gets nothing more to keep.
+const DISTRUST_NS: u64 = 600 * NS_PER_S;
+
+impl Plans {
+    /// Plans of a former run: what was given to routers that have not come back gets a new plan.
+    pub(in crate::controller) fn take_up(&mut self, cx: &mut Context<'_>) {
+        self.renew_concerned(cx);
+        let named = self.map.plans().flat_map(|active| {
+            let parts = active.plan.parts.iter().map(|part| &part.router);
+            parts.chain(active.plan.spread.iter().map(|share| &share.router))
+        });
+        let is_gone = |router: &&String| !cx.registry.is_heard(router);
+        let gone: BTreeSet<String> = named.filter(is_gone).cloned().collect();
+        self.repair(cx, &gone);
+    }
+
+    /// Plans anew what routers that are gone were to keep. What others keep stays where it is.
+    pub(in crate::controller) fn repair(&mut self, cx: &mut Context<'_>, lost: &BTreeSet<String>) {
+        let is_hit = |active: &&ActivePlan| {
+            let Plan { parts, spread, .. } = &active.plan;
+            parts.iter().any(|part| lost.contains(&part.router))
+                || spread.iter().any(|share| lost.contains(&share.router))
+        };
+        let hit: Vec<Name> =
+            self.map.plans().filter(is_hit).map(|active| active.plan.object.clone()).collect();
+        for object in hit {
+            self.plan_without(cx, &object, |router, _| lost.contains(router));
+        }
+    }
+
+    /// Plans an object anew without some routers, or without some of their parts, of which the
+    /// first segment is given.
+    fn plan_without(
+        &mut self,
+        cx: &mut Context<'_>,
+        object: &Name,
+        is_gone: impl Fn(&str, u64) -> bool,
+    ) {
+        let Some(file) = self.map.objects.file(object).cloned() else { return };
+        let Some(active) = self.map.plan(object) else { return };
+        let Plan { mut parts, mut spread, mut consumers, .. } = active.plan.clone();
+        consumers.retain(|consumer| cx.registry.is_heard(consumer));
+        parts.retain(|part| !is_gone(&part.router, part.first));
+        spread.retain(|share| !is_gone(&share.router, 0));
+        if consumers.is_empty() || (parts.is_empty() && spread.is_empty()) {
+            // Nobody asks at present, or nothing is left: who asks next gets a new plan.
+            return self.withdraw(cx, object);
+        }
+        // First what is left, so that its room counts.
+        self.make_plan(cx, &file, parts, spread, consumers);
+        self.fill(cx, &file);
+    }
+
+    /// Has segments that are in no part of a plan kept, as far as there is room now.
+    fn fill(&mut self, cx: &mut Context<'_>, file: &File) {
+        let object = &file.name;
+        let Some(active) = self.map.plan(object).filter(|active| !active.plan.parts.is_empty())
+        else {
+            return;
+        };
+        let Plan { mut parts, spread, consumers, .. } = active.plan.clone();
+        let Some(consumer) = cx.first_there(&consumers) else { return };
+        let before = parts.len();
+        for range in holes(&parts, file.segments) {
+            // What was placed a moment ago is promised, too.
+            let mut candidates = self.candidates(cx, &consumer, object, file);
+            for candidate in &mut candidates {
+                let new = parts[before..].iter().filter(|part| part.router == candidate.router);
+                let segments: u64 = new.map(|part| part.last - part.first + 1).sum();
+                let taken = segments * file.stored_bytes_each();
+                candidate.free_bytes = candidate.free_bytes.saturating_sub(taken);
+            }
+            parts.extend(place(cx.config.placement, file, range, candidates));
+        }
+        if parts.len() > before {
+            parts.sort_by_key(|part| part.first);
+            self.make_plan(cx, file, parts, spread, consumers);
+        }
+    }
+
+    /// Looks at a plan anew: room that has come is used, and who is asked in turn are those that
+    /// hold the object now.
+    pub(super) fn examine(&mut self, cx: &mut Context<'_>, object: &Name) {
+        if cx.registry.is_waiting() {
+            return;
+        }
+        let Some(file) = self.map.objects.file(object).cloned() else { return };
+        let Some(active) = self.map.plan(object) else { return };
+        if !active.plan.parts.is_empty() {
+            return self.fill(cx, &file);
+        }
+        let mut consumers = active.plan.consumers.clone();
+        let Some(consumer) = cx.first_there(&consumers) else { return };
+        let (parts, spread) = self.arrange(cx, &consumer, &file);
+        let before = consumers.len();
+        if self.are_ways(cx, &file, &parts, &spread) {
+            consumers.retain(|other| *other == consumer);
+        }
+        let is_left_out = consumers.len() < before;
+        let routers = |spread: &[Share]| -> BTreeSet<String> {
+            spread.iter().map(|share| share.router.clone()).collect()
+        };
+        if parts.is_empty() && spread.is_empty() {
+            self.withdraw(cx, object);
+        } else if is_left_out
+            || !parts.is_empty()
+            || routers(&spread) != routers(&active.plan.spread)
+        {
+            self.make_plan(cx, &file, parts, spread, consumers);
+        }
+    }
+
+    /// What is due of all that; a bounded part of it.
+    pub(in crate::controller) fn upkeep(&mut self, cx: &mut Context<'_>) {
+        if cx.registry.is_waiting() {
+            return;
+        }
+        for _ in 0..EXAMINED_MAX {
+            let Some(object) = self.upkeep.next_due() else { break };
+            self.examine(cx, &object);
+        }
+        if self.upkeep.is_sweeping {
+            let objects = self.map.loose_after(self.upkeep.swept.as_ref(), EXAMINED_MAX);
+            for object in &objects {
+                self.examine(cx, object);
+            }
+            let has_more = objects.len() == EXAMINED_MAX;
+            self.upkeep.swept = objects.into_iter().next_back().filter(|_| has_more);
+            if !has_more {
+                self.upkeep.is_sweeping = core::mem::take(&mut self.upkeep.sweeps_again);
+            }
+        }
+        if cx.config.prefetch {
+            self.watch_parts(cx);
+        }
+    }
+
+    /// Finds routers that do not keep what they were to keep, and gives it to others.
+    fn watch_parts(&mut self, cx: &mut Context<'_>) {
+        let now = cx.registry.now;
+        for router in cx.registry.network.routers.values_mut() {
+            if router.distrusted_until.is_some_and(|until| until <= now) {
+                router.distrusted_until = None;
+                self.upkeep.room_came();
+            }
+        }
+        let objects = self.map.objects_after(self.upkeep.watched.as_ref(), WATCHED_MAX);
+        let has_more = objects.len() == WATCHED_MAX;
+        self.upkeep.watched = objects.last().filter(|_| has_more).cloned();
+        for object in objects {
+            let lacking = self.lacking(cx, &object);
+            for (router, _, segments) in &lacking {
+                let until = now.plus_ns(DISTRUST_NS);
+                if let Some(record) = cx.registry.network.routers.get_mut(router)
+                    && record.distrusted_until.replace(until).is_none()
+                {
+                    let (router, object, segments) = (router.clone(), object.clone(), *segments);
+                    cx.registry.record(Event::KeepsNot { router, object, segments });
+                }
+            }
+            if !lacking.is_empty() {
+                self.plan_without(cx, &object, |router, first| {
+                    lacking.iter().any(|(other, at, _)| other == router && *at == first)
+                });
+            }
+        }
+    }
+
+    /// The routers that have had the time to fetch a part of an object and lack some of it, with
+    /// the part's first segment and how much. None where it cannot be had at present.
+    fn lacking(&mut self, cx: &Context<'_>, object: &Name) -> Vec<(String, u64, u64)> {
+        let (now, skips_first) = (cx.registry.now, !cx.config.prefetch_first);
+        if cx.registry.network.producers_of(object).is_empty() {
+            return Vec::new();
+        }
+        let DataMap { objects, plans, .. } = &mut self.map;
+        let Some(active) = plans.get_mut(object) else { return Vec::new() };
+        let mut lacking = Vec::new();
+        let parts = active.plan.parts.iter().zip(&mut active.progress);
+        for (part, (held, since)) in parts.skip(usize::from(skips_first)) {
+            let Some(router) = cx.registry.network.routers.get(&part.router) else { continue };
+            let holds = objects.held_of(router.id, object).count_within(part.first, part.last);
+            if holds > *held {
+                *since = now;
+            }
+            *held = holds;
+            let size = part.last - part.first + 1;
+            let has_waited = |from: Instant| now.ns_since(from) > PATIENCE_NS;
+            if holds < size && has_waited(*since) && has_waited(router.gained) {
+                lacking.push((part.router.clone(), part.first, size - holds));
+            }
+        }
+        lacking
+    }
+}
+
+/// The segments of a file that are in none of its parts, which are in order.
+fn holes(parts: &[Part], segments: u64) -> Vec<(u64, u64)> {
+    let mut holes = Vec::new();
+    let mut next = 0;
+    for part in parts {
+        if next < part.first {
+            holes.push((next, part.first - 1));
+        }
+        next = part.last + 1;
+    }
+    if next < segments {
+        holes.push((next, segments - 1));
+    }
+    holes
+}

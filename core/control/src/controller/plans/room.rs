@@ -1,0 +1,65 @@
+//! Room for what is asked for more, where what is asked for less has it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_wire::Name;
+
+use super::{Context, Plans};
+use crate::file::File;
+use crate::placement::{Candidate, Placement};
+use crate::plan::{Plan, segments_of};
+
+/// Routers whose parts are looked at, the nearest; and objects that one question may move.
+const NEAR_MAX: usize = 8;
+const MOVED_MAX: usize = 4;
+
+impl Plans {
+    /// Takes parts of objects that are asked for less from the routers nearest to a consumer, until
+    /// so many segments of a file find room there. Returns the objects, which are to be examined
+    /// when the file has its plan.
+    pub(super) fn make_room(
+        &mut self,
+        cx: &mut Context<'_>,
+        consumer: &str,
+        file: &File,
+        segments: u64,
+    ) -> Vec<Name> {
+        if cx.config.placement != Placement::ByDemand || segments == 0 || self.is_held(file) {
+            return Vec::new();
+        }
+        let mut near = self.keepers(cx, consumer, &file.name, file, |_| 0);
+        near.sort_by(|one, other| {
+            (one.distance, &one.router).cmp(&(other.distance, &other.router))
+        });
+        near.truncate(NEAR_MAX);
+        let free: u64 = near.iter().map(|one| self.free_bytes(cx, &one.router)).sum();
+        let mut lacking = (segments * file.stored_bytes_each()).saturating_sub(free);
+        let mut moved = Vec::new();
+        for object in self.less_wanted(&near, &file.name) {
+            if lacking == 0 || moved.len() == MOVED_MAX {
+                break;
+            }
+            lacking = lacking.saturating_sub(self.move_from(cx, &near, &object));
+            moved.push(object);
+        }
+        moved
+    }
+
+    /// Takes the parts of an object that some routers keep. Returns how many octets that frees.
+    fn move_from(&mut self, cx: &mut Context<'_>, near: &[Candidate], object: &Name) -> u64 {
+        let Some(file) = self.map.objects.file(object).cloned() else { return 0 };
+        let Some(active) = self.map.plan(object) else { return 0 };
+        let Plan { mut parts, spread, consumers, .. } = active.plan.clone();
+        let before = segments_of(&parts);
+        let is_near = |router: &String| near.iter().any(|one| one.router == *router);
+        parts.retain(|part| !is_near(&part.router));
+        let left = segments_of(&parts);
+        if parts.is_empty() {
+            self.withdraw(cx, object);
+        } else {
+            self.make_plan(cx, &file, parts, spread, consumers);
+        }
+        (before - left) * file.stored_bytes_each()
+    }
+}

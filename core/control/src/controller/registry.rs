@@ -1,0 +1,236 @@
+//! The routers that are there, the numbers of their configurations, and what is reported of them.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, NS_PER_S};
+use weir_wire::Name;
+
+use super::event::Event;
+use super::startup::Startup;
+use crate::bounds::Bound;
+use crate::message::RouterReport;
+use crate::network::{Network, PLANS_MAX, PLANS_PER_S, Router, Twin, is_near};
+
+/// A router that is refused for its name tries again within half a minute.
+const TWIN_TOLD_NS: u64 = 60 * NS_PER_S;
+
+/// What a report changes for routes.
+#[derive(Default)]
+pub(super) struct PlaceChange {
+    /// Links are others, or cost something else.
+    pub(super) has_other_links: bool,
+    /// Prefixes that are produced at the router from now on, or not any more.
+    pub(super) moved: Vec<Name>,
+}
+
+/// The routers that are there. Each has the number of its configuration, which is drawn from the
+/// same sequence as those of plans.
+pub(super) struct Registry {
+    pub(super) network: Network,
+    pub(super) startup: Startup,
+    /// The time of the latest input.
+    pub(super) now: Instant,
+    /// See [`ControllerConfig::numbers`](super::ControllerConfig::numbers).
+    numbers: (u64, u64),
+    /// The highest number given to a plan or to a configuration, or heard of.
+    generation: u64,
+    events: Vec<Event>,
+    /// How often something of any router did not count.
+    bounded: [u64; Bound::ALL.len()],
+    /// The time of the latest tick.
+    ticked: Instant,
+}
+
+impl Registry {
+    pub(super) fn new(numbers: (u64, u64)) -> Self {
+        Self {
+            network: Network::default(),
+            startup: Startup::default(),
+            now: Instant::ZERO,
+            numbers,
+            generation: 0,
+            events: Vec::new(),
+            bounded: Default::default(),
+            ticked: Instant::ZERO,
+        }
+    }
+
+    pub(super) fn record(&mut self, event: Event) {
+        self.events.push(event);
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        core::mem::take(&mut self.events)
+    }
+
+    pub(super) fn set_numbers(&mut self, numbers: (u64, u64)) {
+        self.numbers = numbers;
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// A plan or configuration with this number exists: the next one has a higher one.
+    pub(super) fn raise(&mut self, number: u64) {
+        self.generation = self.generation.max(number);
+    }
+
+    /// The next number, higher than any that it knows of.
+    pub(super) fn next_number(&mut self) -> u64 {
+        let (step, rest) = (self.numbers.0.max(1), self.numbers.1);
+        let next = self.generation - self.generation % step + rest % step;
+        self.generation = if next > self.generation { next } else { next + step };
+        self.generation
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.startup.is_waiting()
+    }
+
+    /// Whether any controller hears a router.
+    pub(super) fn is_heard(&self, router: &str) -> bool {
+        self.network.routers.contains_key(router) || self.startup.is_elsewhere(router)
+    }
+
+    /// The number of a router's configuration, 0 if it has none.
+    pub(super) fn generation_of(&self, name: &str) -> u64 {
+        self.network.routers.get(name).map_or(0, |router| router.generation)
+    }
+
+    /// A router must get a new configuration.
+    pub(super) fn touch(&mut self, name: &str) {
+        if self.is_waiting() {
+            return;
+        }
+        let number = self.next_number();
+        if let Some(router) = self.network.routers.get_mut(name) {
+            router.parent = router.generation;
+            router.generation = number;
+        }
+    }
+
+    /// Something that a router says or asks does not count. The operator gets an event.
+    pub(super) fn does_not_count(&mut self, name: &str, bound: Bound, count: u64) {
+        self.count_only(bound, count);
+        let Some(router) = self.network.routers.get_mut(name) else { return };
+        if let Some(count) = router.tallies[bound as usize].add(self.now, count) {
+            self.events.push(Event::Bounded { router: name.to_owned(), bound, count });
+        }
+    }
+
+    /// The same without an event.
+    pub(super) fn count_only(&mut self, bound: Bound, count: u64) {
+        let total = &mut self.bounded[bound as usize];
+        *total = total.saturating_add(count);
+    }
+
+    pub(super) fn bounded(&self) -> impl Iterator<Item = (Bound, u64)> {
+        Bound::ALL.iter().copied().zip(self.bounded)
+    }
+
+    /// Another router reports by the name of one.
+    pub(super) fn note_twin(&mut self, name: &str, uris: Vec<String>) {
+        self.count_only(Bound::Name, 1);
+        let Some(router) = self.network.routers.get_mut(name) else { return };
+        if router.tallies[Bound::Name as usize].add(self.now, 1).is_some() {
+            self.events.push(Event::TwoOfOneName { router: name.to_owned(), uris });
+        }
+    }
+
+    pub(super) fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let routers = self.network.routers.iter();
+        routers.flat_map(|(name, router)| {
+            let is_near = |twin: &&Twin| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
+            router.twins.iter().filter(is_near).map(|twin| (name.as_str(), twin.uris.as_slice()))
+        })
+    }
+
+    /// A report has come in place of another: what it means for links and prefixes.
+    pub(super) fn note_place(&mut self, name: &str, former: &RouterReport) -> PlaceChange {
+        let Some(router) = self.network.routers.get_mut(name) else {
+            return PlaceChange::default();
+        };
+        let id = router.id;
+        let mut has_other_links = note_round_trips(router, former);
+        let uris = core::mem::take(&mut router.report.uris);
+        let prefixes = core::mem::take(&mut router.report.prefixes);
+        let (taken, is_new) = self.network.claim(id, &uris);
+        has_other_links |= is_new || uris != former.uris;
+        let (old, new): (BTreeSet<&Name>, BTreeSet<&Name>) =
+            (former.prefixes.iter().collect(), prefixes.iter().collect());
+        let moved: Vec<Name> =
+            old.symmetric_difference(&new).map(|prefix| (*prefix).clone()).collect();
+        for prefix in &moved {
+            if new.contains(prefix) {
+                self.network.add_producer(prefix, id);
+            } else {
+                self.network.remove_producer(prefix, id);
+            }
+        }
+        if taken > 0 && (has_other_links || !moved.is_empty()) {
+            self.does_not_count(name, Bound::Address, taken);
+        }
+        if let Some(router) = self.network.routers.get_mut(name) {
+            (router.report.uris, router.report.prefixes) = (uris, prefixes);
+        }
+        PlaceChange { has_other_links, moved }
+    }
+
+    /// The routers that have not reported for too long.
+    pub(super) fn silent(&self, now: Instant, timeout_ns: u64) -> BTreeSet<String> {
+        let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
+        let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
+        silent.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Routers that were expected and have not come are lost.
+    pub(super) fn end_startup(&mut self) {
+        for router in self.startup.end() {
+            if !self.is_heard(&router) {
+                self.events.push(Event::RouterLost { router });
+            }
+        }
+    }
+
+    /// Routers may ask for more plans, and events are due about what did not count.
+    pub(super) fn let_routers_ask(&mut self, now: Instant) {
+        let since = core::mem::replace(&mut self.ticked, now);
+        let more = now.ns_since(since).saturating_mul(PLANS_PER_S) / NS_PER_S;
+        for (name, router) in &mut self.network.routers {
+            router.plans_left = PLANS_MAX.min(router.plans_left.saturating_add(more));
+            for (tally, &bound) in router.tallies.iter_mut().zip(Bound::ALL) {
+                // Reported when the other one speaks.
+                if bound == Bound::Name {
+                    continue;
+                }
+                if let Some(count) = tally.due(now) {
+                    self.events.push(Event::Bounded { router: name.clone(), bound, count });
+                }
+            }
+        }
+    }
+}
+
+/// Which round-trip times count from now on. Returns whether they, or faces, are others.
+fn note_round_trips(router: &mut Router, former: &RouterReport) -> bool {
+    let known: BTreeMap<&str, Option<u64>> = former
+        .faces
+        .iter()
+        .zip(&router.round_trips)
+        .map(|(face, used)| (face.remote.as_str(), *used))
+        .collect();
+    let mut has_changed = router.report.faces.len() != former.faces.len();
+    let mut round_trips = Vec::with_capacity(router.report.faces.len());
+    for face in &router.report.faces {
+        let used = known.get(face.remote.as_str());
+        let near = used.copied().filter(|used| is_near(*used, face.round_trip_ns));
+        has_changed |= near.is_none();
+        round_trips.push(near.unwrap_or(face.round_trip_ns));
+    }
+    router.round_trips = round_trips;
+    has_changed
+}

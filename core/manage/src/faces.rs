@@ -1,0 +1,220 @@
+//! The faces module: which faces there are, and what may be asked of them.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use weir_base::FaceId;
+
+use crate::face_uri::{self, UriForm};
+use crate::io::{Action, FaceChanges, FaceError, FaceRequest};
+use crate::numbers::{FacePersistency, FaceScope, face_flags};
+use crate::parameters::{ControlParameters, ControlResponse};
+use crate::status::FaceInfo;
+use crate::transactions::{Outcome, Task};
+
+/// Smallest MTU that a command may set (NFD).
+const MTU_MIN: u64 = 64;
+
+/// The faces of the router, as the driver has reported them.
+#[derive(Debug, Default)]
+pub(crate) struct FaceTable {
+    faces: BTreeMap<FaceId, FaceInfo>,
+}
+
+impl FaceTable {
+    pub(crate) fn len(&self) -> usize {
+        self.faces.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &FaceInfo> {
+        self.faces.values()
+    }
+
+    /// Whether routes may lead to a face.
+    pub(crate) fn knows(&self, face: FaceId) -> bool {
+        face == FaceId::INTERNAL || self.faces.contains_key(&face)
+    }
+
+    pub(crate) fn insert(&mut self, info: FaceInfo) {
+        self.faces.insert(info.face_id, info);
+    }
+
+    /// Changes a face, unless it is gone.
+    pub(crate) fn replace(&mut self, info: &FaceInfo) {
+        if let Some(known) = self.faces.get_mut(&info.face_id) {
+            known.clone_from(info);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, face: FaceId) {
+        self.faces.remove(&face);
+    }
+
+    /// faces/create.
+    pub(crate) fn create(&self, parameters: &ControlParameters) -> Outcome {
+        let wanted = match check_create(parameters) {
+            Ok(wanted) => wanted,
+            Err(refusal) => return Outcome::Reply(refusal),
+        };
+        // One that the peer made may be to another address of this host: the driver knows.
+        let is_same = |face: &&FaceInfo| {
+            face.uri == wanted.uri && face.persistency != FacePersistency::OnDemand
+        };
+        match self.faces.values().find(is_same) {
+            Some(face) => Outcome::Reply(already_exists(face)),
+            None => Outcome::Task(Task::CreateFace(wanted)),
+        }
+    }
+
+    /// faces/update of the face given, or else of the one that the command came from.
+    pub(crate) fn update(&self, ingress: FaceId, parameters: &ControlParameters) -> Outcome {
+        let face = parameters.face_id.filter(|face| *face != FaceId::INVALID).unwrap_or(ingress);
+        let Some(info) = self.faces.get(&face) else {
+            return Outcome::refuse(404, "Specified face does not exist");
+        };
+        if let Some(bad) = bad_update(info, parameters) {
+            let response = ControlResponse::new(409, "Invalid properties specified").with_body(bad);
+            return Outcome::Reply(response);
+        }
+        Outcome::Task(Task::UpdateFace { face, changes: changes(parameters) })
+    }
+
+    /// faces/destroy: what the driver must do, if there is such a face.
+    pub(crate) fn destroy(&self, parameters: &ControlParameters) -> Option<Action> {
+        let face = parameters.face_id.filter(|face| self.faces.contains_key(face))?;
+        Some(Action::DestroyFace { face })
+    }
+}
+
+/// The answer to faces/create when the driver is done.
+pub(crate) fn created(result: Result<FaceInfo, FaceError>) -> ControlResponse {
+    result.map_or_else(refusal, |info| ControlResponse::ok(created_body(&info)))
+}
+
+/// The answer to faces/update when the driver is done.
+pub(crate) fn updated(result: Result<FaceInfo, FaceError>) -> ControlResponse {
+    result.map_or_else(refusal, |info| ControlResponse::ok(updated_body(&info)))
+}
+
+/// The face that faces/create requests, or why it is refused at once (NFD, face factories).
+fn check_create(parameters: &ControlParameters) -> Result<FaceRequest, ControlResponse> {
+    let refuse = |code, text: &str| Err(ControlResponse::new(code, text));
+    let uri = parameters.uri.clone().unwrap_or_default();
+    match face_uri::form(&uri) {
+        UriForm::Malformed => return refuse(400, "Malformed command"),
+        UriForm::NonCanonical => return refuse(400, "Non-canonical remote URI"),
+        UriForm::Canonical => {}
+    }
+    match parameters.local_uri.as_deref().map(face_uri::form) {
+        Some(UriForm::Malformed) => return refuse(400, "Malformed command"),
+        Some(UriForm::NonCanonical) => return refuse(400, "Non-canonical local URI"),
+        Some(UriForm::Canonical) | None => {}
+    }
+    let (transport, is_tcp) = match face_uri::scheme(&uri) {
+        "udp4" | "udp6" => ("UDP", false),
+        "tcp4" | "tcp6" => ("TCP", true),
+        _ => return refuse(406, "Unsupported protocol"),
+    };
+    let refuse_text = |text: String| Err(ControlResponse::new(406, text));
+    if parameters.local_uri.is_some() {
+        let text = alloc::format!("Unicast {transport} faces cannot be created with a LocalUri");
+        return refuse_text(text);
+    }
+    let persistency = parameters.face_persistency.unwrap_or_default();
+    if persistency == FacePersistency::OnDemand {
+        let text =
+            alloc::format!("Outgoing {transport} faces do not support on-demand persistency");
+        return refuse_text(text);
+    }
+    if face_uri::is_multicast(&uri) {
+        return refuse(406, "Cannot create multicast UDP faces");
+    }
+    let wants_local_fields = parameters.flag(face_flags::LOCAL_FIELDS) == Some(true);
+    if wants_local_fields && !(is_tcp && face_uri::is_loopback(&uri)) {
+        return refuse(406, "Local fields can only be enabled on faces with local scope");
+    }
+    match parameters.mtu {
+        Some(_) if is_tcp => return refuse(406, "TCP faces do not support MTU overrides"),
+        Some(mtu) if mtu < MTU_MIN => {
+            return refuse_text(alloc::format!("Override MTU cannot be less than {MTU_MIN}"));
+        }
+        _ => {}
+    }
+    let changes = FaceChanges { persistency: None, ..changes(parameters) };
+    Ok(FaceRequest { uri, local_uri: None, persistency, changes })
+}
+
+fn changes(parameters: &ControlParameters) -> FaceChanges {
+    FaceChanges {
+        persistency: parameters.face_persistency,
+        mtu: parameters.mtu,
+        local_fields: parameters.flag(face_flags::LOCAL_FIELDS),
+        reliability: parameters.flag(face_flags::LP_RELIABILITY),
+        congestion_marking: parameters.flag(face_flags::CONGESTION_MARKING),
+        base_congestion_marking_interval_ns: parameters.base_congestion_marking_interval_ns,
+        default_congestion_threshold_bytes: parameters.default_congestion_threshold_bytes,
+    }
+}
+
+/// The fields of faces/update that this face cannot take, if there are any.
+fn bad_update(face: &FaceInfo, parameters: &ControlParameters) -> Option<ControlParameters> {
+    let mut bad = ControlParameters::default();
+    let scheme = face_uri::scheme(&face.uri);
+    let is_datagram = matches!(scheme, "udp4" | "udp6" | "ether");
+    let mut bad_flags = 0;
+    for (flag, is_possible) in [
+        (face_flags::LOCAL_FIELDS, face.scope == FaceScope::Local),
+        (face_flags::LP_RELIABILITY, is_datagram),
+    ] {
+        if parameters.flag(flag) == Some(true) && !is_possible {
+            bad_flags |= flag;
+        }
+    }
+    if bad_flags != 0 {
+        (bad.flags, bad.mask) = (Some(bad_flags), Some(bad_flags));
+    }
+    bad.face_persistency = parameters.face_persistency.filter(|wanted| {
+        *wanted != face.persistency
+            && match scheme {
+                "udp4" | "udp6" | "tcp4" | "tcp6" => face_uri::is_multicast(&face.uri),
+                "unix" | "fd" => *wanted != FacePersistency::OnDemand,
+                _ => true,
+            }
+    });
+    bad.mtu = parameters.mtu.filter(|mtu| !is_datagram || *mtu < MTU_MIN);
+    (bad != ControlParameters::default()).then_some(bad)
+}
+
+fn updated_body(face: &FaceInfo) -> ControlParameters {
+    ControlParameters {
+        face_id: Some(face.face_id),
+        face_persistency: Some(face.persistency),
+        flags: Some(face.flags),
+        mtu: face.mtu,
+        base_congestion_marking_interval_ns: face.base_congestion_marking_interval_ns,
+        default_congestion_threshold_bytes: face.default_congestion_threshold_bytes,
+        ..ControlParameters::default()
+    }
+}
+
+fn created_body(face: &FaceInfo) -> ControlParameters {
+    ControlParameters {
+        uri: Some(face.uri.clone()),
+        local_uri: Some(face.local_uri.clone()),
+        ..updated_body(face)
+    }
+}
+
+fn already_exists(face: &FaceInfo) -> ControlResponse {
+    ControlResponse::new(409, "Face with remote URI already exists").with_body(created_body(face))
+}
+
+fn refusal(error: FaceError) -> ControlResponse {
+    match error {
+        FaceError::Exists(face) => already_exists(&face),
+        FaceError::NotFound => ControlResponse::new(404, "Specified face does not exist"),
+        FaceError::Unsupported(reason) => ControlResponse::new(406, reason),
+        FaceError::ConnectFailed(reason) => ControlResponse::new(504, reason),
+        FaceError::Internal(reason) => ControlResponse::new(500, reason),
+    }
+}

@@ -1,0 +1,114 @@
+//! Management Interests that wait for the driver.
+
+use alloc::collections::BTreeMap;
+
+use weir_base::{FaceId, Instant, NS_PER_S};
+use weir_wire::Name;
+
+use crate::call::Request;
+use crate::io::{Action, FaceChanges, FaceRequest, SnapshotKind};
+use crate::parameters::{ControlParameters, ControlResponse};
+use crate::status::FaceQueryFilter;
+
+/// How long the driver has for a transaction. Clients give up after 10 s.
+const LIFETIME_NS: u64 = 30 * NS_PER_S;
+
+/// What the driver must do before an Interest can be answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    CreateFace(FaceRequest),
+    UpdateFace { face: FaceId, changes: FaceChanges },
+    EraseStore { prefix: Name, limit: u64, is_limited: bool },
+    Faces(FaceQueryFilter),
+    Store,
+    General,
+    Holdings { object: Name },
+}
+
+impl Task {
+    fn action(&self, txn: u64) -> Action {
+        let snapshot = |kind| Action::Snapshot { txn, kind };
+        match self.clone() {
+            Self::CreateFace(request) => Action::CreateFace { txn, request },
+            Self::UpdateFace { face, changes } => Action::UpdateFace { txn, face, changes },
+            Self::EraseStore { prefix, limit, .. } => Action::EraseStore { txn, prefix, limit },
+            Self::Faces(_) => snapshot(SnapshotKind::Faces),
+            Self::Store => snapshot(SnapshotKind::Store),
+            Self::General => snapshot(SnapshotKind::General),
+            Self::Holdings { object } => Action::ListHoldings { txn, object },
+        }
+    }
+}
+
+/// What a command comes to.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It is answered at once.
+    Reply(ControlResponse),
+    /// It is answered when the driver has done this.
+    Task(Task),
+}
+
+impl Outcome {
+    pub(crate) fn ok(body: ControlParameters) -> Self {
+        Self::Reply(ControlResponse::ok(body))
+    }
+
+    pub(crate) fn refuse(code: u64, text: &str) -> Self {
+        Self::Reply(ControlResponse::new(code, text))
+    }
+}
+
+/// An Interest that waits for a task.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) request: Request,
+    pub(crate) task: Task,
+    deadline: Instant,
+}
+
+/// The Interests that wait, by the number of their transaction.
+#[derive(Debug)]
+pub(crate) struct Transactions {
+    pending: BTreeMap<u64, Pending>,
+    next_txn: u64,
+    pending_max: usize,
+}
+
+impl Transactions {
+    pub(crate) fn new(pending_max: usize) -> Self {
+        Self { pending: BTreeMap::new(), next_txn: 1, pending_max }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Begins a transaction. Returns what the driver must do; nothing if too many wait.
+    pub(crate) fn begin(&mut self, now: Instant, request: Request, task: Task) -> Option<Action> {
+        if self.pending.len() >= self.pending_max {
+            return None;
+        }
+        let txn = self.next_txn;
+        self.next_txn += 1;
+        let action = task.action(txn);
+        let deadline = now.plus_ns(LIFETIME_NS);
+        self.pending.insert(txn, Pending { request, task, deadline });
+        Some(action)
+    }
+
+    /// Ends a transaction.
+    pub(crate) fn end(&mut self, txn: u64) -> Option<Pending> {
+        self.pending.remove(&txn)
+    }
+
+    /// Forgets transactions that the driver forgot: their clients have given up.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.pending.retain(|_, pending| pending.deadline > now);
+    }
+
+    /// When the next one expires.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        self.pending.values().map(|pending| pending.deadline).min()
+    }
+}

@@ -1,0 +1,84 @@
+//! Records that are not known to be on disk yet.
+
+use super::place::{Key, Place};
+use weir_base::{Packet, Pool, Slab, Table, mix};
+
+/// A record that is not known to be on disk yet.
+pub(super) struct Pending {
+    pub(super) key: Key,
+    pub(super) place: Place,
+    pub(super) packet: Packet,
+    pub(super) fresh_until_unix_ms: u64,
+    /// Whether the store has evicted the Data, so that the packet takes memory for this alone.
+    pub(super) is_evicted: bool,
+}
+
+/// All such records, found by their place.
+pub(super) struct PendingRecords {
+    records: Slab<Pending>,
+    by_place: Table,
+    /// Bytes of memory of packets that the store has evicted.
+    evicted_bytes: u64,
+}
+
+#[inline]
+fn hash(place: Place) -> u64 {
+    mix(u64::from(place.disk()) << 36 | place.offset_units())
+}
+
+impl PendingRecords {
+    pub(super) fn new() -> Self {
+        Self { records: Slab::new(), by_place: Table::with_capacity(0), evicted_bytes: 0 }
+    }
+
+    pub(super) fn get(&self, at: u32) -> &Pending {
+        &self.records[at]
+    }
+
+    pub(super) fn packet_mut(&mut self, at: u32) -> &mut Packet {
+        &mut self.records[at].packet
+    }
+
+    pub(super) fn find(&self, place: Place) -> Option<u32> {
+        if self.by_place.is_empty() {
+            return None;
+        }
+        self.by_place.find(hash(place), |at| self.records[at].place == place)
+    }
+
+    pub(super) fn insert(&mut self, pending: Pending) -> u32 {
+        let hash = hash(pending.place);
+        let at = self.records.insert(pending);
+        self.by_place.insert(hash, at);
+        at
+    }
+
+    pub(super) fn remove(&mut self, at: u32) -> Pending {
+        let pending = self.records.remove(at);
+        if pending.is_evicted {
+            self.evicted_bytes -= Pool::footprint(pending.packet.len()) as u64;
+        }
+        self.by_place.remove(hash(pending.place), at);
+        pending
+    }
+
+    /// The store has evicted the Data of a record.
+    #[inline]
+    pub(super) fn on_evicted(&mut self, at: u32) {
+        let pending = &mut self.records[at];
+        if !core::mem::replace(&mut pending.is_evicted, true) {
+            self.evicted_bytes += Pool::footprint(pending.packet.len()) as u64;
+        }
+    }
+
+    /// Bytes of memory of packets that the store has evicted.
+    #[inline]
+    pub(super) fn evicted_bytes(&self) -> u64 {
+        self.evicted_bytes
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Pending> {
+        self.records.iter().map(|(_, pending)| pending)
+    }
+}

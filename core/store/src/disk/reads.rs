@@ -1,0 +1,125 @@
+//! Reads that Interests wait for.
+
+use super::lookup::{FinishedRead, ReadId, ReadOutcome};
+use super::place::{Key, Place};
+use alloc::collections::VecDeque;
+use weir_base::{Slab, Table};
+
+/// A read that Interests wait for.
+pub(super) struct Read {
+    pub(super) id: ReadId,
+    pub(super) key: Key,
+    pub(super) place: Place,
+    pub(super) ticket: u64,
+    /// The Interests that waited have continued already.
+    pub(super) is_let_go: bool,
+    /// The Data was erased or replaced after the read was begun.
+    pub(super) is_outdated: bool,
+}
+
+/// Reads that wait or are under way, found by their key, and the ends of those that are over.
+pub(super) struct Reads {
+    reads: Slab<Read>,
+    by_key: Table,
+    last_id: u64,
+    finished: VecDeque<FinishedRead>,
+}
+
+impl Reads {
+    pub(super) fn new() -> Self {
+        Self {
+            reads: Slab::new(),
+            by_key: Table::with_capacity(0),
+            last_id: 0,
+            finished: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn get(&self, at: u32) -> &Read {
+        &self.reads[at]
+    }
+
+    /// The read of this record that others may join.
+    pub(super) fn find(&self, key: Key, place: Place) -> Option<u32> {
+        if self.by_key.is_empty() {
+            return None;
+        }
+        self.by_key.find(key.filter_hash(), |at| {
+            let read = &self.reads[at];
+            read.key == key && read.place == place && !read.is_outdated
+        })
+    }
+
+    /// Joins a read.
+    pub(super) fn join(&mut self, at: u32) -> ReadId {
+        let read = &mut self.reads[at];
+        read.is_let_go = false;
+        read.id
+    }
+
+    /// A read that ends at once.
+    pub(super) fn end_at_once(&mut self, outcome: ReadOutcome) -> ReadId {
+        let id = self.next_id();
+        self.finish(id, outcome);
+        id
+    }
+
+    /// Begins a read. Returns its index, too.
+    pub(super) fn begin(&mut self, key: Key, place: Place, ticket: u64) -> (ReadId, u32) {
+        let id = self.next_id();
+        let read = Read { id, key, place, ticket, is_let_go: false, is_outdated: false };
+        let at = self.reads.insert(read);
+        self.by_key.insert(key.filter_hash(), at);
+        (id, at)
+    }
+
+    fn next_id(&mut self) -> ReadId {
+        self.last_id += 1;
+        ReadId(self.last_id)
+    }
+
+    /// What is being read under this key must not be served any more.
+    pub(super) fn outdate(&mut self, key: Key) {
+        let Self { by_key, reads, .. } = self;
+        if by_key.is_empty() {
+            return;
+        }
+        by_key.for_each_candidate(key.filter_hash(), |at| {
+            let read = &mut reads[at];
+            read.is_outdated |= read.key == key;
+        });
+    }
+
+    /// What is being read must not be served any more.
+    pub(super) fn outdate_all(&mut self) {
+        self.reads.iter_mut().for_each(|(_, read)| read.is_outdated = true);
+    }
+
+    pub(super) fn remove(&mut self, at: u32) -> Read {
+        let read = self.reads.remove(at);
+        self.by_key.remove(read.key.filter_hash(), at);
+        read
+    }
+
+    /// The Interests that wait for a read continue without it, unless they have already.
+    pub(super) fn let_go(&mut self, at: u32) {
+        let read = &mut self.reads[at];
+        if !core::mem::replace(&mut read.is_let_go, true) {
+            let id = read.id;
+            self.finish(id, ReadOutcome::Stalled);
+        }
+    }
+
+    pub(super) fn finish(&mut self, read: ReadId, outcome: ReadOutcome) {
+        self.finished.push_back(FinishedRead { read, outcome });
+    }
+
+    pub(super) fn next_finished(&mut self) -> Option<FinishedRead> {
+        self.finished.pop_front()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.reads.len()
+    }
+}

@@ -1,0 +1,60 @@
+//! Operations that are under way.
+
+use super::device::Batch;
+use super::op::DiskOpId;
+use super::place::{Key, Place};
+use weir_base::Slab;
+
+/// What an operation is for.
+pub(super) enum Purpose {
+    Read(u32),
+    Write(Batch),
+    Recovery(u32),
+    /// Whether a record is the Data that has come since, whose fingerprint is known.
+    Comparison(Key, Place),
+}
+
+/// An operation that is under way.
+pub(super) struct Running {
+    id: DiskOpId,
+    pub(super) disk: u8,
+    pub(super) purpose: Purpose,
+}
+
+/// The operations that are under way.
+#[derive(Default)]
+pub(super) struct Operations {
+    running: Slab<Running>,
+    /// Operations so far.
+    serial: u64,
+}
+
+impl Operations {
+    /// Begins an operation. Its number never comes again, and says where to look.
+    pub(super) fn begin(&mut self, disk: u8, purpose: Purpose) -> DiskOpId {
+        let slot = self.running.insert(Running { id: DiskOpId(0), disk, purpose });
+        self.serial += 1;
+        let id = DiskOpId(self.serial << 16 | u64::from(slot));
+        self.running[slot].id = id;
+        id
+    }
+
+    pub(super) fn is_running(&self, id: DiskOpId) -> bool {
+        self.running.get(slot_of(id)).is_some_and(|running| running.id == id)
+    }
+
+    /// Ends an operation, if it is under way.
+    pub(super) fn end(&mut self, id: DiskOpId) -> Option<Running> {
+        self.is_running(id).then(|| self.running.remove(slot_of(id)))
+    }
+
+    /// The operations of a disk.
+    pub(super) fn of_disk(&self, disk: usize) -> impl Iterator<Item = &Running> {
+        let running = self.running.iter().map(|(_, running)| running);
+        running.filter(move |running| usize::from(running.disk) == disk)
+    }
+}
+
+fn slot_of(id: DiskOpId) -> u32 {
+    (id.0 & 0xFFFF) as u32
+}

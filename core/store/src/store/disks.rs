@@ -1,0 +1,300 @@
+//! The disk tier and what of memory has yet to be written to it.
+
+use super::COMPONENTS_MAX;
+use super::memory::{Arrival, Memory};
+use super::write_queue::WriteQueue;
+use crate::disk::{
+    Comparison, DiskTier, DiskTierConfig, LostSegment, Offer, OfferAt, Offered, Urgency, key_of,
+};
+use crate::entry::{Entry, NACK, UNVERIFIED, USED};
+use crate::holdings::Holdings;
+use alloc::vec::Vec;
+use weir_base::{Instant, NS_PER_MS, Packet, Pool};
+use weir_wire::NameView;
+
+/// Entries offered early by one call: a batch of packets must not wait for a whole store.
+const EARLY_OFFERS_MAX: u32 = 64;
+/// Bytes that wait for a disk while Data is written early: enough to keep it busy, few enough that
+/// what has to be evicted does not wait long.
+const EARLY_BACKLOG_BYTES: u64 = 4 << 20;
+
+/// What waits to be written to a disk.
+#[derive(Copy, Clone, Debug)]
+pub struct WriteBacklog {
+    /// Octets of Data that is on no disk yet.
+    pub bytes: u64,
+    /// The bound of `bytes`: near it Data is lost.
+    pub bytes_max: u64,
+    /// Octets of records that disks were offered, a part of `bytes`.
+    pub offered_bytes: u64,
+    /// Octets that were written so far, to all disks.
+    pub written_bytes: u64,
+}
+
+/// The disks of a store, and which Data in memory they have yet to be offered.
+pub(super) struct Disks {
+    pub(super) tier: DiskTier,
+    /// What has yet to be offered.
+    queue: WriteQueue,
+    /// Whether [`Disks::flush`] has offered all that is in memory.
+    is_flushed: bool,
+    /// Whether a flush has begun to compare records.
+    is_comparing: bool,
+    /// Whether [`Disks::write_early`] has more to offer at once.
+    is_interrupted: bool,
+}
+
+impl Disks {
+    pub(super) fn new(config: DiskTierConfig) -> Self {
+        Self {
+            tier: DiskTier::new(config),
+            queue: WriteQueue::new(),
+            is_flushed: false,
+            is_comparing: false,
+            is_interrupted: false,
+        }
+    }
+
+    /// When a driver must call again at the latest.
+    #[inline]
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        if self.is_interrupted { Some(Instant::ZERO) } else { self.tier.next_wakeup() }
+    }
+
+    /// To be called before an insertion into memory.
+    #[inline]
+    pub(super) fn note_insertion(&mut self) {
+        self.is_flushed = false;
+    }
+
+    /// Data has come that memory does not have. Returns whether it must be written in place of the
+    /// record on disk, since the two cannot be compared later.
+    #[inline]
+    pub(super) fn note_new(&mut self, arrival: &Arrival<'_>) -> bool {
+        let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
+        self.tier.on_new(key, arrival.data.wire) == Comparison::Impossible
+    }
+
+    /// Data that [`Disks::note_new`] said so of is not stored.
+    #[cold]
+    pub(super) fn drop_unverified(&mut self, arrival: &Arrival<'_>) {
+        let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
+        self.tier.erase_unverified(key);
+    }
+
+    /// Other Data of a name has come: what is on disk under it must not be served any more.
+    #[inline]
+    pub(super) fn replace(&mut self, arrival: &Arrival<'_>) {
+        let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
+        self.tier.erase_key(key);
+    }
+
+    /// Data that is promoted from disk gives the index of what disks hold the name of its object.
+    pub(super) fn learn_name(&mut self, arrival: &Arrival<'_>) {
+        if let (Some(holdings), Some(object)) = (self.holdings_mut(), arrival.hashes.parent) {
+            holdings.learn(object, || arrival.data.name.parent().value().to_vec());
+        }
+    }
+
+    /// New Data in memory has yet to be offered.
+    #[inline]
+    pub(super) fn enqueue(&mut self, index: u32, entry: &Entry) {
+        self.queue.push_back(index, entry.bytes());
+    }
+
+    /// Data leaves memory.
+    #[inline]
+    pub(super) fn unqueue(&mut self, index: u32, entry: &Entry) {
+        self.queue.remove(index, entry.bytes());
+    }
+
+    /// Data leaves memory to make room: offers it.
+    #[inline]
+    pub(super) fn offer_evicted(&mut self, now: Instant, memory: &mut Memory, index: u32) {
+        match self.offer_entry(now, memory, index, Urgency::Due) {
+            Offered::Waiting(at) => self.tier.on_evicted(at),
+            Offered::OnDisk | Offered::Refused => {}
+            Offered::Lost => self.tier.lost.add(&memory.entries[index].packet),
+        }
+    }
+
+    /// Offers Data for which memory has no room. Returns the stored copy.
+    #[cold]
+    pub(super) fn offer_past_memory(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'_>,
+        is_unverified: bool,
+        prefixes: impl FnOnce(&mut Vec<u64>),
+        pool: &mut Pool,
+    ) -> Option<Packet> {
+        let Arrival { data, hashes, .. } = *arrival;
+        let is_storable = data.name.component_count() <= COMPONENTS_MAX
+            && data.wire.len() <= usize::from(u16::MAX);
+        if !is_storable {
+            return None;
+        }
+        let key = key_of(data.name, hashes.whole, hashes.parent);
+        let mut packet = pool.copy(data.wire);
+        let fresh_until = now.plus_ns(data.freshness_ms.saturating_mul(NS_PER_MS));
+        let offer = Offer {
+            key,
+            packet: &mut packet,
+            fresh_until: (data.freshness_ms > 0).then_some(fresh_until),
+            was_used: false,
+            is_unverified,
+            urgency: Urgency::Due,
+        };
+        let offered = self.tier.offer(now, offer, |path| {
+            prefixes(path);
+            if key.object != hashes.whole {
+                path.pop(); // The last prefix is the object itself.
+            }
+        });
+        match offered {
+            Offered::Waiting(at) => self.tier.on_evicted(at),
+            Offered::Lost => self.tier.lost.add(&packet),
+            Offered::OnDisk | Offered::Refused => {}
+        }
+        (!matches!(offered, Offered::Refused | Offered::Lost)).then_some(packet)
+    }
+
+    /// Offers Data before memory has to evict it, oldest first, as far as [`OfferAt`] says and the
+    /// disks have time. `is_filling` is whether memory is full enough for [`OfferAt::Early`]. A
+    /// call offers a bounded number; [`Disks::next_wakeup`] asks for more.
+    pub(super) fn write_early(&mut self, now: Instant, memory: &mut Memory, is_filling: bool) {
+        self.is_interrupted = false;
+        for offers in 0.. {
+            let Some(index) = self.next_early(now, is_filling) else { break };
+            if offers == EARLY_OFFERS_MAX {
+                self.is_interrupted = true;
+                break;
+            }
+            if self.offer_entry(now, memory, index, Urgency::Early) == Offered::Lost {
+                break;
+            }
+            self.unqueue(index, &memory.entries[index]);
+        }
+    }
+
+    /// The entry that the disks have time for, if there is one.
+    #[inline]
+    fn next_early(&self, now: Instant, is_filling: bool) -> Option<u32> {
+        let index = self.queue.first()?;
+        let config = self.tier.config();
+        let backlog_max = self.tier.device_backlog_max();
+        let backlog_max = match config.offer_at {
+            OfferAt::Eviction => return None,
+            OfferAt::Arrival => backlog_max,
+            OfferAt::Early if !is_filling => return None,
+            OfferAt::Early => {
+                let writes_bytes = 2 * u64::from(config.write_bytes_max);
+                let early_bytes = (backlog_max / 32).max(writes_bytes).min(backlog_max / 2);
+                early_bytes.min(EARLY_BACKLOG_BYTES)
+            }
+        };
+        let backlog_bytes = self.tier.shortest_backlog_bytes(now)?;
+        (backlog_bytes < backlog_max).then_some(index)
+    }
+
+    /// What waits for disks that take anything now; none where no disk does. `memory_bytes` is what
+    /// memory holds at most of Data that may be evicted.
+    pub(super) fn write_backlog(&self, now: Instant, memory_bytes: u64) -> Option<WriteBacklog> {
+        let offered_bytes = self.tier.backlog_bytes(now)?;
+        let offered_max = self.tier.config().write_backlog_bytes_max;
+        let (bytes, bytes_max) = match self.tier.config().offer_at {
+            OfferAt::Eviction => (offered_bytes, offered_max),
+            OfferAt::Early | OfferAt::Arrival => {
+                (offered_bytes + self.queue.bytes(), memory_bytes.max(offered_max))
+            }
+        };
+        let written_bytes = self.tier.written_bytes();
+        Some(WriteBacklog { bytes, bytes_max, offered_bytes, written_bytes })
+    }
+
+    /// Offers all that is in memory, see [`Store::flush`](crate::Store::flush).
+    pub(super) fn flush(&mut self, now: Instant, memory: &mut Memory) -> bool {
+        if self.tier.is_ready() && !self.is_flushed {
+            self.is_flushed = true;
+            let indices: Vec<u32> = memory.entries.iter().map(|(index, _)| index).collect();
+            for index in indices {
+                self.offer_entry(now, memory, index, Urgency::Forced);
+            }
+            if !core::mem::replace(&mut self.is_comparing, true) {
+                self.tier.begin_comparisons();
+            }
+        }
+        let has_more = self.tier.flush(now);
+        self.is_comparing &= has_more;
+        has_more
+    }
+
+    /// Offers Data that is in memory.
+    fn offer_entry(
+        &mut self,
+        now: Instant,
+        memory: &mut Memory,
+        index: u32,
+        urgency: Urgency,
+    ) -> Offered {
+        let (entry, tree) = memory.entry_mut(index);
+        if entry.flags & NACK != 0 {
+            return Offered::Refused;
+        }
+        let Ok(name) = NameView::from_value(entry.name_value()) else { return Offered::Refused };
+        let key = key_of(name, entry.hash, tree.hash(entry.node));
+        let (node, is_whole) = (entry.node, key.object == entry.hash);
+        let offer = Offer {
+            key,
+            fresh_until: (entry.freshness_ms > 0).then_some(entry.fresh_until),
+            was_used: entry.flags & USED != 0,
+            is_unverified: entry.flags & UNVERIFIED != 0,
+            urgency,
+            packet: &mut entry.packet,
+        };
+        let offered = self.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
+        if let Offered::Waiting(_) = offered {
+            entry.flags &= !UNVERIFIED;
+        }
+        offered
+    }
+
+    /// Data is erased from memory by command.
+    pub(super) fn erase_entry(&mut self, memory: &Memory, index: u32) {
+        let entry = &memory.entries[index];
+        if let Ok(name) = NameView::from_value(entry.name_value()) {
+            self.tier.erase_by_command(key_of(name, entry.hash, memory.parent_hash(entry)));
+        }
+    }
+
+    /// Erases what is on disk under a name, as [`Store::erase`](crate::Store::erase) does.
+    pub(super) fn erase(&mut self, prefix: NameView<'_>, hash: u64, limit: usize) -> usize {
+        if limit == 0 {
+            return 0;
+        }
+        if prefix.is_empty() {
+            return self.tier.erase_below(None, limit);
+        }
+        let parent = prefix.parent();
+        let hash_key = self.tier.config().hash_key;
+        let parent = (!parent.is_empty()).then(|| hash_key.hash(parent.value()));
+        let key = key_of(prefix, hash, parent);
+        let is_segment = key.object != hash;
+        let erased = usize::from(is_segment && self.tier.erase_by_command(key));
+        erased + self.tier.erase_below(Some(hash), limit - erased)
+    }
+
+    /// The segments that were lost since the last call.
+    pub(super) fn take_lost(&mut self) -> Vec<LostSegment> {
+        self.tier.lost.take()
+    }
+
+    /// The index of what the disks hold.
+    pub(super) fn holdings(&self) -> Option<&Holdings> {
+        self.tier.holdings()
+    }
+
+    pub(super) fn holdings_mut(&mut self) -> Option<&mut Holdings> {
+        self.tier.holdings_mut()
+    }
+}

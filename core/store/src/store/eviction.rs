@@ -1,0 +1,240 @@
+//! Which Data leaves memory next: by policy, except what rules keep.
+
+use super::memory::Memory;
+use super::query::NameHashes;
+use crate::config::EvictionPolicy;
+use crate::disk::segment_at_end;
+use crate::entry::{Entry, KEPT, List, NONE, Queue};
+use crate::policy::{Incoming, Policy};
+use crate::rules::{Retention, Rules, RulesRefused, Ruling};
+use alloc::boxed::Box;
+use weir_base::Slab;
+use weir_wire::NameView;
+
+/// Each entry of the store is in exactly one list: of the policy, or of what rules keep. The lists
+/// go through the entries' own links.
+pub(super) struct Eviction {
+    policy: Policy,
+    /// Rules in force, if there ever were some.
+    ruling: Option<Box<Ruling>>,
+    /// What rules keep. The policy does not know it.
+    kept: List<Queue>,
+    /// Octets of all that is kept.
+    kept_bytes: u64,
+}
+
+impl Eviction {
+    pub(super) fn new(kind: EvictionPolicy) -> Self {
+        Self { policy: Policy::new(kind), ruling: None, kept: List::EMPTY, kept_bytes: 0 }
+    }
+
+    /// Changes the policy. The new one gets the entries in the order in which they would have left,
+    /// so that it starts from what the old one knew.
+    pub(super) fn set_policy(&mut self, entries: &mut Slab<Entry>, kind: EvictionPolicy) {
+        let mut policy = Policy::new(kind);
+        while let Some(index) = self.policy.take_victim(entries, Incoming::NOTHING) {
+            policy.on_insert(entries, index);
+        }
+        self.policy = policy;
+    }
+
+    /// Puts rules into force, see [`Store::set_rules`](crate::Store::set_rules).
+    pub(super) fn set_rules(
+        &mut self,
+        memory: &mut Memory,
+        rules: Rules,
+        capacity_bytes: u64,
+        hash: impl Fn(NameView<'_>) -> u64,
+    ) -> Result<(), RulesRefused> {
+        if let Some(present) = self.rules() {
+            if *present == rules {
+                return Ok(());
+            }
+            if rules.generation <= present.generation {
+                let (offered, present) = (rules.generation, present.generation);
+                return Err(RulesRefused::Outdated { offered, present });
+            }
+        }
+        rules.check(capacity_bytes)?;
+        self.release_all(&mut memory.entries);
+        let ruling = Box::new(Ruling::new(rules));
+        let prefixes = ruling.prefixes_kept();
+        self.ruling = Some(ruling);
+        for prefix in prefixes {
+            self.keep_below(memory, prefix.as_view(), hash(prefix.as_view()));
+        }
+        Ok(())
+    }
+
+    /// The rules in force, if there ever were some.
+    pub(super) fn rules(&self) -> Option<&Rules> {
+        Some(&self.ruling.as_ref()?.rules)
+    }
+
+    /// Octets that are kept for each of the rules.
+    pub(super) fn kept_bytes_by_rule(&self) -> &[u64] {
+        self.ruling.as_ref().map_or(&[], |ruling| &ruling.kept_bytes)
+    }
+
+    /// Octets that are kept for all rules.
+    #[inline]
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes
+    }
+
+    /// The rule for Data of a name.
+    #[inline(always)]
+    pub(super) fn rule_for(&mut self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
+        let ruling = self.ruling.as_mut()?;
+        match (segment_at_end(name.value()), hashes.parent) {
+            (Some(segment), Some(object)) => ruling.of_segment(object, || name.parent(), segment),
+            _ => ruling.of_whole(name),
+        }
+    }
+
+    /// Whether a rule says that new Data must not be stored.
+    #[inline]
+    pub(super) fn refuses(&self, rule: Option<u32>) -> bool {
+        let (Some(rule), Some(ruling)) = (rule, &self.ruling) else { return false };
+        ruling.retention(rule) == Retention::Refuse
+    }
+
+    /// Adds a new entry.
+    #[inline(always)]
+    pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32, rule: Option<u32>) {
+        match rule {
+            Some(rule) if self.may_keep(rule, &entries[index]) => {
+                self.policy.on_passed_by();
+                self.keep(entries, rule, index);
+            }
+            _ => self.policy.on_insert(entries, index),
+        }
+    }
+
+    /// An entry was used.
+    #[inline]
+    pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        if entries[index].flags & KEPT == 0 {
+            self.policy.on_hit(entries, index);
+        }
+    }
+
+    /// Removes an entry that leaves for another reason than space.
+    #[inline]
+    pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        match entries[index].flags & KEPT {
+            0 => self.policy.on_remove(entries, index),
+            _ => self.release(entries, index),
+        }
+    }
+
+    /// A node begins to stand for an object.
+    #[inline]
+    pub(super) fn on_new_object(&mut self, node: u32) {
+        self.policy.on_new_object(node);
+    }
+
+    /// Removes the entry that must leave first. What is kept leaves only if there is nothing else,
+    /// as when the store has become smaller.
+    #[inline(always)]
+    pub(super) fn take_victim(
+        &mut self,
+        entries: &mut Slab<Entry>,
+        incoming: Incoming<'_>,
+    ) -> Option<u32> {
+        let victim = self.policy.take_victim(entries, incoming);
+        victim.or_else(|| self.take_kept(entries))
+    }
+
+    /// The entries of which one is likely the next victim, `NONE` for no entry.
+    #[inline]
+    pub(super) fn candidates(&self) -> [u32; 2] {
+        self.policy.candidates()
+    }
+
+    /// Prefetches what the policy will look at for a name of this hash.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.policy.prefetch(hash);
+    }
+
+    /// Keeps what the rules say of what is stored below a prefix.
+    fn keep_below(&mut self, memory: &mut Memory, prefix: NameView<'_>, hash: u64) {
+        let Some(top) = memory.node_of(prefix, hash) else { return };
+        let mut next = memory.first_below(top);
+        while let Some(index) = next {
+            next = memory.next_below(top, index);
+            let entry = &memory.entries[index];
+            if entry.flags & KEPT != 0 || !entry.is_below(prefix) {
+                continue;
+            }
+            let Ok(name) = NameView::from_value(entry.name_value()) else { continue };
+            let (whole, parent) = (entry.hash, memory.parent_hash(entry));
+            let hashes = NameHashes { whole, parent, grandparent: None };
+            let Some(rule) = self.rule_for(name, hashes) else { continue };
+            if self.may_keep(rule, entry) {
+                self.policy.on_remove(&mut memory.entries, index);
+                self.keep(&mut memory.entries, rule, index);
+            }
+        }
+    }
+
+    fn may_keep(&self, rule: u32, entry: &Entry) -> bool {
+        self.ruling.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.bytes()))
+    }
+
+    /// Keeps an entry that the policy does not know.
+    fn keep(&mut self, entries: &mut Slab<Entry>, rule: u32, index: u32) {
+        let Some(ruling) = &mut self.ruling else { return };
+        let entry = &mut entries[index];
+        entry.flags |= KEPT;
+        entry.mark = rule;
+        ruling.kept_bytes[rule as usize] += entry.bytes();
+        self.kept_bytes += entry.bytes();
+        self.kept.push_back(entries, index);
+    }
+
+    /// Keeps an entry no longer. The policy does not know it.
+    fn release(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        let Some(ruling) = &mut self.ruling else { return };
+        self.kept.unlink(entries, index);
+        let entry = &mut entries[index];
+        entry.flags &= !KEPT;
+        ruling.kept_bytes[entry.mark as usize] -= entry.bytes();
+        self.kept_bytes -= entry.bytes();
+    }
+
+    /// Hands all that is kept to the policy.
+    fn release_all(&mut self, entries: &mut Slab<Entry>) {
+        while let Some(index) = self.take_kept(entries) {
+            self.policy.on_insert(entries, index);
+        }
+    }
+
+    #[cold]
+    fn take_kept(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
+        let index = Some(self.kept.head()).filter(|&index| index != NONE)?;
+        self.release(entries, index);
+        Some(index)
+    }
+
+    /// Sums and flags agree with each other.
+    #[cfg(test)]
+    pub(super) fn check(&self, entries: &Slab<Entry>) {
+        assert!(self.policy.is_settled());
+        let mut kept = alloc::vec![0; self.kept_bytes_by_rule().len()];
+        for (_, entry) in entries.iter().filter(|(_, entry)| entry.flags & KEPT != 0) {
+            kept[entry.mark as usize] += entry.bytes();
+        }
+        assert_eq!(kept, self.kept_bytes_by_rule());
+        assert_eq!(kept.iter().sum::<u64>(), self.kept_bytes);
+        let bounds = self.ruling.iter().flat_map(|ruling| ruling.rules.rules.iter());
+        for (rule, kept) in bounds.zip(kept) {
+            let Retention::Keep { bytes_max } = rule.retention else { continue };
+            assert!(kept <= bytes_max);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

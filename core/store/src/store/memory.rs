@@ -1,0 +1,446 @@
+//! Data in memory, found by name, by implicit digest and by prefix.
+
+use super::query::{NameHashes, Query};
+use super::{COMPONENTS_MAX, PREFIX_VISITS_MAX, UNKNOWN_SOURCE};
+use crate::config::{Compare, IndexKind, StoreConfig};
+use crate::entry::{ENTRY_BYTES, Entry, Links, NACK, NONE, USED, entry_bytes};
+use crate::ordered::{ORDERED_BYTES, Ordered, Path};
+use crate::tree::{NODE_BYTES, Tree};
+use alloc::vec::Vec;
+use weir_base::{Instant, Packet, Pool, Slab, Table};
+use weir_wire::name::DIGEST_SIZE;
+use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
+use weir_wire::{DataView, NameView};
+
+/// Entries that [`Memory::compact`] looks at for each insertion: all of them while an eighth of
+/// the store is replaced.
+const COMPACTED_ENTRIES: u32 = 8;
+
+/// Data that arrives, decoded.
+#[derive(Copy, Clone)]
+pub(super) struct Arrival<'a> {
+    pub(super) data: &'a DataView<'a>,
+    pub(super) hashes: NameHashes,
+    pub(super) fresh_until: Instant,
+    /// Where it came from, see [`Store::insert`](crate::Store::insert).
+    pub(super) source: u32,
+}
+
+/// Data in memory and its indices: a table by the hash of the name, a tree of prefixes and, with
+/// [`IndexKind::Ordered`], a list in the order of names. It evicts nothing by itself.
+pub(super) struct Memory {
+    pub(super) entries: Slab<Entry>,
+    /// Where the Data came from, by entry: a cache line has no space left for it.
+    sources: Vec<u32>,
+    /// From the hash of a whole name to an entry.
+    table: Table,
+    tree: Tree,
+    /// With [`IndexKind::Ordered`].
+    ordered: Option<Ordered>,
+    compare: Compare,
+    /// `bytes` of all entries. Nodes come on top.
+    entry_bytes: u64,
+    /// The entry that [`Memory::compact`] has looked at last.
+    compacted_to: u32,
+}
+
+impl Memory {
+    pub(super) fn new(config: &StoreConfig) -> Self {
+        Self {
+            entries: Slab::new(),
+            sources: Vec::new(),
+            table: Table::with_capacity(0),
+            tree: Tree::new(),
+            ordered: (config.index == IndexKind::Ordered).then(Ordered::new),
+            compare: config.compare,
+            entry_bytes: 0,
+            compacted_to: 0,
+        }
+    }
+
+    /// Changes how Data is found.
+    pub(super) fn configure(&mut self, config: &StoreConfig) {
+        self.compare = config.compare;
+        let is_ordered = config.index == IndexKind::Ordered;
+        if is_ordered == self.ordered.is_some() {
+            return;
+        }
+        self.ordered = is_ordered.then(Ordered::new);
+        let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
+        for index in indices {
+            self.put_in_order(index);
+        }
+    }
+
+    /// Octets of memory in use.
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        let order_bytes = match self.ordered {
+            Some(_) => self.entries.len() as u64 * ORDERED_BYTES,
+            None => 0,
+        };
+        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + order_bytes
+    }
+
+    /// Octets of all entries with their packets.
+    #[inline]
+    pub(super) fn entry_bytes(&self) -> u64 {
+        self.entry_bytes
+    }
+
+    /// Octets of all entries without their packets.
+    #[inline]
+    pub(super) fn overhead_bytes(&self) -> u64 {
+        self.entries.len() as u64 * ENTRY_BYTES
+    }
+
+    /// Octets of memory that Data takes, nodes aside.
+    #[inline]
+    pub(super) fn bytes_of(&self, data: &DataView<'_>) -> u64 {
+        let order_bytes = if self.ordered.is_some() { ORDERED_BYTES } else { 0 };
+        entry_bytes(data.wire.len()) + order_bytes
+    }
+
+    /// Whether a memory of `capacity_bytes` can hold Data at all.
+    #[inline]
+    pub(super) fn is_storable(&self, data: &DataView<'_>, capacity_bytes: u64) -> bool {
+        let depth = data.name.component_count() - 1;
+        depth < COMPONENTS_MAX
+            && data.wire.len() <= usize::from(u16::MAX)
+            && self.bytes_of(data) + depth as u64 * NODE_BYTES <= capacity_bytes
+    }
+
+    #[inline]
+    pub(super) fn prefetch_table(&self, hash: u64) {
+        self.table.prefetch(hash);
+    }
+
+    #[inline]
+    pub(super) fn prefetch_entry(&self, hash: u64) -> Option<u32> {
+        let first = self.table.find(hash, |_| true)?;
+        self.entries.prefetch(first);
+        Some(first)
+    }
+
+    #[inline]
+    pub(super) fn prefetch_parent_table(&self, parent_hash: u64) {
+        self.tree.prefetch_table(parent_hash);
+    }
+
+    #[inline]
+    pub(super) fn prefetch_parent(&self, parent_hash: u64) -> Option<u32> {
+        self.tree.prefetch_hash(parent_hash)
+    }
+
+    #[inline]
+    pub(super) fn prefetch_sibling(&self, parent: u32) {
+        let index = self.tree.last_entry(parent);
+        if index != NONE {
+            self.entries.prefetch(index);
+        }
+    }
+
+    /// Prefetches what [`Memory::remove`] will touch. Returns the hash of the name.
+    #[inline(always)]
+    pub(super) fn prefetch_removal(&self, index: u32) -> Option<u64> {
+        let entry = self.entries.get(index)?;
+        entry.packet.prefetch_block();
+        self.table.prefetch(entry.hash);
+        self.tree.prefetch_node(entry.node);
+        self.entries.prefetch(entry.siblings.next);
+        self.entries.prefetch(entry.queue.next);
+        Some(entry.hash)
+    }
+
+    /// The entry that answers a query, see [`Store::lookup`](crate::Store::lookup).
+    #[inline(always)]
+    pub(super) fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
+        if let Some(ordered) = &self.ordered {
+            return self.find_in_order(now, query, ordered);
+        }
+        let hash = query.hashes.whole;
+        let name = query.name;
+        let will_do = |index: &u32| self.entries[*index].is_fresh_enough(now, query.must_be_fresh);
+        let found = match self.find(hash, name.value()).filter(will_do) {
+            None => self.find_by_digest(name, query.hashes).filter(will_do),
+            found => found,
+        };
+        match found {
+            None if query.can_be_prefix => self.find_below(now, query, hash),
+            found => found,
+        }
+    }
+
+    /// The entry of a name.
+    #[inline(always)]
+    pub(super) fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
+        if self.compare == Compare::Decode {
+            return self.find_decoding(hash, name_value);
+        }
+        self.table.find(hash, |index| {
+            let entry = &self.entries[index];
+            entry.hash == hash && entry.name_value() == name_value
+        })
+    }
+
+    #[cold]
+    fn find_decoding(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
+        self.table.find(hash, |index| {
+            let entry = &self.entries[index];
+            entry.hash == hash && decoded_name(entry) == name_value
+        })
+    }
+
+    /// The first match from the Interest's own name on, as CCNx answers: Data of that name, else
+    /// the first below it.
+    #[cold]
+    fn find_in_order(&self, now: Instant, query: &Query<'_>, ordered: &Ordered) -> Option<u32> {
+        let name = query.name;
+        let is_fresh_enough = |entry: &Entry| entry.is_fresh_enough(now, query.must_be_fresh);
+        let mut index = ordered.at(&self.seek(ordered, name.value()));
+        for _ in 0..PREFIX_VISITS_MAX {
+            let Some(entry) = self.entries.get(index).filter(|entry| entry.is_below(name)) else {
+                break;
+            };
+            let is_whole_name = entry.name_value().len() == name.value().len();
+            if !is_whole_name && !query.can_be_prefix {
+                break;
+            }
+            if is_fresh_enough(entry) && (is_whole_name || entry.flags & NACK == 0) {
+                return Some(index);
+            }
+            index = ordered.next(index);
+        }
+        self.find_by_digest(name, query.hashes)
+            .filter(|&index| is_fresh_enough(&self.entries[index]))
+    }
+
+    #[inline(always)]
+    fn find_by_digest(&self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
+        let (rest, last) = name.value().split_last_chunk::<{ DIGEST_SIZE + 2 }>()?;
+        let [typ, len, digest @ ..] = last;
+        let may_be_digest = (u32::from(*typ), usize::from(*len)) == (DIGEST_COMPONENT, DIGEST_SIZE);
+        // Those octets may also be the end of some longer component, so ask the name before hashing
+        // a packet.
+        if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
+            return None;
+        }
+        self.find_of_digest(hashes.parent?, rest, digest)
+    }
+
+    #[cold]
+    fn find_of_digest(&self, hash: u64, name_value: &[u8], digest: &[u8; 32]) -> Option<u32> {
+        let index = self.find(hash, name_value)?;
+        let data = DataView::decode(&self.entries[index].packet).ok()?;
+        (data.implicit_digest() == *digest).then_some(index)
+    }
+
+    fn find_below(&self, now: Instant, query: &Query<'_>, hash: u64) -> Option<u32> {
+        let top = self.tree.find(hash)?;
+        self.tree.last_below(&self.entries, top, PREFIX_VISITS_MAX, |entry| {
+            // A Nack answers for its own name alone.
+            entry.flags & NACK == 0
+                && entry.is_fresh_enough(now, query.must_be_fresh)
+                && entry.is_below(query.name)
+        })
+    }
+
+    /// The node of a prefix; the root for the empty name.
+    pub(super) fn node_of(&self, prefix: NameView<'_>, hash: u64) -> Option<u32> {
+        if prefix.is_empty() { Some(self.tree.root()) } else { self.tree.find(hash) }
+    }
+
+    /// The first entry below a node.
+    pub(super) fn first_below(&self, top: u32) -> Option<u32> {
+        self.tree.first(top)
+    }
+
+    /// The entry after another one, of those below a node.
+    pub(super) fn next_below(&self, top: u32, index: u32) -> Option<u32> {
+        self.tree.after(&self.entries, index, top)
+    }
+
+    /// The keyed hash of an entry's name without its last component; none if nothing is left.
+    #[inline]
+    pub(super) fn parent_hash(&self, entry: &Entry) -> Option<u64> {
+        self.tree.hash(entry.node)
+    }
+
+    /// An entry, and the prefixes of its name to be asked for while it changes.
+    #[inline]
+    pub(super) fn entry_mut(&mut self, index: u32) -> (&mut Entry, &Tree) {
+        (&mut self.entries[index], &self.tree)
+    }
+
+    /// Where the Data of an entry came from.
+    pub(super) fn source(&self, index: u32) -> u32 {
+        self.sources[index as usize]
+    }
+
+    /// Nodes of the tree of prefixes.
+    #[inline]
+    pub(super) fn nodes(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// The node nearest to Data of a name, and how many nodes are missing below it. `path` is asked
+    /// for the hashes of all proper prefixes, only if some are.
+    #[inline]
+    pub(super) fn nearest_node<'a>(
+        &self,
+        hashes: NameHashes,
+        path: impl FnOnce() -> &'a [u64],
+    ) -> (u32, usize) {
+        let known = hashes.parent.map_or(Some(self.tree.root()), |parent| self.tree.find(parent));
+        match known {
+            Some(node) => (node, 0),
+            None => self.tree.nearest(path()),
+        }
+    }
+
+    /// Adds the nodes that are missing below the nearest one. Returns the last of them.
+    #[inline]
+    pub(super) fn extend(&mut self, nearest: u32, missing: &[u64]) -> u32 {
+        self.tree.extend(nearest, missing)
+    }
+
+    /// Adds Data whose name has no entry, below the node of its parent.
+    #[inline]
+    pub(super) fn insert(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival<'_>,
+        packet: Packet,
+        node: u32,
+    ) -> u32 {
+        let Arrival { data, hashes, fresh_until, source } = *arrival;
+        let hash = hashes.whole;
+        let name_value = data.name.value();
+        let index = self.entries.insert_with(|| Entry {
+            packet,
+            fresh_until,
+            hash,
+            freshness_ms: freshness_ms(data),
+            node,
+            siblings: Links::NONE,
+            queue: Links::NONE,
+            mark: 0,
+            // Two headers of four octets at most; `is_storable` has checked that the other fits.
+            name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
+            flags: 0,
+            name_len: name_value.len() as u16,
+        });
+        debug_assert_eq!(self.entries[index].name_value(), name_value);
+        if self.sources.len() <= index as usize {
+            self.sources.resize(index as usize + 1, UNKNOWN_SOURCE);
+        }
+        self.sources[index as usize] = source;
+        self.table.insert(hash, index);
+        self.tree.attach(&mut self.entries, index, now);
+        self.put_in_order(index);
+        self.entry_bytes += entry_bytes(data.wire.len());
+        index
+    }
+
+    /// Data of an entry has come once more. Returns the stored packet.
+    pub(super) fn refresh(&mut self, now: Instant, index: u32, fresh_until: Instant) -> Packet {
+        let entry = &mut self.entries[index];
+        entry.fresh_until = fresh_until;
+        entry.flags |= USED;
+        let packet = entry.packet.share();
+        self.tree.renew(&mut self.entries, index, now);
+        packet
+    }
+
+    /// Removes an entry that is in no list of the eviction any more, and returns its packet.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, index: u32) -> Packet {
+        self.tree.detach(&mut self.entries, index);
+        self.take_out_of_order(index);
+        let entry = self.entries.remove(index);
+        let was_known = self.table.remove(entry.hash, index);
+        debug_assert!(was_known);
+        self.entry_bytes -= entry.bytes();
+        entry.packet
+    }
+
+    /// Moves the packets of the next few entries that are nearly alone in their span of the pool,
+    /// so that the span can be used for Data of other sizes. Without it, Data that stays while its
+    /// neighbours leave would hold many times its octets, beyond the capacity of the store.
+    #[cold]
+    pub(super) fn compact(&mut self, pool: &mut Pool) {
+        for _ in 0..COMPACTED_ENTRIES {
+            self.compacted_to = match self.compacted_to + 1 {
+                next if next < self.entries.places() => next,
+                _ => 0,
+            };
+            if let Some(entry) = self.entries.get_mut(self.compacted_to) {
+                pool.gather(&mut entry.packet);
+            }
+        }
+    }
+
+    /// The position of the first entry in the order of names that is not before `name_value`.
+    fn seek(&self, ordered: &Ordered, name_value: &[u8]) -> Path {
+        match self.compare {
+            Compare::Stored => ordered.seek(|index| self.entries[index].name_value() < name_value),
+            Compare::Decode => {
+                ordered.seek(|index| decoded_name(&self.entries[index]) < name_value)
+            }
+        }
+    }
+
+    /// Adds a new entry to the order of names, if one is kept.
+    #[inline(always)]
+    fn put_in_order(&mut self, index: u32) {
+        if let Some(mut ordered) = self.ordered.take() {
+            let entry = &self.entries[index];
+            let path = self.seek(&ordered, entry.name_value());
+            ordered.insert(&path, index, entry.hash);
+            self.ordered = Some(ordered);
+        }
+    }
+
+    #[inline(always)]
+    fn take_out_of_order(&mut self, index: u32) {
+        if let Some(mut ordered) = self.ordered.take() {
+            let entry = &self.entries[index];
+            let path = self.seek(&ordered, entry.name_value());
+            ordered.remove(&path, index, entry.hash);
+            self.ordered = Some(ordered);
+        }
+    }
+
+    /// The indices agree with each other.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.bytes()).sum();
+        assert_eq!(self.entry_bytes, bytes);
+        assert_eq!(self.table.len(), self.entries.len());
+        let root = self.tree.root();
+        let first = self.first_below(root);
+        let reached = core::iter::successors(first, |&index| self.next_below(root, index)).count();
+        assert_eq!(reached, self.entries.len());
+        if let Some(ordered) = &self.ordered {
+            let first = ordered.at(&ordered.seek(|_| false));
+            let indices = core::iter::successors(Some(first), |&index| Some(ordered.next(index)));
+            let names: Vec<_> = indices
+                .map_while(|index| self.entries.get(index))
+                .map(|entry| entry.name_value())
+                .collect();
+            assert_eq!(names.len(), self.entries.len());
+            assert!(names.is_sorted());
+        }
+    }
+}
+
+/// FreshnessPeriod in milliseconds. More than 49 days count as 49 days.
+#[inline]
+pub(super) fn freshness_ms(data: &DataView<'_>) -> u32 {
+    u32::try_from(data.freshness_ms).unwrap_or(u32::MAX)
+}
+
+/// The name of a stored packet as if nothing but its octets were known.
+fn decoded_name(entry: &Entry) -> &[u8] {
+    DataView::decode(&entry.packet).expect("only Data is stored").name.value()
+}

@@ -1,0 +1,530 @@
+//! Connections to routers, for one thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Pool, Rng};
+use weir_face::{FaceUri, UdpPort, unix_time_ms};
+use weir_link::LinkDrop;
+use weir_manage::commands::{self, Command, Scope};
+use weir_manage::{
+    ControlParameters, ControlResponse, DatasetError, DatasetFetch, Element, face_flags,
+};
+use weir_security::DigestSigner;
+use weir_store::HoldingsStatus;
+use weir_transport::PathId;
+use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, PACKET_SIZE_MAX};
+
+use crate::connection::{Connection, monotonic_now, random_u64};
+use crate::paths::{ClientError, FromRouter, PathChange, Paths};
+use crate::sources::Sources;
+use crate::waker::{EndpointId, Waker, Woken};
+
+/// Memory kept for receive blocks and packets under way.
+const POOL_CACHED_BYTES_MAX: usize = 32 << 20;
+/// Packets that came while a single answer was waited for; more are dropped.
+const STASH_MAX: usize = 4096;
+
+/// Why an Interest got no Data.
+#[derive(Debug, thiserror::Error)]
+pub enum ExpressError {
+    /// The client cannot go on.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// No answer came in time.
+    #[error("no answer")]
+    Timeout,
+    /// The router refuses.
+    #[error("refused: {0:?}")]
+    Nack(NackReason),
+}
+
+/// Why a management command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The router did not answer.
+    #[error("the router does not answer its management: {0}")]
+    Express(#[from] ExpressError),
+    /// The router refused.
+    #[error("the router refuses: {} {}", .0.code, .0.text)]
+    Refused(ControlResponse),
+    /// The answer cannot be read.
+    #[error("the router's answer cannot be read")]
+    Malformed,
+    /// The command takes more octets than a packet may have.
+    #[error("the command takes {0} octets; a packet has at most {PACKET_SIZE_MAX}")]
+    TooLong(usize),
+}
+
+/// Connections to routers, one of them or several: the client's paths. Packets go out with
+/// [`Client::send`] and [`Client::poll`]; `poll` also brings what came. A path of several that
+/// breaks is no more until its router answers again, which is tried with growing waits; when none
+/// is left, the client cannot go on.
+///
+/// Commands and datasets are of one router: the first, or that of [`Client::manage`].
+pub struct Client {
+    paths: Paths,
+    managed: PathId,
+    waker: Arc<Waker>,
+    is_woken: bool,
+    /// Descriptors of endpoints, once there was one.
+    sources: Option<Sources>,
+    has_source: bool,
+    pool: Pool,
+    stash: VecDeque<FromRouter>,
+    rng: Rng,
+    command_time_ms: u64,
+}
+
+impl Client {
+    /// Connects to a router at a Unix, TCP or UDP address.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`].
+    pub fn connect(uri: &FaceUri) -> Result<Self, ClientError> {
+        Self::connect_all(std::slice::from_ref(uri)).map(|(client, _)| client)
+    }
+
+    /// Connects to all of at most [`ROUTERS_MAX`](crate::ROUTERS_MAX) routers; says which do not
+    /// answer. They are tried again as those that are lost.
+    ///
+    /// # Errors
+    /// [`ClientError::Connect`] of the first of them, if none answers.
+    pub fn connect_all(uris: &[FaceUri]) -> Result<(Self, Vec<ClientError>), ClientError> {
+        // Side by side: one that does not answer takes seconds.
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let others = uris.iter().skip(1);
+            let others: Vec<_> =
+                others.map(|uri| scope.spawn(move || Connection::open(uri))).collect();
+            let first = uris.iter().take(1).map(Connection::open).collect::<Vec<_>>();
+            let others = others.into_iter().map(|thread| thread.join().expect("it cannot panic"));
+            first.into_iter().chain(others).collect()
+        });
+        let mut errors = Vec::new();
+        let mut routers = Vec::new();
+        for (uri, result) in uris.iter().zip(results) {
+            let failed = |source| ClientError::Connect { uri: uri.to_string(), source };
+            routers.push((uri.clone(), result.map_err(|error| errors.push(failed(error))).ok()));
+        }
+        if errors.len() == routers.len() {
+            return Err(errors.swap_remove(0));
+        }
+        Ok((Self::over(routers)?, errors))
+    }
+
+    /// Goes over to the router of this process, at the other end of a pair of sockets. It is not
+    /// tried again when it is gone.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn over_pair(stream: UnixStream) -> Result<Self, ClientError> {
+        Self::over(vec![(FaceUri::Internal, Some(Connection::over_pair(stream)?))])
+    }
+
+    /// Goes over to routers at UDP addresses, each from a port that is bound already, with
+    /// datagrams of at most so many octets.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn over_udp(
+        routers: impl IntoIterator<Item = (UdpPort, SocketAddr, usize)>,
+    ) -> Result<Self, ClientError> {
+        let connect = |(port, peer, mtu)| {
+            Ok((FaceUri::Udp(peer), Some(Connection::over_udp(port, peer, mtu)?)))
+        };
+        Self::over(routers.into_iter().map(connect).collect::<io::Result<Vec<_>>>()?)
+    }
+
+    fn over(routers: Vec<(FaceUri, Option<Connection>)>) -> Result<Self, ClientError> {
+        let waker = Arc::new(Waker::new()?);
+        let paths = Paths::new(routers, waker.clone());
+        let managed = paths.ids().next().expect("one of them answers");
+        Ok(Self {
+            paths,
+            managed,
+            waker,
+            is_woken: false,
+            sources: None,
+            has_source: false,
+            pool: Pool::new(POOL_CACHED_BYTES_MAX),
+            stash: VecDeque::new(),
+            rng: Rng::from_seed(random_u64()?),
+            command_time_ms: 0,
+        })
+    }
+
+    /// The paths that are there. They are numbered as the routers were given, from 0.
+    pub fn paths(&self) -> impl Iterator<Item = PathId> {
+        self.paths.ids()
+    }
+
+    /// The address of the router at the end of a path.
+    pub fn uri_of(&self, path: PathId) -> &FaceUri {
+        self.paths.uri(path)
+    }
+
+    /// From now on commands and datasets are of the router at the end of this path.
+    pub fn manage(&mut self, path: PathId) {
+        self.managed = path;
+    }
+
+    /// The address of the router that commands go to.
+    pub fn uri(&self) -> &FaceUri {
+        self.paths.uri(self.managed)
+    }
+
+    /// Whether the router that commands go to runs on this host.
+    pub fn is_local(&self) -> bool {
+        self.paths.is_local(self.managed)
+    }
+
+    /// Whether the router at the end of a path runs on this host.
+    pub fn is_local_at(&self, path: PathId) -> bool {
+        self.paths.is_local(path)
+    }
+
+    /// From now on the last path that breaks is retried like the others, for any length of time.
+    /// Until then the client has no path.
+    pub fn keep_trying(&mut self) {
+        self.paths.keep_trying();
+    }
+
+    /// Which paths of several have come and gone since the last call.
+    pub(crate) fn take_changes(&mut self) -> Vec<PathChange> {
+        self.paths.take_changes()
+    }
+
+    /// Nanoseconds of the machine's monotonic clock, the same in every process.
+    pub fn now(&self) -> Instant {
+        monotonic_now()
+    }
+
+    /// The pool that packets come from.
+    pub fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// A number for nonces and seeds.
+    pub fn random(&mut self) -> u64 {
+        self.rng.next_u64()
+    }
+
+    /// Ends a wait from another thread.
+    pub fn waker(&self) -> Arc<Waker> {
+        self.waker.clone()
+    }
+
+    /// Ends waits for packets when a descriptor becomes readable, which concerns this endpoint.
+    pub(crate) fn watch(&mut self, source: BorrowedFd<'_>, id: EndpointId) -> io::Result<()> {
+        let sources = match &mut self.sources {
+            Some(sources) => sources,
+            none => none.insert(Sources::new()?),
+        };
+        sources.watch(source, id)
+    }
+
+    /// Whom the [`Client::waker`] has woken, or a descriptor concerns, since this was asked last.
+    pub(crate) fn take_woken(&mut self) -> Woken {
+        let mut woken = match std::mem::take(&mut self.is_woken) {
+            true => self.waker.take(),
+            false => Woken::default(),
+        };
+        if let Some(sources) = self.sources.as_ref().filter(|_| self.has_source) {
+            sources.take(&mut woken.ones);
+        }
+        self.has_source = false;
+        woken
+    }
+
+    /// Frames that could not be read, and packets too large or too many to be sent.
+    pub fn dropped(&self) -> u64 {
+        self.paths.dropped()
+    }
+
+    /// Queues a packet; it goes out with the next [`Client::poll`] or [`Client::flush`].
+    ///
+    /// # Errors
+    /// The queue is full, the packet cannot be sent over this link, or the path is gone.
+    pub fn send(&mut self, path: PathId, header: LpHeader, packet: Packet) -> Result<(), LinkDrop> {
+        self.paths.send(path, header, packet)
+    }
+
+    /// Queues an Interest or Data without link header.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub fn send_octets(&mut self, path: PathId, octets: &[u8]) -> Result<(), LinkDrop> {
+        let packet = self.pool.copy(octets);
+        self.send(path, LpHeader::default(), packet)
+    }
+
+    /// Sends what is queued, as far as the sockets take it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.paths.flush(&mut self.pool)
+    }
+
+    /// Answers an Interest with a Nack: no route.
+    pub fn refuse(&mut self, FromRouter { path, header, packet }: FromRouter) {
+        let nack = Some(NackReason::NoRoute);
+        let header = LpHeader { pit_token: header.pit_token, nack, ..LpHeader::default() };
+        // What its queue refuses the link counts.
+        let _ = self.send(path, header, packet);
+    }
+
+    /// Sends what is queued, waits for packets, for the [`Client::waker`], for a path to come or
+    /// go, or until `deadline`, and appends what came to `packets`. Packets that are there already
+    /// are not waited for.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn poll(
+        &mut self,
+        deadline: Option<Instant>,
+        packets: &mut Vec<FromRouter>,
+    ) -> Result<(), ClientError> {
+        self.paths.retry();
+        self.flush()?;
+        let before = packets.len();
+        packets.extend(self.stash.drain(..));
+        self.paths.read(&mut self.pool, packets)?;
+        if packets.len() == before && !self.paths.has_changes() {
+            self.wait(None, deadline)?;
+            self.flush()?;
+            self.paths.read(&mut self.pool, packets)?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued, waits for packets, until `other` can be read or `deadline` is past,
+    /// and appends what came to `packets`. Tells whether `other` can be read; if so, it has read
+    /// nothing itself.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn poll_beside(
+        &mut self,
+        other: BorrowedFd<'_>,
+        deadline: Option<Instant>,
+        packets: &mut Vec<FromRouter>,
+    ) -> Result<bool, ClientError> {
+        self.paths.retry();
+        self.flush()?;
+        packets.extend(self.stash.drain(..));
+        let is_ready = !packets.is_empty() || self.paths.has_changes();
+        let deadline = if is_ready { Some(Instant::ZERO) } else { deadline };
+        if self.wait(Some(other), deadline)? {
+            return Ok(true);
+        }
+        self.flush()?;
+        self.paths.read(&mut self.pool, packets)?;
+        Ok(false)
+    }
+
+    fn wait(
+        &mut self,
+        other: Option<BorrowedFd<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<bool, ClientError> {
+        let ready = self.paths.wait(self.sources.as_ref(), other, deadline)?;
+        self.is_woken |= ready.woken;
+        self.has_source |= ready.source;
+        Ok(ready.other)
+    }
+
+    /// Sends an Interest and waits for its Data. Other packets that come in the meantime are kept
+    /// for the next [`Client::poll`].
+    ///
+    /// # Errors
+    /// [`ExpressError`]; the Interest's lifetime is the time that is waited.
+    pub fn express(&mut self, interest: &[u8]) -> Result<FromRouter, ExpressError> {
+        let view = InterestView::decode(interest)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
+            .map_err(ClientError::from)?;
+        let deadline = self.now().plus_ns(view.lifetime_ms_or_default().saturating_mul(NS_PER_MS));
+        let path = self.managed;
+        self.send_octets(path, interest)
+            .map_err(|drop| ClientError::Lost(format!("it takes no packets: {}", drop.name())))?;
+        let mut packets = Vec::new();
+        let mut answer = None;
+        // What was stashed cannot be the answer.
+        let mut kept: VecDeque<_> = self.stash.drain(..).collect();
+        while answer.is_none() && self.now() < deadline {
+            self.poll(Some(deadline), &mut packets)?;
+            for packet in packets.drain(..) {
+                if answer.is_none() && packet.path == path && is_answer(&view, &packet) {
+                    answer = Some(packet);
+                } else if kept.len() < STASH_MAX {
+                    kept.push_back(packet);
+                }
+            }
+        }
+        self.stash = kept;
+        match answer {
+            Some(FromRouter { header: LpHeader { nack: Some(reason), .. }, .. }) => {
+                Err(ExpressError::Nack(reason))
+            }
+            Some(data) => Ok(data),
+            None => Err(ExpressError::Timeout),
+        }
+    }
+
+    /// Sends a management command, signed with DigestSha256, and waits for the answer, whatever its
+    /// code.
+    ///
+    /// # Errors
+    /// [`CommandError::Express`] and [`CommandError::Malformed`].
+    pub fn respond(
+        &mut self,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Result<ControlResponse, CommandError> {
+        let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
+        let interest = self.signed_command(scope, command, parameters);
+        // It would cost the connection, with everything else on it.
+        if interest.len() > PACKET_SIZE_MAX {
+            return Err(CommandError::TooLong(interest.len()));
+        }
+        let answer = self.express(&interest)?;
+        let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
+        commands::parse_response(&data).map_err(|_| CommandError::Malformed)
+    }
+
+    fn signed_command(
+        &mut self,
+        scope: Scope,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Vec<u8> {
+        self.command_time_ms = unix_time_ms().max(self.command_time_ms + 1);
+        let (nonce, time_ms) = (self.random().to_be_bytes(), self.command_time_ms);
+        commands::build_command(scope, command, parameters, &DigestSigner, nonce, time_ms)
+            .expect("a digest signer does not fail")
+    }
+
+    /// Sends a management command to the router at the end of a path, and does not wait for the
+    /// answer: Data, or a Nack, of the Interest's name, which this gives; `None` if it cannot be
+    /// sent.
+    pub fn send_command(
+        &mut self,
+        path: PathId,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Option<Name> {
+        let scope = if self.is_local_at(path) { Scope::Localhost } else { Scope::Localhop };
+        let interest = self.signed_command(scope, command, parameters);
+        self.send_octets(path, &interest).ok()?;
+        InterestView::decode(&interest).ok().map(|interest| interest.name.to_name())
+    }
+
+    /// Sends a management command as [`Client::respond`] does; gives the effective values.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn command(
+        &mut self,
+        command: Command,
+        parameters: &ControlParameters,
+    ) -> Result<ControlParameters, CommandError> {
+        match self.respond(command, parameters)? {
+            ControlResponse { code: 200, body, .. } => {
+                Ok(body.map(|body| *body).unwrap_or_default())
+            }
+            refused => Err(CommandError::Refused(refused)),
+        }
+    }
+
+    /// Has the router send Interests below `prefix` here.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn register_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
+        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        self.command(Command::RibRegister, &parameters).map(|_| ())
+    }
+
+    /// Takes [`Client::register_prefix`] back.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn unregister_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
+        let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
+        self.command(Command::RibUnregister, &parameters).map(|_| ())
+    }
+
+    /// The items of one of the router's status datasets, such as `faces/list`.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn dataset<E: Element>(&mut self, dataset: &str) -> Result<Vec<E>, CommandError> {
+        let content = self.dataset_content(dataset)?;
+        E::decode_all(&content).map_err(|_| CommandError::Malformed)
+    }
+
+    /// What the router that commands go to holds of an object, whose name has no segment number.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn holdings(&mut self, object: &Name) -> Result<HoldingsStatus, CommandError> {
+        let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
+        let content = self.dataset_at(HoldingsStatus::dataset_name(scope.prefix(), object))?;
+        HoldingsStatus::decode(&content).map_err(|_| CommandError::Malformed)
+    }
+
+    /// A status dataset as the router sends it, all its segments together.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn dataset_content(&mut self, dataset: &str) -> Result<Vec<u8>, CommandError> {
+        let mut name = Scope::Localhost.prefix();
+        for component in dataset.split('/') {
+            name.append_str(component);
+        }
+        self.dataset_at(name)
+    }
+
+    fn dataset_at(&mut self, name: Name) -> Result<Vec<u8>, CommandError> {
+        let mut fetch = DatasetFetch::new(name);
+        loop {
+            let interest = fetch.interest(self.random() as u32);
+            let answer = self.express(&interest)?;
+            let data = DataView::decode(&answer.packet).map_err(|_| CommandError::Malformed)?;
+            match fetch.on_data(&data) {
+                Ok(true) => return Ok(fetch.into_content()),
+                Ok(false) => {}
+                Err(DatasetError::Refused(response)) => {
+                    return Err(CommandError::Refused(response));
+                }
+                Err(_) => return Err(CommandError::Malformed),
+            }
+        }
+    }
+
+    /// Asks the router to say of each packet which face it came from; routers elsewhere refuse.
+    ///
+    /// # Errors
+    /// [`CommandError`].
+    pub fn enable_local_fields(&mut self) -> Result<FaceId, CommandError> {
+        let parameters = ControlParameters {
+            flags: Some(face_flags::LOCAL_FIELDS),
+            mask: Some(face_flags::LOCAL_FIELDS),
+            ..Default::default()
+        };
+        let effective = self.command(Command::FacesUpdate, &parameters)?;
+        Ok(effective.face_id.unwrap_or(FaceId::INVALID))
+    }
+}
+
+fn is_answer(interest: &InterestView<'_>, answer: &FromRouter) -> bool {
+    if answer.header.nack.is_some() {
+        return InterestView::decode(&answer.packet)
+            .is_ok_and(|nacked| nacked.name == interest.name && nacked.nonce == interest.nonce);
+    }
+    DataView::decode(&answer.packet).is_ok_and(|data| data.satisfies(interest))
+}

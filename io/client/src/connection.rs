@@ -1,0 +1,117 @@
+//! The socket to the router, of any kind, with its link.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use nix::poll::PollFlags;
+use nix::time::{ClockId, clock_gettime};
+use weir_base::{Instant, NS_PER_S, Packet, Pool};
+use weir_face::{FaceUri, RecvStatus, SendStatus, Socket, UdpPeer, UdpPort};
+use weir_link::{Link, LinkConfig, RunsConfig};
+
+/// How long a TCP connection may take to be made.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bound on what waits to be sent. A producer stops reading Interests long before.
+const QUEUE_BYTES_MAX: u64 = 64 << 20;
+
+/// One connection to a router.
+pub(crate) struct Connection {
+    socket: Socket,
+    pub(crate) link: Link,
+}
+
+impl Connection {
+    pub(crate) fn open(uri: &FaceUri) -> io::Result<Self> {
+        let socket = Socket::connect(uri, CONNECT_TIMEOUT)?;
+        let config = socket.link_config();
+        Self::new(socket, config)
+    }
+
+    /// A connection to the router of this process.
+    pub(crate) fn over_pair(stream: UnixStream) -> io::Result<Self> {
+        let socket = Socket::of_pair(stream)?;
+        let mut config = socket.link_config();
+        // Who has asked for local fields may say by which face an Interest leaves.
+        config.codec.local_fields = true;
+        Self::new(socket, config)
+    }
+
+    /// A connection from a port that is bound already, with datagrams of at most `mtu` octets.
+    pub(crate) fn over_udp(port: UdpPort, peer: SocketAddr, mtu: usize) -> io::Result<Self> {
+        Self::new(Socket::Udp(Box::new(UdpPeer::at(port, peer))), LinkConfig::datagram(mtu))
+    }
+
+    fn new(socket: Socket, mut config: LinkConfig) -> io::Result<Self> {
+        config.egress.queue_bytes_max = QUEUE_BYTES_MAX;
+        // Applications do not mark: a standing queue here only says that the router is the slower
+        // one.
+        config.egress.marking.is_on = false;
+        config.codec.partial_bytes_max = 16 << 20;
+        config.codec.keep_incoming_face = true;
+        // Over streams they save nothing (docs/measurements.md).
+        config.codec.runs = match socket {
+            Socket::Udp(_) => RunsConfig::Begins,
+            _ => RunsConfig::Answers,
+        };
+        config.codec.sequence_start = random_u64()?;
+        Ok(Self { socket, link: Link::new(config) })
+    }
+
+    /// Whether the router is on this host, so that `/localhost` names reach it.
+    pub(crate) fn is_local(&self) -> bool {
+        self.socket.is_local()
+    }
+
+    /// What tells that there is room again, once a [flush](Self::flush) found none.
+    pub(crate) fn room_event(&self) -> PollFlags {
+        if self.socket.tells_room_by_input() { PollFlags::POLLIN } else { PollFlags::POLLOUT }
+    }
+
+    /// Whether a [flush](Self::flush) found no room and there is some, before any event says so.
+    pub(crate) fn has_room_again(&self) -> bool {
+        self.socket.has_room_again()
+    }
+
+    /// Takes what has told of packets that are not wanted now, so that it wakes nobody again.
+    pub(crate) fn silence(&mut self) -> io::Result<()> {
+        self.socket.silence()
+    }
+
+    /// Appends what one read brings.
+    pub(crate) fn recv(
+        &mut self,
+        pool: &mut Pool,
+        frames: &mut Vec<Packet>,
+    ) -> io::Result<RecvStatus> {
+        self.socket.recv(pool, frames)
+    }
+
+    /// Sends what the link has queued, as far as the socket takes it.
+    pub(crate) fn flush(&mut self) -> io::Result<SendStatus> {
+        self.socket.send(&mut self.link)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Nanoseconds of the machine's monotonic clock, the same in every process.
+pub fn monotonic_now() -> Instant {
+    // The clock exists on every system that this runs on.
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a monotonic clock");
+    Instant::from_ns(time.tv_sec() as u64 * NS_PER_S + time.tv_nsec() as u64)
+}
+
+/// A number from the system's random source.
+///
+/// # Errors
+/// The system has none.
+pub fn random_u64() -> io::Result<u64> {
+    getrandom::u64().map_err(io::Error::other)
+}

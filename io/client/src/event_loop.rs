@@ -1,0 +1,413 @@
+//! Many consumers and producers on the connections of one client.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use weir_base::{Instant, NS_PER_MS, Slab};
+use weir_wire::{DataView, InterestView, Name, NameView};
+
+use crate::client::Client;
+use crate::paths::{ClientError, FromRouter, PathChange};
+use crate::prefix_map::PrefixMap;
+use crate::waker::{EndpointId, EndpointWaker};
+
+/// How often [`EventLoop::run`] looks whether it is to stop.
+const TICK_NS: u64 = 200 * NS_PER_MS;
+/// Packets that are handed over before what follows from them is sent.
+const BATCH_PACKETS: usize = 16;
+
+/// A consumer or a producer that shares a connection with others.
+pub trait Endpoint {
+    /// Takes the packets that came for it, drained from `packets`. Called also, without packets,
+    /// when [`Endpoint::next_wakeup`] has come and when the client's waker was used for it.
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>);
+
+    /// A path of several is gone, or is back. [`Endpoint::handle`] is called after it.
+    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+        let _ = (change, client);
+    }
+
+    /// It is about to be taken away: the last that it can send.
+    fn removed(&mut self, client: &mut Client) {
+        let _ = client;
+    }
+
+    /// When [`Endpoint::handle`] must be called at the latest, in the client's time. Asked after
+    /// each call.
+    fn next_wakeup(&self) -> Option<Instant>;
+
+    /// Whether it needs no more calls.
+    fn is_done(&self) -> bool;
+}
+
+impl<E: Endpoint + ?Sized> Endpoint for &mut E {
+    fn handle(&mut self, context: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+        (**self).handle(context, packets);
+    }
+
+    fn path_changed(&mut self, change: &PathChange, client: &Client) {
+        (**self).path_changed(change, client);
+    }
+
+    fn removed(&mut self, client: &mut Client) {
+        (**self).removed(client);
+    }
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        (**self).next_wakeup()
+    }
+
+    fn is_done(&self) -> bool {
+        (**self).is_done()
+    }
+}
+
+/// What an endpoint may use while it is called: the connections, and the names it goes by.
+pub struct Context<'a> {
+    /// The connections.
+    pub client: &'a mut Client,
+    names: &'a mut Names,
+    id: EndpointId,
+}
+
+impl Context<'_> {
+    /// From now on the endpoint gets the Data below `prefix`, and the Nacks of its Interests.
+    pub fn expect_below(&mut self, prefix: &Name) {
+        self.names.data.add(prefix, self.id);
+    }
+
+    /// Has the endpoint called, from any thread.
+    pub fn waker(&self) -> EndpointWaker {
+        self.client.waker().endpoint(self.id)
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    interests: PrefixMap<EndpointId>,
+    /// Of Data and Nacks.
+    data: PrefixMap<EndpointId>,
+}
+
+/// Has a number before the endpoint is there.
+struct Placeholder;
+
+impl Endpoint for Placeholder {
+    fn handle(&mut self, _: &mut Context<'_>, _: &mut Vec<FromRouter>) {}
+
+    fn next_wakeup(&self) -> Option<Instant> {
+        None
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
+}
+
+struct Slot<'a> {
+    endpoint: Box<dyn Endpoint + 'a>,
+    packets: Vec<FromRouter>,
+    /// The number of the packet that it got last: it gets each but once.
+    last: u64,
+    /// Its place in `due`.
+    due: Option<Instant>,
+    /// It is in `calls`.
+    has_call: bool,
+}
+
+/// Runs endpoints on the connections of one client: what comes goes to those whose names it has,
+/// and each is called when its time has come. A lone endpoint gets everything.
+pub struct EventLoop<'a> {
+    client: &'a mut Client,
+    slots: Slab<Slot<'a>>,
+    /// The times of those that have one.
+    due: BTreeSet<(Instant, EndpointId)>,
+    /// Those to be called next.
+    calls: Vec<EndpointId>,
+    names: Names,
+    packets: Vec<FromRouter>,
+    /// Packets that came.
+    count: u64,
+    unclaimed: u64,
+}
+
+impl<'a> EventLoop<'a> {
+    /// A loop without endpoints.
+    pub fn new(client: &'a mut Client) -> Self {
+        Self {
+            client,
+            slots: Slab::new(),
+            due: BTreeSet::new(),
+            calls: Vec::new(),
+            names: Names::default(),
+            packets: Vec::new(),
+            count: 0,
+            unclaimed: 0,
+        }
+    }
+
+    /// Adds an endpoint. It is called in the next turn.
+    pub fn add(&mut self, endpoint: impl Endpoint + 'a) -> EndpointId {
+        let (endpoint, packets) = (Box::new(endpoint), Vec::new());
+        let due = Some(Instant::ZERO);
+        let slot = Slot { endpoint, packets, last: 0, due, has_call: false };
+        let id = EndpointId(self.slots.insert(slot));
+        self.due.insert((Instant::ZERO, id));
+        id
+    }
+
+    /// As [`EventLoop::add`]. The endpoint is also called when one of its descriptors becomes
+    /// readable; they are watched for edges, so that it need not read them.
+    ///
+    /// # Errors
+    /// What the system says of the descriptors.
+    pub fn add_with_sources<E: Endpoint + 'a>(
+        &mut self,
+        endpoint: E,
+        sources: impl FnOnce(&E) -> Vec<BorrowedFd<'_>>,
+    ) -> io::Result<EndpointId> {
+        let id = self.add(Placeholder);
+        let sources = sources(&endpoint);
+        let watched = sources.into_iter().try_for_each(|source| self.client.watch(source, id));
+        if let Err(error) = watched {
+            self.remove(id);
+            return Err(error);
+        }
+        self.slots[id.0].endpoint = Box::new(endpoint);
+        Ok(id)
+    }
+
+    /// Removes an endpoint and its names, once it has handled the packets that came for it.
+    pub fn remove(&mut self, id: EndpointId) {
+        self.call();
+        let mut slot = self.slots.remove(id.0);
+        slot.endpoint.removed(self.client);
+        slot.due.map(|at| self.due.remove(&(at, id)));
+        self.calls.retain(|&other| other != id);
+        self.names.interests.remove(id);
+        self.names.data.remove(id);
+    }
+
+    /// The endpoint answers Interests below `prefix`, unless another does below a longer one.
+    pub fn answer_below(&mut self, id: EndpointId, prefix: &Name) {
+        self.names.interests.add(prefix, id);
+    }
+
+    /// The endpoint gets the Data below `prefix`, and the Nacks of Interests below it.
+    pub fn expect_below(&mut self, id: EndpointId, prefix: &Name) {
+        self.names.data.add(prefix, id);
+    }
+
+    /// The client's time.
+    pub fn now(&self) -> Instant {
+        self.client.now()
+    }
+
+    /// Endpoints that are done.
+    pub fn done_count(&self) -> usize {
+        self.slots.iter().filter(|(_, slot)| slot.endpoint.is_done()).count()
+    }
+
+    /// Packets that no endpoint wanted.
+    pub fn unclaimed(&self) -> u64 {
+        self.unclaimed
+    }
+
+    /// Runs until all endpoints are done, or `go_on`, which is asked several times a second,
+    /// returns false. What is queued by then has been sent as far as the socket took it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn run(&mut self, go_on: &mut dyn FnMut() -> bool) -> Result<(), ClientError> {
+        let mut tick = self.client.now();
+        while self.done_count() < self.slots.len() {
+            let now = self.client.now();
+            if now >= tick {
+                if !go_on() {
+                    break;
+                }
+                tick = now.plus_ns(TICK_NS);
+            }
+            self.turn(Some(tick))?;
+        }
+        self.client.flush()
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.client.flush()
+    }
+
+    /// Waits for packets, an endpoint's time, the client's waker or `until`, and calls the
+    /// endpoints that this concerns.
+    ///
+    /// # Errors
+    /// [`ClientError::Lost`].
+    pub fn turn(&mut self, until: Option<Instant>) -> Result<(), ClientError> {
+        let deadline = self.due.first().map(|&(at, _)| at).into_iter().chain(until).min();
+        let mut packets = std::mem::take(&mut self.packets);
+        let result = self.client.poll(deadline, &mut packets);
+        let mut batch = packets.drain(..).peekable();
+        while batch.peek().is_some() {
+            for packet in batch.by_ref().take(BATCH_PACKETS) {
+                self.dispatch(packet);
+            }
+            self.call();
+            self.client.flush()?;
+        }
+        drop(batch);
+        self.packets = packets;
+        result?;
+        let changes = self.client.take_changes();
+        for change in &changes {
+            let slots = self.slots.iter_mut();
+            slots.for_each(|(_, slot)| slot.endpoint.path_changed(change, self.client));
+        }
+        let now = self.client.now();
+        let woken = self.client.take_woken();
+        if woken.all || !changes.is_empty() {
+            let all: Vec<u32> = self.slots.iter().map(|(index, _)| index).collect();
+            all.into_iter().for_each(|index| self.concern(EndpointId(index)));
+        }
+        // It may have been removed since.
+        let there = woken.ones.into_iter().filter(|id| self.slots.contains(id.0));
+        let due = self.due.iter().take_while(|(at, _)| *at <= now).map(|&(_, id)| id);
+        there.chain(due).collect::<Vec<_>>().into_iter().for_each(|id| self.concern(id));
+        self.call();
+        self.client.flush()
+    }
+
+    /// Has an endpoint called next.
+    fn concern(&mut self, id: EndpointId) {
+        if !std::mem::replace(&mut self.slots[id.0].has_call, true) {
+            self.calls.push(id);
+        }
+    }
+
+    fn call(&mut self) {
+        for id in std::mem::take(&mut self.calls) {
+            let slot = &mut self.slots[id.0];
+            slot.has_call = false;
+            if !slot.endpoint.is_done() {
+                let mut context = Context { client: self.client, names: &mut self.names, id };
+                slot.endpoint.handle(&mut context, &mut slot.packets);
+            }
+            slot.packets.clear();
+            let due = match slot.endpoint.is_done() {
+                true => None,
+                false => slot.endpoint.next_wakeup(),
+            };
+            if due != slot.due {
+                let before = std::mem::replace(&mut slot.due, due);
+                before.map(|at| self.due.remove(&(at, id)));
+                self.due.extend(due.map(|at| (at, id)));
+            }
+        }
+    }
+
+    fn dispatch(&mut self, packet: FromRouter) {
+        self.count += 1;
+        if self.slots.len() == 1 {
+            let (index, slot) = self.slots.iter_mut().next().expect("there is one");
+            slot.packets.push(packet);
+            return self.concern(EndpointId(index));
+        }
+        let is_nack = packet.header.nack.is_some();
+        if let Ok(interest) = InterestView::decode(&packet.packet) {
+            if is_nack {
+                self.share(interest.name, &packet);
+                return;
+            }
+            let id = self.names.interests.of(interest.name).next();
+            match id {
+                Some(id) => {
+                    self.slots[id.0].packets.push(packet);
+                    self.concern(id);
+                }
+                None => {
+                    self.unclaimed += 1;
+                    self.client.refuse(packet);
+                }
+            }
+        } else if let Ok(data) = DataView::decode(&packet.packet) {
+            self.share(data.name, &packet);
+        } else {
+            self.unclaimed += 1;
+        }
+    }
+
+    /// Gives a packet to all who expect such a name.
+    fn share(&mut self, name: NameView<'_>, packet: &FromRouter) {
+        let mut is_claimed = false;
+        for id in self.names.data.of(name) {
+            is_claimed = true;
+            let slot = &mut self.slots[id.0];
+            if slot.last != self.count {
+                slot.last = self.count;
+                slot.packets.push(packet.clone());
+                if !std::mem::replace(&mut slot.has_call, true) {
+                    self.calls.push(id);
+                }
+            }
+        }
+        self.unclaimed += u64::from(!is_claimed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::os::unix::net::UnixListener;
+
+    use weir_face::FaceUri;
+    use weir_transport::PathId;
+    use weir_wire::{Interest, LpHeader};
+
+    use super::*;
+
+    /// Writes down what happens to it.
+    struct Witness<'a>(&'a RefCell<Vec<&'static str>>);
+
+    impl Endpoint for Witness<'_> {
+        fn handle(&mut self, _: &mut Context<'_>, packets: &mut Vec<FromRouter>) {
+            self.0.borrow_mut().extend(packets.drain(..).map(|_| "packet"));
+        }
+
+        fn removed(&mut self, _: &mut Client) {
+            self.0.borrow_mut().push("removed");
+        }
+
+        fn next_wakeup(&self) -> Option<Instant> {
+            None
+        }
+
+        fn is_done(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn who_is_removed_has_had_what_came_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("router");
+        let _listener = UnixListener::bind(&path).unwrap();
+        let mut client = Client::connect(&FaceUri::Unix(path)).unwrap();
+        let (one, other) = (RefCell::default(), RefCell::default());
+        let mut events = EventLoop::new(&mut client);
+        let ids = [events.add(Witness(&one)), events.add(Witness(&other))];
+        let names: [Name; 2] = ["/one".parse().unwrap(), "/other".parse().unwrap()];
+        for (id, name) in ids.into_iter().zip(&names) {
+            events.answer_below(id, name);
+            let packet = Interest::new(name.clone()).encode().into();
+            let (path, header) = (PathId(0), LpHeader::default());
+            events.dispatch(FromRouter { path, header, packet });
+        }
+        events.remove(ids[0]);
+        assert_eq!(*one.borrow(), ["packet", "removed"]);
+        assert_eq!(*other.borrow(), ["packet"]);
+    }
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod client;
+mod connection;
+mod event_loop;
+mod paths;
+mod prefix_map;
+mod sources;
+mod waker;
+
+pub use client::{Client, CommandError, ExpressError};
+pub use connection::{monotonic_now, random_u64};
+pub use event_loop::{Context, Endpoint, EventLoop};
+pub use paths::{ClientError, FromRouter, PathChange, ROUTERS_MAX};
+pub use prefix_map::PrefixMap;
+pub use waker::{EndpointId, EndpointWaker, Waker};

@@ -1,0 +1,117 @@
+//! Ends a wait for packets from any thread.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+/// The number of an endpoint of one [`EventLoop`](crate::EventLoop). It may be reused once the
+/// endpoint is removed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EndpointId(pub u32);
+
+/// Which endpoints must be called.
+#[derive(Debug, Default)]
+pub(crate) struct Woken {
+    pub(crate) all: bool,
+    pub(crate) ones: Vec<EndpointId>,
+}
+
+/// Ends a wait of the [`Client`](crate::Client) that it comes from, from any thread.
+#[derive(Debug)]
+pub struct Waker {
+    event: EventFd,
+    woken: Mutex<Woken>,
+}
+
+impl Waker {
+    /// A waker of no client yet.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        Ok(Self { event: EventFd::from_flags(flags)?, woken: Mutex::default() })
+    }
+
+    fn woken(&self) -> MutexGuard<'_, Woken> {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the wait that is under way, or else the next one. All endpoints are called.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wake(&self) -> io::Result<()> {
+        self.woken().all = true;
+        self.end_wait()
+    }
+
+    /// A waker of one endpoint alone.
+    #[must_use]
+    pub fn endpoint(self: &Arc<Self>, id: EndpointId) -> EndpointWaker {
+        EndpointWaker { waker: self.clone(), id }
+    }
+
+    fn wake_one(&self, id: EndpointId) -> io::Result<()> {
+        self.woken().ones.push(id);
+        self.end_wait()
+    }
+
+    fn end_wait(&self) -> io::Result<()> {
+        match self.event.write(1) {
+            // A full counter wakes as well.
+            Ok(_) | Err(nix::errno::Errno::EAGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes ready for the next wait.
+    pub(crate) fn clear(&self) {
+        // No wake-up is lost: a thread queues its work before it wakes.
+        let _ = self.event.read();
+    }
+
+    /// Which endpoints were woken since the last call.
+    pub(crate) fn take(&self) -> Woken {
+        mem::take(&mut *self.woken())
+    }
+}
+
+/// Ends the wait of a client for one endpoint, from any thread. The other endpoints, which may be
+/// thousands, are not called.
+#[derive(Clone, Debug)]
+pub struct EndpointWaker {
+    waker: Arc<Waker>,
+    id: EndpointId,
+}
+
+impl EndpointWaker {
+    /// The endpoint.
+    #[must_use]
+    pub fn id(&self) -> EndpointId {
+        self.id
+    }
+
+    /// Ends the wait that is under way, or else the next one, and has the endpoint called.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn wake(&self) -> io::Result<()> {
+        self.waker.wake_one(self.id)
+    }
+}
+
+impl PartialEq for EndpointWaker {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && Arc::ptr_eq(&self.waker, &other.waker)
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

@@ -1,0 +1,81 @@
+//! Listening sockets for connections.
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Interest, Registry, Token};
+use weir_base::Instant;
+use weir_face::{Listener, Socket};
+
+use crate::rate_limited_log::RateLimitedLog;
+
+/// Connections accepted on one listener before others get their turn.
+const ACCEPTS_PER_TURN: usize = 64;
+/// Pause when the system has no descriptor left for a connection.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// All listeners, and when they are tried again without an event of the kernel.
+pub(super) struct Acceptor {
+    listeners: Vec<Listener>,
+    again_at: Option<Instant>,
+    failures: RateLimitedLog,
+}
+
+impl Acceptor {
+    /// Registers the listeners with tokens from `first` on.
+    pub(super) fn new(
+        mut listeners: Vec<Listener>,
+        registry: &Registry,
+        first: usize,
+    ) -> io::Result<Self> {
+        for (index, listener) in listeners.iter_mut().enumerate() {
+            registry.register(listener, Token(first + index), Interest::READABLE)?;
+        }
+        Ok(Self { listeners, again_at: None, failures: RateLimitedLog::default() })
+    }
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.again_at
+    }
+
+    /// Connections of one listener.
+    pub(super) fn accept(&mut self, now: Instant, index: usize) -> Vec<Socket> {
+        let mut sockets = Vec::new();
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listeners[index].accept() {
+                Ok(Some(socket)) => sockets.push(socket),
+                Ok(None) => return sockets,
+                Err(error) => {
+                    // Most likely there is no descriptor left; the connection stays in the queue.
+                    if let Some(count) = self.failures.add(now) {
+                        tracing::warn!(%error, count, "cannot accept a connection");
+                    }
+                    self.try_again(now.plus_ns(PAUSE.as_nanos() as u64));
+                    return sockets;
+                }
+            }
+        }
+        // The kernel reports readiness once: come back for the rest without waiting for more of it.
+        self.try_again(now);
+        sockets
+    }
+
+    fn try_again(&mut self, at: Instant) {
+        self.again_at = Some(self.again_at.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// Connections of all listeners, when it is time to try them again.
+    pub(super) fn accept_due(&mut self, now: Instant) -> Vec<Socket> {
+        if self.again_at.is_none_or(|at| at > now) {
+            return Vec::new();
+        }
+        self.again_at = None;
+        let listeners = 0..self.listeners.len();
+        listeners.flat_map(|index| self.accept(now, index)).collect()
+    }
+
+    /// Closes the sockets and removes the socket file: a new router may start at once.
+    pub(super) fn close(&mut self) {
+        self.listeners.clear();
+    }
+}

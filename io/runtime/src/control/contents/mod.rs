@@ -1,0 +1,390 @@
+//! Questions about the store: sent to every packet thread, answered as one.
+
+mod merge;
+mod shares;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_base::Instant;
+use weir_face::unix_time_ms;
+use weir_forward::{Command, StoreCommand, StoreEvent};
+use weir_manage::ManagerInput;
+use weir_store::{HoldingChanges, HoldingsConfig, Rules, RulesRefused};
+use weir_wire::Name;
+
+use self::merge::{merge_changes, merge_pages};
+use self::shares::shares;
+use super::workers::Workers;
+use crate::questions::{Answer, AnswerTo, ContentsError, ContentsPage, Question};
+
+/// Questions that wait for packet threads at most.
+const JOBS_MAX: usize = 64;
+/// How long packet threads have to answer a management client.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where the answer goes.
+enum AskedBy {
+    Thread(AnswerTo),
+    Manager { txn: u64 },
+}
+
+/// What every shard was asked.
+enum JobKind {
+    Page,
+    Rules,
+    /// `is_restart`: a new generation begins, with all that is held.
+    Changes {
+        blocks_max: usize,
+        is_restart: bool,
+    },
+}
+
+/// A question that some threads have not answered yet.
+struct Job {
+    asked_by: AskedBy,
+    kind: JobKind,
+    /// Shards still to answer, a bit for each.
+    waiting: u64,
+    deadline: Instant,
+    parts: Vec<(u16, StoreEvent)>,
+}
+
+/// Questions that wait for their answers, and what is in force.
+pub(super) struct Contents {
+    workers: Workers,
+    jobs: BTreeMap<u64, Job>,
+    next_transaction: u64,
+    tracking: Option<HoldingsConfig>,
+    rules: Rules,
+    /// The bound of the stores together, which rules must fit.
+    capacity_bytes: u64,
+    /// Generation and number of the last batch of changes of each shard; none before the first,
+    /// and after one that was lost.
+    reported: Option<Vec<(u64, u64)>>,
+    /// The same of the whole router.
+    generation: u64,
+    sequence: u64,
+}
+
+impl Contents {
+    pub(super) fn new(workers: Workers, capacity_bytes: u64) -> Self {
+        Self {
+            workers,
+            jobs: BTreeMap::new(),
+            next_transaction: 1,
+            tracking: None,
+            rules: Rules::default(),
+            capacity_bytes,
+            reported: None,
+            generation: 0,
+            sequence: 0,
+        }
+    }
+
+    pub(super) fn set_capacity(&mut self, capacity_bytes: u64) {
+        self.capacity_bytes = capacity_bytes;
+    }
+
+    /// When a question is answered at the latest.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.jobs.values().map(|job| job.deadline).min()
+    }
+
+    /// A question of another thread.
+    pub(super) fn on_question(
+        &mut self,
+        now: Instant,
+        question: Question,
+        within: Duration,
+        answer: AnswerTo,
+    ) {
+        let deadline = now.plus_ns(within.as_nanos() as u64);
+        self.ask(question, deadline, AskedBy::Thread(answer));
+    }
+
+    /// A management client wants to know what is held of an object.
+    pub(super) fn list_holdings(
+        &mut self,
+        now: Instant,
+        txn: u64,
+        object: Name,
+    ) -> Option<ManagerInput> {
+        if self.tracking.is_none() {
+            self.track(Some(HoldingsConfig::default()));
+        }
+        let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
+        self.ask(Question::ListOne { object }, deadline, AskedBy::Manager { txn })
+    }
+
+    /// Returns the answer to the manager, if it is known already.
+    fn ask(
+        &mut self,
+        question: Question,
+        deadline: Instant,
+        asked_by: AskedBy,
+    ) -> Option<ManagerInput> {
+        let result = match question {
+            Question::Track(config) => {
+                self.track(config);
+                Ok(Answer::Done)
+            }
+            Question::RestartChanges => {
+                self.reported = None;
+                Ok(Answer::Done)
+            }
+            Question::StopChanges => {
+                self.reported = None;
+                self.send_stores(|| StoreCommand::StopChanges);
+                Ok(Answer::Done)
+            }
+            Question::WatchMisses(watches) => {
+                self.workers.send_all_shards(|| Command::WatchMisses(watches));
+                Ok(Answer::Done)
+            }
+            _ if self.jobs.len() >= JOBS_MAX => Err(ContentsError::Busy),
+            Question::List { prefix, from, visits_max } => {
+                let cursors = from.map(|from| from.shards);
+                return self.start_job(JobKind::Page, deadline, asked_by, |transaction, shard| {
+                    let from = match &cursors {
+                        None => Default::default(),
+                        Some(cursors) => (*cursors.get(shard)?)?,
+                    };
+                    let prefix = prefix.clone();
+                    Some(StoreCommand::List { transaction, prefix, from, visits_max })
+                });
+            }
+            Question::ListOne { object } => {
+                return self.start_job(JobKind::Page, deadline, asked_by, |transaction, _| {
+                    Some(StoreCommand::ListOne { transaction, object: object.clone() })
+                });
+            }
+            Question::TakeChanges { blocks_max } => match self.start_changes(blocks_max) {
+                Ok(kind) => {
+                    let take = |transaction, _| {
+                        Some(StoreCommand::TakeChanges { transaction, blocks_max })
+                    };
+                    return self.start_job(kind, deadline, asked_by, take);
+                }
+                Err(error) => Err(error),
+            },
+            Question::SetRules(rules) => match self.check_rules(rules) {
+                Ok(None) => Ok(Answer::Done),
+                Ok(Some(mut shares)) => {
+                    return self.start_job(
+                        JobKind::Rules,
+                        deadline,
+                        asked_by,
+                        |transaction, shard| {
+                            let rules = std::mem::take(&mut shares[shard]);
+                            Some(StoreCommand::SetRules { transaction, rules })
+                        },
+                    );
+                }
+                Err(refused) => Err(refused.into()),
+            },
+        };
+        answer(asked_by, result)
+    }
+
+    /// Begins to keep an index of what is held, or ends that.
+    pub(super) fn track(&mut self, config: Option<HoldingsConfig>) {
+        if self.tracking == config {
+            return;
+        }
+        self.tracking = config;
+        self.reported = None;
+        let shards = u64::from(self.workers.count());
+        let share = config.map(|config| HoldingsConfig { bytes_max: config.bytes_max / shards });
+        self.send_stores(|| StoreCommand::Track(share));
+    }
+
+    fn send_stores(&self, mut command: impl FnMut() -> StoreCommand) {
+        self.workers.send_all_shards(|| Command::Store(command()));
+    }
+
+    /// Asks the shards for which there is a command.
+    fn start_job(
+        &mut self,
+        kind: JobKind,
+        deadline: Instant,
+        asked_by: AskedBy,
+        mut command: impl FnMut(u64, usize) -> Option<StoreCommand>,
+    ) -> Option<ManagerInput> {
+        let transaction = self.next_transaction;
+        self.next_transaction += 1;
+        let mut waiting = 0;
+        for shard in 0..self.workers.count() {
+            if let Some(command) = command(transaction, usize::from(shard)) {
+                waiting |= 1 << shard;
+                self.workers.send_shard(shard, Command::Store(command));
+            }
+        }
+        let job = Job { asked_by, kind, waiting, deadline, parts: Vec::new() };
+        if waiting == 0 {
+            return self.finish_job(job);
+        }
+        self.jobs.insert(transaction, job);
+        None
+    }
+
+    /// An answer of one shard. Returns the answer to the manager, if this was the last part of one.
+    pub(super) fn on_event(&mut self, worker: u16, event: StoreEvent) -> Option<ManagerInput> {
+        let (StoreEvent::Listed { transaction, .. }
+        | StoreEvent::Changed { transaction, .. }
+        | StoreEvent::RulesSet { transaction, .. }) = event;
+        let job = self.jobs.get_mut(&transaction)?;
+        job.waiting &= !(1 << worker);
+        job.parts.push((worker, event));
+        if job.waiting != 0 {
+            return None;
+        }
+        let job = self.jobs.remove(&transaction)?;
+        self.finish_job(job)
+    }
+
+    /// Answers what has waited long enough. Returns the answers to the manager.
+    pub(super) fn run_timers(&mut self, now: Instant) -> Vec<ManagerInput> {
+        let late = self.jobs.iter().filter(|(_, job)| job.deadline <= now);
+        let late: Vec<u64> = late.map(|(&transaction, _)| transaction).collect();
+        let late: Vec<Job> = late.iter().filter_map(|id| self.jobs.remove(id)).collect();
+        late.into_iter().filter_map(|job| self.finish_job(job)).collect()
+    }
+
+    fn finish_job(&mut self, job: Job) -> Option<ManagerInput> {
+        let Job { asked_by, kind, waiting, deadline, parts } = job;
+        let result = match kind {
+            JobKind::Page => {
+                merge_pages(parts, usize::from(self.workers.count()), waiting).map(Answer::Page)
+            }
+            JobKind::Rules => rules_result(parts, waiting),
+            JobKind::Changes { .. } if waiting != 0 => {
+                self.reported = None;
+                Err(ContentsError::Late)
+            }
+            JobKind::Changes { blocks_max, is_restart } => {
+                match self.merge_changes(parts, is_restart) {
+                    Ok(Some(changes)) => Ok(Answer::Changes(changes)),
+                    // A shard has begun a generation by itself: all do.
+                    Ok(None) if !is_restart => {
+                        self.send_stores(|| StoreCommand::RestartChanges);
+                        let kind = JobKind::Changes { blocks_max, is_restart: true };
+                        return self.start_job(kind, deadline, asked_by, |transaction, _| {
+                            Some(StoreCommand::TakeChanges { transaction, blocks_max })
+                        });
+                    }
+                    Ok(None) => Err(ContentsError::Late),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        answer(asked_by, result)
+    }
+
+    /// Checks that changes can be requested now.
+    fn start_changes(&mut self, blocks_max: usize) -> Result<JobKind, ContentsError> {
+        if self.tracking.is_none() {
+            return Err(ContentsError::NotTracked);
+        }
+        let is_changes = |job: &Job| matches!(job.kind, JobKind::Changes { .. });
+        if self.jobs.values().any(is_changes) {
+            return Err(ContentsError::Busy);
+        }
+        let is_restart = self.reported.is_none();
+        if is_restart {
+            self.send_stores(|| StoreCommand::RestartChanges);
+        }
+        Ok(JobKind::Changes { blocks_max, is_restart })
+    }
+
+    /// The shards' changes as those of one router; nothing if a shard has begun a generation that
+    /// the others have not.
+    fn merge_changes(
+        &mut self,
+        parts: Vec<(u16, StoreEvent)>,
+        is_restart: bool,
+    ) -> Result<Option<HoldingChanges>, ContentsError> {
+        let mut batches = Vec::with_capacity(parts.len());
+        for (shard, event) in parts {
+            let StoreEvent::Changed { changes: Some(changes), .. } = event else {
+                self.reported = None;
+                return Err(ContentsError::NotTracked);
+            };
+            batches.push((shard, changes));
+        }
+        batches.sort_by_key(|(shard, _)| *shard);
+        let at: Vec<_> = batches.iter().map(|(_, one)| (one.generation, one.sequence)).collect();
+        let follows = match (&self.reported, is_restart) {
+            (Some(reported), false) => {
+                let next =
+                    reported.iter().map(|&(generation, sequence)| (generation, sequence + 1));
+                next.eq(at.iter().copied())
+            }
+            _ => at.iter().all(|&(_, sequence)| sequence == 1),
+        };
+        if !follows {
+            self.reported = None;
+            return Ok(None);
+        }
+        if is_restart {
+            // Higher than any of a router that ran here before.
+            self.generation = unix_time_ms().max(self.generation + 1);
+            self.sequence = 0;
+        }
+        self.sequence += 1;
+        self.reported = Some(at);
+        let batches = batches.into_iter().map(|(_, changes)| changes);
+        Ok(Some(merge_changes(batches, self.generation, self.sequence)))
+    }
+
+    /// The share of each shard of new rules; none if they are in force already. Whatever could make
+    /// a shard refuse its share is checked before any is sent.
+    fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesRefused> {
+        if rules == self.rules {
+            return Ok(None);
+        }
+        let (offered, present) = (rules.generation, self.rules.generation);
+        if offered <= present {
+            return Err(RulesRefused::Outdated { offered, present });
+        }
+        let capacity_bytes = self.capacity_bytes;
+        rules.check(capacity_bytes)?;
+        let shards = self.workers.count();
+        let shares = shares(&rules, self.workers.shard_key(), shards, capacity_bytes);
+        for share in &shares {
+            share.check(capacity_bytes / u64::from(shards))?;
+        }
+        self.rules = rules;
+        Ok(Some(shares))
+    }
+}
+
+/// Sends an answer to the thread that asked, or returns it for the manager.
+fn answer(asked_by: AskedBy, result: Result<Answer, ContentsError>) -> Option<ManagerInput> {
+    match asked_by {
+        AskedBy::Thread(answer) => {
+            // The thread may have stopped waiting.
+            let _ = answer.send(result);
+            None
+        }
+        AskedBy::Manager { txn } => {
+            let page = match result {
+                Ok(Answer::Page(page)) => page,
+                _ => ContentsPage { is_partial: true, ..ContentsPage::default() },
+            };
+            let (holdings, is_partial) = (page.holdings, page.is_partial);
+            Some(ManagerInput::Holdings { txn, holdings, is_partial })
+        }
+    }
+}
+
+fn rules_result(parts: Vec<(u16, StoreEvent)>, waiting: u64) -> Result<Answer, ContentsError> {
+    for (shard, event) in parts {
+        if let StoreEvent::RulesSet { refused: Some(refused), .. } = event {
+            // They were checked before, so that this is a disagreement between two parts of ours.
+            tracing::error!(shard, %refused, "a packet thread refuses rules that were checked");
+            return Err(refused.into());
+        }
+    }
+    if waiting == 0 { Ok(Answer::Done) } else { Err(ContentsError::Late) }
+}

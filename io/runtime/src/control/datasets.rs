@@ -1,0 +1,98 @@
+//! Snapshots of the router as the datasets of NFD's management protocol.
+
+use weir_link::MarkingPolicy;
+use weir_manage::{
+    CsDiskInfo, CsInfo, FaceCounters, FaceCrowding, FaceInfo, FaceStatus, GeneralStatus,
+    Snapshot as ManagerSnapshot, SnapshotKind,
+};
+
+use super::faces::Faces;
+use crate::snapshot::Snapshot;
+
+/// The dataset that the manager asked for.
+pub(super) fn dataset(kind: SnapshotKind, sum: &Snapshot, faces: &Faces) -> ManagerSnapshot {
+    match kind {
+        SnapshotKind::Faces => ManagerSnapshot::Faces(face_statuses(faces, sum)),
+        SnapshotKind::Store => ManagerSnapshot::Store(store_info(sum)),
+        SnapshotKind::General => ManagerSnapshot::General(general_status(sum)),
+    }
+}
+
+fn face_statuses(faces: &Faces, sum: &Snapshot) -> Vec<FaceStatus> {
+    let known = sum.faces.iter().filter_map(|face| {
+        let counters = &face.counters;
+        let record = faces.find(face.id)?;
+        let policy = record.link.egress.marking.policy;
+        Some(FaceStatus {
+            info: FaceInfo { local_uri: face.local_uri.clone(), ..record.info() },
+            marking_policy: (policy != MarkingPolicy::default()).then(|| policy.name().to_owned()),
+            expiration_period_ms: face.expires_in_ns.map(|ns| ns / 1_000_000),
+            heard_ms_ago: face.heard_ns_ago.map(|ns| ns / 1_000_000),
+            counters: FaceCounters {
+                in_interests: counters.in_interests,
+                in_data: counters.in_data,
+                in_nacks: counters.in_nacks,
+                out_interests: counters.out_interests,
+                out_data: counters.out_data,
+                out_nacks: counters.out_nacks,
+                in_bytes: counters.in_bytes,
+                out_bytes: counters.out_bytes,
+                in_runs: counters.in_runs,
+                in_run_interests: counters.in_run_interests,
+                out_runs: counters.out_runs,
+                out_run_interests: counters.out_run_interests,
+            },
+        })
+    });
+    known.collect()
+}
+
+fn store_info(sum: &Snapshot) -> CsInfo {
+    CsInfo {
+        entries: sum.router.store.entries,
+        hits: sum.router.store.hits,
+        misses: sum.router.store.misses,
+        bytes: Some(sum.router.store.bytes),
+        capacity_bytes: Some(sum.router.store.capacity_bytes),
+        disk: (!sum.disks.is_empty()).then(|| disk_info(sum)),
+        ..CsInfo::default()
+    }
+}
+
+fn disk_info(sum: &Snapshot) -> CsDiskInfo {
+    let dead = sum.disks.iter().zip(0..).filter(|(disk, _)| disk.is_dead);
+    let dead_set = dead.fold(0, |set: u64, (_, at)| set | 1 << at);
+    let mut tier = sum.router.store.disk;
+    tier.stalled_set |= dead_set;
+    let capacity_bytes = sum.disks.iter().map(|disk| disk.capacity_bytes).sum();
+    let mut info = CsDiskInfo::new(sum.disks.len() as u64, capacity_bytes);
+    info.add(&tier);
+    info.add(&sum.router.busy);
+    info
+}
+
+fn general_status(sum: &Snapshot) -> GeneralStatus {
+    let router = &sum.router;
+    let count = |reason: &str| {
+        sum.runtime_drops.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| *count)
+    };
+    let crowding = FaceCrowding {
+        refused: count("connection-refused") + count("stranger-refused"),
+        displaced: count("face-displaced"),
+        stalled: count("face-stalled"),
+    };
+    GeneralStatus {
+        pit_entries: router.pit_entries,
+        cs_entries: router.store.entries,
+        in_interests: router.in_interests,
+        in_data: router.in_data,
+        in_nacks: router.in_nacks,
+        out_interests: router.out_interests,
+        out_data: router.out_data,
+        out_nacks: router.out_nacks,
+        satisfied_interests: router.satisfied,
+        unsatisfied_interests: router.unsatisfied,
+        crowding: Some(crowding),
+        ..GeneralStatus::default()
+    }
+}

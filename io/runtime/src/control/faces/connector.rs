@@ -1,0 +1,99 @@
+//! Looking up host names and connecting, away from every other thread. One short-lived thread for
+//! each attempt, with a bound on their number.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use weir_base::Instant;
+use weir_face::{Connected, FaceUri};
+
+use crate::mailbox::ControlSender;
+use crate::message::{ConnectOutcome, ConnectPurpose, ToControl};
+
+/// How long a TCP peer may take to answer (NFD: 4 s).
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// Attempts at one time; more are refused.
+const ATTEMPTS_MAX: usize = 64;
+
+/// Makes connections for the control thread, and knows which to make again, and when.
+#[derive(Debug)]
+pub(super) struct Connector {
+    control: ControlSender,
+    running: Arc<AtomicUsize>,
+    retries: Vec<(Instant, ConnectPurpose)>,
+}
+
+impl Connector {
+    pub(super) fn new(control: ControlSender) -> Self {
+        Self { control, running: Arc::new(AtomicUsize::new(0)), retries: Vec::new() }
+    }
+
+    /// Starts an attempt. Of several addresses `current` is tried first. The outcome comes as a
+    /// message, always.
+    pub(super) fn start(&self, uri: String, current: Option<FaceUri>, purpose: ConnectPurpose) {
+        let control = self.control.clone();
+        let running = Arc::clone(&self.running);
+        let refuse = |purpose, why: String| {
+            let outcome = ConnectOutcome { purpose, result: Err(why) };
+            self.control.send(ToControl::Connected(Box::new(outcome)));
+        };
+        if running.fetch_add(1, Ordering::Relaxed) >= ATTEMPTS_MAX {
+            running.fetch_sub(1, Ordering::Relaxed);
+            return refuse(purpose, "too many connections are being made at once".into());
+        }
+        let spare = purpose.clone();
+        let thread = std::thread::Builder::new().name("weir-connect".into()).spawn(move || {
+            let result = attempt(&uri, current.as_ref());
+            running.fetch_sub(1, Ordering::Relaxed);
+            control.send(ToControl::Connected(Box::new(ConnectOutcome { purpose, result })));
+        });
+        if let Err(error) = thread {
+            self.running.fetch_sub(1, Ordering::Relaxed);
+            refuse(spare, format!("cannot start a thread: {error}"));
+        }
+    }
+
+    /// Another attempt is due after `pause`.
+    pub(super) fn retry_after(&mut self, now: Instant, pause: Duration, purpose: ConnectPurpose) {
+        self.retries.push((now.plus_ns(pause.as_nanos() as u64), purpose));
+    }
+
+    pub(super) fn next_retry(&self) -> Option<Instant> {
+        self.retries.iter().map(|(at, _)| *at).min()
+    }
+
+    /// An attempt that is due.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<ConnectPurpose> {
+        let due = self.retries.iter().position(|(at, _)| *at <= now)?;
+        Some(self.retries.swap_remove(due).1)
+    }
+}
+
+fn attempt(uri: &str, current: Option<&FaceUri>) -> Result<Connected, String> {
+    let remote = FaceUri::resolve_reachable(uri, current).map_err(|error| error.to_string())?;
+    Connected::to(&remote, CONNECT_TIMEOUT)
+        .map_err(|error| format!("cannot connect to {remote}: {error}"))
+}
+
+/// How long to wait before attempt number `attempts` (from 1): 1 s, doubling up to a minute.
+pub(super) fn backoff(attempts: u32) -> Duration {
+    Duration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(Duration::from_secs(60))
+}
+
+/// How long a configured UDP face may be silent before its host is looked up again, after
+/// `attempts` (from 1) that changed nothing: 5 s, doubling up to a minute.
+pub(super) fn recheck_pause(attempts: u32) -> Duration {
+    Duration::from_secs(5 << attempts.saturating_sub(1).min(4)).min(Duration::from_secs(60))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_minute() {
+        let pauses: Vec<u64> = (1..9).map(|attempt| backoff(attempt).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+}

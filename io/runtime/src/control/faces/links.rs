@@ -1,0 +1,98 @@
+//! Link settings: the configuration's defaults, and what commands change of them.
+
+use std::net::IpAddr;
+
+use weir_face::FaceUri;
+use weir_forward::FaceScope;
+use weir_link::{CodecConfig, EgressConfig, LinkConfig, MTU_MIN, MarkingConfig, RunsConfig};
+use weir_manage::{FaceChanges, FaceError, MTU_AUTO};
+use weir_wire::PACKET_SIZE_MAX;
+
+use crate::config::FaceDefaults;
+use crate::control::random_u64;
+
+/// The configuration's defaults on top of the link's.
+pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConfig {
+    let marking = MarkingConfig {
+        is_on: defaults.congestion_marking,
+        policy: defaults.marking,
+        threshold_bytes: defaults.mark_threshold_bytes,
+        interval_ns: defaults.mark_interval.as_nanos() as u64,
+        capacity_bytes: defaults.queue_bytes_max as u64,
+    };
+    let egress = EgressConfig {
+        queue_bytes_max: defaults.queue_bytes_max as u64,
+        marking,
+        discipline: defaults.discipline,
+        seed: random_u64(),
+    };
+    // A link that fragments packets is one of datagrams.
+    let reliability = defaults.reliability && base.codec.fragmentation;
+    let runs = if defaults.runs { RunsConfig::Answers } else { RunsConfig::Off };
+    let codec = CodecConfig { sequence_start: random_u64(), reliability, runs, ..base.codec };
+    LinkConfig { codec, egress, shaping: defaults.shaping, shaping_seed: random_u64() }
+}
+
+pub(super) fn udp_link(defaults: &FaceDefaults, peer: IpAddr) -> LinkConfig {
+    link_config(defaults, LinkConfig::datagram(udp_mtu(defaults, peer)))
+}
+
+/// The largest datagram to `peer`, unless its face says otherwise.
+pub(super) fn udp_mtu(defaults: &FaceDefaults, peer: IpAddr) -> usize {
+    defaults.udp_mtu.unwrap_or_else(|| weir_face::udp_mtu_default(peer))
+}
+
+/// The side that makes a connection is the first to offer runs there.
+pub(super) fn begin_runs(link: &mut LinkConfig) {
+    if link.codec.runs != RunsConfig::Off {
+        link.codec.runs = RunsConfig::Begins;
+    }
+}
+
+/// Changes link settings as a command requests (NFD, faces/create and faces/update).
+///
+/// # Errors
+/// [`FaceError::Unsupported`] with the change that is impossible.
+pub(super) fn apply_changes(
+    link: &mut LinkConfig,
+    changes: &FaceChanges,
+    remote: &FaceUri,
+    scope: FaceScope,
+    mtu_default: usize,
+) -> Result<(), FaceError> {
+    let unsupported = |why: &str| Err(FaceError::Unsupported(why.into()));
+    if let Some(mtu) = changes.mtu {
+        if !remote.is_datagram() {
+            return unsupported("only UDP faces have an MTU of their own");
+        }
+        if mtu < MTU_MIN as u64 {
+            return Err(FaceError::Unsupported(format!("an MTU is at least {MTU_MIN} octets")));
+        }
+        link.codec.mtu = match mtu {
+            MTU_AUTO => mtu_default,
+            _ => mtu.min(PACKET_SIZE_MAX as u64) as usize,
+        };
+    }
+    if let Some(local_fields) = changes.local_fields {
+        if local_fields && scope == FaceScope::NonLocal {
+            return unsupported("local fields are for faces of this machine alone");
+        }
+        link.codec.local_fields = local_fields;
+    }
+    if let Some(reliability) = changes.reliability {
+        if reliability && !remote.is_datagram() {
+            return unsupported("only UDP faces lose frames that could be sent again");
+        }
+        link.codec.reliability = reliability;
+    }
+    if let Some(marking) = changes.congestion_marking {
+        link.egress.marking.is_on = marking;
+    }
+    if let Some(interval_ns) = changes.base_congestion_marking_interval_ns {
+        link.egress.marking.interval_ns = interval_ns;
+    }
+    if let Some(threshold_bytes) = changes.default_congestion_threshold_bytes {
+        link.egress.marking.threshold_bytes = threshold_bytes;
+    }
+    Ok(())
+}

@@ -1,0 +1,378 @@
+//! All faces of the router, as the control thread knows them: coming, changing and going. Packet
+//! threads own the sockets; this component sends them commands, and leaves notices for the manager.
+//!
+//! The methods of [`Faces`] lie in three files, each of which calls only those to its right:
+//! `create` makes faces, `recheck` moves them to other addresses, and this one keeps them.
+
+mod balance;
+mod connector;
+mod create;
+mod links;
+mod ports;
+mod recheck;
+mod table;
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+
+use weir_base::{FaceId, Instant, NS_PER_MS};
+use weir_face::{FaceUri, UdpPath, UdpPort, source_toward};
+use weir_forward::{Command, FaceScope};
+use weir_link::LinkConfig;
+use weir_manage::{FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, ManagerInput};
+
+use self::balance::{Balance, Move};
+use self::connector::{Connector, backoff, recheck_pause};
+use self::links::udp_mtu;
+use self::ports::UdpPorts;
+use self::table::{FaceRecord, FaceTable};
+use super::operators::Operators;
+use super::workers::{RoundRobin, Workers};
+use crate::config::{FaceDefaults, PitTokenChoice, RuntimeConfig, StaticFace};
+use crate::face_quota::{Claimant, FaceClass, FaceQuota, Refusal};
+use crate::mailbox::ControlSender;
+use crate::message::{
+    CloseReason, ConnectPurpose, NewFace, NewSocket, PortId, ToWorker, WorkReport, face_attributes,
+};
+use crate::rate_limited_log::RateLimitedLog;
+
+/// How often a connection is closed to make room for others, at most.
+const EVICT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
+
+/// The faces of all packet threads.
+pub(super) struct Faces {
+    workers: Workers,
+    turn: RoundRobin,
+    defaults: FaceDefaults,
+    operators: Operators,
+    quota: Arc<FaceQuota>,
+    table: FaceTable,
+    ports: UdpPorts,
+    statics: Vec<Static>,
+    connector: Connector,
+    balance: Balance,
+    refused: RefusedConnections,
+    /// For the manager.
+    notices: VecDeque<ManagerInput>,
+}
+
+/// A face of the configuration.
+struct Static {
+    config: StaticFace,
+    /// Attempts so far to make it.
+    attempts: u32,
+}
+
+/// Connections refused because there are as many faces as may be.
+#[derive(Default)]
+struct RefusedConnections {
+    count: u64,
+    log: RateLimitedLog,
+    /// When the next connection may be closed to make room.
+    evict_at: Instant,
+}
+
+/// A face about to be made.
+struct Draft {
+    remote: FaceUri,
+    local: FaceUri,
+    scope: FaceScope,
+    is_operator: bool,
+    persistency: FacePersistency,
+    link: LinkConfig,
+    socket: NewSocket,
+    /// The thread that must own it, if it matters.
+    worker: Option<u16>,
+    static_index: Option<usize>,
+}
+
+impl Faces {
+    pub(super) fn new(
+        config: &RuntimeConfig,
+        workers: Workers,
+        quota: Arc<FaceQuota>,
+        control: ControlSender,
+    ) -> Self {
+        let statics = config.static_faces.iter().cloned();
+        let interval_ns = config.rebalance_interval.as_nanos() as u64;
+        Self {
+            turn: RoundRobin::new(workers.count()),
+            defaults: config.face_defaults,
+            operators: Operators::new(config),
+            quota,
+            table: FaceTable::default(),
+            ports: UdpPorts::new(workers.clone(), config.face_defaults),
+            statics: statics.map(|config| Static { config, attempts: 0 }).collect(),
+            connector: Connector::new(control),
+            balance: Balance::new(config.threads, interval_ns),
+            refused: RefusedConnections::default(),
+            notices: VecDeque::new(),
+            workers,
+        }
+    }
+
+    pub(super) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
+        self.table.find(id)
+    }
+
+    /// What the manager must learn, in order.
+    pub(super) fn take_notices(&mut self) -> VecDeque<ManagerInput> {
+        mem::take(&mut self.notices)
+    }
+
+    pub(super) fn refused_connections(&self) -> u64 {
+        self.refused.count
+    }
+
+    /// Opens a UDP port on packet threads.
+    pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) {
+        self.ports.add(sockets, &mut self.turn);
+    }
+
+    /// Informs the manager of a face.
+    fn notify(&mut self, kind: FaceEventKind, id: FaceId) {
+        let Some(face) = self.table.find(id) else { return };
+        let info = face.info();
+        // Strangers make and leave faces at will, which is no news.
+        if face.persistency == FacePersistency::OnDemand {
+            tracing::debug!(face = id.0, remote = info.uri, "face {kind}");
+        } else {
+            tracing::info!(face = id.0, remote = info.uri, "face {kind}");
+        }
+        self.notices.push_back(ManagerInput::FaceEvent { kind, info });
+    }
+
+    // New faces.
+
+    /// Claims an identifier, gives the face to a packet thread and informs all others.
+    fn add(&mut self, mut draft: Draft, claimant: Claimant) -> Result<FaceId, Refusal> {
+        if let Some(declared) = draft.static_index.and_then(|index| self.statics.get(index)) {
+            declared.config.configure(&mut draft.link);
+        }
+        let id = self.quota.claim(claimant)?;
+        let owner = draft.worker.unwrap_or_else(|| self.turn.next());
+        let token = self.pit_token(draft.static_index, draft.scope);
+        let attributes = draft.socket.attributes(draft.scope, token);
+        self.workers.send_others(owner, || ToWorker::AddRemoteFace { id, attributes, owner });
+        let new = NewFace {
+            id,
+            attributes,
+            link: draft.link.clone(),
+            persistency: draft.persistency,
+            socket: draft.socket,
+        };
+        self.workers.send(owner, ToWorker::AddFace(Box::new(new)));
+        self.table.insert(FaceRecord {
+            id,
+            remote: draft.remote,
+            local: draft.local,
+            source: None,
+            scope: draft.scope,
+            is_operator: draft.is_operator,
+            persistency: draft.persistency,
+            link: draft.link,
+            worker: owner,
+            is_up: true,
+            static_index: draft.static_index,
+            attempts: 0,
+            downs: RateLimitedLog::default(),
+        });
+        self.notify(FaceEventKind::Created, id);
+        Ok(id)
+    }
+
+    /// A packet thread gave a stranger a face.
+    pub(super) fn on_peer_face(&mut self, worker: u16, id: FaceId, port: PortId, path: UdpPath) {
+        let port = self.ports.get(port);
+        let local = port.local_of(path);
+        self.table.insert(FaceRecord {
+            id,
+            remote: FaceUri::Udp(path.remote),
+            local: FaceUri::Udp(local),
+            source: Some(local.ip()),
+            scope: FaceScope::NonLocal,
+            is_operator: false,
+            persistency: FacePersistency::OnDemand,
+            link: port.links.of(path.remote).clone(),
+            worker,
+            is_up: true,
+            static_index: None,
+            attempts: 0,
+            downs: RateLimitedLog::default(),
+        });
+        self.notify(FaceEventKind::Created, id);
+    }
+
+    /// There was no room for a connection. A thread, each in turn, makes room for the next one.
+    fn note_refused(&mut self, now: Instant, remote: &str, refusal: Refusal, claimant: Claimant) {
+        self.refused.count += 1;
+        if let Some(count) = self.refused.log.add(now) {
+            tracing::warn!(remote, %refusal, count, "a connection is refused");
+        }
+        if matches!(claimant, Claimant::Stream(_)) && self.refused.evict_at <= now {
+            self.refused.evict_at = now.plus_ns(EVICT_INTERVAL_NS);
+            let class = FaceClass { is_stream: true, network: refusal.network() };
+            self.workers.send(self.turn.next(), ToWorker::Evict(class));
+        }
+    }
+
+    /// The PIT tokens of a face, which may be one of the configuration. Applications of this host
+    /// have nothing to forge.
+    fn pit_token(&self, static_index: Option<usize>, scope: FaceScope) -> PitTokenChoice {
+        let declared = static_index.and_then(|index| self.statics[index].config.pit_token);
+        declared.unwrap_or(match scope {
+            FaceScope::Local => PitTokenChoice::Short,
+            FaceScope::NonLocal => self.defaults.pit_token,
+        })
+    }
+
+    /// Sends all shards what they must know of a face.
+    fn send_attributes(&self, id: FaceId) {
+        let Some(face) = self.table.find(id) else { return };
+        let (scope, is_datagram) = (face.scope, face.remote.is_datagram());
+        let peer = face.remote.socket_addr().filter(|_| scope == FaceScope::NonLocal);
+        let token = self.pit_token(face.static_index, scope);
+        let attributes = face_attributes(peer.map(|peer| peer.ip()), is_datagram, scope, token);
+        self.workers.send_all_shards(|| Command::AddFace { face: id, attributes });
+    }
+
+    /// The face that leads to a peer already.
+    fn existing(&self, remote: &FaceUri) -> Option<FaceInfo> {
+        let chosen_by_peer = || {
+            let peer = remote.socket_addr().filter(|_| remote.is_datagram())?;
+            let source = source_toward(peer)?;
+            self.table.to_peer(remote, Some(source.ip))
+        };
+        self.table.to_peer(remote, None).or_else(chosen_by_peer).map(FaceRecord::info)
+    }
+
+    // Faces that change and go.
+
+    pub(super) fn update(
+        &mut self,
+        id: FaceId,
+        changes: &FaceChanges,
+    ) -> Result<FaceInfo, FaceError> {
+        self.update_declared(id, changes, None)
+    }
+
+    fn update_declared(
+        &mut self,
+        id: FaceId,
+        changes: &FaceChanges,
+        declared: Option<&StaticFace>,
+    ) -> Result<FaceInfo, FaceError> {
+        let face = self.table.find_mut(id).ok_or(FaceError::NotFound)?;
+        let peer = face.remote.socket_addr().map(|peer| peer.ip());
+        let mtu_default = peer.map_or(face.link.codec.mtu, |peer| udp_mtu(&self.defaults, peer));
+        let (persistency, mut link) = face.changed(changes, mtu_default)?;
+        if let Some(declared) = declared {
+            declared.configure(&mut link);
+        }
+        face.persistency = persistency;
+        face.link = link.clone();
+        let (worker, info) = (face.worker, face.info());
+        let update = ToWorker::UpdateFace { id, link, persistency };
+        if let Some(update) = self.balance.defer(id, update) {
+            self.workers.send(worker, update);
+        }
+        Ok(info)
+    }
+
+    pub(super) fn destroy(&mut self, id: FaceId) {
+        if let Some(face) = self.table.find(id) {
+            self.workers.send(face.worker, ToWorker::RemoveFace(id));
+            self.forget(id);
+        }
+    }
+
+    /// A packet thread closed the socket of a face.
+    pub(super) fn on_closed(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        reason: &CloseReason,
+        removed: bool,
+    ) {
+        let Some(face) = self.table.find_mut(id) else { return };
+        let remote = face.remote.to_string();
+        if removed {
+            tracing::debug!(face = id.0, remote, ?reason, "face closed");
+            return self.forget(id);
+        }
+        if let Some(count) = face.downs.add(now) {
+            tracing::warn!(face = id.0, remote, ?reason, count, "permanent face is down");
+        }
+        face.is_up = false;
+        self.notify(FaceEventKind::Down, id);
+        self.retry_later(now, ConnectPurpose::Reconnect { face: id });
+    }
+
+    /// Takes a face that its packet thread has closed out of all tables.
+    fn forget(&mut self, id: FaceId) {
+        self.notify(FaceEventKind::Destroyed, id);
+        if let Some(face) = self.table.remove(id) {
+            self.quota.release(id);
+            self.workers.send_others(face.worker, || ToWorker::RemoveFace(id));
+        }
+    }
+
+    // Connections that are made again.
+
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        self.connector.next_retry()
+    }
+
+    fn retry_later(&mut self, now: Instant, purpose: ConnectPurpose) {
+        let attempts = match &purpose {
+            ConnectPurpose::Reconnect { face } | ConnectPurpose::Recheck { face } => {
+                self.table.find_mut(*face).map(|face| &mut face.attempts)
+            }
+            ConnectPurpose::Static { index } => Some(&mut self.statics[*index].attempts),
+            ConnectPurpose::Command { .. } => None,
+        };
+        let Some(attempts) = attempts else { return };
+        *attempts += 1;
+        let pause = match purpose {
+            ConnectPurpose::Recheck { .. } => recheck_pause(*attempts),
+            _ => backoff(*attempts),
+        };
+        self.connector.retry_after(now, pause, purpose);
+    }
+
+    // Faces that move to other threads.
+
+    pub(super) fn is_moving(&self) -> bool {
+        self.balance.is_moving()
+    }
+
+    /// A packet thread reports the work of its faces. Moves one if `may_move`.
+    pub(super) fn on_work(
+        &mut self,
+        now: Instant,
+        worker: u16,
+        report: WorkReport,
+        may_move: bool,
+    ) {
+        self.balance.note_work(now, worker, report);
+        if may_move
+            && !self.is_moving()
+            && let Some(Move { face, from, to }) = self.balance.decide(now)
+        {
+            tracing::debug!(face = face.0, from, to, "a face goes to another packet thread");
+            self.balance.begin(face);
+            self.workers.send(from, ToWorker::GiveFace { id: face, to, socket: None });
+        }
+    }
+
+    /// Thread `worker` has the face, if it still exists.
+    pub(super) fn on_move_ended(&mut self, id: FaceId, worker: u16) {
+        if let Some(face) = self.table.find_mut(id) {
+            face.worker = worker;
+        }
+        for command in self.balance.end() {
+            self.workers.send(worker, command);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The router's UDP ports, and which of them reaches a peer.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use weir_face::{LocalAddress, UdpOptions, UdpPath, UdpPort, source_toward};
+use weir_manage::FaceError;
+
+use super::links::udp_link;
+use crate::config::FaceDefaults;
+use crate::control::start::warn_if_shared;
+use crate::control::workers::{RoundRobin, Workers};
+use crate::message::{NewSocket, PeerLinks, PortId, ToWorker};
+
+/// A shared UDP port.
+pub(super) struct PortRecord {
+    id: PortId,
+    /// The packet threads that have a socket of it.
+    workers: Vec<u16>,
+    pub(super) local: SocketAddr,
+    pub(super) links: PeerLinks,
+}
+
+impl PortRecord {
+    /// The packet thread that receives what `peer` sends.
+    pub(super) fn worker_of(&self, peer: SocketAddr) -> u16 {
+        self.workers[weir_face::steered_to(peer, self.workers.len())]
+    }
+
+    pub(super) fn socket(&self, path: UdpPath) -> NewSocket {
+        NewSocket::Peer { port: self.id, path }
+    }
+
+    /// This end of a face whose peer chose to speak to `local`.
+    pub(super) fn local_of(&self, path: UdpPath) -> SocketAddr {
+        path.local.map_or(self.local, |local| local.with_port(self.local.port()))
+    }
+}
+
+/// All ports.
+pub(super) struct UdpPorts {
+    workers: Workers,
+    defaults: FaceDefaults,
+    ports: BTreeMap<PortId, PortRecord>,
+}
+
+impl UdpPorts {
+    pub(super) fn new(workers: Workers, defaults: FaceDefaults) -> Self {
+        Self { workers, defaults, ports: BTreeMap::new() }
+    }
+
+    pub(super) fn get(&self, id: PortId) -> &PortRecord {
+        &self.ports[&id]
+    }
+
+    /// Gives the sockets of a UDP port to packet threads, one each.
+    pub(super) fn add(&mut self, sockets: Vec<UdpPort>, turn: &mut RoundRobin) -> PortId {
+        let id = self.ports.len() as PortId;
+        let local = sockets[0].local_addr();
+        let links = PeerLinks {
+            loopback: udp_link(&self.defaults, Ipv4Addr::LOCALHOST.into()),
+            network: udp_link(&self.defaults, Ipv4Addr::UNSPECIFIED.into()),
+            pit_token: self.defaults.pit_token,
+        };
+        let workers: Vec<u16> = sockets.iter().map(|_| turn.next()).collect();
+        for (&worker, socket) in workers.iter().zip(sockets) {
+            let (socket, links) = (Box::new(socket), Box::new(links.clone()));
+            self.workers.send(worker, ToWorker::AddPort { id, socket, links });
+        }
+        self.ports.insert(id, PortRecord { id, workers, local, links });
+        id
+    }
+
+    /// The port from which a peer is reached: a listening one, or one made for outgoing faces.
+    pub(super) fn toward(
+        &mut self,
+        peer: SocketAddr,
+        turn: &mut RoundRobin,
+    ) -> Result<&PortRecord, FaceError> {
+        let locals = self.ports.values().map(|port| (port.id, port.local));
+        let id = match best_port(locals, peer, source_toward(peer)) {
+            Some(id) => id,
+            None => {
+                let any: IpAddr = match peer.is_ipv6() {
+                    true => Ipv6Addr::UNSPECIFIED.into(),
+                    false => Ipv4Addr::UNSPECIFIED.into(),
+                };
+                let any = SocketAddr::new(any, 0);
+                let count = usize::from(self.workers.count());
+                let (sockets, shared) = UdpPort::bind_all(any, count, &UdpOptions::default())
+                    .map_err(|error| FaceError::Internal(format!("cannot open UDP: {error}")))?;
+                warn_if_shared(&sockets, &shared);
+                self.add(sockets, turn)
+            }
+        };
+        Ok(&self.ports[&id])
+    }
+}
+
+/// Which of several ports reaches `peer`, where the system's route leads there from `source`: the
+/// one bound to that address, else one bound to all, else one bound to another address, whose
+/// operator has the peer answer to that one.
+fn best_port(
+    ports: impl Iterator<Item = (PortId, SocketAddr)>,
+    peer: SocketAddr,
+    source: Option<LocalAddress>,
+) -> Option<PortId> {
+    let rank = |local: IpAddr| match local {
+        local if source.is_some_and(|source| source.ip == local) => Some(0),
+        local if local.is_unspecified() => Some(1),
+        // A port bound to loopback reaches nothing else, and the other way round.
+        local if local.is_loopback() == peer.ip().is_loopback() => Some(2),
+        _ => None,
+    };
+    ports
+        .filter(|(_, local)| local.is_ipv6() == peer.is_ipv6())
+        .filter_map(|(id, local)| Some((rank(local.ip())?, id)))
+        .min()
+        .map(|(_, id)| id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_is_chosen_by_route() {
+        let ports = |locals: &[&str]| -> Vec<(PortId, SocketAddr)> {
+            (0..).zip(locals.iter().map(|local| local.parse().unwrap())).collect()
+        };
+        let best = |locals: &[&str], peer: &str, source: &str| {
+            let source = source.parse().ok().map(|ip| LocalAddress { ip, interface: 0 });
+            best_port(ports(locals).into_iter(), peer.parse().unwrap(), source)
+        };
+        let two = ["10.8.0.1:6363", "10.77.0.1:6363"];
+        assert_eq!(best(&two, "10.77.0.9:6363", "10.77.0.1"), Some(1));
+        assert_eq!(best(&two, "10.8.0.9:6363", "10.8.0.1"), Some(0));
+        assert_eq!(best(&two, "127.0.0.1:6363", "127.0.0.1"), None);
+        assert_eq!(best(&two, "[fd08::1]:6363", "fd08::2"), None);
+        assert_eq!(best(&["127.0.0.2:6363"], "127.0.0.1:6363", "127.0.0.1"), Some(0));
+        let all = ["10.8.0.1:6363", "0.0.0.0:6364"];
+        assert_eq!(best(&all, "192.0.2.1:6363", "10.9.0.1"), Some(1));
+        assert_eq!(best(&all, "10.8.0.9:6363", "10.8.0.1"), Some(0));
+        assert_eq!(best(&two, "192.0.2.1:6363", "no route"), Some(0));
+    }
+}

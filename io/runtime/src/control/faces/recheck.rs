@@ -1,0 +1,94 @@
+//! Configured UDP faces whose host has several addresses, or others than before. A TCP connection
+//! that ends is made again, with the address that the host has then. A UDP face never ends: one
+//! whose peer is silent is checked now and then, and moves to an address that answers.
+
+use std::net::SocketAddr;
+
+use weir_base::{FaceId, Instant};
+use weir_face::{Connected, FaceUri, udp_local_toward};
+use weir_manage::{FaceError, FaceEventKind, FacePersistency};
+
+use super::Faces;
+use super::connector::recheck_pause;
+use crate::message::{ConnectPurpose, ToWorker};
+
+impl Faces {
+    /// A face of the configuration exists. One with a host name is checked from now on.
+    pub(super) fn begin_rechecks(&mut self, now: Instant, id: FaceId, uri: &str) {
+        let is_udp = self.table.find(id).is_some_and(|face| face.remote.is_datagram());
+        if is_udp && FaceUri::has_host_name(uri) {
+            self.retry_later(now, ConnectPurpose::Recheck { face: id });
+        }
+    }
+
+    /// Asks the face's thread when its peer was last heard.
+    pub(super) fn request_heard(&self, id: FaceId) {
+        if let Some(face) = self.table.find(id) {
+            self.workers.send(face.worker, ToWorker::TellHeard(id));
+        }
+    }
+
+    /// The peer of a face was last heard at `at`: if that is long ago its host is looked up.
+    pub(in crate::control) fn on_heard(&mut self, now: Instant, id: FaceId, at: Instant) {
+        let Some(face) = self.table.find_mut(id) else { return };
+        let Some(index) = face.static_index else { return };
+        let purpose = ConnectPurpose::Recheck { face: id };
+        if now.ns_since(at) < recheck_pause(1).as_nanos() as u64 {
+            face.attempts = 0;
+            return self.retry_later(now, purpose);
+        }
+        let current = Some(face.remote.clone());
+        self.connector.start(self.statics[index].config.uri.clone(), current, purpose);
+    }
+
+    pub(super) fn on_rechecked(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        result: Result<Connected, String>,
+        may_move: bool,
+    ) {
+        let Some(face) = self.table.find(id) else { return };
+        if let (&FaceUri::Udp(before), Ok(Connected::Peer(peer))) = (&face.remote, result)
+            && peer != before
+            && may_move
+            && !self.is_moving()
+        {
+            match self.move_to_peer(id, peer) {
+                Ok(()) => tracing::info!(face = id.0, %before, %peer, "a silent face moved"),
+                Err(error) => {
+                    tracing::warn!(face = id.0, %before, %peer, ?error, "a silent face stays");
+                }
+            }
+        }
+        self.retry_later(now, ConnectPurpose::Recheck { face: id });
+    }
+
+    /// Changes where a UDP face leads, by the route that the system has. It keeps its number and
+    /// its routes. No other face may be moving, since what `peer` sends may come to another packet
+    /// thread.
+    pub(super) fn move_to_peer(&mut self, id: FaceId, peer: SocketAddr) -> Result<(), FaceError> {
+        let remote = FaceUri::Udp(peer);
+        if let Some(other) = self.existing(&remote)
+            && other.face_id != id
+            && other.persistency != FacePersistency::OnDemand
+        {
+            return Err(FaceError::Exists(other));
+        }
+        let port = self.ports.toward(peer, &mut self.turn)?;
+        let (to, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
+        let socket = port.socket(peer.into());
+        let from = self.table.find(id).ok_or(FaceError::NotFound)?.worker;
+        self.table.set_ends(id, remote, local);
+        self.send_attributes(id);
+        let command = if from == to {
+            ToWorker::AttachSocket { id, socket }
+        } else {
+            self.balance.begin(id);
+            ToWorker::GiveFace { id, to, socket: Some(socket) }
+        };
+        self.workers.send(from, command);
+        self.notify(FaceEventKind::Up, id);
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! The faces of the whole router, as the control thread knows them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use weir_base::FaceId;
+use weir_face::FaceUri;
+use weir_forward::FaceScope;
+use weir_link::LinkConfig;
+use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, Sender, face_flags};
+
+use super::links::apply_changes;
+use crate::rate_limited_log::RateLimitedLog;
+
+/// One face.
+#[derive(Debug)]
+pub(in crate::control) struct FaceRecord {
+    pub(super) id: FaceId,
+    pub(in crate::control) remote: FaceUri,
+    pub(super) local: FaceUri,
+    /// The address of this host that a UDP peer chose to speak to; `None` where the system chooses.
+    pub(super) source: Option<IpAddr>,
+    pub(super) scope: FaceScope,
+    /// Whether the program that has connected may command the router.
+    pub(super) is_operator: bool,
+    pub(super) persistency: FacePersistency,
+    pub(in crate::control) link: LinkConfig,
+    /// The packet thread that owns it.
+    pub(super) worker: u16,
+    /// Whether it has a socket.
+    pub(in crate::control) is_up: bool,
+    /// The entry of the configuration that it came from.
+    pub(super) static_index: Option<usize>,
+    /// Attempts to connect since it was last up.
+    pub(super) attempts: u32,
+    /// Warnings that it went down.
+    pub(super) downs: RateLimitedLog,
+}
+
+impl FaceRecord {
+    /// This end: the listener, and whether packets go through memory that its application shares.
+    pub(in crate::control) fn local_uri(&self, is_shared: bool) -> String {
+        match &self.local {
+            FaceUri::Unix(path) if is_shared => format!("shm://{}", path.display()),
+            other => other.to_string(),
+        }
+    }
+
+    /// What its management Interests may request.
+    pub(in crate::control) fn sender(&self) -> Sender {
+        match self.scope {
+            FaceScope::NonLocal => Sender::Remote,
+            FaceScope::Local if self.is_operator => Sender::Operator,
+            FaceScope::Local => Sender::Application,
+        }
+    }
+
+    /// The face as management describes it.
+    pub(in crate::control) fn info(&self) -> FaceInfo {
+        let scope = match self.scope {
+            FaceScope::Local => weir_manage::FaceScope::Local,
+            FaceScope::NonLocal => weir_manage::FaceScope::NonLocal,
+        };
+        let mut flags = 0;
+        for (is_set, bit) in [
+            (self.link.codec.local_fields, face_flags::LOCAL_FIELDS),
+            (self.link.codec.reliability, face_flags::LP_RELIABILITY),
+            (self.link.egress.marking.is_on, face_flags::CONGESTION_MARKING),
+        ] {
+            flags |= u64::from(is_set) * bit;
+        }
+        FaceInfo {
+            face_id: self.id,
+            uri: self.remote.to_string(),
+            local_uri: self.local.to_string(),
+            scope,
+            persistency: self.persistency,
+            link_type: weir_manage::LinkType::PointToPoint,
+            flags,
+            base_congestion_marking_interval_ns: Some(self.link.egress.marking.interval_ns),
+            default_congestion_threshold_bytes: Some(self.link.egress.marking.threshold_bytes),
+            mtu: self.remote.is_datagram().then_some(self.link.codec.mtu as u64),
+        }
+    }
+
+    /// What the face would be after `changes`, or why it cannot be that.
+    pub(super) fn changed(
+        &self,
+        changes: &FaceChanges,
+        mtu_default: usize,
+    ) -> Result<(FacePersistency, LinkConfig), FaceError> {
+        let persistency = changes.persistency.unwrap_or(self.persistency);
+        if persistency != self.persistency && matches!(self.remote, FaceUri::Fd(_)) {
+            return Err(FaceError::Unsupported(
+                "an accepted Unix connection is always on-demand".into(),
+            ));
+        }
+        let mut link = self.link.clone();
+        apply_changes(&mut link, changes, &self.remote, self.scope, mtu_default)?;
+        Ok((persistency, link))
+    }
+}
+
+/// Faces by identifier, and by both ends where there is at most one face of each.
+#[derive(Debug, Default)]
+pub(in crate::control) struct FaceTable {
+    faces: BTreeMap<FaceId, FaceRecord>,
+    by_ends: HashMap<Ends, FaceId>,
+}
+
+/// What there is at most one face of: the peer, and the address of this host that it chose.
+type Ends = (FaceUri, Option<IpAddr>);
+
+impl FaceTable {
+    pub(super) fn insert(&mut self, record: FaceRecord) {
+        let remote = &record.remote;
+        if remote.is_of_one_peer() {
+            let ends = (remote.clone(), record.source);
+            let known = self.by_ends.entry(ends).or_insert(record.id);
+            // Of two faces to a peer one is about to close. With a connection it is the older one.
+            // On a shared port it is that of an unknown peer, which may be reported after a command
+            // has made one to the same peer.
+            if !remote.is_datagram() {
+                *known = record.id;
+            }
+        }
+        self.faces.insert(record.id, record);
+    }
+
+    pub(super) fn remove(&mut self, id: FaceId) -> Option<FaceRecord> {
+        let record = self.faces.remove(&id)?;
+        let ends = (record.remote.clone(), record.source);
+        if self.by_ends.get(&ends) == Some(&id) {
+            self.by_ends.remove(&ends);
+        }
+        Some(record)
+    }
+
+    /// The face leads elsewhere from now on, from where the system chooses.
+    pub(super) fn set_ends(&mut self, id: FaceId, remote: FaceUri, local: FaceUri) {
+        if let Some(record) = self.remove(id) {
+            self.insert(FaceRecord { remote, local, source: None, ..record });
+        }
+    }
+
+    pub(in crate::control) fn find(&self, id: FaceId) -> Option<&FaceRecord> {
+        self.faces.get(&id)
+    }
+
+    pub(super) fn find_mut(&mut self, id: FaceId) -> Option<&mut FaceRecord> {
+        self.faces.get_mut(&id)
+    }
+
+    /// The face to a UDP or TCP peer from `source`, or from where the system chooses.
+    pub(super) fn to_peer(&self, remote: &FaceUri, source: Option<IpAddr>) -> Option<&FaceRecord> {
+        self.faces.get(self.by_ends.get(&(remote.clone(), source))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_manage::MTU_AUTO;
+
+    use super::*;
+
+    fn record(remote: &str, scope: FaceScope) -> FaceRecord {
+        FaceRecord {
+            id: FaceId(256),
+            remote: remote.parse().unwrap(),
+            local: "udp4://127.0.0.1:6363".parse().unwrap(),
+            source: None,
+            scope,
+            is_operator: false,
+            persistency: FacePersistency::OnDemand,
+            link: LinkConfig::datagram(1420),
+            worker: 0,
+            is_up: true,
+            static_index: None,
+            attempts: 0,
+            downs: RateLimitedLog::default(),
+        }
+    }
+
+    #[test]
+    fn changes_follow_nfd() {
+        let udp = record("udp4://192.0.2.1:6363", FaceScope::NonLocal);
+        let tcp = record("tcp4://127.0.0.1:6363", FaceScope::Local);
+        let fd = record("fd://9", FaceScope::Local);
+        let refused = |record: &FaceRecord, changes: FaceChanges| {
+            matches!(record.changed(&changes, 1420), Err(FaceError::Unsupported(_)))
+        };
+        let mtu = |mtu| FaceChanges { mtu: Some(mtu), ..Default::default() };
+        assert_eq!(udp.changed(&mtu(9000), 1420).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.changed(&mtu(MTU_AUTO), 1420).unwrap().1.codec.mtu, 1420);
+        assert_eq!(udp.changed(&mtu(MTU_AUTO), 8800).unwrap().1.codec.mtu, 8800);
+        assert!(refused(&udp, mtu(63)));
+        assert!(refused(&tcp, mtu(1420)));
+        let fields = FaceChanges { local_fields: Some(true), ..Default::default() };
+        assert!(refused(&udp, fields));
+        assert!(tcp.changed(&fields, 1420).unwrap().1.codec.local_fields);
+        let permanent =
+            FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
+        assert!(refused(&fd, permanent));
+        assert_eq!(udp.changed(&permanent, 1420).unwrap().0, FacePersistency::Permanent);
+        let reliability = FaceChanges { reliability: Some(true), ..Default::default() };
+        assert!(udp.changed(&reliability, 1420).unwrap().1.codec.reliability);
+        assert!(refused(&tcp, reliability) && refused(&fd, reliability));
+        let off = FaceChanges { reliability: Some(false), ..Default::default() };
+        assert!(!tcp.changed(&off, 1420).unwrap().1.codec.reliability);
+    }
+
+    #[test]
+    fn one_face_to_one_remote_but_many_unix_connections() {
+        let mut table = FaceTable::default();
+        table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
+        let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
+        assert_eq!(table.to_peer(&remote, None).unwrap().id, FaceId(256));
+        table.insert(FaceRecord { id: FaceId(257), ..record("fd://9", FaceScope::Local) });
+        assert!(table.to_peer(&"fd://9".parse().unwrap(), None).is_none());
+        table.remove(FaceId(256));
+        assert!(table.to_peer(&remote, None).is_none());
+        assert!(table.find(FaceId(257)).is_some());
+    }
+
+    #[test]
+    fn a_face_made_by_command_outlives_the_strangers_face_it_replaced() {
+        let mut table = FaceTable::default();
+        table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
+        let late = record("udp4://192.0.2.1:6363", FaceScope::NonLocal);
+        table.insert(FaceRecord { id: FaceId(257), ..late });
+        table.remove(FaceId(257));
+        let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
+        assert_eq!(table.to_peer(&remote, None).unwrap().id, FaceId(256));
+    }
+}

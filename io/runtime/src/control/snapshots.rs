@@ -1,0 +1,135 @@
+//! Snapshots: one answer from every packet thread, added up.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+use weir_base::Merge;
+use weir_face::SharedMemory;
+use weir_manage::SnapshotKind;
+
+use super::disks::Disks;
+use super::faces::Faces;
+use super::workers::Workers;
+use crate::mailbox::ControlSender;
+use crate::message::{ToWorker, WorkerSnapshot};
+use crate::snapshot::{FaceSnapshot, SharedMemorySnapshot, Snapshot};
+
+/// Where a snapshot goes.
+#[derive(Debug)]
+pub(super) enum SnapshotFor {
+    Manager { txn: u64, kind: SnapshotKind },
+    Query(Sender<Snapshot>),
+}
+
+/// Snapshots that some threads have not answered yet.
+pub(super) struct Snapshots {
+    workers: Workers,
+    /// Misses that were dropped are counted there.
+    mailbox: ControlSender,
+    /// What applications may share.
+    shared_memory: Option<Arc<SharedMemory>>,
+    jobs: HashMap<u64, Job>,
+    next_transaction: u64,
+    /// Requests that wait until a face has arrived at another thread: meanwhile it would be counted
+    /// twice, or not at all.
+    deferred: Vec<SnapshotFor>,
+}
+
+struct Job {
+    asked_by: SnapshotFor,
+    waiting: u16,
+    sum: Snapshot,
+    /// Faces whose packets go through shared memory.
+    shared_faces: u64,
+}
+
+impl Snapshots {
+    pub(super) fn new(
+        workers: Workers,
+        mailbox: ControlSender,
+        shared_memory: Option<Arc<SharedMemory>>,
+    ) -> Self {
+        Self {
+            workers,
+            mailbox,
+            shared_memory,
+            jobs: HashMap::new(),
+            next_transaction: 1,
+            deferred: Vec::new(),
+        }
+    }
+
+    /// Whether threads are being asked: then no face may move.
+    pub(super) fn is_open(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
+    pub(super) fn start(&mut self, asked_by: SnapshotFor, is_face_moving: bool) {
+        if is_face_moving {
+            return self.deferred.push(asked_by);
+        }
+        let transaction = self.next_transaction;
+        self.next_transaction += 1;
+        let (waiting, sum) = (self.workers.count(), Snapshot::default());
+        self.jobs.insert(transaction, Job { asked_by, waiting, sum, shared_faces: 0 });
+        self.workers.send_all(|| ToWorker::Snapshot { transaction });
+    }
+
+    /// No face is moving any longer.
+    pub(super) fn start_deferred(&mut self) {
+        for asked_by in mem::take(&mut self.deferred) {
+            self.start(asked_by, false);
+        }
+    }
+
+    /// The answer of one packet thread. Returns the snapshot when it was the last.
+    pub(super) fn on_part(
+        &mut self,
+        transaction: u64,
+        part: &WorkerSnapshot,
+        faces: &Faces,
+        disks: Option<&Disks>,
+    ) -> Option<(SnapshotFor, Snapshot)> {
+        let job = self.jobs.get_mut(&transaction)?;
+        job.add(part, faces);
+        if job.waiting != 0 {
+            return None;
+        }
+        let mut job = self.jobs.remove(&transaction)?;
+        job.sum.faces.sort_by_key(|face| face.id);
+        job.sum.disks = disks.map_or_else(Vec::new, Disks::snapshots);
+        job.sum.add_runtime_drop("connection-refused", faces.refused_connections());
+        job.sum.add_runtime_drop("miss-untold", self.mailbox.untold());
+        let memory = self.shared_memory.as_ref();
+        let refused = memory.map_or(0, |memory| memory.refused());
+        job.sum.add_runtime_drop("shared-memory-refused", refused);
+        job.sum.shared_memory = memory.map(|memory| SharedMemorySnapshot {
+            faces: job.shared_faces,
+            used_bytes: memory.used_bytes(),
+            bytes_max: memory.bytes_max(),
+            taken: memory.taken(),
+        });
+        Some((job.asked_by, job.sum))
+    }
+}
+
+impl Job {
+    fn add(&mut self, part: &WorkerSnapshot, faces: &Faces) {
+        self.waiting -= 1;
+        self.sum.router.merge(&part.router);
+        self.sum.add_worker(&part.worker);
+        self.sum.add_udp(&part.udp);
+        self.sum.add_link_drops(part.gone_drops);
+        for face in &part.faces {
+            self.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
+            self.shared_faces += u64::from(face.is_shared);
+            // A face that the control thread has not learned of yet is left for the next time.
+            if let Some(record) = faces.find(face.id) {
+                let (uri, local) = (record.remote.to_string(), record.local_uri(face.is_shared));
+                self.sum.faces.push(FaceSnapshot::new(face, uri, local, record.is_up));
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Opening everything and starting the threads. What fails leaves nothing behind: sockets and
+//! threads go with the values that hold them.
+
+mod sockets;
+mod threads;
+
+use std::sync::Arc;
+
+use mio::unix::SourceFd;
+use mio::{Interest, Poll, Waker};
+use weir_base::HashKey;
+use weir_forward::Command;
+use weir_manage::{ManagerConfig, ManagerInput, StoreSettings};
+
+use self::sockets::Sockets;
+pub(super) use self::sockets::warn_if_shared;
+use self::threads::Common;
+use super::acceptor::Acceptor;
+use super::anchors::Anchors;
+use super::contents::Contents;
+use super::disks::OpenDisks;
+use super::erasures::Erasures;
+use super::faces::Faces;
+use super::management::Management;
+use super::operators::Operators;
+use super::signals::Signals;
+use super::snapshots::Snapshots;
+use super::store::Store;
+use super::{Control, LISTENER_TOKEN_FIRST, SIGNAL_TOKEN, WAKER_TOKEN, random_u64};
+use crate::arena::Preparer;
+use crate::clock::Clock;
+use crate::config::{RuntimeConfig, THREADS_MAX};
+use crate::contents::Contents as StoreContents;
+use crate::error::StartError;
+use crate::face_quota::FaceQuota;
+use crate::handle::Handle;
+use crate::limits;
+use crate::mailbox::{ControlReceiver, ControlSender};
+use crate::memory::memory_bytes_least;
+use crate::metrics::MetricsServer;
+
+/// What was opened before the first thread starts.
+struct Opened {
+    config: RuntimeConfig,
+    /// The largest that the store may be set to.
+    store_bytes_max: u64,
+    signals: Option<Signals>,
+    sockets: Sockets,
+    disks: Option<OpenDisks>,
+    poll: Poll,
+    sender: ControlSender,
+    receiver: ControlReceiver,
+}
+
+/// Opens the sockets, starts the threads.
+pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
+    check(&config)?;
+    if let Err(error) = weir_face::raise_file_limit() {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+    let system = |what| move |source| StartError::System { what, source };
+    // Before anything that takes time, or that others take for a sign that the router runs: a
+    // signal that comes meanwhile stops the router cleanly.
+    let signals = match config.handle_signals {
+        true => Some(Signals::register().map_err(system("signal handlers"))?),
+        false => None,
+    };
+    let sockets = Sockets::open(&config)?;
+    let disks = match config.disks.take() {
+        Some(disks) => Some(OpenDisks::open(disks, config.threads)?),
+        None => None,
+    };
+    let index_bytes_max = disks.as_ref().map_or(0, OpenDisks::index_bytes);
+    let store_bytes_max = limits::fit(&mut config, index_bytes_max);
+    limits::tell_processors(config.threads);
+    let poll = Poll::new().map_err(system("an event queue"))?;
+    let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
+    let (sender, receiver) = ControlSender::new(Arc::new(waker));
+    let metrics = match config.metrics {
+        Some(address) => Some(MetricsServer::start(address, sender.clone())?),
+        None => None,
+    };
+    let contents = StoreContents::new(sender.clone(), receiver.missed.clone(), config.threads);
+    let listening = sockets.listening.clone();
+    let keeps_index = config.management.holdings_for_neighbours;
+    let mailbox = sender.clone();
+    let control = Control::build(Opened {
+        config,
+        store_bytes_max,
+        signals,
+        sockets,
+        disks,
+        poll,
+        sender,
+        receiver,
+    })?;
+    let thread = std::thread::Builder::new()
+        .name("weir-control".into())
+        .spawn(move || control.run(keeps_index))
+        .map_err(system("the control thread"))?;
+    let handle = Handle::new(mailbox, thread, metrics, listening, contents);
+    // Outside systemd no program waits for it.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    Ok(handle)
+}
+
+fn check(config: &RuntimeConfig) -> Result<(), StartError> {
+    let fail = |what: String| Err(StartError::Config(what));
+    if !(1..=THREADS_MAX).contains(&config.threads) {
+        return fail(format!("threads is {}; give 1 to {THREADS_MAX}", config.threads));
+    }
+    let least_bytes = memory_bytes_least(config.threads);
+    if config.memory_bytes_max < least_bytes {
+        return fail(format!(
+            "memory_bytes_max is {}; {} packet threads need {least_bytes}",
+            config.memory_bytes_max, config.threads
+        ));
+    }
+    if config.pit_entries_max < config.threads {
+        return fail("pit_entries_max leaves no room at all; give at least 1000".into());
+    }
+    if config.management.localhop && config.management.trust_anchors.is_empty() {
+        return fail("localhop management without trust anchors would obey nobody".into());
+    }
+    Ok(())
+}
+
+impl Control {
+    /// Starts the packet threads and makes the components that command them.
+    fn build(opened: Opened) -> Result<Self, StartError> {
+        let queue_failed = |source| StartError::System { what: "an event queue", source };
+        let Opened { config, signals, mut sockets, disks, poll, sender, receiver, .. } = opened;
+        let clock = Clock::start();
+        let hash_key = match &disks {
+            Some(disks) => disks.hash_key(),
+            None => HashKey::new([random_u64(), random_u64()]),
+        };
+        let quota = Arc::new(FaceQuota::new(config.faces));
+        let (store_bytes, ahead_bytes) = (config.store.capacity_bytes, config.memory_ahead_bytes);
+        let memory = Preparer::new(store_bytes, ahead_bytes, config.threads);
+        let common = Common {
+            config: &config,
+            clock,
+            hash_key,
+            quota: &quota,
+            memory: memory.as_ref().map(Preparer::arena),
+            control: &sender,
+        };
+        let (workers, threads, disks) = common.start_workers(disks)?;
+        let regions = &config.producer_regions;
+        workers.send_all_shards(|| Command::SetProducerRegions(regions.clone()));
+        let mut management = Management::new(manager_config(&config, opened.store_bytes_max));
+        management.push(ManagerInput::Channels(sockets.listening.clone()));
+        for (prefix, strategy) in config.strategies.clone() {
+            management.push(ManagerInput::SetStrategy { prefix, strategy });
+        }
+        let shared_memory = sockets.share_memory(&config);
+        let acceptor = Acceptor::new(sockets.streams, poll.registry(), LISTENER_TOKEN_FIRST);
+        if let Some(signals) = &signals {
+            let descriptor = signals.descriptor();
+            let source = &mut SourceFd(&descriptor);
+            let registered = poll.registry().register(source, SIGNAL_TOKEN, Interest::READABLE);
+            registered.map_err(queue_failed)?;
+        }
+        let mut faces = Faces::new(&config, workers.clone(), quota, sender.clone());
+        for ports in sockets.ports {
+            faces.add_port(ports);
+        }
+        Ok(Self {
+            clock,
+            poll,
+            receiver,
+            signals,
+            acceptor: acceptor.map_err(queue_failed)?,
+            faces,
+            management,
+            snapshots: Snapshots::new(workers.clone(), sender, shared_memory),
+            erasures: Erasures::new(workers.clone()),
+            contents: Contents::new(workers.clone(), store_bytes),
+            store: Store::new(workers.clone(), config.store, memory),
+            disks,
+            workers,
+            threads,
+            is_stopping: false,
+            failure: None,
+        })
+    }
+}
+
+fn manager_config(config: &RuntimeConfig, store_bytes_max: u64) -> ManagerConfig {
+    let anchors = config.management.trust_anchors.clone();
+    ManagerConfig {
+        anchors: (!anchors.is_empty()).then(|| Box::new(Anchors(anchors)) as _),
+        local_registration: config.management.local_registration,
+        operators: Operators::new(config).describe(),
+        localhop: config.management.localhop,
+        holdings_for_neighbours: config.management.holdings_for_neighbours,
+        store: StoreSettings {
+            capacity_bytes: config.store.capacity_bytes,
+            admit: config.store.admit,
+            serve: config.store.serve,
+        },
+        store_bytes_max,
+        routes_max: config.fib_entries_max,
+        fib_entries_max: config.fib_entries_max,
+        ..ManagerConfig::default()
+    }
+}

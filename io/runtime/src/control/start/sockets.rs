@@ -1,0 +1,127 @@
+//! Opening all sockets of the configuration.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_face::{BindError, SharedMemory, TcpListener, UdpOptions, UdpPort, UnixListener};
+
+use crate::config::{Listener, RuntimeConfig};
+use crate::error::StartError;
+use crate::memory::shared_bytes;
+
+/// All sockets of the configuration.
+#[derive(Default)]
+pub(super) struct Sockets {
+    pub(super) streams: Vec<weir_face::Listener>,
+    /// Of each port as many as there are packet threads, where the system steers.
+    pub(super) ports: Vec<Vec<UdpPort>>,
+    /// Where they listen.
+    pub(super) listening: Vec<String>,
+}
+
+impl Sockets {
+    pub(super) fn open(config: &RuntimeConfig) -> Result<Self, StartError> {
+        let (threads, access) = (config.threads, config.unix_access);
+        let mut sockets = Self::default();
+        for listener in &config.listeners {
+            match listener {
+                Listener::Unix(path) => sockets.add_unix(UnixListener::bind(path, access)?),
+                Listener::UnixDefault => sockets.add_unix(UnixListener::bind_default(access)?),
+                &Listener::Tcp { address, required } => match TcpListener::bind(address) {
+                    Ok(listener) => {
+                        sockets.listening.push(listener.local_uri().to_string());
+                        sockets.streams.push(weir_face::Listener::Tcp(listener));
+                    }
+                    Err(BindError::Io { source, .. }) if !required && lacks_family(&source) => {
+                        tracing::info!(%address, "no TCP here: no such address family");
+                    }
+                    Err(BindError::Io { source, .. }) => {
+                        return Err(StartError::Listen { scheme: "tcp", address, source });
+                    }
+                    Err(error) => return Err(error.into()),
+                },
+                &Listener::Udp { address, required } => {
+                    match UdpPort::bind_all(address, threads, &UdpOptions::default()) {
+                        Ok((ports, shared)) => {
+                            warn_if_shared(&ports, &shared);
+                            sockets.add_udp(ports);
+                        }
+                        Err(error) if !required && lacks_family(&error) => {
+                            tracing::info!(%address, "no UDP here: no such address family");
+                        }
+                        Err(source) => {
+                            return Err(StartError::Listen { scheme: "udp", address, source });
+                        }
+                    }
+                }
+            }
+        }
+        sockets.warn_of_lacking();
+        Ok(sockets)
+    }
+
+    fn add_unix(&mut self, listener: UnixListener) {
+        self.listening.push(listener.local_uri().to_string());
+        self.streams.push(weir_face::Listener::Unix(listener));
+    }
+
+    fn add_udp(&mut self, ports: Vec<UdpPort>) {
+        let local = ports[0].local_addr();
+        self.listening.push(weir_face::FaceUri::Udp(local).to_string());
+        if let Ok(granted_bytes) = ports[0].receive_buffer_bytes()
+            && granted_bytes < UdpOptions::default().receive_buffer_bytes / 4
+        {
+            tracing::warn!(
+                granted_bytes,
+                "small UDP receive buffer: fast peers will lose packets; raise it with \
+                 `sysctl -w net.core.rmem_max=8388608`"
+            );
+        }
+        self.ports.push(ports);
+    }
+
+    /// What one port lacks, all of them do.
+    fn warn_of_lacking(&self) {
+        let ports = self.ports.iter().flatten();
+        let lacking = ports.map(UdpPort::lacking).max_by_key(|lacking| lacking.len());
+        if let Some(lacking @ [_, ..]) = lacking {
+            tracing::warn!(
+                lacking = lacking.join(", "),
+                "UDP takes more processor time for each packet than it needs to: allow what the \
+                 system lacks (Linux 5.0 or later, seccomp)"
+            );
+        }
+    }
+
+    /// Lets applications share memory with the router, if that is so configured.
+    pub(super) fn share_memory(&mut self, config: &RuntimeConfig) -> Option<Arc<SharedMemory>> {
+        if !config.face_defaults.shared_memory {
+            return None;
+        }
+        let memory = Arc::new(SharedMemory::new(shared_bytes(config.memory_bytes_max)));
+        for listener in &mut self.streams {
+            if let weir_face::Listener::Unix(listener) = listener {
+                listener.share_memory(Arc::clone(&memory));
+            }
+        }
+        Some(memory)
+    }
+}
+
+/// A listening address that the machine cannot have, because it lacks IPv6.
+fn lacks_family(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable
+        || error.raw_os_error() == Some(nix::libc::EAFNOSUPPORT)
+}
+
+/// Warns where one packet thread reads all of a port.
+pub(in crate::control) fn warn_if_shared(ports: &[UdpPort], shared: &io::Result<()>) {
+    if let Err(error) = shared {
+        tracing::warn!(
+            %error,
+            local = %ports[0].local_addr(),
+            "one packet thread reads all of this UDP port: the system gives no more sockets for \
+             it, or does not steer peers to them (SO_ATTACH_REUSEPORT_CBPF)"
+        );
+    }
+}

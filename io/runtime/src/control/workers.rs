@@ -1,0 +1,157 @@
+//! The packet threads, seen from the control thread.
+
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use mio::Waker;
+use weir_base::HashKey;
+use weir_forward::Command;
+use weir_wire::NameView;
+
+use crate::message::ToWorker;
+
+/// A thread that takes longer to confirm a change is not waited for: management must not stall with
+/// it.
+const CONFIRM_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// How commands reach one packet thread.
+pub(super) struct WorkerQueue {
+    pub(super) commands: Sender<ToWorker>,
+    pub(super) waker: Arc<Waker>,
+}
+
+/// How commands reach the packet threads. Cheap to clone: each component has one.
+#[derive(Clone)]
+pub(super) struct Workers {
+    queues: Arc<[WorkerQueue]>,
+    shard_key: HashKey,
+}
+
+impl Workers {
+    pub(super) fn new(queues: Vec<WorkerQueue>, shard_key: HashKey) -> Self {
+        Self { queues: queues.into(), shard_key }
+    }
+
+    pub(super) fn count(&self) -> u16 {
+        self.queues.len() as u16
+    }
+
+    pub(super) fn send(&self, worker: u16, command: ToWorker) {
+        let queue = &self.queues[usize::from(worker)];
+        // A thread that has ended has reported so: see `ToControl::Ended`.
+        if queue.commands.send(command).is_ok() {
+            let _ = queue.waker.wake();
+        }
+    }
+
+    /// Sends a command for the shard of one thread.
+    pub(super) fn send_shard(&self, worker: u16, command: Command) {
+        self.send(worker, ToWorker::Router(command));
+    }
+
+    pub(super) fn send_all(&self, mut command: impl FnMut() -> ToWorker) {
+        for worker in 0..self.count() {
+            self.send(worker, command());
+        }
+    }
+
+    pub(super) fn send_all_shards(&self, mut command: impl FnMut() -> Command) {
+        self.send_all(|| ToWorker::Router(command()));
+    }
+
+    /// Sends a command to all threads but one.
+    pub(super) fn send_others(&self, but: u16, mut command: impl FnMut() -> ToWorker) {
+        for worker in (0..self.count()).filter(|&worker| worker != but) {
+            self.send(worker, command());
+        }
+    }
+
+    /// The thread whose shard a name belongs to.
+    pub(super) fn shard_of(&self, name: NameView<'_>) -> u16 {
+        weir_forward::shard::shard_of_name(&self.shard_key, name, self.count())
+    }
+
+    pub(super) fn shard_key(&self) -> &HashKey {
+        &self.shard_key
+    }
+
+    /// Waits until all shards have carried out what was sent before: the sender of a command may
+    /// use what it requested as soon as it has the answer, by way of any shard.
+    pub(super) fn wait_for_all(&self) {
+        if self.count() < 2 {
+            return;
+        }
+        let (fence, passed) = mpsc::channel();
+        self.send_all(|| ToWorker::Fence(fence.clone()));
+        drop(fence);
+        if passed.recv_timeout(CONFIRM_TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::warn!("a thread is late: a command is answered before all know of it");
+        }
+    }
+}
+
+/// Deals faces and ports out to the packet threads, each in turn.
+pub(super) struct RoundRobin {
+    count: u16,
+    next: u16,
+}
+
+impl RoundRobin {
+    pub(super) fn new(count: u16) -> Self {
+        Self { count, next: 0 }
+    }
+
+    pub(super) fn next(&mut self) -> u16 {
+        let worker = self.next;
+        self.next = (worker + 1) % self.count;
+        worker
+    }
+}
+
+/// The threads themselves. They stop when this is dropped: whatever way the control thread ends, it
+/// leaves no packet thread behind.
+pub(super) struct WorkerThreads {
+    workers: Workers,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl WorkerThreads {
+    pub(super) fn new(workers: Workers) -> Self {
+        Self { workers, threads: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, thread: JoinHandle<()>) {
+        self.threads.push(thread);
+    }
+
+    /// Stops all threads. Returns the number of one that failed or did not stop in time. A thread
+    /// that is finished is not joined while `is_disk_busy`: the kernel keeps it until the devices
+    /// that it left something to have answered.
+    pub(super) fn stop(
+        mut self,
+        within: Duration,
+        is_disk_busy: impl Fn() -> bool,
+    ) -> Option<usize> {
+        self.workers.send_all(|| ToWorker::Stop);
+        let deadline = Instant::now() + within;
+        let mut failed = None;
+        for (index, thread) in self.threads.drain(..).enumerate() {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let is_failed = !thread.is_finished() || (!is_disk_busy() && thread.join().is_err());
+            if is_failed && failed.is_none() {
+                failed = Some(index);
+            }
+        }
+        failed
+    }
+}
+
+impl Drop for WorkerThreads {
+    fn drop(&mut self) {
+        self.workers.send_all(|| ToWorker::Stop);
+    }
+}

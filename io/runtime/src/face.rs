@@ -1,0 +1,179 @@
+//! A face, as the packet thread that owns it knows it.
+
+use std::hash::Hasher;
+use std::mem;
+use std::net::IpAddr;
+
+use weir_base::{FaceId, Instant, NS_PER_S, Packet};
+use weir_face::UdpPath;
+use weir_link::Link;
+use weir_manage::FacePersistency;
+
+/// Bytes that cost as much as one packet; they count in addition to packets.
+const WORK_BYTES: u64 = 2048;
+
+/// What a face sends and receives through.
+#[derive(Debug)]
+pub(crate) enum FaceSocket {
+    /// The face's own.
+    Own(weir_face::Socket),
+    /// One peer of the shared UDP port in this slot.
+    Peer { port: u32, path: UdpPath },
+    /// A permanent face whose peer is unreachable.
+    Down,
+}
+
+/// A face with its link, its socket and its place in the lists of its thread.
+#[derive(Debug)]
+pub(crate) struct Face {
+    pub(crate) id: FaceId,
+    pub(crate) link: Link,
+    pub(crate) socket: FaceSocket,
+    /// The peer's address, unless it is an application of this machine.
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) persistency: FacePersistency,
+    created: Instant,
+    /// In the list of faces with something to send.
+    pub(crate) is_dirty: bool,
+    /// In the list of sources with something to read.
+    pub(crate) is_ready: bool,
+    /// The kernel reports when the socket is writable; the face of a UDP peer is then in its port's
+    /// list of blocked faces.
+    pub(crate) awaits_writable: bool,
+    /// The face's own socket accepted no more, and has not become writable since.
+    pub(crate) is_full: bool,
+    /// Frames that were read and not processed yet.
+    pub(crate) unread: Vec<Packet>,
+    /// Packets dropped while a permanent face had no socket.
+    pub(crate) down_drops: u64,
+    blocked: Option<Blocked>,
+    pub(crate) counted: CountedBytes,
+    /// Work until the last report to the control thread.
+    work_reported: u64,
+}
+
+/// What the thread's memory budgets have counted of a face.
+#[derive(Debug, Default)]
+pub(crate) struct CountedBytes {
+    pub(crate) egress: u64,
+    pub(crate) reassembly: u64,
+    pub(crate) connection: u64,
+}
+
+/// A connection that accepts no more for now.
+#[derive(Clone, Copy, Debug)]
+struct Blocked {
+    since: Instant,
+    /// Bytes sent until then.
+    out_bytes: u64,
+}
+
+impl Face {
+    pub(crate) fn new(
+        id: FaceId,
+        link: Link,
+        socket: FaceSocket,
+        persistency: FacePersistency,
+        created: Instant,
+    ) -> Self {
+        Self {
+            id,
+            link,
+            socket,
+            peer: None,
+            persistency,
+            created,
+            is_dirty: false,
+            is_ready: false,
+            awaits_writable: false,
+            is_full: false,
+            unread: Vec::new(),
+            down_drops: 0,
+            blocked: None,
+            counted: CountedBytes::default(),
+            work_reported: 0,
+        }
+    }
+
+    /// The socket accepted no more.
+    pub(crate) fn note_blocked(&mut self, now: Instant) {
+        self.is_full = true;
+        let out_bytes = self.link.counters().out_bytes;
+        if self.blocked.is_none_or(|blocked| blocked.out_bytes != out_bytes) {
+            self.blocked = Some(Blocked { since: now, out_bytes });
+        }
+    }
+
+    /// The socket accepted everything.
+    pub(crate) fn note_drained(&mut self) {
+        self.blocked = None;
+    }
+
+    /// Since when a connection has accepted nothing.
+    pub(crate) fn blocked_since(&self) -> Option<Instant> {
+        self.blocked.map(|blocked| blocked.since)
+    }
+
+    /// Ends the socket and drops what was queued for it.
+    pub(crate) fn take_down(&mut self) -> FaceSocket {
+        self.link.discard_all();
+        self.awaits_writable = false;
+        self.is_full = false;
+        self.blocked = None;
+        mem::replace(&mut self.socket, FaceSocket::Down)
+    }
+
+    /// Packets that came and went in a second since the last call, `elapsed_ns` ago, plus one for
+    /// each [`WORK_BYTES`].
+    pub(crate) fn work_since_report(&mut self, elapsed_ns: u64) -> u64 {
+        let counters = self.link.counters();
+        let packets = [
+            counters.in_interests,
+            counters.in_data,
+            counters.in_nacks,
+            counters.out_interests,
+            counters.out_data,
+            counters.out_nacks,
+        ];
+        let bytes = counters.in_bytes + counters.out_bytes;
+        let work = packets.iter().sum::<u64>() + bytes / WORK_BYTES;
+        let since = work - mem::replace(&mut self.work_reported, work);
+        since.saturating_mul(NS_PER_S) / elapsed_ns
+    }
+
+    /// When the peer last sent a frame, or the face was made.
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.link.last_received().unwrap_or(self.created)
+    }
+
+    /// When the face closes unless its peer sends something; only on-demand UDP faces do. An idle
+    /// connection may be that of a router that has nothing to ask yet: it is evicted only when
+    /// other peers need its place.
+    pub(crate) fn idle_deadline(&self, idle_timeout_ns: u64) -> Option<Instant> {
+        let is_idle_kind = self.persistency == FacePersistency::OnDemand
+            && matches!(self.socket, FaceSocket::Peer { .. });
+        is_idle_kind.then(|| self.last_heard().plus_ns(idle_timeout_ns))
+    }
+}
+
+/// Spreads identifiers. They are ours and nearly consecutive, so no peer can make them collide.
+#[derive(Default)]
+pub(crate) struct FaceIdHasher(u64);
+
+impl Hasher for FaceIdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut octets = [0; 8];
+            octets[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(octets));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
+    }
+}

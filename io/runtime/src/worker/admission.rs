@@ -1,0 +1,155 @@
+//! Faces for UDP peers that have none, and which peers lose theirs when there is no room.
+
+use std::cmp::Reverse;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_base::{FaceId, Instant, NS_PER_MS, NS_PER_S};
+use weir_manage::FacePersistency;
+
+use super::faces::FaceTable;
+use crate::face::{Face, FaceSocket};
+use crate::face_quota::{Claimant, FaceClass, FaceQuota, Refusal};
+use crate::rate_limited_log::RateLimitedLog;
+
+/// A face may be evicted when its peer has been silent for this long.
+const SILENCE_NS: u64 = NS_PER_S;
+/// How often all faces are searched, at most, so that a flood of peers costs little.
+const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
+/// Faces that one search finds, for all peers until the next search. Each eviction is work for the
+/// control thread, too.
+const FOUND_MAX: usize = 32;
+
+/// Claims identifiers for new faces and chooses faces to evict.
+pub(super) struct Admission {
+    quota: Arc<FaceQuota>,
+    searches: [Search; 4],
+    /// When the other threads were last asked to evict a face.
+    others_asked_at: Instant,
+    refusals: RateLimitedLog,
+}
+
+/// What the last search found. There is one for each kind, and for each kind's networks.
+#[derive(Debug, Default)]
+struct Search {
+    class: Option<FaceClass>,
+    /// The least used last.
+    found: Vec<(u32, FaceId)>,
+    again_at: Option<Instant>,
+}
+
+/// An identifier for a new face.
+pub(super) struct Claim {
+    pub(super) id: FaceId,
+    /// The face in this slot must be closed: the new one is in its place.
+    pub(super) evicted: Option<u32>,
+}
+
+/// There is no room for a peer.
+pub(super) struct Refused {
+    pub(super) refusal: Refusal,
+    /// Other threads should evict a face of this class, for the peer's next datagram.
+    pub(super) ask_others: Option<FaceClass>,
+    /// How many refusals to log.
+    pub(super) log: Option<u64>,
+}
+
+impl Admission {
+    pub(super) fn new(quota: Arc<FaceQuota>, now: Instant) -> Self {
+        let (searches, refusals) = Default::default();
+        Self { quota, searches, others_asked_at: now, refusals }
+    }
+
+    /// An identifier for a UDP peer's face, in the place of the least used one where there is no
+    /// room.
+    pub(super) fn claim(
+        &mut self,
+        now: Instant,
+        peer: IpAddr,
+        faces: &FaceTable,
+    ) -> Result<Claim, Refused> {
+        let claimant = Claimant::Datagram(peer);
+        let refusal = match self.quota.claim(claimant) {
+            Ok(id) => return Ok(Claim { id, evicted: None }),
+            Err(refusal) => refusal,
+        };
+        let class = FaceClass { is_stream: false, network: refusal.network() };
+        let Some((slot, face)) = self.least_used(now, class, faces) else {
+            let may_ask = now >= self.others_asked_at.plus_ns(SEARCH_INTERVAL_NS);
+            if may_ask {
+                self.others_asked_at = now;
+            }
+            return Err(self.refused(now, refusal, may_ask.then_some(class)));
+        };
+        match self.quota.replace(face, claimant) {
+            Ok(id) => Ok(Claim { id, evicted: Some(slot) }),
+            Err(refusal) => Err(self.refused(now, refusal, None)),
+        }
+    }
+
+    fn refused(
+        &mut self,
+        now: Instant,
+        refusal: Refusal,
+        ask_others: Option<FaceClass>,
+    ) -> Refused {
+        Refused { refusal, ask_others, log: self.refusals.add(now) }
+    }
+
+    /// The least used face of a class, if one may be evicted.
+    pub(super) fn least_used(
+        &mut self,
+        now: Instant,
+        class: FaceClass,
+        faces: &FaceTable,
+    ) -> Option<(u32, FaceId)> {
+        let index = 2 * usize::from(class.is_stream) + usize::from(class.network.is_some());
+        let search = &mut self.searches[index];
+        if search.again_at.is_none_or(|at| at <= now) {
+            search.run(now, class, faces);
+        }
+        if search.class != Some(class) {
+            return None;
+        }
+        while let Some((slot, id)) = search.found.pop() {
+            if faces.get(slot).is_some_and(|face| face.id == id && is_evictable(face, now)) {
+                return Some((slot, id));
+            }
+        }
+        None
+    }
+}
+
+impl Search {
+    fn run(&mut self, now: Instant, class: FaceClass, faces: &FaceTable) {
+        self.again_at = Some(now.plus_ns(SEARCH_INTERVAL_NS));
+        self.class = Some(class);
+        let mut silent: Vec<_> = faces
+            .iter()
+            .filter(|(_, face)| is_of_class(face, class) && is_evictable(face, now))
+            .map(|(slot, face)| {
+                let counters = face.link.counters();
+                let packets = counters.in_interests + counters.in_data + counters.in_nacks;
+                (Reverse((packets, face.last_heard())), slot, face.id)
+            })
+            .collect();
+        silent.sort_unstable();
+        let surplus = silent.len().saturating_sub(FOUND_MAX);
+        self.found.clear();
+        self.found.extend(silent[surplus..].iter().map(|&(_, slot, id)| (slot, id)));
+    }
+}
+
+fn is_of_class(face: &Face, class: FaceClass) -> bool {
+    let Some(peer) = face.peer else { return false };
+    let is_kind = match face.socket {
+        FaceSocket::Peer { .. } => !class.is_stream,
+        FaceSocket::Own(_) => class.is_stream,
+        FaceSocket::Down => false,
+    };
+    is_kind && class.network.is_none_or(|network| network.holds(peer))
+}
+
+fn is_evictable(face: &Face, now: Instant) -> bool {
+    face.persistency == FacePersistency::OnDemand && face.last_heard().plus_ns(SILENCE_NS) <= now
+}

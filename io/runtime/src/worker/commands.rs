@@ -1,0 +1,150 @@
+//! What the control thread and other packet threads ask of this one.
+
+use weir_base::{FaceId, Instant};
+use weir_forward::{Command, Input};
+use weir_link::Link;
+
+use super::Worker;
+use crate::face::{Face, FaceSocket};
+use crate::message::{CloseReason, NewFace, NewSocket, ToControl, ToWorker, WorkerSnapshot};
+use crate::snapshot::WorkerFace;
+
+impl Worker {
+    pub(super) fn take_commands(&mut self, now: Instant) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.handle_command(now, command);
+        }
+    }
+
+    fn handle_command(&mut self, now: Instant, command: ToWorker) {
+        match command {
+            ToWorker::AddFace(face) => self.add_face(now, *face),
+            ToWorker::AddRemoteFace { id, attributes, owner } => {
+                if let Some(siblings) = &mut self.siblings {
+                    siblings.add_face(id, owner);
+                }
+                self.shard.command(Command::AddFace { face: id, attributes });
+            }
+            ToWorker::RemoveFace(id) => self.remove_face(id),
+            ToWorker::AttachSocket { id, socket } => {
+                // The face may have been destroyed while its connection was being made.
+                if let Some(slot) = self.faces.table().slot_of(id) {
+                    self.attach(slot, socket);
+                }
+            }
+            ToWorker::UpdateFace { id, link, persistency } => {
+                self.faces.update(id, link, persistency);
+            }
+            ToWorker::Evict(class) => {
+                if let Some((slot, _)) = self.admission.least_used(now, class, self.faces.table()) {
+                    self.close_face(slot, CloseReason::Displaced);
+                }
+            }
+            ToWorker::GiveFace { id, to, socket } => self.give_face(now, id, to, socket),
+            ToWorker::TakeFace { face, socket } => self.take_face(*face, *socket),
+            ToWorker::TellHeard(id) => {
+                if let Some(face) = self.faces.find_mut(id) {
+                    let at = face.last_heard();
+                    self.control.send(ToControl::Heard { id, at });
+                }
+            }
+            ToWorker::FaceMoved { id, owner } => {
+                if let Some(siblings) = &mut self.siblings {
+                    siblings.note_moved(id, owner);
+                }
+            }
+            ToWorker::AddPort { id, socket, links } => self.faces.add_port(id, *socket, *links),
+            ToWorker::Router(command) => self.shard.command(command),
+            ToWorker::Internal { header, packet } => {
+                self.shard.push(Input::Packet { face: FaceId::INTERNAL, header, packet });
+            }
+            ToWorker::Fence(fence) => drop(fence),
+            ToWorker::Snapshot { transaction } => {
+                let snapshot = Box::new(self.snapshot(now));
+                self.control.send(ToControl::Snapshot { transaction, snapshot });
+            }
+            ToWorker::Stop => self.is_stopping = true,
+        }
+    }
+
+    fn add_face(&mut self, now: Instant, new: NewFace) {
+        let NewFace { id, attributes, link, persistency, socket } = new;
+        let face = Face::new(id, Link::new(link), FaceSocket::Down, persistency, now);
+        let slot = self.faces.insert(face);
+        self.shard.command(Command::AddFace { face: id, attributes });
+        self.attach(slot, socket);
+    }
+
+    fn attach(&mut self, slot: u32, socket: NewSocket) {
+        match self.faces.attach(slot, socket) {
+            Ok(Some(replaced)) => self.close_face(replaced, CloseReason::Replaced),
+            Ok(None) => {}
+            Err(reason) => self.close_face(slot, reason),
+        }
+    }
+
+    fn remove_face(&mut self, id: FaceId) {
+        if let Some(siblings) = &mut self.siblings
+            && siblings.remove_face(id)
+        {
+            self.shard.command(Command::RemoveFace { face: id });
+        } else if let Some(slot) = self.faces.table().slot_of(id) {
+            let face = self.faces.detach(slot);
+            self.drop_face(&face);
+        }
+    }
+
+    /// Gives a face to thread `to`, whose sockets have less to do. The shards of its packets stay
+    /// where they are. Each thread keeps the order of a face's packets; it may be lost between the
+    /// last that one thread reads and the first that the other reads.
+    fn give_face(&mut self, now: Instant, id: FaceId, to: u16, socket: Option<NewSocket>) {
+        // What was read from it goes to its shards first, and what they have for it to its socket.
+        self.forward(now);
+        self.flush(now);
+        let siblings = self.siblings.as_mut().expect("there is another thread");
+        match self.faces.give(id, socket) {
+            Some((face, socket)) => siblings.give(to, face, socket),
+            // It may have lost its socket or its place meanwhile.
+            None => self.control.send(ToControl::FaceMoved { id, worker: self.index }),
+        }
+    }
+
+    /// Takes a face that another thread had.
+    fn take_face(&mut self, mut face: Face, socket: NewSocket) {
+        let id = face.id;
+        self.control.send(ToControl::FaceMoved { id, worker: self.index });
+        let siblings = self.siblings.as_mut().expect("another thread gave it");
+        if !siblings.remove_face(id) {
+            // It was destroyed on its way.
+            return self.stats.add_gone(&face);
+        }
+        // What it did before was another thread's work.
+        let _ = face.work_since_report(1);
+        let slot = self.faces.insert(face);
+        self.attach(slot, socket);
+        self.faces.settle(slot);
+    }
+
+    fn snapshot(&self, now: Instant) -> WorkerSnapshot {
+        let mut worker = self.stats.counters;
+        worker.port_errors = self.faces.port_errors();
+        worker.ring_overflow = self.siblings.as_ref().map_or(0, |siblings| siblings.overflows());
+        let faces = self.faces.table().iter().map(|(_, face)| WorkerFace {
+            id: face.id,
+            counters: face.link.counters().clone(),
+            queue_bytes: face.link.queue_bytes(),
+            down_drops: face.down_drops,
+            thread: self.index,
+            is_shared: matches!(&face.socket, FaceSocket::Own(socket) if socket.is_shared()),
+            heard_ns_ago: face.link.last_received().map(|at| now.ns_since(at)),
+            expires_in_ns: self.sweep.idle_deadline(face).map(|deadline| deadline.ns_since(now)),
+        });
+        WorkerSnapshot {
+            router: self.shard.stats(),
+            faces: faces.collect(),
+            gone_drops: self.stats.gone_drops(),
+            worker,
+            udp: self.faces.udp_counters(),
+        }
+    }
+}

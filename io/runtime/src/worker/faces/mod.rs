@@ -1,0 +1,358 @@
+//! The socket side of a packet thread: its faces, the UDP ports that some of them share, and the
+//! lists in which they wait to be read, to send and for their timers.
+//!
+//! Nothing here knows of shards or other threads. What needs the worker is returned; it closes a
+//! face with [`Faces::close`], which takes the face out of every list.
+
+mod memory;
+mod ports;
+mod read;
+mod send;
+mod source;
+mod table;
+mod timers;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+use std::{io, mem};
+
+use mio::{Events, Poll};
+use weir_base::{FaceId, Instant, NS_PER_MS, TimerWheel};
+use weir_face::{UdpCounters, UdpPath, UdpPort};
+use weir_forward::{FaceAttributes, FaceScope};
+use weir_link::{Link, LinkConfig};
+use weir_manage::FacePersistency;
+
+use self::memory::MemoryBudgets;
+use self::ports::UdpPorts;
+pub(super) use self::read::ReadEnd;
+pub(super) use self::send::FlushEvent;
+pub(super) use self::source::Source;
+pub(crate) use self::source::WAKER_TOKEN;
+use self::source::interest;
+pub(super) use self::table::FaceTable;
+use crate::face::{Face, FaceSocket};
+use crate::memory::MemoryShares;
+use crate::message::{CloseReason, NewSocket, PeerLinks, PortId, face_attributes};
+
+/// The faces of one thread and their sockets.
+pub(super) struct Faces {
+    poll: Poll,
+    table: FaceTable,
+    ports: UdpPorts,
+    memory: MemoryBudgets,
+    /// When links must be polled, by face slot.
+    timers: TimerWheel,
+    expired: Vec<u32>,
+    /// Sources with something to read, in the order of their turns.
+    ready: VecDeque<Source>,
+    /// Faces with something to send.
+    dirty: VecDeque<u32>,
+    /// Bytes queued on faces since all of these were flushed.
+    unsent_bytes: usize,
+    /// Faces removed so far: a slot that was looked up before may be another face's by now.
+    removed: u64,
+}
+
+/// A face whose socket was ended.
+pub(super) enum Closed {
+    /// It is permanent and waits for another socket.
+    Down(FaceId),
+    Removed(Face),
+}
+
+impl Faces {
+    pub(super) fn new(poll: Poll, memory: &MemoryShares, now: Instant) -> Self {
+        Self {
+            poll,
+            table: FaceTable::default(),
+            ports: UdpPorts::default(),
+            memory: MemoryBudgets::new(memory),
+            timers: TimerWheel::new(NS_PER_MS, now),
+            expired: Vec::new(),
+            ready: VecDeque::new(),
+            dirty: VecDeque::new(),
+            unsent_bytes: 0,
+            removed: 0,
+        }
+    }
+
+    // Events of the kernel, and the lists.
+
+    pub(super) fn poll(
+        &mut self,
+        events: &mut Events,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        self.poll.poll(events, timeout)
+    }
+
+    pub(super) fn take_events(&mut self, events: &Events) {
+        for event in events {
+            let Some(source) = Source::of(event.token()) else {
+                continue;
+            };
+            if event.is_readable() || event.is_read_closed() || event.is_error() {
+                self.mark_ready(source);
+            }
+            if event.is_writable() {
+                self.on_writable(source);
+            }
+        }
+    }
+
+    /// A source has something to read: it gets its turn.
+    pub(super) fn mark_ready(&mut self, source: Source) {
+        let is_ready = match source {
+            Source::Face(slot) => self.table.at(slot).map(|face| &mut face.is_ready),
+            Source::Port(slot) => self.ports.is_ready_mut(slot),
+        };
+        // An event for a face that this turn has closed already leads nowhere.
+        let Some(is_ready) = is_ready else {
+            return;
+        };
+        if !mem::replace(is_ready, true) {
+            self.ready.push_back(source);
+        }
+    }
+
+    fn on_writable(&mut self, source: Source) {
+        match source {
+            Source::Face(slot) => {
+                if let Some(face) = self.table.at(slot) {
+                    face.is_full = false;
+                }
+                self.mark_dirty(slot);
+            }
+            Source::Port(port) => {
+                for slot in self.ports.take_blocked(port) {
+                    if let Some(face) = self.table.at(slot) {
+                        face.awaits_writable = false;
+                    }
+                    self.mark_dirty(slot);
+                }
+            }
+        }
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    pub(super) fn ready_len(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn next_ready(&mut self) -> Option<Source> {
+        self.ready.pop_front()
+    }
+
+    fn mark_dirty(&mut self, slot: u32) {
+        if let Some(face) = self.table.at(slot)
+            && !mem::replace(&mut face.is_dirty, true)
+        {
+            self.dirty.push_back(slot);
+        }
+    }
+
+    // Faces that come, change and go.
+
+    /// A face that has no socket yet, or is that of a UDP peer which `ports` knows already.
+    pub(super) fn insert(&mut self, face: Face) -> u32 {
+        self.table.insert(face)
+    }
+
+    /// A face for a peer of the port in slot `port` that has none. Its packets find it from now on.
+    pub(super) fn insert_peer(
+        &mut self,
+        now: Instant,
+        id: FaceId,
+        port: u32,
+        path: UdpPath,
+    ) -> u32 {
+        let link = Link::new(self.ports.links(port).of(path.remote).clone());
+        let socket = FaceSocket::Peer { port, path };
+        let mut face = Face::new(id, link, socket, FacePersistency::OnDemand, now);
+        face.peer = Some(path.remote.ip());
+        let slot = self.table.insert(face);
+        self.ports.add_peer(port, path, slot);
+        slot
+    }
+
+    pub(super) fn add_port(&mut self, id: PortId, socket: UdpPort, links: PeerLinks) {
+        let slot = self.ports.add(self.poll.registry(), id, socket, links);
+        self.mark_ready(Source::Port(slot));
+    }
+
+    /// Gives a face its socket. Returns the face that this peer had before and that must be closed:
+    /// the peer's first packet was faster than the command.
+    pub(super) fn attach(
+        &mut self,
+        slot: u32,
+        socket: NewSocket,
+    ) -> Result<Option<u32>, CloseReason> {
+        self.leave_port(slot);
+        let peer = socket.peer();
+        let mut replaced = None;
+        let socket = match socket {
+            NewSocket::Own(mut socket) => {
+                let token = Source::Face(slot).token();
+                self.poll
+                    .registry()
+                    .register(&mut socket, token, interest(false))
+                    .map_err(failed)?;
+                FaceSocket::Own(socket)
+            }
+            NewSocket::Peer { port, path } => {
+                let port = self.ports.slot_of(port);
+                replaced = self.ports.peer(port, path);
+                if let Some(replaced) = replaced {
+                    self.leave_port(replaced);
+                }
+                self.ports.add_peer(port, path, slot);
+                FaceSocket::Peer { port, path }
+            }
+        };
+        if let Some(face) = self.table.at(slot) {
+            face.socket = socket;
+            face.peer = peer;
+            (face.awaits_writable, face.is_full) = (false, false);
+            if matches!(face.socket, FaceSocket::Own(_)) {
+                // What came before the socket was registered raises no event on some systems.
+                self.mark_ready(Source::Face(slot));
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// The face in `slot` is no longer a peer of its UDP port.
+    fn leave_port(&mut self, slot: u32) {
+        let Some(face) = self.table.at(slot) else { return };
+        if let FaceSocket::Peer { port, path } = face.socket {
+            face.socket = FaceSocket::Down;
+            self.ports.remove_peer(port, path, slot);
+        }
+    }
+
+    pub(super) fn update(&mut self, id: FaceId, link: LinkConfig, persistency: FacePersistency) {
+        let Some(slot) = self.table.slot_of(id) else { return };
+        if let Some(face) = self.table.at(slot) {
+            face.link.set_config(link);
+            face.persistency = persistency;
+        }
+        // The new discipline may release what the one before held back.
+        self.mark_dirty(slot);
+    }
+
+    /// Ends a face's socket and, unless it is permanent, removes the face.
+    pub(super) fn close(&mut self, slot: u32) -> Option<Closed> {
+        let face = self.table.at(slot)?;
+        if face.persistency != FacePersistency::Permanent {
+            return Some(Closed::Removed(self.detach(slot)));
+        }
+        let id = face.id;
+        let socket = face.take_down();
+        self.memory.forget(mem::take(&mut face.counted));
+        self.memory.recount_reassembly(face);
+        if let FaceSocket::Own(mut socket) = socket {
+            let _ = self.poll.registry().deregister(&mut socket);
+        }
+        Some(Closed::Down(id))
+    }
+
+    /// Takes a face out of the table and all lists.
+    pub(super) fn detach(&mut self, slot: u32) -> Face {
+        let mut face = self.table.remove(slot);
+        self.removed += 1;
+        self.timers.cancel(slot);
+        self.memory.forget(mem::take(&mut face.counted));
+        match &mut face.socket {
+            FaceSocket::Own(socket) => {
+                let _ = self.poll.registry().deregister(socket);
+            }
+            FaceSocket::Peer { port, path } => self.ports.remove_peer(*port, *path, slot),
+            FaceSocket::Down => {}
+        }
+        self.dirty.retain(|&dirty| dirty != slot);
+        self.ready.retain(|&source| source != Source::Face(slot));
+        (face.is_dirty, face.is_ready) = (false, false);
+        face
+    }
+
+    /// Takes out a face for another thread, with the socket that it will have there: its own,
+    /// unless another is given. Returns none if the face, or its own socket, is gone.
+    pub(super) fn give(
+        &mut self,
+        id: FaceId,
+        socket: Option<NewSocket>,
+    ) -> Option<(Face, NewSocket)> {
+        let slot = self.table.slot_of(id)?;
+        let has_own = matches!(self.table.at(slot)?.socket, FaceSocket::Own(_));
+        if !has_own && socket.is_none() {
+            return None;
+        }
+        let mut face = self.detach(slot);
+        let own = match mem::replace(&mut face.socket, FaceSocket::Down) {
+            FaceSocket::Own(own) => Some(NewSocket::Own(own)),
+            FaceSocket::Peer { .. } | FaceSocket::Down => None,
+        };
+        Some((face, socket.or(own)?))
+    }
+
+    /// A face that came from another thread has its socket: it sends what waits, sets its timers
+    /// and is counted at the end of the turn, its partial packets now.
+    pub(super) fn settle(&mut self, slot: u32) {
+        self.mark_dirty(slot);
+        if let Some(face) = self.table.at(slot)
+            && self.memory.recount_reassembly(face)
+        {
+            self.memory.shed_reassembly(&mut self.table);
+        }
+    }
+
+    pub(super) fn removed(&self) -> u64 {
+        self.removed
+    }
+
+    // Access for the worker.
+
+    pub(super) fn table(&self) -> &FaceTable {
+        &self.table
+    }
+
+    pub(super) fn find_mut(&mut self, id: FaceId) -> Option<&mut Face> {
+        self.table.find_mut(id)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Face> {
+        self.table.iter_mut()
+    }
+
+    /// What the router must know of a face to a peer of a port.
+    pub(super) fn peer_attributes(&self, port: u32, path: UdpPath) -> FaceAttributes {
+        let token = self.ports.links(port).pit_token;
+        face_attributes(Some(path.remote.ip()), true, FaceScope::NonLocal, token)
+    }
+
+    pub(super) fn port_id(&self, port: u32) -> PortId {
+        self.ports.id_of(port)
+    }
+
+    /// Failures of UDP ports.
+    pub(super) fn port_errors(&self) -> u64 {
+        self.ports.errors()
+    }
+
+    pub(super) fn udp_counters(&self) -> UdpCounters {
+        self.ports.counters()
+    }
+
+    /// Gives back memory that only a busier time needed.
+    pub(super) fn shrink(&mut self) {
+        self.table.iter_mut().for_each(|face| face.link.shrink());
+    }
+}
+
+fn failed(error: io::Error) -> CloseReason {
+    CloseReason::Failed(error.to_string())
+}

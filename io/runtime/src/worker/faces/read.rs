@@ -1,0 +1,163 @@
+//! From sockets to packets.
+
+use std::mem;
+
+use weir_base::{FaceId, Instant, Packet, Pool};
+use weir_face::{Datagram, RecvStatus, UdpPath};
+use weir_link::{Link, Received};
+use weir_wire::LpHeader;
+
+use super::{Faces, failed};
+use crate::face::FaceSocket;
+use crate::message::CloseReason;
+
+/// How a read of a socket ended.
+pub(in crate::worker) enum ReadEnd {
+    /// Nothing more for now.
+    Drained,
+    /// There may be more at once.
+    More,
+    /// The face must be closed.
+    Closed(CloseReason),
+}
+
+impl Faces {
+    /// Reads a face's own socket once, or takes what was read before and not processed.
+    pub(in crate::worker) fn read(
+        &mut self,
+        slot: u32,
+        pool: &mut Pool,
+        frames: &mut Vec<Packet>,
+    ) -> Option<ReadEnd> {
+        let face = self.table.at(slot)?;
+        face.is_ready = false;
+        let FaceSocket::Own(socket) = &mut face.socket else { return None };
+        if !face.unread.is_empty() {
+            mem::swap(frames, &mut face.unread);
+            return Some(ReadEnd::More);
+        }
+        let reason = match socket.recv(pool, frames) {
+            Ok(RecvStatus::Drained) => return Some(ReadEnd::Drained),
+            Ok(RecvStatus::More) => return Some(ReadEnd::More),
+            Ok(RecvStatus::Closed) => CloseReason::PeerClosed,
+            Ok(RecvStatus::FramingLost(error)) => CloseReason::FramingLost(error.to_string()),
+            Ok(RecvStatus::RingBroken) => CloseReason::RingBroken,
+            Err(error) => failed(error),
+        };
+        Some(ReadEnd::Closed(reason))
+    }
+
+    /// Keeps frames of a face for its next turn. Returns whether the face still exists.
+    pub(in crate::worker) fn keep_unread(
+        &mut self,
+        slot: u32,
+        frames: impl Iterator<Item = Packet>,
+    ) -> bool {
+        let Some(face) = self.table.at(slot) else { return false };
+        face.unread.extend(frames);
+        true
+    }
+
+    /// After a read: counts the beginning of a packet that waits for its rest. Returns the
+    /// connections that must be closed because all of them hold too much.
+    pub(in crate::worker) fn connections_to_shed(&mut self, slot: u32) -> Vec<u32> {
+        if let Some(face) = self.table.at(slot)
+            && self.memory.recount_connection(face)
+        {
+            return self.memory.connections_to_shed(&self.table);
+        }
+        Vec::new()
+    }
+
+    /// A read may have brought the only notice that there is room to send again.
+    pub(in crate::worker) fn check_room(&mut self, slot: u32) {
+        if let Some(face) = self.table.at(slot)
+            && face.is_full
+            && let FaceSocket::Own(socket) = &face.socket
+            && socket.has_room_again()
+        {
+            face.is_full = false;
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// Whether the face in `slot` has a socket of its own.
+    pub(in crate::worker) fn has_own_socket(&mut self, slot: u32) -> bool {
+        self.table.at(slot).is_some_and(|face| matches!(face.socket, FaceSocket::Own(_)))
+    }
+
+    /// Reads a shared port once.
+    pub(in crate::worker) fn read_port(
+        &mut self,
+        now: Instant,
+        port: u32,
+        pool: &mut Pool,
+        datagrams: &mut Vec<Datagram>,
+    ) -> ReadEnd {
+        match self.ports.recv(port, pool, datagrams) {
+            Some(Ok(RecvStatus::More)) => ReadEnd::More,
+            Some(Err(error)) => {
+                self.ports.note_failure(now, &error);
+                ReadEnd::Drained
+            }
+            _ => ReadEnd::Drained,
+        }
+    }
+
+    /// The face whose link takes a frame. [`Self::note_received`] follows.
+    #[inline]
+    pub(in crate::worker) fn receiving(&mut self, slot: u32) -> Option<(FaceId, &mut Link)> {
+        self.table.at(slot).map(|face| (face.id, &mut face.link))
+    }
+
+    /// A link has taken a frame: counts its memory, sets its timers, and has what it must send
+    /// flushed.
+    #[inline]
+    pub(in crate::worker) fn note_received(&mut self, slot: u32, received: &Received) {
+        let Some(face) = self.table.at(slot) else { return };
+        let has_too_many_partials = self.memory.recount_reassembly(face);
+        let mut is_changed = face.link.is_reliable() || face.link.is_shaping();
+        match received {
+            // The worker calls `end_run` when the last Interest is taken.
+            Received::Run => is_changed = false,
+            Received::Offer(_) => is_changed = true,
+            Received::Partial => {
+                if let Some(at) = face.link.next_wakeup() {
+                    self.timers.schedule(slot, at);
+                }
+                if has_too_many_partials {
+                    self.memory.shed_reassembly(&mut self.table);
+                }
+            }
+            _ => {}
+        }
+        if is_changed {
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// The next Interest of a run.
+    pub(in crate::worker) fn next_in_run(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        pool: &mut Pool,
+    ) -> Option<(FaceId, LpHeader, Packet)> {
+        let face = self.table.at(slot)?;
+        let (header, packet) = face.link.next_in_run(now, pool)?;
+        Some((face.id, header, packet))
+    }
+
+    pub(in crate::worker) fn end_run(&mut self, slot: u32) {
+        if let Some(face) = self.table.at(slot)
+            && (face.link.is_reliable() || face.link.is_shaping())
+        {
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// The face of this peer of a port.
+    pub(in crate::worker) fn peer(&self, port: u32, path: UdpPath) -> Option<u32> {
+        self.ports.peer(port, path)
+    }
+}

@@ -1,0 +1,168 @@
+//! From queues to sockets.
+
+use std::mem;
+
+use weir_base::{Instant, Packet, Pool};
+use weir_face::{SendStatus, UdpPath};
+use weir_wire::{HopSignal, LpHeader};
+
+use super::source::interest;
+use super::{Faces, Source, failed};
+use crate::face::FaceSocket;
+use crate::message::CloseReason;
+
+/// Bytes queued on faces, also within a turn, before they go to the sockets.
+const UNSENT_BYTES_MAX: usize = 256 << 10;
+
+/// What flushing cannot do by itself.
+pub(in crate::worker) enum FlushEvent {
+    /// The socket in this slot failed: the face must be closed.
+    Failed(u32, CloseReason),
+    /// All queues together are too long: these connections, which have accepted nothing for
+    /// longest, must be closed.
+    Stalled(Vec<u32>),
+}
+
+impl Faces {
+    /// Queues a packet on a face.
+    #[inline]
+    pub(in crate::worker) fn enqueue(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        header: LpHeader,
+        packet: Packet,
+    ) {
+        let Some(face) = self.table.at(slot) else {
+            return;
+        };
+        if matches!(face.socket, FaceSocket::Down) {
+            face.down_drops += 1;
+            return;
+        }
+        self.unsent_bytes += packet.len();
+        // The link counts a refusal.
+        if face.link.enqueue(now, header, packet).is_ok() && !face.is_dirty {
+            face.is_dirty = true;
+            self.dirty.push_back(slot);
+        }
+    }
+
+    /// Queues what this router signals to the one at the other end of a face.
+    pub(in crate::worker) fn enqueue_signal(&mut self, slot: u32, signal: HopSignal) {
+        let Some(face) = self.table.at(slot) else { return };
+        // The link counts a refusal; a face that is down has no router at its other end.
+        let is_down = matches!(face.socket, FaceSocket::Down);
+        if !is_down && face.link.enqueue_signal(signal).is_ok() {
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// Whether the queues should go to the sockets before the turn ends: the Interests of one read
+    /// may request more than the queue of a face holds, while its socket would accept it.
+    #[inline]
+    pub(in crate::worker) fn has_much_unsent(&self) -> bool {
+        self.unsent_bytes >= UNSENT_BYTES_MAX
+    }
+
+    /// Gives the queues of faces to their sockets, up to the first that needs the worker; none when
+    /// all are flushed.
+    pub(in crate::worker) fn flush(&mut self, now: Instant, pool: &mut Pool) -> Option<FlushEvent> {
+        self.unsent_bytes = 0;
+        while let Some(slot) = self.dirty.pop_front() {
+            if let Err(reason) = self.flush_face(now, slot, pool) {
+                return Some(FlushEvent::Failed(slot, reason));
+            }
+            if let Some(face) = self.table.at(slot)
+                && self.memory.recount_egress(face)
+            {
+                let stalled = self.memory.shed_egress(&mut self.table);
+                if !stalled.is_empty() {
+                    return Some(FlushEvent::Stalled(stalled));
+                }
+            }
+        }
+        None
+    }
+
+    fn flush_face(&mut self, now: Instant, slot: u32, pool: &mut Pool) -> Result<(), CloseReason> {
+        let Some(face) = self.table.at(slot) else { return Ok(()) };
+        face.is_dirty = false;
+        if face.link.is_reliable() {
+            face.link.tell_time(now);
+        }
+        // A discipline may hold packets back.
+        if let Some(at) = face.link.next_wakeup() {
+            self.timers.schedule(slot, at);
+        }
+        let status = match &mut face.socket {
+            // Trying again would cost a system call for each batch that an unresponsive peer
+            // requests.
+            FaceSocket::Own(_) if face.is_full => SendStatus::WouldBlock,
+            FaceSocket::Own(socket) => socket.send(&mut face.link).map_err(failed)?,
+            &mut FaceSocket::Peer { port, path } => {
+                self.flush_peer(now, slot, port, path, pool);
+                return Ok(());
+            }
+            FaceSocket::Down => {
+                face.link.discard_all();
+                return Ok(());
+            }
+        };
+        match status {
+            SendStatus::Drained => {
+                face.note_drained();
+                self.watch_writable(slot, false)
+            }
+            SendStatus::WouldBlock => {
+                face.note_blocked(now);
+                face.link.detach_frames(pool);
+                self.watch_writable(slot, true)
+            }
+            SendStatus::RingBroken => Err(CloseReason::RingBroken),
+        }
+    }
+
+    /// Changes, where it must, whether the kernel reports that a face's own socket is writable.
+    fn watch_writable(&mut self, slot: u32, awaits: bool) -> Result<(), CloseReason> {
+        let Some(face) = self.table.at(slot) else { return Ok(()) };
+        let FaceSocket::Own(socket) = &mut face.socket else { return Ok(()) };
+        if mem::replace(&mut face.awaits_writable, awaits) == awaits {
+            return Ok(());
+        }
+        let token = Source::Face(slot).token();
+        self.poll.registry().reregister(socket, token, interest(awaits)).map_err(failed)
+    }
+
+    fn flush_peer(&mut self, now: Instant, slot: u32, port: u32, path: UdpPath, pool: &mut Pool) {
+        let Some(face) = self.table.at(slot) else { return };
+        let is_blocked = match self.ports.send(port, path, &mut face.link) {
+            Ok(is_blocked) => is_blocked,
+            Err(error) => {
+                face.link.discard_all();
+                return self.ports.note_failure(now, &error);
+            }
+        };
+        if is_blocked || face.link.is_reliable() {
+            face.link.detach_frames(pool);
+        }
+        if face.link.is_reliable()
+            && let Some(at) = face.link.next_wakeup()
+        {
+            self.timers.schedule(slot, at);
+        }
+        if is_blocked && !mem::replace(&mut face.awaits_writable, true) {
+            self.ports.add_blocked(port, slot);
+        }
+        self.ports.watch_writable(port, self.poll.registry());
+    }
+
+    /// The end: sends what the sockets accept at once.
+    pub(in crate::worker) fn send_rest(&mut self) {
+        for face in self.table.iter_mut() {
+            if let FaceSocket::Own(socket) = &mut face.socket {
+                let _ = socket.send(&mut face.link);
+            }
+        }
+    }
+}

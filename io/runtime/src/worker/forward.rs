@@ -1,0 +1,188 @@
+//! From the batch through the shard to where its outbox leads: faces of this thread, other threads,
+//! disks and the control thread. This is the lowest floor of the worker: nothing here reads.
+
+use std::mem;
+
+use weir_base::{FaceId, Instant};
+use weir_forward::{Command, Event, OutPacket};
+use weir_wire::HopSignal;
+
+use super::Worker;
+use super::faces::{Closed, FlushEvent};
+use super::shard::Shard;
+use crate::cross::Crossing;
+use crate::face::Face;
+use crate::message::{CloseReason, InternalPacket, ToControl};
+use crate::questions::Missed;
+
+impl Worker {
+    /// Hands the batch to the shard, and delivers what it leaves in its outbox.
+    pub(super) fn forward(&mut self, now: Instant) {
+        if !self.shard.has_inputs() {
+            return;
+        }
+        let mut inputs = self.shard.begin_round();
+        for batch in Shard::batches(&mut inputs) {
+            self.shard.handle(now, batch);
+            self.deliver_messages();
+            self.deliver_packets(now);
+        }
+        self.shard.end_round(inputs);
+        self.deliver_signals();
+        if let Some(disks) = &mut self.disks {
+            disks.submit(self.shard.outbox.disk_ops.drain(..));
+        }
+        if !self.shard.outbox.events.is_empty() {
+            self.deliver_events(now);
+        }
+    }
+
+    fn deliver_messages(&mut self) {
+        if let Some(siblings) = &mut self.siblings {
+            for (to, message) in self.shard.outbox.shard_messages.drain(..) {
+                siblings.send_message(to, message, &mut self.pool);
+            }
+        }
+    }
+
+    fn deliver_packets(&mut self, now: Instant) {
+        let mut packets = mem::take(&mut self.shard.outbox.packets);
+        for out in packets.drain(..) {
+            self.deliver_packet(now, out);
+        }
+        self.shard.outbox.packets = packets;
+        if self.faces.has_much_unsent() {
+            self.flush(now);
+        }
+    }
+
+    #[inline]
+    fn deliver_packet(&mut self, now: Instant, out: OutPacket) {
+        if out.face == FaceId::INTERNAL {
+            let internal = InternalPacket { header: out.header, packet: out.packet };
+            if !self.control.send_internal(internal) {
+                self.stats.counters.management_overflow += 1;
+            }
+            return;
+        }
+        if let Some(siblings) = &mut self.siblings
+            && let Some(owner) = siblings.owner_of(out.face)
+        {
+            siblings.send_to_owner(owner, Crossing::Out(out), &mut self.pool);
+            return;
+        }
+        self.enqueue(now, out);
+    }
+
+    /// Queues a packet on a face of this thread, unless the face went over to another or is gone.
+    #[inline]
+    pub(super) fn enqueue(&mut self, now: Instant, out: OutPacket) {
+        let Some(slot) = self.faces.table().slot_of(out.face) else {
+            return self.forward_to_owner(out);
+        };
+        self.faces.enqueue(now, slot, out.header, out.packet);
+    }
+
+    #[cold]
+    fn forward_to_owner(&mut self, out: OutPacket) {
+        match &mut self.siblings {
+            Some(siblings) if let Some(owner) = siblings.owner_of(out.face) => {
+                siblings.send_to_owner(owner, Crossing::Out(out), &mut self.pool);
+            }
+            _ => self.stats.counters.face_gone += 1,
+        }
+    }
+
+    fn deliver_signals(&mut self) {
+        let mut signals = mem::take(&mut self.shard.outbox.signals);
+        for (face, signal) in signals.drain(..) {
+            self.signal(face, signal);
+        }
+        self.shard.outbox.signals = signals;
+    }
+
+    /// Signals to the router at the other end of a face, by way of the face's owner.
+    pub(super) fn signal(&mut self, face: FaceId, signal: HopSignal) {
+        if let Some(slot) = self.faces.table().slot_of(face) {
+            self.faces.enqueue_signal(slot, signal);
+        } else if let Some(siblings) = &mut self.siblings
+            && let Some(owner) = siblings.owner_of(face)
+        {
+            siblings.send_to_owner(owner, Crossing::SignalOut { face, signal }, &mut self.pool);
+        }
+    }
+
+    #[cold]
+    fn deliver_events(&mut self, now: Instant) {
+        // Who learns that the store is flushed wants to know how that went.
+        let is_flushed = |event: &Event| matches!(event, Event::StoreFlushed { .. });
+        if self.shard.outbox.events.iter().any(is_flushed) {
+            self.report_disks(now);
+        }
+        for event in self.shard.outbox.events.drain(..) {
+            match event {
+                // Strangers cause them: the queue for them is bounded.
+                Event::Missed { ingress, is_local, object } => {
+                    self.control.send_missed(Missed { ingress, is_local, object });
+                }
+                event => self.control.send(ToControl::Event { worker: self.index, event }),
+            }
+        }
+    }
+
+    /// Sends the control thread the statistics of the shard's disks.
+    pub(super) fn report_disks(&mut self, now: Instant) {
+        let Some(disks) = &mut self.disks else { return };
+        let stats = Box::new(self.shard.disk_stats());
+        disks.note_report(now, &stats);
+        self.control.send(ToControl::Disks { worker: self.index, stats });
+    }
+
+    /// Gives every face's queue to its socket, wakes other threads and begins disk operations.
+    /// Once a turn or a batch.
+    pub(super) fn flush(&mut self, now: Instant) {
+        while let Some(event) = self.faces.flush(now, &mut self.pool) {
+            match event {
+                FlushEvent::Failed(slot, reason) => self.close_face(slot, reason),
+                FlushEvent::Stalled(slots) => {
+                    for slot in slots {
+                        self.close_stalled(now, slot);
+                    }
+                }
+            }
+        }
+        if let Some(siblings) = &mut self.siblings {
+            siblings.wake_pending();
+        }
+        if let Some(disks) = &mut self.disks {
+            disks.flush();
+        }
+    }
+
+    pub(super) fn close_stalled(&mut self, now: Instant, slot: u32) {
+        let Some(face) = self.faces.table().get(slot).map(|face| face.id.0) else { return };
+        self.close_face(slot, CloseReason::Stalled);
+        self.stats.log_stall(now, face);
+    }
+
+    /// Ends a face's socket. The face itself goes too, unless it is permanent: then it waits for
+    /// another socket, and keeps its next hops.
+    pub(super) fn close_face(&mut self, slot: u32, reason: CloseReason) {
+        let (id, removed) = match self.faces.close(slot) {
+            Some(Closed::Down(id)) => (id, false),
+            Some(Closed::Removed(face)) => {
+                self.drop_face(&face);
+                (face.id, true)
+            }
+            None => return,
+        };
+        self.stats.note_closed(&reason);
+        self.control.send(ToControl::FaceClosed { id, reason, removed });
+    }
+
+    /// The shard forgets a face that this thread no longer has.
+    pub(super) fn drop_face(&mut self, face: &Face) {
+        self.stats.add_gone(face);
+        self.shard.command(Command::RemoveFace { face: face.id });
+    }
+}

@@ -1,0 +1,172 @@
+//! The other packet threads, seen from one. Only routers of several threads have this.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use crossbeam_channel::Sender;
+use weir_base::{FaceId, HashKey, Packet, Pool};
+use weir_forward::shard::shard_of_packet;
+use weir_forward::{FaceAttributes, ShardMessage};
+use weir_wire::{HopSignal, LpHeader};
+
+use crate::cross::{CrossPorts, Crossing};
+use crate::face::{Face, FaceIdHasher};
+use crate::face_quota::FaceClass;
+use crate::message::{NewSocket, ToWorker};
+
+/// The rings to the other threads, and the faces that these own.
+pub(crate) struct Siblings {
+    index: u16,
+    key: HashKey,
+    rings: CrossPorts,
+    /// For what must not be lost to a full ring. Every thread reads it before the rings.
+    queues: Vec<Sender<ToWorker>>,
+    owners: HashMap<FaceId, u16, BuildHasherDefault<FaceIdHasher>>,
+}
+
+impl Siblings {
+    /// `queues` are those of all threads, this one included.
+    pub(crate) fn new(
+        index: u16,
+        key: HashKey,
+        rings: CrossPorts,
+        queues: Vec<Sender<ToWorker>>,
+    ) -> Self {
+        Self { index, key, rings, queues, owners: HashMap::default() }
+    }
+
+    fn others(&self) -> impl Iterator<Item = u16> + use<> {
+        let index = self.index;
+        (0..self.queues.len() as u16).filter(move |&other| other != index)
+    }
+
+    fn send(&self, to: u16, command: ToWorker) {
+        // A thread that has ended has reported so: the router stops.
+        let _ = self.queues[usize::from(to)].send(command);
+    }
+
+    // Sleep.
+
+    /// Announces that this thread is about to sleep: from here on others wake it. Returns false
+    /// when something waits in a ring already. [`Self::end_sleep`] follows in either case.
+    pub(super) fn begin_sleep(&self) -> bool {
+        self.rings.fall_asleep()
+    }
+
+    pub(super) fn end_sleep(&self) {
+        self.rings.wake_up();
+    }
+
+    /// Wakes the threads that were handed something since the last call and sleep.
+    pub(super) fn wake_pending(&mut self) {
+        self.rings.wake_pending();
+    }
+
+    // Packets to the shard that they belong to.
+
+    /// The other thread whose shard a packet belongs to. None if it is this one's, or any may
+    /// count it, since it is no packet.
+    #[inline]
+    pub(super) fn shard_of(&self, header: &LpHeader, packet: &[u8]) -> Option<u16> {
+        let count = self.queues.len() as u16;
+        shard_of_packet(&self.key, header, packet, count).filter(|&shard| shard != self.index)
+    }
+
+    #[inline]
+    pub(super) fn send_packet(
+        &mut self,
+        to: u16,
+        face: FaceId,
+        header: LpHeader,
+        packet: Packet,
+        pool: &mut Pool,
+    ) {
+        self.rings.push(to, Crossing::In { face, header, packet }, pool);
+    }
+
+    /// What a neighbour says of itself concerns every shard.
+    pub(super) fn send_signal(&mut self, face: FaceId, signal: HopSignal, pool: &mut Pool) {
+        for other in self.others() {
+            self.rings.push(other, Crossing::SignalIn { face, signal }, pool);
+        }
+    }
+
+    pub(super) fn send_message(&mut self, to: u16, message: ShardMessage, pool: &mut Pool) {
+        self.rings.push(to, Crossing::Shard { from: self.index, message }, pool);
+    }
+
+    // Packets to the thread that owns their face.
+
+    /// The other thread that owns a face.
+    #[inline]
+    pub(super) fn owner_of(&self, face: FaceId) -> Option<u16> {
+        self.owners.get(&face).copied()
+    }
+
+    /// Hands over what the owner of a face must send.
+    #[inline]
+    pub(super) fn send_to_owner(&mut self, owner: u16, crossing: Crossing, pool: &mut Pool) {
+        self.rings.push(owner, crossing, pool);
+    }
+
+    // What other threads handed over.
+
+    /// Notes what waits in the rings now. Called before the command queue is read: the announcement
+    /// of a face is in that queue before its packets are in a ring.
+    pub(super) fn note_waiting(&mut self) {
+        self.rings.note_waiting();
+    }
+
+    pub(super) fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
+        self.rings.next_noted(pool)
+    }
+
+    /// Crossings lost to full rings.
+    pub(super) fn overflows(&self) -> u64 {
+        self.rings.overflows
+    }
+
+    // Faces of other threads.
+
+    /// This thread has a new face.
+    pub(super) fn announce(&self, id: FaceId, attributes: FaceAttributes) {
+        for other in self.others() {
+            self.send(other, ToWorker::AddRemoteFace { id, attributes, owner: self.index });
+        }
+    }
+
+    pub(super) fn add_face(&mut self, id: FaceId, owner: u16) {
+        self.owners.insert(id, owner);
+    }
+
+    /// Returns whether another thread owned the face.
+    pub(super) fn remove_face(&mut self, id: FaceId) -> bool {
+        self.owners.remove(&id).is_some()
+    }
+
+    /// Thread `owner` owns the face now, unless it was destroyed.
+    pub(super) fn note_moved(&mut self, id: FaceId, owner: u16) {
+        if let Some(known) = self.owners.get_mut(&id) {
+            *known = owner;
+        }
+    }
+
+    /// Thread `to` owns a face of this thread from now on.
+    pub(super) fn give(&mut self, to: u16, face: Face, socket: NewSocket) {
+        let id = face.id;
+        self.owners.insert(id, to);
+        for other in self.others().filter(|&other| other != to) {
+            self.send(other, ToWorker::FaceMoved { id, owner: to });
+        }
+        self.send(to, ToWorker::TakeFace { face: Box::new(face), socket: Box::new(socket) });
+        self.rings.rouse(to);
+    }
+
+    /// Requests that the other threads evict a face of this class each.
+    pub(super) fn request_eviction(&mut self, class: FaceClass) {
+        for other in self.others() {
+            self.send(other, ToWorker::Evict(class));
+            self.rings.rouse(other);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What there is without the feature `s3`: no bucket.
+
+use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{BucketError, Found, Location, Piece};
+
+/// There is none.
+#[derive(Debug)]
+pub struct Bucket(Infallible);
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) struct Upload(Infallible);
+
+/// There is none.
+#[derive(Debug)]
+pub(crate) struct Pending(Infallible);
+
+#[expect(missing_docs, reason = "as with the feature")]
+impl Bucket {
+    pub fn open(_: &Location, _: Option<&str>) -> Result<Self, BucketError> {
+        Err(BucketError::NotBuilt)
+    }
+
+    pub(crate) fn location(&self) -> &Location {
+        match self.0 {}
+    }
+
+    pub(crate) fn list(&self, _: &str, _: usize) -> Result<Vec<Found>, BucketError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn read(
+        &self,
+        _: &str,
+        _: Range<u64>,
+        _: Option<&str>,
+    ) -> Result<Piece, BucketError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn read_each(
+        &self,
+        _: &[String],
+        _: u64,
+        _: impl FnMut(usize, Result<Piece, BucketError>),
+    ) {
+        match self.0 {}
+    }
+
+    pub(crate) fn fetch(
+        &self,
+        _: String,
+        _: Range<u64>,
+        _: Option<String>,
+        _: impl FnOnce(Result<Piece, BucketError>) + Send + 'static,
+    ) {
+        match self.0 {}
+    }
+
+    pub(crate) fn upload(self: &Arc<Self>, _: &str, _: u64) -> Result<Upload, BucketError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn note(&self, _: String) {
+        match self.0 {}
+    }
+
+    pub(crate) fn delete(&self, _: &str) -> Result<(), BucketError> {
+        match self.0 {}
+    }
+}
+
+impl Upload {
+    pub(crate) fn append(&mut self, _: &[u8]) -> Result<(), BucketError> {
+        match self.0 {}
+    }
+
+    pub(crate) fn finish(self) -> Result<Pending, BucketError> {
+        match self.0 {}
+    }
+}
+
+impl Pending {
+    pub(crate) fn wait(self) -> Result<Option<String>, BucketError> {
+        match self.0 {}
+    }
+}

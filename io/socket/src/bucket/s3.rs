@@ -1,0 +1,496 @@
+//! Buckets, by the crate `object_store`.
+
+use std::error::Error;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path;
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, GetOptions, GetRange, ObjectStore,
+    ObjectStoreExt, PutPayload, RetryConfig, WriteMultipart,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+use super::{BucketError, Found, Location, Piece};
+
+/// Threads that speak to the server.
+const THREADS: usize = 2;
+/// Small reads at a time.
+const READS_MAX: usize = 32;
+/// Uploads below this are made by one request. A part of a larger one has at least as much.
+const PART_BYTES: usize = 8 << 20;
+/// Parts of an upload at most: servers take 10,000.
+const PARTS_MAX: u64 = 9_000;
+/// Parts of an upload under way at a time.
+const PARTS_AT_A_TIME: usize = 4;
+/// Octets of small uploads under way at a time, in units of [`UNIT_BYTES`].
+const UPLOAD_UNITS: usize = 1024;
+const UNIT_BYTES: usize = 64 << 10;
+/// Small uploads under way at a time.
+const UPLOADS_MAX: usize = 32;
+
+/// How long to reach a server.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+/// How long a read may take, body and all.
+const READ_TIME: Duration = Duration::from_secs(15);
+/// How long a request that writes may take.
+const WRITE_TIME: Duration = Duration::from_secs(120);
+/// Repetitions of a request that came to nothing.
+const RETRIES: usize = 4;
+/// Nothing is repeated after this.
+const RETRY_TIME: Duration = Duration::from_secs(20);
+/// How long the end of a broken upload may take.
+const ABORT_TIME: Duration = Duration::from_secs(5);
+const PLAIN_HTTP: &str = "the endpoint has no TLS, and is not on this machine; name one with \
+                          https, or set AWS_ALLOW_HTTP=true where the network is trusted";
+/// How `object_store` begins to tell of an answer.
+const STATUS_PREFIX: &str = "Server returned non-2xx status code: ";
+/// Octets of a reason that are told.
+const REASON_BYTES_MAX: usize = 300;
+
+/// A place in a bucket. Calls that wait are made from threads of no runtime.
+#[derive(Debug)]
+pub struct Bucket {
+    location: Location,
+    prefix: Path,
+    reads: Arc<AmazonS3>,
+    writes: Arc<AmazonS3>,
+    upload_units: Arc<Semaphore>,
+    uploads: Arc<Semaphore>,
+    /// Taken when it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // A look-up of a name may take long.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Bucket {
+    /// Gets ready to use a bucket, as the variables of AWS say: `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and the others that `object_store`
+    /// knows. `endpoint` takes the place of that in them. Nothing is asked of the server yet.
+    ///
+    /// # Errors
+    /// What of it makes no sense.
+    pub fn open(location: &Location, endpoint: Option<&str>) -> Result<Self, BucketError> {
+        let prefix = Path::parse(&location.prefix);
+        let prefix = prefix.map_err(|error| BucketError::Other(error.to_string()))?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("bucket")
+            .enable_all()
+            .build()
+            .map_err(|error| BucketError::Other(error.to_string()))?;
+        let _inside = runtime.enter();
+        let build = |time| builder(location, endpoint, time)?.build().map_err(explain);
+        let (reads, writes) = (Arc::new(build(READ_TIME)?), Arc::new(build(WRITE_TIME)?));
+        drop(_inside);
+        Ok(Self {
+            location: location.clone(),
+            prefix,
+            reads,
+            writes,
+            upload_units: Arc::new(Semaphore::new(UPLOAD_UNITS)),
+            uploads: Arc::new(Semaphore::new(UPLOADS_MAX)),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("there until it is dropped")
+    }
+
+    fn path(&self, name: &str) -> Path {
+        let parts = name.split('/').filter(|part| !part.is_empty());
+        parts.fold(self.prefix.clone(), |path, part| path.join(part))
+    }
+
+    /// The first `max` objects whose names begin with `below` and a stroke, or of all.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn list(&self, below: &str, max: usize) -> Result<Vec<Found>, BucketError> {
+        let path = self.path(below);
+        let before = match self.prefix.as_ref() {
+            "" => 0,
+            prefix => prefix.len() + 1,
+        };
+        self.runtime().block_on(async {
+            let mut found = Vec::new();
+            let mut list = self.reads.list(Some(&path)).take(max);
+            while let Some(object) = list.next().await {
+                let object = object.map_err(explain)?;
+                let name = object.location.as_ref().get(before..).unwrap_or_default().to_owned();
+                found.push(Found { name, bytes: object.size });
+            }
+            Ok(found)
+        })
+    }
+
+    /// Some octets of an object; of the one with this tag, if one is given.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn read(
+        &self,
+        name: &str,
+        range: Range<u64>,
+        tag: Option<&str>,
+    ) -> Result<Piece, BucketError> {
+        let reading = read(self.reads.clone(), self.path(name), range, tag.map(str::to_owned));
+        self.runtime().block_on(reading)
+    }
+
+    /// The first octets of each of these objects, several at a time, in any order: `take` gets
+    /// their places in `names`.
+    pub(crate) fn read_each(
+        &self,
+        names: &[String],
+        bytes: u64,
+        mut take: impl FnMut(usize, Result<Piece, BucketError>),
+    ) {
+        let reads = names.iter().enumerate().map(|(at, name)| {
+            let reading = read(self.reads.clone(), self.path(name), 0..bytes, None);
+            async move { (at, reading.await) }
+        });
+        let mut reads = futures_util::stream::iter(reads).buffer_unordered(READS_MAX);
+        self.runtime().block_on(async {
+            while let Some((at, piece)) = reads.next().await {
+                take(at, piece);
+            }
+        });
+    }
+
+    /// As [`Bucket::read`], in the background: `done` is called by another thread, soon or when the
+    /// time for it is over, unless the bucket is dropped before.
+    pub(crate) fn fetch(
+        &self,
+        name: String,
+        range: Range<u64>,
+        tag: Option<String>,
+        done: impl FnOnce(Result<Piece, BucketError>) + Send + 'static,
+    ) {
+        let reading = read(self.reads.clone(), self.path(&name), range, tag);
+        self.runtime().spawn(async move { done(reading.await) });
+    }
+
+    /// Begins an object of that many octets. It is there as a whole once it is finished, or not.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn upload(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Upload, BucketError> {
+        let path = self.path(name);
+        let form = if bytes <= PART_BYTES as u64 {
+            Uploading::Whole(path, Vec::with_capacity(bytes as usize))
+        } else {
+            let begin = self.writes.put_multipart(&path);
+            let upload = self.runtime().block_on(begin).map_err(explain)?;
+            let part_bytes = bytes.div_ceil(PARTS_MAX).max(PART_BYTES as u64) as usize;
+            Uploading::Parts(WriteMultipart::new_with_chunk_size(upload, part_bytes))
+        };
+        Ok(Upload { bucket: self.clone(), form: Some(form) })
+    }
+
+    /// Leaves an empty object of that name, in the background, if it can be.
+    pub(crate) fn note(&self, name: String) {
+        let (path, writes) = (self.path(&name), self.writes.clone());
+        self.runtime().spawn(async move { writes.put(&path, PutPayload::new()).await });
+    }
+
+    /// Removes an object, if it is there.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn delete(&self, name: &str) -> Result<(), BucketError> {
+        let path = self.path(name);
+        match self.runtime().block_on(self.writes.delete(&path)).map_err(explain) {
+            Err(BucketError::Missing(_)) => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// An object that is being written.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    bucket: Arc<Bucket>,
+    /// Taken when it is finished.
+    form: Option<Uploading>,
+}
+
+#[derive(Debug)]
+enum Uploading {
+    Whole(Path, Vec<u8>),
+    Parts(WriteMultipart),
+}
+
+impl Upload {
+    /// Adds octets, which are sent when there are many of them.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn append(&mut self, octets: &[u8]) -> Result<(), BucketError> {
+        match self.form.as_mut().expect("there until it is finished") {
+            Uploading::Whole(_, all) => all.extend_from_slice(octets),
+            Uploading::Parts(parts) => {
+                let runtime = self.bucket.runtime();
+                let room = parts.wait_for_capacity(PARTS_AT_A_TIME);
+                runtime.block_on(room).map_err(explain)?;
+                let _inside = runtime.enter();
+                parts.write(octets);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the object be there. [`Pending::wait`] says when it is.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn finish(mut self) -> Result<Pending, BucketError> {
+        let bucket = self.bucket.clone();
+        let runtime = bucket.runtime();
+        let task = match self.form.take().expect("there until it is finished") {
+            Uploading::Whole(path, octets) => {
+                let permits = runtime.block_on(room(&bucket, octets.len()));
+                let writes = bucket.writes.clone();
+                runtime.spawn(async move {
+                    let _permits = permits;
+                    let put = writes.put(&path, Bytes::from(octets).into()).await;
+                    put.map(|put| same_form(put.e_tag)).map_err(explain)
+                })
+            }
+            Uploading::Parts(parts) => runtime.spawn(async move {
+                parts.finish().await.map(|put| same_form(put.e_tag)).map_err(explain)
+            }),
+        };
+        Ok(Pending { bucket, task })
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(Uploading::Parts(parts)) = self.form.take() {
+            let end = async { tokio::time::timeout(ABORT_TIME, parts.abort()).await };
+            // Parts of what was never finished are no objects; buckets can be told to drop them.
+            let _ = self.bucket.runtime().block_on(end);
+        }
+    }
+}
+
+/// Waits until a small upload may begin.
+async fn room(bucket: &Bucket, bytes: usize) -> [OwnedSemaphorePermit; 2] {
+    let units = bytes.div_ceil(UNIT_BYTES).clamp(1, UPLOAD_UNITS) as u32;
+    let one = bucket.uploads.clone().acquire_owned().await;
+    let units = bucket.upload_units.clone().acquire_many_owned(units).await;
+    [one.expect("never closed"), units.expect("never closed")]
+}
+
+/// An object that is on its way.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    bucket: Arc<Bucket>,
+    task: JoinHandle<Result<Option<String>, BucketError>>,
+}
+
+impl Pending {
+    /// Waits until it is there, and says what tells it from others of its name.
+    ///
+    /// # Errors
+    /// [`BucketError`].
+    pub(crate) fn wait(self) -> Result<Option<String>, BucketError> {
+        let result = self.bucket.runtime().block_on(self.task);
+        result.unwrap_or_else(|error| Err(BucketError::Other(error.to_string())))
+    }
+}
+
+fn builder(
+    location: &Location,
+    endpoint: Option<&str>,
+    time: Duration,
+) -> Result<AmazonS3Builder, BucketError> {
+    let options = ClientOptions::new().with_connect_timeout(CONNECT_TIME).with_timeout(time);
+    let backoff = BackoffConfig { max_backoff: Duration::from_secs(4), ..BackoffConfig::default() };
+    let retry = RetryConfig { backoff, max_retries: RETRIES, retry_timeout: RETRY_TIME };
+    let mut builder = AmazonS3Builder::new().with_client_options(options).with_retry(retry);
+    // After what is the rule here, so that it can be set otherwise.
+    for (key, value) in std::env::vars_os() {
+        if let (Some(key), Some(value)) = (key.to_str(), value.to_str())
+            && key.starts_with("AWS_")
+            && let Ok(key) = key.to_ascii_lowercase().parse()
+        {
+            builder = builder.with_config(key, value);
+        }
+    }
+    if let Some(endpoint) = endpoint {
+        builder = builder
+            .with_config(AmazonS3ConfigKey::Endpoint, endpoint)
+            .with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
+    }
+    let of = |key| builder.get_config_value(&key);
+    let used = of(AmazonS3ConfigKey::S3Endpoint).or_else(|| of(AmazonS3ConfigKey::Endpoint));
+    let is_allowed = of(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    let is_plain = used.as_deref().is_some_and(|endpoint| endpoint.starts_with("http://"));
+    if is_plain && is_allowed.is_none_or(|allowed| allowed != "true") {
+        if !used.is_some_and(|endpoint| is_on_this_machine(&endpoint)) {
+            return Err(BucketError::Other(PLAIN_HTTP.to_owned()));
+        }
+        builder = builder.with_allow_http(true);
+    }
+    Ok(builder.with_bucket_name(&location.bucket))
+}
+
+/// Whether nobody between can hear what goes to an endpoint.
+fn is_on_this_machine(endpoint: &str) -> bool {
+    let Some(rest) = endpoint.strip_prefix("http://") else { return false };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return false;
+    }
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let address = host.parse::<std::net::IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+async fn read(
+    store: Arc<AmazonS3>,
+    path: Path,
+    range: Range<u64>,
+    tag: Option<String>,
+) -> Result<Piece, BucketError> {
+    let options = GetOptions {
+        if_match: tag.clone(),
+        range: Some(GetRange::Bounded(range)),
+        ..GetOptions::default()
+    };
+    let found = store.get_opts(&path, options).await.map_err(explain)?;
+    let (bytes, found_tag) = (found.meta.size, same_form(found.meta.e_tag.clone()));
+    // Not all servers look at the condition.
+    if tag.is_some() && found_tag.is_some() && tag != found_tag {
+        return Err(BucketError::Replaced);
+    }
+    let octets = found.bytes().await.map_err(explain)?;
+    Ok(Piece { octets, bytes, tag: found_tag })
+}
+
+/// Servers differ in whether an ETag that they name in a text has the quotation marks of one in a
+/// header. A weak one tells too little.
+fn same_form(tag: Option<String>) -> Option<String> {
+    let tag = tag.filter(|tag| !tag.starts_with("W/"))?;
+    Some(format!("\"{}\"", tag.trim_matches('"')))
+}
+
+fn explain(error: object_store::Error) -> BucketError {
+    use object_store::Error as Known;
+    let reason = reason(&error);
+    match error {
+        Known::NotFound { .. } => BucketError::Missing(reason),
+        Known::Precondition { .. } => BucketError::Replaced,
+        Known::PermissionDenied { .. } | Known::Unauthenticated { .. } => {
+            BucketError::Denied(reason)
+        }
+        Known::Generic { .. } => match status(&reason) {
+            Some(404) => BucketError::Missing(reason),
+            // What is asked makes no sense to the server: repeated, it makes none either.
+            Some(status @ 300..500) if ![408, 429].contains(&status) => BucketError::Other(reason),
+            _ => BucketError::Away(reason),
+        },
+        _ => BucketError::Other(reason),
+    }
+}
+
+/// The status of an answer in a reason.
+fn status(reason: &str) -> Option<u16> {
+    reason.get(..3)?.parse().ok()
+}
+
+/// The innermost reason, in one line of moderate length.
+fn reason(error: &dyn Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    let text = last.to_string();
+    let text = text.strip_prefix(STATUS_PREFIX).map_or(text.clone(), of_answer);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut line = words.join(" ");
+    if line.len() > REASON_BYTES_MAX {
+        let end = (0..=REASON_BYTES_MAX).rev().find(|&at| line.is_char_boundary(at));
+        line.truncate(end.unwrap_or(0));
+        line.push_str("...");
+    }
+    line
+}
+
+/// Status, code and message of an answer.
+fn of_answer(answer: &str) -> String {
+    let of = |tag: &str| {
+        let (_, rest) = answer.split_once(&format!("<{tag}>"))?;
+        rest.split_once(&format!("</{tag}>")).map(|(value, _)| value)
+    };
+    let (status, body) = answer.split_once(": ").unwrap_or((answer, ""));
+    match [of("Code"), of("Message")] {
+        [None, None] if body.is_empty() => status.to_owned(),
+        [None, None] => answer.to_owned(),
+        said => format!("{status}: {}", said.into_iter().flatten().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_told_in_short() {
+        let xml = "404 Not Found: <?xml?><Error><Code>NoSuchBucket</Code></Error>";
+        assert_eq!(of_answer(xml), "404 Not Found: NoSuchBucket");
+        let xml = "403 Forbidden: <Error><Code>A</Code><Message>b c</Message><X>d</X></Error>";
+        assert_eq!(of_answer(xml), "403 Forbidden: A, b c");
+        assert_eq!(of_answer("503 Service Unavailable: "), "503 Service Unavailable");
+        assert_eq!(of_answer("500 Oh: dear"), "500 Oh: dear");
+        assert_eq!((status("404 Not"), status("error sending")), (Some(404), None));
+    }
+
+    #[test]
+    fn tags_are_compared_whatever_marks_they_have() {
+        let form = |tag: &str| same_form(Some(tag.to_owned()));
+        assert_eq!(form("abc-2"), form("\"abc-2\""));
+        assert_eq!(form("\"abc-2\"").as_deref(), Some("\"abc-2\""));
+        assert_eq!((form("W/\"abc\""), same_form(None)), (None, None));
+    }
+
+    #[test]
+    fn plain_http_goes_no_further_than_this_machine() {
+        for endpoint in ["http://127.0.0.1:9000", "http://localhost", "http://[::1]:1/x"] {
+            assert!(is_on_this_machine(endpoint), "{endpoint}");
+        }
+        for endpoint in [
+            "https://127.0.0.1",
+            "http://127.0.0.1.example.net",
+            "http://127.0.0.1@example.net",
+            "http://localhost.example.net:80",
+            "http://10.0.0.1",
+        ] {
+            assert!(!is_on_this_machine(endpoint), "{endpoint}");
+        }
+    }
+}

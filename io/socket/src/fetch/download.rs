@@ -1,0 +1,533 @@
+//! Getting one object: a consumer, and where what it fetches goes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_base::{FaceId, Instant, NS_PER_S};
+use weir_client::{Client, ClientError, FromRouter};
+use weir_transport::{
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, PathId,
+    ReaderMode, SegmentSet, Target, Unit, Verdict, VerifyOp,
+};
+use weir_wire::DataView;
+
+use super::erasures::Erasures;
+use super::host::{DownloadError, DownloadId, Found, Host, PathSummary, Summary};
+use super::keeper::{Keep, Keeper};
+use super::lookup::Lookups;
+use super::notifier::Notifiers;
+use super::output::{Opened, Output, OutputError, PacketReader};
+use super::sink::{FileSink, StreamWriter};
+use super::verify_pool::{Fault, Verified, VerifyPool, Work};
+
+/// Segments handed to a thread at once: 256 kB of them.
+const BATCH_SEGMENTS: usize = 32;
+/// How often what is there is noted, for a download that breaks off.
+const SAVE_NS: u64 = 2 * NS_PER_S;
+/// Segments at most that wait for a stream to take them, 8 MB; more wait with the consumer.
+const STREAM_UNITS_MAX: u32 = 1024;
+
+/// What a download uses of what all have in common.
+pub(crate) struct Hands<'a> {
+    pub(crate) client: &'a mut Client,
+    pub(crate) host: &'a mut dyn Host,
+    pub(crate) pool: &'a VerifyPool,
+    pub(crate) keeper: &'a Keeper,
+}
+
+/// What is fetched, and where it goes.
+struct Object {
+    found: Found,
+    /// Away while another thread opens or saves it.
+    output: Option<Box<dyn Output>>,
+    place: Place,
+    resumed: u64,
+    has_manifest: bool,
+}
+
+/// Where segments go.
+enum Place {
+    /// That is not known yet.
+    Closed,
+    /// A file, once the size of segments is known.
+    File(Option<Arc<FileSink>>),
+    /// A stream, in order.
+    Stream(StreamWriter),
+    /// A reader, in order.
+    Reader(Box<dyn PacketReader>),
+    /// Nowhere: the file is there.
+    There,
+}
+
+/// One object on its way.
+pub(crate) struct Download {
+    /// Tells what threads report of it from what they report of others.
+    serial: u64,
+    notifiers: Notifiers,
+    /// The owner's number.
+    pub(crate) id: DownloadId,
+    consumer: Consumer,
+    inputs: Vec<ConsumerInput>,
+    out: ConsumerOutbox,
+    object: Option<Object>,
+    /// Segments for the next batch.
+    tasks: Vec<VerifyOp>,
+    /// What was verified here and not by threads.
+    verified_here: Verified,
+    /// What is wrong, on its way to be erased.
+    wrong: Verified,
+    erasures: Erasures,
+    /// Batches that threads have.
+    batches: usize,
+    /// Units it may have under way; `None` until it has been told.
+    units: Option<u32>,
+    units_max: u32,
+    /// Signers that are not decided about yet.
+    lookups: Lookups,
+    /// The paths that are there.
+    paths: Vec<PathId>,
+    by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
+    by_path: BTreeMap<PathId, PathSummary>,
+    started: Instant,
+    saved: Instant,
+    /// Why it ended, if not well.
+    error: Option<DownloadError>,
+}
+
+impl Download {
+    pub(crate) fn new(
+        client: &mut Client,
+        (id, target): (DownloadId, Target),
+        fetch: ConsumerConfig,
+        (serial, notifiers): (u64, Notifiers),
+    ) -> Self {
+        let now = client.now();
+        Self {
+            serial,
+            notifiers,
+            id,
+            units_max: fetch.reader_units_max,
+            consumer: Consumer::new(target, fetch, client.random(), now),
+            inputs: client.paths().map(|path| add_path(path, client.is_local_at(path))).collect(),
+            out: ConsumerOutbox::default(),
+            object: None,
+            tasks: Vec::new(),
+            verified_here: Verified::default(),
+            wrong: Verified::default(),
+            erasures: Erasures::default(),
+            batches: 0,
+            units: None,
+            lookups: Lookups::new(client.random()),
+            paths: client.paths().collect(),
+            by_face: BTreeMap::new(),
+            by_path: client.paths().map(|path| (path, PathSummary::default())).collect(),
+            started: now,
+            saved: now,
+            error: None,
+        }
+    }
+
+    /// Whether it waits for packets that are not below its name: certificates, and answers of
+    /// routers.
+    pub(crate) fn awaits_others(&self) -> bool {
+        self.lookups.is_waiting() || self.erasures.is_waiting() || self.consumer.awaits_routers()
+    }
+
+    /// Takes a packet.
+    pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
+        let FromRouter { path, header, packet } = packet;
+        let trust = host.trust(self.id);
+        let is_other = self.lookups.take(now, &header, &packet, trust, &mut self.inputs)
+            || self.erasures.take(&header, &packet);
+        if !is_other {
+            self.inputs.push(ConsumerInput::Packet { path, header, packet });
+        }
+    }
+
+    /// A path is gone, or is back.
+    pub(crate) fn set_path(
+        &mut self,
+        (path, is_local): (PathId, bool),
+        is_there: bool,
+        now: Instant,
+    ) {
+        if self.paths.contains(&path) == is_there {
+            return;
+        }
+        if is_there {
+            self.paths.push(path);
+            self.by_path.entry(path).or_default();
+            self.inputs.push(add_path(path, is_local));
+        } else {
+            self.paths.retain(|&other| other != path);
+            self.lookups.path_removed(path, now);
+            self.erasures.path_removed(path);
+            self.inputs.push(ConsumerInput::RemovePath { path });
+        }
+    }
+
+    /// Whether it has gone on as far as it can without anything new.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.inputs.is_empty() || self.is_over()
+    }
+
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        let others = [Some(self.lookups.next_wakeup()), self.erasures.next_wakeup()];
+        self.consumer.next_wakeup().into_iter().chain(others.into_iter().flatten()).min()
+    }
+
+    /// Units that it needs room for, once its object is known and until it has been given some.
+    pub(crate) fn needs_units(&self) -> Option<u32> {
+        let object = self.object.as_ref().filter(|_| self.units.is_none())?;
+        let last = object.found.metadata.last_segment.unwrap_or(u64::MAX);
+        let segments = last.saturating_add(1);
+        Some(segments.clamp(1, u64::from(self.units_max)) as u32)
+    }
+
+    /// Has the output opened.
+    pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
+        self.units = Some(units);
+        let object = self.object.as_mut().expect("it is known");
+        let mut output = object.output.take().expect("nothing has been done with it");
+        let metadata = object.found.metadata.clone();
+        if output.is_quick() {
+            let result = output.open(&metadata);
+            return self.opened(output, result);
+        }
+        pool.submit(Work::Open { serial: self.serial, output, metadata });
+    }
+
+    /// Units that it gives back at its end.
+    pub(crate) fn units(&self) -> u32 {
+        self.units.unwrap_or(0)
+    }
+
+    /// Goes on as far as that is possible without anything new.
+    pub(crate) fn turn(&mut self, hands: &mut Hands<'_>) {
+        if self.error.is_none() {
+            self.error = self.try_turn(hands).err();
+        }
+    }
+
+    fn try_turn(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
+        loop {
+            if !self.wrong.verdicts.is_empty() {
+                let Verified { verdicts, false_copies } = std::mem::take(&mut self.wrong);
+                self.erasures.begin(hands.client, &self.paths, &false_copies, verdicts);
+            }
+            let now = hands.client.now();
+            self.erasures.poll(now, &mut self.inputs);
+            self.consumer.handle(now, &mut self.inputs, &mut self.out);
+            let (paths, out) = (&self.paths, &mut self.out.interests);
+            let trust = hands.host.trust(self.id);
+            self.lookups.poll(now, paths, trust, &mut self.inputs, out);
+            for (path, interest) in self.out.interests.iter() {
+                // A full queue drops it, as a network would: it is sent again later.
+                let _ = hands.client.send_octets(path, interest);
+            }
+            self.out.interests.clear();
+            self.take_verify(hands.pool)?;
+            let verified = std::mem::take(&mut self.verified_here);
+            self.take_verdicts(verified);
+            self.take_deliveries()?;
+            self.take_events(hands)?;
+            self.save_now_and_then(now, hands.keeper);
+            if self.inputs.is_empty() && self.wrong.verdicts.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has packets verified: segments by the threads, in batches, the few others right here.
+    fn take_verify(&mut self, pool: &VerifyPool) -> Result<(), DownloadError> {
+        for op in self.out.verify.drain(..) {
+            let data = DataView::decode(&op.packet).expect("the consumer has decoded it");
+            *self.by_face.entry((op.path, op.incoming_face)).or_default() += 1;
+            let by_path = self.by_path.entry(op.path).or_default();
+            by_path.packets += 1;
+            by_path.octets += data.content.len() as u64;
+            let Part::Unit(unit) = op.part else {
+                // What waits for the size of segments must not hold up what leads to them.
+                if self.object.as_ref().is_none_or(Object::is_ready) {
+                    self.tasks.push(op);
+                } else {
+                    self.verified_here.check(&op);
+                }
+                continue;
+            };
+            let object = self.object.as_mut().expect("a segment is of an object");
+            // A producer's metadata may not tell the size of segments. Only what is verified does:
+            // a forged segment would put all others in wrong places.
+            if let (Place::File(None), Some(size)) = (&object.place, stated_size(unit, &data)) {
+                if !self.verified_here.check(&op) {
+                    continue;
+                }
+                // It is verified again with the others, and stored with them.
+                self.verified_here.verdicts.pop();
+                object.set_segment_size(size)?;
+            }
+            self.tasks.push(op);
+            if self.tasks.len() >= BATCH_SEGMENTS && object.is_ready() {
+                let (serial, file) = (self.serial, object.file());
+                self.batches += 1;
+                let ops = std::mem::take(&mut self.tasks);
+                pool.submit(Work::Verify { serial, ops, file });
+            }
+        }
+        // Without an object it is the metadata.
+        let is_ready = self.object.as_ref().is_none_or(Object::is_ready);
+        if is_ready && !self.tasks.is_empty() {
+            let (serial, file) = (self.serial, self.object.as_ref().and_then(Object::file));
+            self.batches += 1;
+            let ops = std::mem::take(&mut self.tasks);
+            pool.submit(Work::Verify { serial, ops, file });
+        }
+        Ok(())
+    }
+
+    /// Passes on to the stream or reader what is in order.
+    fn take_deliveries(&mut self) -> Result<(), DownloadError> {
+        let place = self.object.as_mut().map(|object| &mut object.place);
+        let deliveries = &mut self.out.deliveries;
+        let units = match place {
+            Some(Place::Stream(writer)) => {
+                if !deliveries.is_empty() {
+                    writer.write(deliveries.drain(..).map(|delivery| delivery.packet).collect());
+                }
+                writer.written().map_err(DownloadError::Store)?
+            }
+            Some(Place::Reader(reader)) => {
+                if !deliveries.is_empty() {
+                    reader.take(deliveries);
+                }
+                reader.done().ok_or(DownloadError::Stopped)?
+            }
+            _ => 0,
+        };
+        if units > 0 {
+            self.inputs.push(ConsumerInput::Read { units });
+        }
+        Ok(())
+    }
+
+    fn take_events(&mut self, hands: &mut Hands<'_>) -> Result<(), DownloadError> {
+        for event in std::mem::take(&mut self.out.events) {
+            match event {
+                ConsumerEvent::Found { metadata, is_stored } => {
+                    let found = Found { metadata, is_stored };
+                    let output = hands.host.output(self.id, &found);
+                    self.object = Some(Object {
+                        found,
+                        output: Some(output.map_err(DownloadError::Refused)?),
+                        place: Place::Closed,
+                        resumed: 0,
+                        has_manifest: false,
+                    });
+                }
+                ConsumerEvent::Manifest { shape } => {
+                    let object = self.object.as_mut().expect("opened before");
+                    object.has_manifest = shape.is_some();
+                }
+                ConsumerEvent::NeedKey { key, packet } => {
+                    let now = hands.client.now();
+                    let trust = hands.host.trust(self.id);
+                    self.lookups.begin(now, key, packet, trust, &mut self.inputs);
+                }
+                ConsumerEvent::Failed(error) => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The output has been opened, or could not be.
+    pub(crate) fn opened(&mut self, output: Box<dyn Output>, result: Result<Opened, OutputError>) {
+        let object = self.object.as_mut().expect("it is known");
+        object.output = Some(output);
+        let result = result.map_err(DownloadError::from);
+        if let Err(error) = result.and_then(|opened| self.begin(opened)) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn begin(&mut self, opened: Opened) -> Result<(), DownloadError> {
+        let object = self.object.as_mut().expect("it is known");
+        let mut units = STREAM_UNITS_MAX;
+        let (have, segment_size, reader) = match opened {
+            Opened::There => {
+                object.place = Place::There;
+                object.resumed =
+                    object.found.metadata.last_segment.map_or(0, |last| last.saturating_add(1));
+                return Ok(());
+            }
+            Opened::File { have, segment_size } => {
+                object.place = Place::File(None);
+                (have, segment_size, ReaderMode::None)
+            }
+            Opened::Stream(out) => {
+                let writer = StreamWriter::new(out, self.notifiers.notifier(self.serial));
+                object.place = Place::Stream(writer.map_err(ClientError::from)?);
+                (SegmentSet::new(), None, ReaderMode::InOrder)
+            }
+            Opened::Reader { mut reader, segments, packets_max } => {
+                reader.attach(self.notifiers.notifier(self.serial));
+                object.place = Place::Reader(reader);
+                units = packets_max;
+                self.inputs.push(ConsumerInput::Narrow { segments });
+                (SegmentSet::new(), None, ReaderMode::InOrder)
+            }
+        };
+        object.resumed = have.len();
+        // An unverified size only says where a segment would go; one that does not fit is refused
+        // then.
+        if let Some(size) = segment_size.or(object.found.metadata.segment_size) {
+            object.set_segment_size(size)?;
+        }
+        self.inputs.push(ConsumerInput::Start { have, reader });
+        self.inputs.push(ConsumerInput::Read { units });
+        Ok(())
+    }
+
+    /// A batch has been verified and stored.
+    pub(crate) fn verified(&mut self, verified: Verified, fault: Option<Fault>) {
+        self.batches -= 1;
+        let error = match fault {
+            None => return self.take_verdicts(verified),
+            Some(Fault::Size { segment, len }) => DownloadError::Size { segment, len },
+            Some(Fault::Store(error)) => DownloadError::Store(error),
+        };
+        self.error.get_or_insert(error);
+    }
+
+    fn take_verdicts(&mut self, verified: Verified) {
+        let Verified { verdicts, false_copies } = verified;
+        let (good, wrong): (Vec<_>, Vec<_>) =
+            verdicts.into_iter().partition(|(_, verdict)| *verdict == Verdict::Good);
+        self.wrong.verdicts.extend(wrong);
+        self.wrong.false_copies.extend(false_copies);
+        let good = good.into_iter();
+        self.inputs.extend(good.map(|(op, verdict)| ConsumerInput::Verified { op, verdict }));
+    }
+
+    /// What is there has been noted.
+    pub(crate) fn saved(&mut self, now: Instant, output: Box<dyn Output>) {
+        self.saved = now;
+        if let Some(object) = &mut self.object {
+            object.output = Some(output);
+        }
+    }
+
+    /// Notes what is there. The system may take its time over it, so that another thread does it.
+    fn save_now_and_then(&mut self, now: Instant, keeper: &Keeper) {
+        let is_due = now >= self.saved.plus_ns(SAVE_NS);
+        let object = self.object.as_mut().filter(|object| is_due && object.file().is_some());
+        if let Some(output) = object.and_then(|object| object.output.take()) {
+            let have = self.consumer.have().clone();
+            keeper.submit(Keep::Save { serial: self.serial, output, have });
+        }
+    }
+
+    /// Ends it, unless it has ended.
+    pub(crate) fn fail(&mut self, error: DownloadError) {
+        if !self.is_over() {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    /// Whether it has ended, well or not.
+    fn is_over(&self) -> bool {
+        let is_there = |object: &Object| matches!(object.place, Place::There);
+        self.error.is_some()
+            || self.consumer.is_over()
+            || self.object.as_ref().is_some_and(is_there)
+    }
+
+    /// Whether it has ended and threads have nothing of it.
+    pub(crate) fn can_close(&self) -> bool {
+        let is_home = self.object.as_ref().is_none_or(|object| object.output.is_some());
+        self.is_over() && self.batches == 0 && is_home
+    }
+
+    /// Octets of Content verified and stored.
+    pub(crate) fn octets_stored(&self) -> u64 {
+        self.consumer.stats().content_octets
+    }
+
+    /// Ends it for good: what its result is to be, and what remains to be done for that.
+    pub(crate) fn close(mut self, now: Instant) -> (Result<Summary, DownloadError>, Option<Keep>) {
+        let serial = self.serial;
+        for (&path, summary) in &mut self.by_path {
+            summary.stats = self.consumer.path_stats(path);
+        }
+        let Some(object) = self.object else {
+            return (Err(self.error.expect("no download ends well without an object")), None);
+        };
+        let output = object.output.expect("it is back");
+        // A quick one has nothing to be kept.
+        let is_kept = !output.is_quick();
+        let (writer, is_opened) = match object.place {
+            Place::Stream(writer) => (Some(writer), true),
+            Place::There | Place::Closed => (None, false),
+            Place::File(_) | Place::Reader(_) => (None, true),
+        };
+        if let Some(error) = self.error {
+            let have = self.consumer.have().clone();
+            // What an earlier attempt left stays as it is when nothing has been added.
+            let is_touched = is_opened && (object.resumed == 0 || !have.is_empty());
+            let keep = Keep::Break { serial, output, writer, have };
+            return (Err(error), (is_touched && is_kept).then_some(keep));
+        }
+        let keep = Keep::Finish { serial, output, writer };
+        let Found { metadata, is_stored } = object.found;
+        let stats = self.consumer.stats();
+        let summary = Summary {
+            versioned: metadata.versioned.clone(),
+            metadata,
+            is_stored,
+            octets: stats.content_octets,
+            segments: stats.units,
+            segments_resumed: object.resumed,
+            was_there: !is_opened,
+            took_ns: now.ns_since(self.started),
+            has_manifest: object.has_manifest,
+            by_face: self.by_face,
+            by_path: self.by_path,
+            stats,
+        };
+        (Ok(summary), (is_opened && is_kept).then_some(keep))
+    }
+}
+
+impl Object {
+    /// Whether it is known where segments go.
+    fn is_ready(&self) -> bool {
+        !matches!(self.place, Place::File(None))
+    }
+
+    /// The file that takes segments from the threads that verify them.
+    fn file(&self) -> Option<Arc<FileSink>> {
+        match &self.place {
+            Place::File(file) => file.clone(),
+            _ => None,
+        }
+    }
+
+    fn set_segment_size(&mut self, size: u64) -> Result<(), DownloadError> {
+        if let Place::File(file) = &mut self.place {
+            let output = self.output.as_mut().expect("it is saved once there is a file");
+            *file = Some(output.sink(size)?);
+        }
+        Ok(())
+    }
+}
+
+/// Octets of every segment but the last, which any of them shows, and a sole one.
+fn stated_size(unit: Unit, data: &DataView<'_>) -> Option<u64> {
+    let last = data.final_block_id().and_then(|component| component.as_segment());
+    let shows = last != Some(unit.chunk) || unit.chunk == 0;
+    shows.then(|| (data.content.len() as u64).max(1))
+}
+
+fn add_path(path: PathId, is_local: bool) -> ConsumerInput {
+    ConsumerInput::AddPath { path, window: None, is_local }
+}

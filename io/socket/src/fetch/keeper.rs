@@ -1,0 +1,158 @@
+//! The thread that makes files last, so that neither network nor verification waits for disks.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use nix::unistd::syncfs;
+use weir_transport::SegmentSet;
+
+use super::host::DownloadError;
+use super::output::{Output, OutputError};
+use super::sink::StreamWriter;
+use super::verify_pool::{Report, Reporter};
+
+/// Something to be made last, of the download with that serial number.
+pub(crate) enum Keep {
+    /// Notes what is there; the output comes back.
+    Save { serial: u64, output: Box<dyn Output>, have: SegmentSet },
+    /// The object is whole.
+    Finish { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter> },
+    /// It is given up: notes what is there.
+    Break { serial: u64, output: Box<dyn Output>, writer: Option<StreamWriter>, have: SegmentSet },
+}
+
+/// See the module's text. Dropping it ends the thread.
+pub(crate) struct Keeper {
+    work: Option<Sender<Keep>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(reporter: Reporter) -> io::Result<Self> {
+        let (work, tasks) = unbounded();
+        let thread = std::thread::Builder::new()
+            .name("keep".into())
+            .spawn(move || run(&tasks, &reporter))?;
+        Ok(Self { work: Some(work), thread: Some(thread) })
+    }
+
+    pub(crate) fn submit(&self, keep: Keep) {
+        let tasks = self.work.as_ref().expect("open until dropped");
+        tasks.send(keep).expect("the thread runs until the channel closes");
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic in a thread has been printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What came of one task.
+struct Done {
+    report: Report,
+    /// A file that has just got its name, still locked.
+    renamed: Option<Box<dyn Output>>,
+}
+
+/// Files that have become whole while others were made last are made last together: that costs
+/// little more than one alone. A file is reported once its name is durable.
+fn run(tasks: &Receiver<Keep>, reporter: &Reporter) {
+    while let Ok(first) = tasks.recv() {
+        let group: Vec<Keep> = std::iter::once(first).chain(tasks.try_iter()).collect();
+        let synced = sync_together(&group);
+        let mut done: Vec<Done> = group.into_iter().map(|keep| carry_out(keep, synced)).collect();
+        sync_names(&mut done);
+        for Done { report, renamed } in done {
+            drop(renamed);
+            reporter.tell(report);
+        }
+    }
+}
+
+fn carry_out(keep: Keep, is_synced: bool) -> Done {
+    let report = match keep {
+        Keep::Save { serial, mut output, have } => {
+            // What cannot be noted is fetched again after a break, nothing worse.
+            let _ = output.save(&have);
+            Report::Saved { serial, output }
+        }
+        Keep::Finish { serial, mut output, writer } => {
+            let written = writer.map_or(Ok(()), StreamWriter::finish);
+            let result = written.map_err(DownloadError::Store);
+            let result = result.and_then(|()| Ok(output.finish(is_synced)?));
+            let renamed = result.is_ok().then_some(output);
+            return Done { report: Report::Kept { serial, result }, renamed };
+        }
+        Keep::Break { serial, mut output, writer, have } => {
+            // Why it was given up says more than what comes of that.
+            let _ = writer.map_or(Ok(()), StreamWriter::finish);
+            if have.is_empty() {
+                output.abandon();
+            } else {
+                // What cannot be noted is fetched again.
+                let _ = output.save_last(&have);
+            }
+            Report::Kept { serial, result: Ok(()) }
+        }
+    };
+    Done { report, renamed: None }
+}
+
+/// Writes out the directories in which files have just got their names. Of several files, their
+/// file systems are written out as a whole.
+fn sync_names(done: &mut [Done]) {
+    let is_several = done.iter().filter(|done| done.renamed.is_some()).count() > 1;
+    let mut synced: Vec<u64> = Vec::new();
+    for Done { report, renamed } in done {
+        let Some((directory, sink)) =
+            renamed.as_ref().and_then(|output| Some((output.directory()?, output.file()?)))
+        else {
+            continue;
+        };
+        let device = sink.file().metadata().map(|metadata| metadata.dev()).ok();
+        let result = match device.filter(|_| is_several) {
+            Some(device) if synced.contains(&device) => Ok(()),
+            Some(_) => syncfs(sink.file()).map_err(io::Error::from),
+            None => directory.sync(),
+        };
+        match (result, report) {
+            (Ok(()), _) => synced.extend(device),
+            (Err(source), Report::Kept { result, .. }) => {
+                let path = directory.path().to_owned();
+                *result = Err(OutputError::Io { path, source }.into());
+            }
+            _ => unreachable!("a file that has got its name has ended"),
+        }
+    }
+}
+
+/// Has the file systems of all whole files written out, if there are several; tells whether they
+/// have been.
+fn sync_together(group: &[Keep]) -> bool {
+    let files: Vec<_> = group
+        .iter()
+        .filter_map(|keep| match keep {
+            Keep::Finish { output, .. } => output.file(),
+            _ => None,
+        })
+        .collect();
+    if files.len() < 2 {
+        return false;
+    }
+    let mut done: Vec<u64> = Vec::new();
+    files.iter().all(|sink| {
+        let Ok(metadata) = sink.file().metadata() else { return false };
+        if done.contains(&metadata.dev()) {
+            return true;
+        }
+        done.push(metadata.dev());
+        syncfs(sink.file()).is_ok()
+    })
+}

@@ -1,0 +1,274 @@
+//! What becomes of a download: a file, a stream, or memory.
+
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_transport::{Delivery, Metadata, SegmentSet};
+
+use super::directory::Directory;
+use super::notifier::Notifier;
+use super::sink::FileSink;
+
+/// Where the segments of one object are to go.
+pub trait Output: Send {
+    /// Whether all of this takes so little time that the network thread may do it.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
+    /// Called once, when it is known what is to be fetched, from another thread than the rest
+    /// unless it [is quick](Output::is_quick).
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError>;
+
+    /// What takes the segments of a file, once their size is known.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
+        let _ = segment_size;
+        unreachable!("a stream takes no segments")
+    }
+
+    /// Makes what is there last; `have` are the segments stored so far. Called now and then and
+    /// when the download ends early, perhaps from another thread than the rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
+        let _ = have;
+        Ok(())
+    }
+
+    /// The last [`Output::save`] of a download that ends early: nothing more will be stored, so
+    /// that something of it may be given up to note the rest.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
+        self.save(have)
+    }
+
+    /// Nothing was stored and nothing will be: leaves no trace.
+    fn abandon(&mut self) {}
+
+    /// The file that has to be written out before [`Output::finish`].
+    fn file(&self) -> Option<&FileSink> {
+        None
+    }
+
+    /// The directory that has to be written out after [`Output::finish`], so that the file's name
+    /// survives a power failure.
+    fn directory(&self) -> Option<&Directory> {
+        None
+    }
+
+    /// The object is whole. `is_synced`: its [`Output::file`] has been written out since.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
+        let _ = is_synced;
+        Ok(())
+    }
+}
+
+/// Takes packets and never waits: whoever reads them has a thread of its own.
+pub trait PacketReader: Send {
+    /// Takes packets, after all that were given before.
+    fn take(&mut self, packets: &mut Vec<Delivery>);
+
+    /// Gives it what it notifies when [`PacketReader::done`] has something to say. Called first,
+    /// once.
+    fn attach(&mut self, notifier: Notifier);
+
+    /// How many packets it is done with since the last call; `None` if nobody reads any more.
+    fn done(&mut self) -> Option<u32>;
+}
+
+/// What an output takes.
+pub enum Opened {
+    /// Segments in any order, each in its place.
+    File {
+        /// Segments that are there already.
+        have: SegmentSet,
+        /// Octets of Content in each segment but the last, as far as known from before.
+        segment_size: Option<u64>,
+    },
+    /// Octets in their order.
+    Stream(Box<dyn Write + Send>),
+    /// Packets in their order, a part of the object perhaps.
+    Reader {
+        /// Takes them.
+        reader: Box<dyn PacketReader>,
+        /// The segments that are wanted.
+        segments: Range<u64>,
+        /// Packets at most that wait with the reader; more wait with the consumer.
+        packets_max: u32,
+    },
+    /// Nothing: all of it is there, and right.
+    There,
+}
+
+/// Why an output cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum OutputError {
+    /// The system refuses.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Another process writes the same file.
+    #[error("{} is being written by another process", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The object does not fit into memory set aside for it.
+    #[error("the object is larger than {max_bytes} octets")]
+    TooLarge {
+        /// The bound.
+        max_bytes: u64,
+    },
+    /// A file has the name, and no earlier download of the object left it like that.
+    #[error(
+        "{} exists, and is not what an earlier download of this object left there", path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The name is that of a symbolic link.
+    #[error("{} is a symbolic link, which downloads do not write through", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
+    /// The name is that of a directory.
+    #[error("{} is a directory here and a file there", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The name is that of a device, a pipe or a socket, where a file should be.
+    #[error("{} is a device, a pipe or a socket, and not a file", path.display())]
+    Special {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// Another program has replaced or removed the unfinished file.
+    #[error("{} was replaced or removed by another program during the download", path.display())]
+    Replaced {
+        /// The unfinished file.
+        path: PathBuf,
+    },
+    /// The name is that of a file which a download of another name keeps.
+    #[error("{} is a name that downloads use while they go on; choose another", path.display())]
+    Reserved {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Memory, for objects of bounded size. Clones share it.
+#[derive(Clone, Debug)]
+pub struct MemoryOutput(Arc<Memory>);
+
+#[derive(Debug)]
+struct Memory {
+    octets: Mutex<Vec<u8>>,
+    /// Octets taken of the room, given back at the end.
+    taken: AtomicU64,
+    room: Arc<AtomicU64>,
+    max_bytes: u64,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.room.fetch_add(*self.taken.get_mut(), Ordering::Relaxed);
+    }
+}
+
+impl MemoryOutput {
+    /// An output of at most `max_bytes` octets.
+    pub fn new(max_bytes: u64) -> Self {
+        Self::within(max_bytes, Arc::new(AtomicU64::new(max_bytes)))
+    }
+
+    /// An output that shares its room with this one: together they hold what fits into it.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::within(self.0.max_bytes, self.0.room.clone())
+    }
+
+    fn within(max_bytes: u64, room: Arc<AtomicU64>) -> Self {
+        let (octets, taken) = (Mutex::default(), AtomicU64::new(0));
+        Self(Arc::new(Memory { octets, taken, room, max_bytes }))
+    }
+
+    /// Takes the octets written so far. Their room is given back with the last clone.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.0.octets.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+struct MemoryWriter(MemoryOutput);
+
+impl Write for MemoryWriter {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let memory = &self.0.0;
+        let (len, relaxed) = (octets.len() as u64, Ordering::Relaxed);
+        let left = memory.room.fetch_update(relaxed, relaxed, |room| room.checked_sub(len));
+        if left.is_err() {
+            let error = OutputError::TooLarge { max_bytes: memory.max_bytes };
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+        }
+        memory.taken.fetch_add(len, relaxed);
+        let mut all = memory.octets.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend_from_slice(octets);
+        Ok(octets.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for MemoryOutput {
+    fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
+        Ok(Opened::Stream(Box::new(MemoryWriter(self.clone()))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_a_bound() {
+        let metadata = Metadata::new("/some/object".parse().unwrap());
+        let mut output = MemoryOutput::new(10);
+        let Opened::Stream(mut out) = output.open(&metadata).unwrap() else {
+            panic!("it is a stream")
+        };
+        out.write_all(b"00001111").unwrap();
+        assert_eq!(out.write_all(b"2222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        let mut beside = output.beside();
+        let Opened::Stream(mut other) = beside.open(&metadata).unwrap() else {
+            panic!("it is a stream")
+        };
+        assert_eq!(other.write_all(b"222").unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(output.take(), b"00001111");
+        drop((out, output));
+        other.write_all(b"0000222222").unwrap();
+        assert_eq!(beside.take(), b"0000222222");
+    }
+}

@@ -1,0 +1,582 @@
+//! Files that appear under their names when they are whole and durable.
+
+mod record;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
+use weir_security::sha256;
+use weir_transport::{ContentDigest, Metadata, SegmentSet};
+use weir_wire::{Name, PACKET_SIZE_MAX};
+
+use self::state::State;
+use super::directory::{Directory, Entry, FileStamp};
+use super::output::{Opened, Output, OutputError};
+use super::sink::{Checksums, FileSink};
+
+/// A file that is written under another name, `.<name>.weir-part` in the same directory, until it
+/// is whole. `.<name>.weir-state` lists the verified segments, so that a later download of the same
+/// version resumes. Names too long for that are replaced by a digest.
+///
+/// The steps at the end, in this order: write out the data, rename, write out the directory. So a
+/// crash leaves either the part file or the whole file, and what has been reported as done stays.
+/// A file under its final name is never opened for writing.
+///
+/// Others may write to the same directory: no symbolic link is followed, what is no regular file
+/// is never replaced, and a part file that is not this user's own is discarded. See
+/// `docs/durability/part-files.md`.
+#[derive(Debug)]
+pub struct PartFile {
+    /// For messages.
+    target: PathBuf,
+    name: OsString,
+    part: OsString,
+    state: OsString,
+    new_state: OsString,
+    directory: Option<Arc<Directory>>,
+    versioned: Name,
+    content_digest: Option<[u8; 32]>,
+    segment_size: Option<u64>,
+    open: Option<Arc<FileSink>>,
+    file: Option<File>,
+    /// Of the segments that an earlier download stored.
+    checksums: Checksums,
+    may_be_there: bool,
+    keeps_others: bool,
+    /// What is restored of the producer's file, if anything.
+    restored: Option<Restored>,
+    /// The file that had the final name when the download began.
+    found: Option<FileStamp>,
+    tell_discarded: Option<TellDiscarded>,
+}
+
+/// What of a producer's file may be restored: never more than who may execute it, and when it was
+/// changed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restored {
+    mode: Option<u64>,
+    mtime_ns: Option<u64>,
+}
+
+impl Restored {
+    fn apply(self, file: &File) -> io::Result<()> {
+        if let Some(mode) = self.mode {
+            let now = file.metadata()?.mode() & 0o777;
+            // Whoever may not read it has no use for it.
+            let may_read = (now & 0o444) >> 2;
+            let wanted = (now & !0o111) | (mode as u32 & 0o111 & may_read);
+            if wanted != now {
+                fchmod(file, Mode::from_raw_mode(wanted))?;
+            }
+        }
+        match self.mtime_ns {
+            Some(ns) => file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(ns)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes the path of a file, the version of which something is discarded, and its bytes.
+type TellDiscarded = fn(&Path, &Name, u64);
+
+/// Memory that a file system may need for a new file besides its octets.
+const SPARE_BYTES: u64 = 64 << 10;
+/// Octets of a file's name at most (Linux, NAME_MAX).
+const FILE_NAME_MAX: usize = 255;
+const PART_SUFFIX: &str = ".weir-part";
+const STATE_SUFFIX: &str = ".weir-state";
+const NEW_STATE_SUFFIX: &str = ".weir-new";
+/// How often a part file is opened again that another process renamed or removed meanwhile.
+const ATTEMPTS_MAX: usize = 100;
+
+/// Whether a file of that name would be taken for what a download keeps of another.
+pub fn is_reserved_name(name: &[u8]) -> bool {
+    let suffixes = [PART_SUFFIX, STATE_SUFFIX, NEW_STATE_SUFFIX];
+    name.starts_with(b".") && suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+}
+
+/// The name of a file that belongs to a download of `name`.
+fn side_name(name: &OsStr, suffix: &str) -> OsString {
+    let mut octets = vec![b'.'];
+    // As if every suffix had the length of the longest, so that all are made in one way.
+    if 1 + name.len() + STATE_SUFFIX.len() <= FILE_NAME_MAX {
+        octets.extend_from_slice(name.as_bytes());
+    } else {
+        let digest = sha256(&[name.as_bytes()]);
+        octets.extend(digest.iter().flat_map(|octet| format!("{octet:02x}").into_bytes()));
+    }
+    octets.extend_from_slice(suffix.as_bytes());
+    OsString::from_vec(octets)
+}
+
+/// Whether it is a regular file of this user with a single name: no other user has put it there.
+fn is_own(file: &File) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    let is_ours = metadata.uid() == nix::unistd::geteuid().as_raw();
+    Ok(metadata.is_file() && metadata.nlink() == 1 && is_ours)
+}
+
+impl PartFile {
+    /// An output that becomes `target`. Nothing is touched yet.
+    pub fn new(target: impl Into<PathBuf>) -> Self {
+        let target = target.into();
+        let name = target.file_name().unwrap_or_default().to_owned();
+        Self::with(target, name, None)
+    }
+
+    /// An output that becomes a file in `directory`. Nothing is touched yet.
+    pub fn within(directory: Arc<Directory>, name: &OsStr) -> Self {
+        Self::with(directory.path().join(name), name.to_owned(), Some(directory))
+    }
+
+    fn with(target: PathBuf, name: OsString, directory: Option<Arc<Directory>>) -> Self {
+        Self {
+            part: side_name(&name, PART_SUFFIX),
+            state: side_name(&name, STATE_SUFFIX),
+            new_state: side_name(&name, NEW_STATE_SUFFIX),
+            target,
+            name,
+            directory,
+            versioned: Name::new(),
+            content_digest: None,
+            segment_size: None,
+            open: None,
+            file: None,
+            checksums: Checksums::new(),
+            may_be_there: false,
+            keeps_others: false,
+            restored: None,
+            found: None,
+            tell_discarded: None,
+        }
+    }
+
+    /// Has `tell` called when segments of another version are discarded that an earlier download
+    /// stored. It may be called on any thread.
+    #[must_use]
+    pub fn telling_discarded(mut self, tell: TellDiscarded) -> Self {
+        self.tell_discarded = Some(tell);
+        self
+    }
+
+    /// Fetches nothing if the target exists and has the digest that the metadata states.
+    #[must_use]
+    pub fn unless_there(mut self) -> Self {
+        self.may_be_there = true;
+        self
+    }
+
+    /// Replaces no file that the user would miss: only what an earlier download of the same object
+    /// left and has not been changed since (decision 0035).
+    #[must_use]
+    pub fn keeping_others(mut self) -> Self {
+        self.keeps_others = true;
+        self.unless_there()
+    }
+
+    /// Gives the file the execute permissions and the modification time of the producer's, as far
+    /// as the metadata state them.
+    #[must_use]
+    pub fn preserving(mut self) -> Self {
+        self.restored = Some(Restored::default());
+        self
+    }
+
+    fn directory(&self) -> &Directory {
+        self.directory.as_deref().expect("opened before")
+    }
+
+    /// What the state file says about this version, or one of the same content, if anything.
+    fn load(&self) -> Option<State> {
+        let mut octets = Vec::new();
+        let file = self.directory().open_file(&self.state, OFlags::RDONLY, 0).ok()?;
+        if !is_own(&file).ok()? {
+            return None;
+        }
+        file.take(state::BYTES_MAX).read_to_end(&mut octets).ok()?;
+        let (name, state) = state::decode(&octets)?;
+        // A producer that was started again gives an unchanged file another version. The digest is
+        // one of segments, so that these are the same, too.
+        let is_same = match (state.content_digest, self.content_digest) {
+            (Some(one), Some(other)) => one == other,
+            _ => name == self.versioned.as_view(),
+        };
+        if is_same {
+            return Some(state);
+        }
+        let bytes = state.have.len().saturating_mul(state.segment_size);
+        if let (Some(tell), 1..) = (self.tell_discarded, bytes) {
+            tell(&self.target, &name.to_name(), bytes);
+        }
+        None
+    }
+
+    /// What the state file says from now on.
+    fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
+        let (versioned, digest) = (&self.versioned, self.content_digest);
+        state::encode(segment_size, versioned, digest, have, checksums)
+    }
+
+    /// The file under the final name, if there is one.
+    fn find_target(&self) -> Result<Option<FileStamp>, OutputError> {
+        let path = || self.target.clone();
+        let entry = self.directory().entry(&self.name);
+        match entry.map_err(|source| OutputError::Io { path: path(), source })? {
+            None => Ok(None),
+            Some(Entry::File(stamp)) => Ok(Some(stamp)),
+            Some(Entry::Link) => Err(OutputError::Link { path: path() }),
+            Some(Entry::Directory) => Err(OutputError::Directory { path: path() }),
+            Some(Entry::Special) => Err(OutputError::Special { path: path() }),
+        }
+    }
+
+    /// Opens the part file, unless the target is there and right, or must not be replaced.
+    fn claim(&mut self, metadata: &Metadata) -> Result<Option<File>, OutputError> {
+        for _ in 0..ATTEMPTS_MAX {
+            self.found = self.find_target()?;
+            if let (true, Some(_)) = (self.may_be_there, self.found) {
+                let target = self.directory().open_file(&self.name, OFlags::RDONLY, 0);
+                if let Ok(target) = &target
+                    && is_there(target, metadata)
+                {
+                    // Of a file of another user they stay as they are.
+                    match self.restored.unwrap_or_default().apply(target) {
+                        Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                            let path = self.target.clone();
+                            return Err(OutputError::Io { path, source: error });
+                        }
+                        _ => return Ok(None),
+                    }
+                }
+                let is_ours = |target| record::is_unchanged(target, &self.versioned);
+                if self.keeps_others && !target.as_ref().is_ok_and(is_ours) {
+                    return Err(OutputError::Exists { path: self.target.clone() });
+                }
+            }
+            let file = self.open_part()?;
+            // Another download of the same object may just have finished.
+            if !self.may_be_there || self.find_target()? == self.found {
+                return Ok(Some(file));
+            }
+            if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+                // Nothing to resume. Should the target be right now, nothing stays behind.
+                let _ = self.directory().remove(&self.part);
+            }
+        }
+        Err(OutputError::Busy { path: self.target.clone() })
+    }
+
+    fn restore(&self, file: &File) -> Result<(), OutputError> {
+        let restored = self.restored.unwrap_or_default().apply(file);
+        restored.map_err(|source| OutputError::Io { path: self.target.clone(), source })
+    }
+
+    /// Opens the part file, for this download alone.
+    fn open_part(&self) -> Result<File, OutputError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let opened = self.try_open_part().map_err(|source| self.error(source))?;
+            if let Some(file) = opened
+                && self.take_over(&file)?
+            {
+                return Ok(file);
+            }
+            if self.directory().entry(&self.part).is_ok_and(is_link) {
+                return Err(OutputError::Link { path: self.path_of(&self.part) });
+            }
+        }
+        Err(OutputError::Busy { path: self.target.clone() })
+    }
+
+    /// Opens what is there, or makes a new part file. None if it must be tried again.
+    ///
+    /// With both in one call, Linux refuses to open another user's file in a directory like `/tmp`,
+    /// even for the superuser, who could remove it (`fs.protected_regular`).
+    fn try_open_part(&self) -> io::Result<Option<File>> {
+        let directory = self.directory();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let opened = match directory.open_file(&self.part, OFlags::RDWR, 0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                directory.open_file(&self.part, flags, 0o666)
+            }
+            opened => opened,
+        };
+        let error = match opened {
+            Ok(file) => return Ok(Some(file)),
+            Err(error) => error,
+        };
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            // It came between the two calls.
+            return Ok(None);
+        }
+        match directory.entry(&self.part)? {
+            // The caller says what is wrong with it.
+            Some(Entry::Link) => Ok(None),
+            Some(Entry::File(stamp)) if stamp.owner != nix::unistd::geteuid().as_raw() => {
+                directory.remove(&self.part).map(|()| None)
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// Locks an open part file. False if it is no part file, and must be opened again.
+    fn take_over(&self, file: &File) -> Result<bool, OutputError> {
+        let (directory, error) = (self.directory(), |source| self.error(source));
+        self.lock(file)?;
+        // Since it was opened, another download may have finished and given it its final name.
+        if !directory.leads_to(&self.part, file).map_err(error)? {
+            return Ok(false);
+        }
+        let is_own = is_own(file).map_err(error)?;
+        if !is_own {
+            // Another user's, or a second name of something: nothing to resume.
+            directory.remove(&self.part).map_err(error)?;
+        }
+        Ok(is_own)
+    }
+
+    fn lock(&self, file: &File) -> Result<(), OutputError> {
+        match file.try_lock() {
+            // Some file systems have no locks.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+            Err(TryLockError::WouldBlock) => Err(OutputError::Busy { path: self.target.clone() }),
+        }
+    }
+
+    fn path_of(&self, name: &OsStr) -> PathBuf {
+        self.target.with_file_name(name)
+    }
+
+    fn error(&self, source: io::Error) -> OutputError {
+        OutputError::Io { path: self.path_of(&self.part), source }
+    }
+
+    fn write_state(&self, state: &[u8]) -> io::Result<()> {
+        let directory = self.directory();
+        directory.remove(&self.new_state)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let mut new = directory.open_file(&self.new_state, flags, 0o600)?;
+        let written =
+            new.write_all(state).and_then(|()| directory.rename(&self.new_state, &self.state));
+        if written.is_err() {
+            // Half a state is useless.
+            let _ = directory.remove(&self.new_state);
+        }
+        written
+    }
+
+    /// Removes what describes a part file that is gone. What stays says nothing: no segment that it
+    /// lists is there.
+    fn remove_states(&self) {
+        let _ = self.directory().remove(&self.state);
+        let _ = self.directory().remove(&self.new_state);
+    }
+
+    /// Saves that every segment is there, for a file that is whole and cannot have its name.
+    fn save_whole(&mut self) {
+        let Some(sink) = &self.open else { return };
+        let Ok(len) = sink.file().metadata().map(|metadata| metadata.len()) else { return };
+        let mut have = SegmentSet::new();
+        (0..segments(len, sink.segment_size())).for_each(|segment| {
+            have.insert(segment);
+        });
+        // Otherwise the next attempt fetches it again.
+        let _ = self.save(&have);
+    }
+
+    /// Gives the whole file its name.
+    fn rename(&self, file: &File) -> Result<(), OutputError> {
+        let (directory, error) = (self.directory(), |source| self.error(source));
+        let replaced = || OutputError::Replaced { path: self.path_of(&self.part) };
+        if !directory.leads_to(&self.part, file).map_err(error)? {
+            return Err(replaced());
+        }
+        let found = self.find_target()?;
+        if self.keeps_others && found != self.found {
+            return Err(OutputError::Exists { path: self.target.clone() });
+        }
+        if let Some(stamp) = &found {
+            keep_owner_and_mode(file, stamp).map_err(error)?;
+        }
+        self.restore(file)?;
+        let renamed = match (self.keeps_others, found) {
+            (true, None) => directory.rename_new(&self.part, &self.name),
+            _ => directory.rename(&self.part, &self.name),
+        };
+        renamed.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => OutputError::Exists { path: self.target.clone() },
+            _ => OutputError::Io { path: self.target.clone(), source },
+        })?;
+        // A process that can write to the directory may have swapped the part file in between.
+        match directory.leads_to(&self.name, file).map_err(error)? {
+            true => Ok(()),
+            false => Err(replaced()),
+        }
+    }
+}
+
+fn is_link(entry: Option<Entry>) -> bool {
+    entry == Some(Entry::Link)
+}
+
+/// Segments of a file, whose last may be shorter; an empty one has one.
+fn segments(len: u64, segment_size: u64) -> u64 {
+    len.div_ceil(segment_size.max(1)).max(1)
+}
+
+/// Gives a file the owner, group and permissions of the one that it replaces. Where this user may
+/// not give it the group, members of that group get no more than everyone.
+fn keep_owner_and_mode(file: &File, stamp: &FileStamp) -> io::Result<()> {
+    let now = file.metadata()?;
+    let mut mode = stamp.mode;
+    if (now.uid(), now.gid()) != (stamp.owner, stamp.group) {
+        let owner = (now.uid() != stamp.owner).then(|| Uid::from_raw(stamp.owner));
+        let group = Some(Gid::from_raw(stamp.group));
+        if fchown(file, owner, group).or_else(|_| fchown(file, None, group)).is_err() {
+            mode = (mode & 0o707) | ((mode & 0o007) << 3);
+        }
+    }
+    Ok(fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+impl Output for PartFile {
+    fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError> {
+        self.versioned = metadata.versioned.clone();
+        self.content_digest = metadata.content_digest;
+        if let Some(restored) = &mut self.restored {
+            *restored = Restored { mode: metadata.mode, mtime_ns: metadata.mtime_ns };
+        }
+        if is_reserved_name(self.name.as_bytes()) {
+            return Err(OutputError::Reserved { path: self.target.clone() });
+        }
+        if self.directory.is_none() {
+            let path = self.target.parent().unwrap_or(Path::new(""));
+            self.directory =
+                Some(Directory::open(path, true).map_err(|source| self.error(source))?);
+        }
+        let Some(file) = self.claim(metadata)? else { return Ok(Opened::There) };
+        if let Some(stamp) = &self.found {
+            // Who may not read the old file may not read the new one either, while it is written.
+            let mode = Mode::from_raw_mode(stamp.mode | 0o600);
+            fchmod(&file, mode).map_err(|source| self.error(source.into()))?;
+        }
+        let have = match self.load() {
+            Some(state) => {
+                let have = state::intact(&file, &state).map_err(|source| self.error(source))?;
+                self.segment_size = Some(state.segment_size);
+                self.checksums = state.checksums;
+                have
+            }
+            None => {
+                file.set_len(0).map_err(|source| self.error(source))?;
+                SegmentSet::new()
+            }
+        };
+        self.file = Some(file);
+        Ok(Opened::File { have, segment_size: self.segment_size })
+    }
+
+    fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
+        self.segment_size = Some(segment_size);
+        let file = self.file.take().expect("opened before");
+        let checksums = std::mem::take(&mut self.checksums);
+        let sink = Arc::new(FileSink::new(file, segment_size, checksums));
+        self.open = Some(sink.clone());
+        Ok(sink)
+    }
+
+    fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
+        let (Some(sink), Some(segment_size)) = (&self.open, self.segment_size) else {
+            return Ok(());
+        };
+        // The state must not list segments that a power failure can take back.
+        sink.file().sync_data()?;
+        let state = self.state(segment_size, have, &sink.checksums());
+        self.write_state(&state)
+    }
+
+    fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self.save(have) {
+            Err(error) if matches!(error.kind(), QuotaExceeded | StorageFull) => {}
+            result => return result,
+        }
+        let (Some(sink), Some(segment_size)) = (&self.open, self.segment_size) else {
+            return Ok(());
+        };
+        // The end of the part file makes room for the state of the rest.
+        let state = self.state(segment_size, have, &sink.checksums());
+        let len = sink.file().metadata()?.len();
+        let len = len.saturating_sub(state.len() as u64 + SPARE_BYTES);
+        sink.file().set_len(len)?;
+        let mut kept = SegmentSet::new();
+        for segment in have.iter().filter(|segment| (segment + 1) * segment_size <= len) {
+            kept.insert(segment);
+        }
+        let state = self.state(segment_size, &kept, &sink.checksums());
+        self.write_state(&state)
+    }
+
+    fn abandon(&mut self) {
+        let file = self.file.as_ref().or(self.open.as_ref().map(|sink| sink.file()));
+        let (Some(file), Some(directory)) = (file, &self.directory) else { return };
+        // What cannot be removed is empty, and the next attempt takes it over.
+        if directory.leads_to(&self.part, file).is_ok_and(|is_ours| is_ours) {
+            let _ = directory.remove(&self.part);
+            self.remove_states();
+        }
+    }
+
+    fn file(&self) -> Option<&FileSink> {
+        self.open.as_deref()
+    }
+
+    fn directory(&self) -> Option<&Directory> {
+        self.directory.as_deref()
+    }
+
+    fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
+        let sink = self.open.clone().expect("there is a file once the object is whole");
+        record::write(&sink, &self.versioned);
+        if !is_synced {
+            sink.file().sync_data().map_err(|source| self.error(source))?;
+        }
+        if let Err(error) = self.rename(sink.file()) {
+            self.save_whole();
+            return Err(error);
+        }
+        self.remove_states();
+        Ok(())
+    }
+}
+
+/// Whether the file has the octets that the metadata, which has been verified, says the object has.
+fn is_there(file: &File, metadata: &Metadata) -> bool {
+    let stated = (metadata.size_bytes, metadata.segment_size, metadata.content_digest);
+    let (Some(size_bytes), Some(segment_size), Some(digest)) = stated else { return false };
+    let has_size = file.metadata().is_ok_and(|found| found.is_file() && found.len() == size_bytes);
+    if !has_size || !(1..=PACKET_SIZE_MAX as u64).contains(&segment_size) {
+        return false;
+    }
+    let mut content = vec![0; segment_size.min(size_bytes) as usize];
+    let mut digests = ContentDigest::default();
+    for segment in 0..segments(size_bytes, segment_size) {
+        let at = segment * segment_size;
+        let content = &mut content[..(size_bytes - at).min(segment_size) as usize];
+        if file.read_exact_at(content, at).is_err() {
+            return false;
+        }
+        digests.add(content);
+    }
+    digests.finish() == digest
+}

@@ -1,0 +1,105 @@
+//! The state file: which segments of which version a part file has, with their checksums.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use weir_security::sha256;
+use weir_transport::SegmentSet;
+use weir_wire::{Name, NameView, PACKET_SIZE_MAX};
+
+use crate::fetch::sink::{Checksums, checksum};
+
+const MAGIC: &[u8; 8] = b"weirpt03";
+const DIGEST_LEN: usize = 32;
+/// In the place of a digest that is not known.
+const NO_DIGEST: [u8; DIGEST_LEN] = [0; DIGEST_LEN];
+/// Largest state file read: segments of a petabyte.
+pub(super) const BYTES_MAX: u64 = 16 << 30;
+
+/// What a state file says about a version.
+pub(super) struct State {
+    pub(super) segment_size: u64,
+    /// The digest of the object, where its metadata stated one.
+    pub(super) content_digest: Option<[u8; DIGEST_LEN]>,
+    pub(super) have: SegmentSet,
+    pub(super) checksums: Checksums,
+}
+
+/// Those segments of a part file that are as they were stored: what was verified once may have been
+/// damaged since, and it is not verified again.
+pub(super) fn intact(file: &File, state: &State) -> io::Result<SegmentSet> {
+    let len = file.metadata()?.len();
+    let mut have = SegmentSet::new();
+    let mut content = vec![0; state.segment_size.min(PACKET_SIZE_MAX as u64) as usize];
+    for segment in state.have.iter() {
+        let Some(at) = segment.checked_mul(state.segment_size).filter(|&at| at <= len) else {
+            continue;
+        };
+        let content = &mut content[..(len - at).min(state.segment_size) as usize];
+        file.read_exact_at(content, at)?;
+        if state.checksums.get(segment as usize) == Some(&checksum(content)) {
+            have.insert(segment);
+        }
+    }
+    Ok(have)
+}
+
+pub(super) fn encode(
+    segment_size: u64,
+    versioned: &Name,
+    content_digest: Option<[u8; DIGEST_LEN]>,
+    have: &SegmentSet,
+    checksums: &[u32],
+) -> Vec<u8> {
+    let name = versioned.value();
+    let mut octets = MAGIC.to_vec();
+    octets.extend_from_slice(&segment_size.to_le_bytes());
+    octets.extend_from_slice(&(name.len() as u64).to_le_bytes());
+    octets.extend_from_slice(name);
+    octets.extend_from_slice(&content_digest.unwrap_or(NO_DIGEST));
+    octets.extend_from_slice(&(have.words().len() as u64).to_le_bytes());
+    for word in have.words() {
+        octets.extend_from_slice(&word.to_le_bytes());
+    }
+    for segment in have.iter() {
+        let checksum = checksums.get(segment as usize).copied().unwrap_or(0);
+        octets.extend_from_slice(&checksum.to_le_bytes());
+    }
+    let digest = sha256(&[&octets]);
+    octets.extend_from_slice(&digest);
+    octets
+}
+
+pub(super) fn decode(octets: &[u8]) -> Option<(NameView<'_>, State)> {
+    let (octets, digest) = octets.split_at_checked(octets.len().checked_sub(DIGEST_LEN)?)?;
+    let rest = octets.strip_prefix(MAGIC)?;
+    if sha256(&[octets]) != digest {
+        return None;
+    }
+    let (segment_size, rest) = rest.split_first_chunk::<8>()?;
+    let segment_size = u64::from_le_bytes(*segment_size);
+    if segment_size > PACKET_SIZE_MAX as u64 {
+        return None;
+    }
+    let (name_len, rest) = rest.split_first_chunk::<8>()?;
+    let name_len = usize::try_from(u64::from_le_bytes(*name_len)).ok()?;
+    let (name, rest) = rest.split_at_checked(name_len)?;
+    let (content_digest, rest) = rest.split_first_chunk::<DIGEST_LEN>()?;
+    let content_digest = Some(*content_digest).filter(|digest| *digest != NO_DIGEST);
+    let (word_count, rest) = rest.split_first_chunk::<8>()?;
+    let word_octets = u64::from_le_bytes(*word_count).checked_mul(8)?;
+    let (words, rest) = rest.split_at_checked(usize::try_from(word_octets).ok()?)?;
+    let words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let have = SegmentSet::from_words(words);
+    let (stored, left) = rest.as_chunks::<4>();
+    if !left.is_empty() || stored.len() as u64 != have.len() {
+        return None;
+    }
+    let mut checksums = vec![0; have.words().len() * 64];
+    for (segment, checksum) in have.iter().zip(stored) {
+        checksums[segment as usize] = u32::from_le_bytes(*checksum);
+    }
+    let state = State { segment_size, content_digest, have, checksums };
+    Some((NameView::from_value(name).ok()?, state))
+}

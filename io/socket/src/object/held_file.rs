@@ -1,0 +1,83 @@
+//! Files that stay open although they are not being read: their content can be read whatever
+//! happens to their names.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// Files of up to this size are copied: they can be overwritten then.
+pub(crate) const COPY_BYTES_MAX: u64 = 64 << 10;
+
+/// How many files may be kept open that are not read at the moment.
+#[derive(Clone, Debug)]
+pub struct OpenFiles {
+    left: Arc<AtomicUsize>,
+    max: usize,
+}
+
+impl OpenFiles {
+    /// Room for `max` of them.
+    pub fn new(max: usize) -> Self {
+        Self { left: Arc::new(AtomicUsize::new(max)), max }
+    }
+
+    /// Whether to keep the first version of a file of this size. Most files are never replaced:
+    /// only what is copied is kept, and only in half of the room.
+    pub fn takes_first(&self, bytes: u64) -> bool {
+        bytes <= COPY_BYTES_MAX && self.left.load(Ordering::Relaxed) > self.max / 2
+    }
+
+    /// Keeps a file open, if there is room.
+    pub(crate) fn hold(&self, file: Arc<File>) -> Option<HeldFile> {
+        let take = |left: usize| left.checked_sub(1);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok()?;
+        Some(HeldFile { file, is_copy: false, _room: Arc::new(Room(self.left.clone())) })
+    }
+
+    /// Keeps a copy of some content in memory, if there is room.
+    pub(crate) fn hold_copy(&self, content: &[u8]) -> Option<HeldFile> {
+        let mut copy = File::from(memfd_create("weir", MemfdFlags::CLOEXEC).ok()?);
+        copy.write_all(content).ok()?;
+        self.hold(Arc::new(copy)).map(|held| HeldFile { is_copy: true, ..held })
+    }
+}
+
+/// The room of one file, given back at the end.
+#[derive(Debug)]
+struct Room(Arc<AtomicUsize>);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A file that is kept open, whatever becomes of its name.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldFile {
+    pub(crate) file: Arc<File>,
+    /// It is a copy, which nobody else changes.
+    pub(crate) is_copy: bool,
+    _room: Arc<Room>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_no_more_files_than_allowed() {
+        let files = OpenFiles::new(1);
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let held = files.hold(file.clone()).unwrap();
+        assert!(files.hold(file.clone()).is_none());
+        let copy = held.clone();
+        drop(held);
+        assert!(files.hold(file.clone()).is_none());
+        drop(copy);
+        assert!(files.hold(file).is_some());
+    }
+}

@@ -1,0 +1,240 @@
+//! Objects that are ready to be served.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weir_base::{Packet, Pool};
+use weir_transport::{ContentDigest, Metadata, SealedObject};
+use weir_wire::{DataView, Name, NameView};
+
+use super::held_file::{COPY_BYTES_MAX, HeldFile, OpenFiles};
+use super::place::open_to_read;
+use super::stored::StoredObject;
+
+/// What tells whether a file is still the one that was signed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    device: u64,
+    inode: u64,
+    len: u64,
+    mtime: (i64, i64),
+}
+
+impl Fingerprint {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let metadata = file.metadata()?;
+        Ok(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            len: metadata.len(),
+            mtime: (metadata.mtime(), metadata.mtime_nsec()),
+        })
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// Where the content of an object is that was signed here.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    File {
+        path: PathBuf,
+        fingerprint: Fingerprint,
+        /// So that it can be read when another file has its name.
+        held: Option<HeldFile>,
+    },
+    Memory(Packet),
+    /// The file is not what it was, or cannot be read any more.
+    Lost,
+}
+
+/// An object ready to be served: signed by this process, its content where it was, or a
+/// repository's.
+#[derive(Clone, Debug)]
+pub struct Published(pub(crate) Form);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Form {
+    Sealed(Box<SealedObject>, Content),
+    Stored(Box<StoredObject>),
+}
+
+impl Published {
+    pub(crate) fn sealed(object: SealedObject, content: Content) -> Self {
+        Self(Form::Sealed(Box::new(object), content))
+    }
+
+    /// Keeps its file open, or a copy of a small one, if there is room and the file is still what
+    /// was signed. Another file may take its name then, and a small one may be overwritten.
+    #[must_use]
+    pub fn holding_file(mut self, files: &OpenFiles) -> Self {
+        if let Form::Sealed(object, Content::File { path, fingerprint, held }) = &mut self.0 {
+            *held = hold(object, path, *fingerprint, files);
+        }
+        self
+    }
+
+    /// Its file, if that is kept open.
+    pub(crate) fn held(&self) -> Option<&HeldFile> {
+        match &self.0 {
+            Form::Sealed(_, Content::File { held, .. }) => held.as_ref(),
+            Form::Sealed(..) => None,
+            Form::Stored(kept) => kept.held.as_ref(),
+        }
+    }
+
+    /// Keeps this file of it open from now on.
+    pub(crate) fn hold(&mut self, file: HeldFile) {
+        match &mut self.0 {
+            Form::Sealed(_, Content::File { held, .. }) => *held = Some(file),
+            Form::Sealed(..) => {}
+            Form::Stored(kept) => kept.held = Some(file),
+        }
+    }
+
+    /// Name of the version.
+    pub fn versioned(&self) -> &Name {
+        match &self.0 {
+            Form::Sealed(object, _) => &object.versioned,
+            Form::Stored(kept) => &kept.header.versioned,
+        }
+    }
+
+    /// Octets of the object.
+    pub fn size_bytes(&self) -> u64 {
+        match &self.0 {
+            Form::Sealed(object, _) => object.size_bytes,
+            Form::Stored(kept) => kept.header.size_bytes,
+        }
+    }
+
+    /// Segments of the object.
+    pub fn segments(&self) -> u64 {
+        match &self.0 {
+            Form::Sealed(object, _) => object.segments(),
+            Form::Stored(kept) => kept.header.segments,
+        }
+    }
+
+    /// Octets of its largest Data packet.
+    pub fn packet_bytes(&self) -> u64 {
+        match &self.0 {
+            Form::Sealed(object, _) => {
+                let mut pool = Pool::new(0);
+                // Of those that are full, the last has the longest name.
+                let full = self.segments().saturating_sub(2);
+                let (_, frame, _) = object.frame(full, &mut pool);
+                frame.len as u64
+            }
+            Form::Stored(kept) => kept.header.packet_bytes,
+        }
+    }
+
+    /// Name of the object, without the version.
+    pub fn object(&self) -> NameView<'_> {
+        self.versioned().as_view().parent()
+    }
+
+    /// The file that it is read from, if it is.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Form::Sealed(_, Content::File { path, .. }) => Some(path),
+            Form::Sealed(..) => None,
+            Form::Stored(kept) => kept.place.file(),
+        }
+    }
+
+    /// Names of its metadata.
+    pub(crate) fn metadata_names(&self) -> Vec<Name> {
+        let versioned = self.versioned().as_view();
+        let mut names = self.whole_names();
+        names.retain(|name| !versioned.is_prefix_of(name.as_view()));
+        names
+    }
+
+    /// Names of the packets that are no segments.
+    pub fn whole_names(&self) -> Vec<Name> {
+        match &self.0 {
+            Form::Sealed(object, _) => {
+                let name = |packet| DataView::decode(packet).expect("it was made as Data").name;
+                object.packets.iter().map(|packet| name(packet).to_name()).collect()
+            }
+            Form::Stored(kept) => {
+                kept.header.whole.iter().map(|whole| whole.name.clone()).collect()
+            }
+        }
+    }
+
+    /// Metadata and manifest parts of an object that was signed here.
+    pub(crate) fn packets(&self) -> &[Packet] {
+        match &self.0 {
+            Form::Sealed(object, _) => &object.packets,
+            Form::Stored(_) => &[],
+        }
+    }
+
+    /// The packet of a segment whose content is in memory.
+    pub(crate) fn packet(&self, segment: u64, pool: &mut Pool) -> Packet {
+        let Form::Sealed(object, Content::Memory(octets)) = &self.0 else {
+            unreachable!("it is in memory")
+        };
+        let (mut block, frame, offset) = object.frame(segment, pool);
+        let out = &mut block[frame.content];
+        out.copy_from_slice(&octets[offset as usize..][..out.len()]);
+        block.freeze(frame.len)
+    }
+}
+
+fn hold(
+    object: &SealedObject,
+    path: &Path,
+    signed: Fingerprint,
+    files: &OpenFiles,
+) -> Option<HeldFile> {
+    let mut file = open_to_read(path).ok()?;
+    let mut content = Vec::new();
+    let is_small = signed.len <= COPY_BYTES_MAX;
+    if is_small {
+        (&mut file).take(COPY_BYTES_MAX).read_to_end(&mut content).ok()?;
+    }
+    if Fingerprint::of(&file).ok()? != signed {
+        return None;
+    }
+    if !is_small {
+        return files.hold(Arc::new(file));
+    }
+    // It may have been overwritten within one tick of its file system's clock.
+    let mut digest = ContentDigest::default();
+    let chunks: Vec<&[u8]> = content.chunks(object.segment_size as usize).collect();
+    digest.add_all(if chunks.is_empty() { &[&[]] } else { &chunks });
+    let is_it = signed_digest(object) == Some(digest.finish());
+    if is_it { files.hold_copy(&content) } else { None }
+}
+
+/// The digest of the content that was signed, which the metadata says.
+pub(crate) fn signed_digest(object: &SealedObject) -> Option<[u8; 32]> {
+    let packet = object.packets.last()?;
+    let data = DataView::decode(packet).expect("it was made as Data");
+    Metadata::decode(data.content).ok()?.content_digest
+}
+
+/// The packet of a segment whose content is read from its file. An error without a reason is a
+/// file that has become shorter.
+pub(crate) fn read_segment(
+    object: &SealedObject,
+    file: &File,
+    segment: u64,
+    pool: &mut Pool,
+) -> Result<Packet, Option<io::Error>> {
+    let (mut block, frame, offset) = object.frame(segment, pool);
+    file.read_exact_at(&mut block[frame.content], offset).map_err(|error| match error.kind() {
+        io::ErrorKind::UnexpectedEof => None,
+        _ => Some(error),
+    })?;
+    Ok(block.freeze(frame.len))
+}

@@ -1,0 +1,735 @@
+//! Making objects: segments signed once, by several threads, the content left where it is.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_channel::{Sender, unbounded};
+use weir_base::{Packet, words};
+use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, LEVELS_MAX, PartId, Shape};
+use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
+use weir_transport::{
+    ContentDigest, MappingError, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
+};
+use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX, SignatureInfo};
+
+use super::sign_pool::{Signers, Task};
+use crate::object::place::open_to_read;
+use crate::object::published::{Content, Fingerprint, Published};
+
+/// Segments that a thread reads and signs at a time.
+const CHUNK_SEGMENTS: u64 = 64;
+/// Objects of fewer segments have no manifest: it would cost as much as it saves.
+const MANIFEST_SEGMENTS_MIN: u64 = 3;
+/// Octets of the longest signature of the usual kinds, ECDSA with P-256.
+const SIGNATURE_BYTES_USUAL: usize = 72;
+/// Room for the longest signature there is, RSA with 8192 bits.
+const SIGNATURE_BYTES_MAX: usize = 1024;
+
+/// How objects are made.
+#[derive(Clone, Debug)]
+pub struct PublishOptions {
+    /// Octets of Content in each segment but the last.
+    pub segment_size: usize,
+    /// FreshnessPeriod of segments, in milliseconds.
+    pub freshness_ms: u64,
+    /// FreshnessPeriod of metadata, in milliseconds: how late a new version may be noticed.
+    pub metadata_freshness_ms: u64,
+    /// What of an object is signed.
+    pub signs: Signs,
+    /// Threads that sign.
+    pub threads: usize,
+    /// What names become in the network.
+    pub mapping: NameMapping,
+}
+
+/// What of an object is signed. Its metadata always are.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Signs {
+    /// Each segment, and the manifest that lists them: any consumer can verify any segment alone.
+    #[default]
+    Segments,
+    /// The manifest alone, where there is one: an object is made many times faster, and consumers
+    /// that do not know manifests cannot verify it. Its segments have a NullSignature.
+    Manifest,
+}
+
+words!(Signs { Segments = "segments", Manifest = "manifest" });
+
+impl Default for PublishOptions {
+    /// Segments as ndnserve makes them, metadata as ndn-cxx does.
+    fn default() -> Self {
+        Self {
+            segment_size: 8000,
+            freshness_ms: 10_000,
+            metadata_freshness_ms: 10,
+            signs: Signs::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            mapping: NameMapping::Identity,
+        }
+    }
+}
+
+/// Why an object cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The file cannot be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The path is neither file nor directory, or not the file it was.
+    #[error("{} is no regular file", path.display())]
+    NoFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is being written to.
+    #[error("{} has changed", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It has more octets than its size says, or fewer, as files of `/proc` and `/sys` do.
+    #[error("{} does not have the size that its file system states", path.display())]
+    SizeUnknown {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A packet of that size is too large with this name and signature.
+    #[error("segments of {segment_size} octets do not fit into a packet: at most {max} do here")]
+    SegmentSize {
+        /// What was asked for.
+        segment_size: usize,
+        /// What fits.
+        max: usize,
+    },
+    /// The metadata, or a part of the manifest, is too large for a packet.
+    #[error("{what} would take {len} octets: the name or the certificate is too long for a packet")]
+    TooLong {
+        /// Which of them.
+        what: &'static str,
+        /// Its octets.
+        len: usize,
+    },
+    /// Names of its packets would have more components than routers forward.
+    #[error(
+        "its packets would have names of {components} components, and routers forward \
+         {NAME_COMPONENTS_MAX} at most"
+    )]
+    TooDeep {
+        /// Components of the longest name.
+        components: usize,
+    },
+    /// The network has no names for all of it.
+    #[error(transparent)]
+    Unnameable(#[from] MappingError),
+    /// The signing key is of no use.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// Broken off.
+    #[error("interrupted")]
+    Stopped,
+}
+
+/// What an object is called and who signs it.
+#[derive(Clone, Copy)]
+pub struct Label<'a> {
+    /// Name of the object.
+    pub name: &'a Name,
+    /// Number of the version, by custom milliseconds since the Unix epoch.
+    pub version: u64,
+    /// Who signs.
+    pub signer: &'a dyn Signer,
+    /// The signer's certificate, to go along with the metadata.
+    pub certificate: Option<&'a [u8]>,
+}
+
+/// Signs a file. `progress` is told the octets signed so far, on the calling thread, and returns
+/// false to break off.
+///
+/// # Errors
+/// [`PublishError`].
+pub fn publish_file(
+    path: &Path,
+    label: Label<'_>,
+    options: &PublishOptions,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Published, PublishError> {
+    let read_error = |source| PublishError::Read { path: path.to_owned(), source };
+    let file = open_to_read(path).map_err(read_error)?;
+    let metadata = file.metadata().map_err(read_error)?;
+    if !metadata.is_file() {
+        return Err(PublishError::NoFile { path: path.to_owned() });
+    }
+    let fingerprint = Fingerprint::of(&file).map_err(read_error)?;
+    if !has_size(&file, fingerprint.len()).map_err(read_error)? {
+        // Unless it is just being written, its file system makes the content up as it is read.
+        return Err(match Fingerprint::of(&file).map_err(read_error)? == fingerprint {
+            true => PublishError::SizeUnknown { path: path.to_owned() },
+            false => PublishError::Changed { path: path.to_owned() },
+        });
+    }
+    let content = Content::File { path: path.to_owned(), fingerprint, held: None };
+    let mtime_ns = metadata.mtime().checked_mul(1_000_000_000);
+    let mtime_ns = mtime_ns.and_then(|ns| ns.checked_add(metadata.mtime_nsec()));
+    let mtime_ns = mtime_ns.and_then(|ns| u64::try_from(ns).ok());
+    let about = About {
+        mode: Some(u64::from(metadata.mode())),
+        mtime_ns,
+        extra_metadata: None,
+        versioned: label.name.clone().append_version(label.version).clone(),
+    };
+    let read = |offset: u64, out: &mut [u8]| {
+        file.read_exact_at(out, offset).map_err(|source| match source.kind() {
+            io::ErrorKind::UnexpectedEof => PublishError::Changed { path: path.to_owned() },
+            _ => PublishError::Read { path: path.to_owned(), source },
+        })
+    };
+    let published = publish(&about, label, content, fingerprint.len(), options, read, progress)?;
+    if Fingerprint::of(&file).map_err(read_error)? != fingerprint {
+        return Err(PublishError::Changed { path: path.to_owned() });
+    }
+    Ok(published)
+}
+
+/// Whether reading the file ends where its size says.
+fn has_size(file: &File, len: u64) -> io::Result<bool> {
+    let mut octet = [0];
+    let has_last = len == 0 || file.read_at(&mut octet, len - 1)? == 1;
+    Ok(has_last && file.read_at(&mut octet, len)? == 0)
+}
+
+/// Signs octets that stay in memory.
+///
+/// # Errors
+/// [`PublishError`].
+pub fn publish_octets(
+    octets: Packet,
+    label: Label<'_>,
+    options: &PublishOptions,
+) -> Result<Published, PublishError> {
+    publish_memory(octets, &About::octets(label), label, options)
+}
+
+/// As [`publish_octets`], where the threads of `signers` help, as long as `goes_on` says so.
+/// `label` must have the same signer.
+pub(crate) fn publish_octets_with(
+    (signers, signer): (&Signers, &Arc<dyn Signer>),
+    octets: Packet,
+    label: Label<'_>,
+    options: &PublishOptions,
+    goes_on: &mut dyn FnMut() -> bool,
+) -> Result<Published, PublishError> {
+    let about = About::octets(label);
+    let (len, content) = (octets.len() as u64, Content::Memory(octets.clone()));
+    let read = move |offset: u64, out: &mut [u8]| {
+        let start = offset as usize;
+        out.copy_from_slice(&octets[start..start + out.len()]);
+        Ok(())
+    };
+    let null: Arc<dyn Signer> = Arc::new(NullSigner);
+    let job =
+        Arc::new(Job::new(&about, (Shared(signer.clone()), Shared(null)), len, options, read)?);
+    let chunks = job.run_with(signers, options.threads, goes_on)?;
+    finish(&about, label, content, (&job.template, len), options, chunks)
+}
+
+/// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
+/// directories by `/` before it (ndn6-file-server). It is called `<name>/32=ls`, and the metadata
+/// of `<name>` leads to it.
+///
+/// # Errors
+/// [`PublishError`].
+pub fn publish_listing(
+    entries: &[(Vec<u8>, bool)],
+    label: Label<'_>,
+    options: &PublishOptions,
+) -> Result<Published, PublishError> {
+    const DIRECTORY_MODE: u64 = 0o040_755;
+    let octets = listing_octets(entries);
+    let mut listing = label.name.clone();
+    listing.append_keyword(weir_transport::LISTING_KEYWORD);
+    let about = About {
+        mode: Some(DIRECTORY_MODE),
+        mtime_ns: None,
+        extra_metadata: Some(listing.clone()),
+        versioned: listing.append_version(label.version).clone(),
+    };
+    publish_memory(octets.into(), &about, label, options)
+}
+
+/// The content of a listing.
+pub(crate) fn listing_octets(entries: &[(Vec<u8>, bool)]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (name, is_directory) in entries {
+        octets.extend_from_slice(name);
+        if *is_directory {
+            octets.push(b'/');
+        }
+        octets.push(0);
+    }
+    octets
+}
+
+fn publish_memory(
+    octets: Packet,
+    about: &About,
+    label: Label<'_>,
+    options: &PublishOptions,
+) -> Result<Published, PublishError> {
+    let len = octets.len() as u64;
+    let content = Content::Memory(octets.clone());
+    let read = |offset: u64, out: &mut [u8]| {
+        let start = offset as usize;
+        out.copy_from_slice(&octets[start..start + out.len()]);
+        Ok(())
+    };
+    publish(about, label, content, len, options, read, &mut |_| true)
+}
+
+/// What the metadata says besides the segments.
+struct About {
+    versioned: Name,
+    mode: Option<u64>,
+    mtime_ns: Option<u64>,
+    /// Another name under which the metadata is served.
+    extra_metadata: Option<Name>,
+}
+
+impl About {
+    /// Of octets in memory there is nothing to say but the version.
+    fn octets(label: Label<'_>) -> Self {
+        let versioned = label.name.clone().append_version(label.version).clone();
+        Self { versioned, mode: None, mtime_ns: None, extra_metadata: None }
+    }
+}
+
+/// Reads octets of what is signed, from an offset on.
+trait ReadAt: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {}
+
+impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
+
+fn publish(
+    about: &About,
+    label: Label<'_>,
+    content: Content,
+    size_bytes: u64,
+    options: &PublishOptions,
+    read: impl ReadAt,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Published, PublishError> {
+    let null: &dyn Signer = &NullSigner;
+    let job = Job::new(about, (Lent(label.signer), Lent(null)), size_bytes, options, read)?;
+    let chunks = job.run(options.threads, progress)?;
+    finish(about, label, content, (&job.template, size_bytes), options, chunks)
+}
+
+/// Makes what lists and leads to segments that have been signed.
+fn finish(
+    about: &About,
+    label: Label<'_>,
+    content: Content,
+    (template, size_bytes): (&SegmentTemplate, u64),
+    options: &PublishOptions,
+    chunks: Vec<Signed>,
+) -> Result<Published, PublishError> {
+    let (segment_size, segments) = segmented(size_bytes, options);
+    let digests: Vec<[u8; 32]> =
+        chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
+    let mut content_digest = ContentDigest::default();
+    chunks.iter().for_each(|chunk| content_digest.append(&chunk.content_digest));
+    let (manifest, mut packets) = match segments >= MANIFEST_SEGMENTS_MIN {
+        true => sign_manifest(about, label.signer, &digests, options)?,
+        false => (None, Vec::new()),
+    };
+    let metadata = Metadata {
+        last_segment: Some(segments - 1),
+        segment_size: Some(segment_size),
+        size_bytes: Some(size_bytes),
+        mode: about.mode,
+        mtime_ns: about.mtime_ns,
+        manifest,
+        content_digest: Some(content_digest.finish()),
+        certificate: label.certificate.map(<[u8]>::to_vec),
+        ..Metadata::new(about.versioned.clone())
+    };
+    sign_metadata(about, label, &metadata, options, &mut packets)?;
+    let signatures = chunks.iter().flat_map(|chunk| chunk.signatures.iter().map(Vec::as_slice));
+    let object = SealedObject {
+        versioned: about.versioned.clone(),
+        signatures: Signatures::new(signatures),
+        template: template.clone(),
+        segment_size,
+        size_bytes,
+        packets,
+    };
+    Ok(Published::sealed(object, content))
+}
+
+/// The size of segments, and how many there are.
+fn segmented(size_bytes: u64, options: &PublishOptions) -> (u64, u64) {
+    let segment_size = options.segment_size.max(1) as u64;
+    (segment_size, size_bytes.div_ceil(segment_size).max(1))
+}
+
+pub(crate) fn signature_info(signer: &dyn Signer) -> SignatureInfo {
+    let info = SignatureInfo::new(signer.signature_type().0);
+    SignatureInfo { key_locator: signer.key_locator(), ..info }
+}
+
+fn sign_metadata(
+    about: &About,
+    label: Label<'_>,
+    metadata: &Metadata,
+    options: &PublishOptions,
+    packets: &mut Vec<Packet>,
+) -> Result<(), PublishError> {
+    for object in [Some(label.name), about.extra_metadata.as_ref()].into_iter().flatten() {
+        let name = options.mapping.metadata_name(object.as_view(), label.version);
+        let last = Component::from(name.as_view().last().expect("it ends in a number"));
+        let data = Data::new(name)
+            .freshness_ms(options.metadata_freshness_ms)
+            .final_block_id(last)
+            .content(metadata.encode());
+        packets.push(sign_whole("metadata", &data, label.signer)?);
+    }
+    Ok(())
+}
+
+/// The parts of the manifest of segments with these digests, as large as they may be.
+///
+/// Where segments are signed too, every part is: caches may hold packets of several signings of
+/// one version, and each then stands for itself. Otherwise all packets but the highest parts are
+/// the same whoever signs.
+fn sign_manifest(
+    about: &About,
+    signer: &dyn Signer,
+    digests: &[Digest],
+    options: &PublishOptions,
+) -> Result<(Option<Shape>, Vec<Packet>), PublishError> {
+    let mut digests_per_part = DIGESTS_PER_PART;
+    loop {
+        let has_two = options.signs == Signs::Manifest && digests.len() > digests_per_part;
+        let levels = 1 + u64::from(has_two);
+        let shape = Shape::new(digests_per_part as u64, levels).expect("there is one");
+        match sign_parts(about, signer, digests, shape, options) {
+            // A long name, of a key perhaps, leaves less room.
+            Err(PublishError::TooLong { len, .. }) if digests_per_part > 1 => {
+                let too_many = (len - PACKET_SIZE_MAX).div_ceil(size_of::<Digest>()).max(1);
+                let had = digests_per_part.min(digests.len());
+                digests_per_part = had.saturating_sub(too_many).max(1);
+            }
+            packets => return Ok((Some(shape), packets?)),
+        }
+    }
+}
+
+fn sign_parts(
+    about: &About,
+    signer: &dyn Signer,
+    segments: &[Digest],
+    shape: Shape,
+    options: &PublishOptions,
+) -> Result<Vec<Packet>, PublishError> {
+    let (mut packets, mut digests) = (Vec::new(), segments.to_vec());
+    for level in 1..=shape.levels {
+        let signer = if level == shape.levels { signer } else { &NullSigner };
+        let last = (digests.len() as u64).div_ceil(shape.digests_per_part()) - 1;
+        let mut parts = Vec::new();
+        for (number, content) in (0..).zip(manifest::encode_parts(&digests, shape, level)) {
+            let name_of = |number| {
+                options.mapping.part_name(about.versioned.as_view(), PartId { level, number })
+            };
+            let last = name_of(last).as_view().last().map(Component::from);
+            let data = Data::new(name_of(number))
+                .freshness_ms(options.freshness_ms)
+                .final_block_id(last.expect("it ends in a number"))
+                .content(content);
+            parts.push(sign_whole("a part of the manifest", &data, signer)?);
+        }
+        let wires: Vec<&[u8]> = parts.iter().map(|part| &part[..]).collect();
+        digests = sha256_each(&wires);
+        packets.extend(parts);
+    }
+    Ok(packets)
+}
+
+/// Signs what is not cut into segments. Larger than a packet, nobody would ever get it.
+fn sign_whole(
+    what: &'static str,
+    data: &Data,
+    signer: &dyn Signer,
+) -> Result<Packet, PublishError> {
+    let packet = sign_data(data, signer)?;
+    match packet.len() {
+        len if len > PACKET_SIZE_MAX => Err(PublishError::TooLong { what, len }),
+        _ => Ok(packet.into()),
+    }
+}
+
+/// Refuses names that routers do not forward.
+fn check_depth(about: &About, segments: u64, options: &PublishOptions) -> Result<(), PublishError> {
+    let (mapping, versioned) = (&options.mapping, about.versioned.as_view());
+    let metadata = mapping.metadata_name(versioned.parent(), 0).component_count();
+    let level = match options.signs {
+        Signs::Segments => 1,
+        Signs::Manifest => LEVELS_MAX,
+    };
+    let part = match segments >= MANIFEST_SEGMENTS_MIN {
+        true => mapping.part_name(versioned, PartId { level, number: 0 }).component_count(),
+        false => 0,
+    };
+    match metadata.max(part) {
+        components if components > NAME_COMPONENTS_MAX => Err(PublishError::TooDeep { components }),
+        _ => Ok(()),
+    }
+}
+
+/// The size of segments, which must leave room for signatures.
+#[derive(Copy, Clone)]
+struct Room {
+    segment_size: usize,
+    last_segment: u64,
+}
+
+impl Room {
+    fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
+        let max = template.content_max(self.last_segment, signature_len);
+        match self.segment_size <= max {
+            true => Ok(()),
+            false => Err(PublishError::SegmentSize { segment_size: self.segment_size, max }),
+        }
+    }
+}
+
+/// Who signs, as the threads of a job have it.
+trait Hold: Sync {
+    fn signer(&self) -> &dyn Signer;
+}
+
+struct Lent<'a>(&'a dyn Signer);
+struct Shared(Arc<dyn Signer>);
+
+impl Hold for Lent<'_> {
+    fn signer(&self) -> &dyn Signer {
+        self.0
+    }
+}
+
+impl Hold for Shared {
+    fn signer(&self) -> &dyn Signer {
+        &*self.0
+    }
+}
+
+/// The signing of all segments, shared by the threads.
+struct Job<S, R> {
+    room: Room,
+    template: SegmentTemplate,
+    signer: S,
+    read: R,
+    segments: u64,
+    segment_size: u64,
+    size_bytes: u64,
+    next_chunk: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+/// One chunk, signed.
+struct Signed {
+    chunk: u64,
+    octets: u64,
+    signatures: Vec<Vec<u8>>,
+    digests: Vec<[u8; 32]>,
+    content_digest: ContentDigest,
+}
+
+impl<S: Hold, R: ReadAt> Job<S, R> {
+    /// `signer` signs; with manifests in the place of signatures, `null` does.
+    fn new(
+        about: &About,
+        (signer, null): (S, S),
+        size_bytes: u64,
+        options: &PublishOptions,
+        read: R,
+    ) -> Result<Self, PublishError> {
+        let (segment_size, segments) = segmented(size_bytes, options);
+        let signer = match options.signs {
+            Signs::Manifest if segments >= MANIFEST_SEGMENTS_MIN => null,
+            _ => signer,
+        };
+        let (info, last) = (signature_info(signer.signer()), segments - 1);
+        options.mapping.check_last(last)?;
+        check_depth(about, segments, options)?;
+        let prefix = options.mapping.version_prefix(about.versioned.as_view());
+        let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
+        let room = Room { segment_size: options.segment_size, last_segment: last };
+        room.check(&template, SIGNATURE_BYTES_USUAL)?;
+        Ok(Self {
+            room,
+            template,
+            signer,
+            read,
+            segments,
+            segment_size,
+            size_bytes,
+            next_chunk: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+        })
+    }
+
+    fn chunks(&self) -> u64 {
+        self.segments.div_ceil(CHUNK_SEGMENTS)
+    }
+
+    fn run(
+        &self,
+        threads: usize,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let chunks = self.chunks();
+        let threads = threads.clamp(1, 64).min(chunks as usize);
+        if chunks == 1 {
+            // As most files have it: a thread of its own would cost more than the signature.
+            let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
+            let goes_on = progress(signed.octets);
+            return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
+        }
+        let (send, receive) = unbounded();
+        let mut done: Vec<Signed> = Vec::with_capacity(chunks as usize);
+        let result = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let send = send.clone();
+                scope.spawn(move || self.work(&send));
+            }
+            drop(send);
+            let mut octets = 0;
+            for signed in receive {
+                let signed: Signed = match signed {
+                    Ok(signed) => signed,
+                    Err(error) => {
+                        self.is_stopped.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                };
+                octets += signed.octets;
+                done.push(signed);
+                if !progress(octets) {
+                    self.is_stopped.store(true, Ordering::Relaxed);
+                    return Err(PublishError::Stopped);
+                }
+            }
+            Ok(())
+        });
+        result?;
+        done.sort_unstable_by_key(|signed| signed.chunk);
+        Ok(done)
+    }
+
+    fn work(&self, results: &Sender<Result<Signed, PublishError>>) {
+        let (mut content, mut scratch) = (Vec::new(), Vec::new());
+        while let Some(chunk) = self.next_chunk() {
+            let signed = self.sign_chunk(chunk, &mut content, &mut scratch);
+            let is_failed = signed.is_err();
+            if results.send(signed).is_err() || is_failed {
+                return;
+            }
+        }
+    }
+
+    /// A chunk that nobody else signs.
+    fn next_chunk(&self) -> Option<u64> {
+        let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
+        let goes_on = !self.is_stopped.load(Ordering::Relaxed);
+        Some(chunk).filter(|&chunk| goes_on && chunk < self.chunks())
+    }
+
+    fn sign_chunk(
+        &self,
+        chunk: u64,
+        content: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Signed, PublishError> {
+        let first = chunk * CHUNK_SEGMENTS;
+        let count = (self.segments - first).min(CHUNK_SEGMENTS);
+        let offset = first * self.segment_size;
+        let octets = (self.size_bytes - offset).min(count * self.segment_size);
+        content.resize(octets as usize, 0);
+        (self.read)(offset, content)?;
+        // An empty object has one segment, which no chunk of its content would be.
+        let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
+        for _ in 0..count {
+            let (content, tail) = rest.split_at(rest.len().min(self.segment_size as usize));
+            contents.push(content);
+            rest = tail;
+        }
+        let mut signatures = Vec::with_capacity(count as usize);
+        for (segment, content) in (first..).zip(&contents) {
+            let signature = self.template.sign(segment, content, self.signer.signer(), scratch)?;
+            if signature.len() > SIGNATURE_BYTES_MAX {
+                return Err(PublishError::Sign(SignError::Provider));
+            }
+            if signature.len() > SIGNATURE_BYTES_USUAL {
+                self.room.check(&self.template, signature.len())?;
+            }
+            signatures.push(signature);
+        }
+        let digests = self.template.digests(first, &contents, &signatures, scratch);
+        let mut content_digest = ContentDigest::default();
+        content_digest.add_all(&contents);
+        Ok(Signed { chunk, octets, signatures, digests, content_digest })
+    }
+}
+
+impl<S: Hold + Send + 'static, R: ReadAt + Send + 'static> Job<S, R> {
+    /// Signs with this thread and those that `signers` can spare, `threads` together at most, as
+    /// long as `goes_on` says so.
+    fn run_with(
+        self: &Arc<Self>,
+        signers: &Signers,
+        threads: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let result = self.sign_with(signers, threads, goes_on);
+        // What others have begun, nobody wants.
+        self.is_stopped.store(true, Ordering::Relaxed);
+        let mut done = result?;
+        done.sort_unstable_by_key(|signed| signed.chunk);
+        Ok(done)
+    }
+
+    fn sign_with(
+        self: &Arc<Self>,
+        signers: &Signers,
+        threads: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let chunks = self.chunks() as usize;
+        let (send, receive) = unbounded();
+        for _ in 1..threads.min(chunks) {
+            let (job, send) = (self.clone(), send.clone());
+            signers.submit(Task::long(move |_| job.work(&send)));
+        }
+        drop(send);
+        let mut done: Vec<Signed> = Vec::with_capacity(chunks);
+        let (mut content, mut scratch) = (Vec::new(), Vec::new());
+        while done.len() < chunks {
+            // Others sign what is left, once none is left for this thread.
+            match self.next_chunk() {
+                Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
+                None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),
+            }
+            if !goes_on() {
+                return Err(PublishError::Stopped);
+            }
+        }
+        Ok(done)
+    }
+}

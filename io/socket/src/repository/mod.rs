@@ -1,0 +1,733 @@
+//! Signed packets that are kept, to be served again without signing (`docs/repository.md`).
+//!
+//! A folder with a file for each object, or a bucket with an object for each. What has a name there
+//! is whole.
+
+mod bucket;
+mod folder;
+mod guest;
+mod layout;
+mod storage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use weir_base::{Packet, Pool};
+use weir_disk::{LockHolder, checksum};
+use weir_security::sha256;
+use weir_transport::{ContentDigest, SealedObject};
+use weir_wire::tlv::{self, Writer};
+use weir_wire::{DataView, Name, NameView};
+
+use self::folder::Folder;
+use self::guest::Guest;
+use self::storage::{Draft, Storage};
+use crate::bucket::Bucket;
+use crate::object::place::{Place, SOUND, open_to_read};
+use crate::object::published::{Content, Fingerprint, Form, Published, signed_digest};
+use crate::object::stored::{
+    Header, Origin, StoredObject, TRAILER_BYTES, Whole, object_number, seal_slot,
+};
+use crate::publish::sign::{
+    Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
+    signature_info,
+};
+
+pub use self::guest::{Handed, Taken};
+
+/// Of a file: that it may have changed since without its times showing it.
+const UNKNOWN: Origin = [0; 32];
+/// The times of a file system are no finer than this.
+const TICK: Duration = Duration::from_millis(20);
+/// Segments that are written at a time.
+const BATCH_SEGMENTS: u64 = 64;
+
+/// Why a repository cannot be used. In a bucket, paths are addresses.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryError {
+    /// It cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// What of it.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It cannot be written. What was there is there.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// What of it.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The folder has other things in it.
+    #[error("{} is no repository and not empty", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The object that is there has the last version that there can be.
+    #[error("{object} is kept in version 2^64-1, and there is none after it")]
+    LastVersion {
+        /// The object's name.
+        object: Name,
+    },
+    /// Another version of this program made it.
+    #[error("{} has a layout that is not known here", path.display())]
+    Layout {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another process uses it.
+    #[error("{} is in use by {}", path.display(), who(holder.as_ref()))]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// Which process, if it can be known.
+        holder: Option<LockHolder>,
+    },
+    /// An object cannot be made.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
+fn who(holder: Option<&LockHolder>) -> String {
+    holder.map_or_else(|| "another process".into(), ToString::to_string)
+}
+
+/// What was found in a repository besides objects that are whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Files that were being written when a process ended. They are gone.
+    pub unfinished: u64,
+    /// Files of which not all is what was written. The rest of them is served.
+    pub damaged: u64,
+    /// Files that cannot be read, or do not even say what they are. They are left alone.
+    pub unreadable: Vec<PathBuf>,
+}
+
+/// What a repository has of packets that belong to no object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoosePackets {
+    /// Each with the name below which it was put.
+    pub sound: Vec<(Name, Packet)>,
+    /// Where those are that are damaged or cannot be read, and why.
+    pub lost: Vec<(PathBuf, String)>,
+}
+
+/// Keeps signed objects in a folder or a bucket.
+#[derive(Debug)]
+pub struct Repository {
+    storage: Storage,
+    path: PathBuf,
+    /// The latest version of each object, by the value of the object's name.
+    objects: BTreeMap<Vec<u8>, StoredObject>,
+    /// Whole packets alone.
+    loose: Vec<StoredObject>,
+    /// Earlier versions that are to be removed with the next thing that is.
+    superseded: Vec<Place>,
+    findings: Findings,
+    guest: Option<Guest>,
+}
+
+/// An object that is written, and is not known to last yet.
+#[derive(Debug)]
+pub struct Unsettled {
+    kept: Box<StoredObject>,
+    draft: Draft,
+}
+
+impl Unsettled {
+    /// Octets of the object.
+    pub fn size_bytes(&self) -> u64 {
+        self.kept.header.size_bytes
+    }
+}
+
+/// What has become of something that was put.
+#[derive(Debug)]
+pub enum Put {
+    /// It is ready: there as it was.
+    Ready(Published),
+    /// It has been signed and written, and is to be settled.
+    New(Unsettled),
+}
+
+/// How objects are put into a repository.
+#[derive(Copy, Clone, Debug)]
+pub struct Putting<'a> {
+    /// The name below which they are put.
+    pub root: &'a Name,
+    /// The version is the one that the label says, even where there is a later one.
+    pub is_version_fixed: bool,
+    /// How they are made.
+    pub options: &'a PublishOptions,
+}
+
+impl Repository {
+    /// Opens the repository in a folder, and makes it if the folder is empty or missing. Reads the
+    /// beginning of each file, and removes those that were not finished.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    pub fn open(path: &Path) -> Result<Self, RepositoryError> {
+        Self::load(Storage::Folder(Folder::open(path)?), path.to_owned())
+    }
+
+    /// Opens the repository in a bucket. Reads the beginning of each object, and writes nothing
+    /// until something is put.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    pub fn in_bucket(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
+        let path = bucket.location().to_string().into();
+        Self::load(Storage::bucket(bucket)?, path)
+    }
+
+    fn load(storage: Storage, path: PathBuf) -> Result<Self, RepositoryError> {
+        let loaded = storage.load()?;
+        let mut repository = Self {
+            storage,
+            path,
+            objects: BTreeMap::new(),
+            loose: Vec::new(),
+            superseded: Vec::new(),
+            findings: Findings::default(),
+            guest: None,
+        };
+        let mut damaged = 0;
+        for kept in loaded.kept {
+            damaged += repository.insert(kept);
+        }
+        if repository.storage.is_alone() {
+            // What cannot be removed now is removed after the next put, which reports errors.
+            let _ = repository.remove_superseded();
+        }
+        let all = repository.objects.values().chain(&repository.loose);
+        damaged += all.filter(|kept| kept.is_damaged).count() as u64;
+        let (unfinished, mut unreadable) = (loaded.unfinished, loaded.unreadable);
+        unreadable.sort_unstable();
+        repository.findings = Findings { unfinished, damaged, unreadable };
+        Ok(repository)
+    }
+
+    /// Adds what was found at a start. Of two versions of an object the later one stays, unless it
+    /// is damaged and the earlier one is not. Returns how many damaged versions are not served.
+    fn insert(&mut self, mut kept: StoredObject) -> u64 {
+        if let (true, Place::File(path)) = (kept.is_damaged, &kept.place)
+            && self.storage.is_alone()
+            && path.extension().is_some_and(|ending| ending == SOUND)
+        {
+            // Without the mark the next start finds the damage again.
+            let _ = kept.mark_damaged();
+        }
+        if kept.header.segments == 0 {
+            self.loose.push(kept);
+            return 0;
+        }
+        let name = kept.object().to_vec();
+        let Some(other) = self.objects.remove(&name) else {
+            self.objects.insert(name, kept);
+            return 0;
+        };
+        let rank = |kept: &StoredObject| (version(kept), !kept.is_damaged);
+        let (later, earlier) = match rank(&kept) < rank(&other) {
+            true => (other, kept),
+            false => (kept, other),
+        };
+        // Two versions mean that a process ended before it removed the earlier one. A disk that
+        // lost power may have lost the content of the later one, although it reported it written.
+        let is_preferable = self.storage.is_alone()
+            && version(&earlier) != version(&later)
+            && (later.is_damaged || !later.is_sound())
+            && !earlier.is_damaged
+            && earlier.is_sound();
+        if is_preferable {
+            // The later version stays on the disk: only a sound version replaces another.
+            self.objects.insert(name, earlier);
+            return 1;
+        }
+        self.superseded.push(earlier.place);
+        self.objects.insert(name, later);
+        0
+    }
+
+    /// Removes what later versions have replaced, and what was withdrawn. What cannot be removed
+    /// is tried again the next time.
+    fn remove_superseded(&mut self) -> Result<(), RepositoryError> {
+        let mut result = Ok(());
+        if self.guest.is_some() {
+            // That is for the process that has the repository.
+            return result;
+        }
+        for place in std::mem::take(&mut self.superseded) {
+            if let Err(error) = self.storage.remove(&place) {
+                self.superseded.push(place);
+                result = result.and(Err(error));
+            }
+        }
+        result
+    }
+
+    /// Whether something that was replaced or withdrawn could not be removed yet.
+    pub fn has_superseded(&self) -> bool {
+        !self.superseded.is_empty()
+    }
+
+    /// What was found when it was opened.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
+    }
+
+    /// All objects.
+    pub fn objects(&self) -> impl Iterator<Item = Published> + '_ {
+        self.objects.values().map(|kept| Published(Form::Stored(Box::new(kept.clone()))))
+    }
+
+    /// Names of the objects that were put below exactly this root.
+    pub fn names_put_below(&self, root: &Name) -> impl Iterator<Item = Name> {
+        let is_below = move |kept: &&StoredObject| kept.header.root == *root;
+        self.objects
+            .values()
+            .filter(is_below)
+            .map(|kept| kept.header.versioned.as_view().parent().to_name())
+    }
+
+    /// The version of an object that is kept.
+    pub fn version_of(&self, object: &Name) -> Option<Name> {
+        self.objects.get(object.value()).map(|kept| kept.header.versioned.clone())
+    }
+
+    /// Reads the packets that belong to no object, such as certificates.
+    pub fn packets(&mut self) -> LoosePackets {
+        let (mut pool, mut packets) = (Pool::new(0), LoosePackets::default());
+        for kept in &mut self.loose {
+            let read = |kept: &StoredObject, number| match kept.place.open() {
+                Ok(open) => kept.read(number, &mut pool, |range, out| open.read(range, out)),
+                Err(error) => Err(error.into()),
+            };
+            let all: Result<Vec<Packet>, _> =
+                (0..kept.packets()).scan(read, |read, number| Some(read(kept, number))).collect();
+            let root = &kept.header.root;
+            match all {
+                Ok(all) => packets.sound.extend(all.into_iter().map(|one| (root.clone(), one))),
+                Err(error) => {
+                    packets.lost.push((kept.place.path(), error.to_string()));
+                    // Put again, it is written again.
+                    kept.is_damaged = true;
+                }
+            }
+        }
+        packets
+    }
+
+    /// The names below which objects were put, none of them below another.
+    pub fn roots(&self) -> Vec<Name> {
+        let roots: BTreeSet<&[u8]> =
+            self.objects.values().map(|kept| kept.header.root.value()).collect();
+        let mut top: Vec<Name> = Vec::new();
+        for root in roots {
+            let root = NameView::from_value(root).expect("it is a name's");
+            // In this order a prefix comes before what is below it, and nothing else between.
+            if top.last().is_none_or(|last| !last.as_view().is_prefix_of(root)) {
+                top.push(root.to_name());
+            }
+        }
+        top
+    }
+
+    /// Signs a file and writes it down, unless it is there as it would be made.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    pub fn put_file(
+        &self,
+        path: &Path,
+        label: Label<'_>,
+        putting: Putting<'_>,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Put, RepositoryError> {
+        let read_error = |source| PublishError::Read { path: path.to_owned(), source };
+        let metadata = fs::metadata(path).map_err(read_error)?;
+        let origin = origin_of_file(&metadata, label, putting.options);
+        if let Some(there) = self.find(label.name, label.version, putting, origin) {
+            return Ok(Put::Ready(there));
+        }
+        let label = self.later(label, label.name, putting)?;
+        let published = publish_file(path, label, putting.options, progress)?;
+        Ok(Put::New(self.keep(&published, putting.root, origin)?))
+    }
+
+    /// Signs the listing of a directory and writes it down, unless it is there as it would be made.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    pub fn put_listing(
+        &self,
+        entries: &[(Vec<u8>, bool)],
+        label: Label<'_>,
+        putting: Putting<'_>,
+    ) -> Result<Put, RepositoryError> {
+        let origin = origin(b"listing", &listing_octets(entries), label, putting.options);
+        let mut listing = label.name.clone();
+        listing.append_keyword(weir_transport::LISTING_KEYWORD);
+        if let Some(there) = self.find(&listing, label.version, putting, origin) {
+            return Ok(Put::Ready(there));
+        }
+        let label = self.later(label, &listing, putting)?;
+        let published = publish_listing(entries, label, putting.options)?;
+        Ok(Put::New(self.keep(&published, putting.root, origin)?))
+    }
+
+    /// Writes down a packet that is to be served below `root`, such as a certificate, unless it is
+    /// there.
+    ///
+    /// # Errors
+    /// [`RepositoryError`].
+    ///
+    /// # Panics
+    /// When it is no Data.
+    pub fn put_packet(&mut self, packet: &[u8], root: &Name) -> Result<(), RepositoryError> {
+        let name = DataView::decode(packet).expect("it is Data").name.to_name();
+        let origin = sha256(&[packet]);
+        let is_it = |kept: &&StoredObject| kept.header.origin == origin && !kept.is_damaged;
+        if self.loose.iter().find(is_it).is_some_and(|kept| kept.is_sound()) {
+            return Ok(());
+        }
+        let header = Header {
+            versioned: name,
+            root: root.clone(),
+            origin,
+            segments: 0,
+            slot_bytes: 0,
+            size_bytes: 0,
+            packet_bytes: 0,
+            whole: Vec::new(),
+        };
+        let unsettled = self.write(header, [packet.into()].as_slice(), |_| Ok(()))?;
+        for published in self.settle(vec![unsettled])? {
+            if let Form::Stored(kept) = published.0 {
+                let is_old =
+                    |other: &mut StoredObject| other.header.versioned == kept.header.versioned;
+                let old: Vec<Place> =
+                    self.loose.extract_if(.., is_old).map(|old| old.place).collect();
+                let place = kept.place.clone();
+                self.loose.push(*kept);
+                for old in old {
+                    match old.is_same(&place) {
+                        true => self.storage.overwritten(&old)?,
+                        false => self.superseded.push(old),
+                    }
+                }
+                self.remove_superseded()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The object of that name if it was made of the same in the same way.
+    fn find(
+        &self,
+        name: &Name,
+        version_wanted: u64,
+        putting: Putting<'_>,
+        origin: Origin,
+    ) -> Option<Published> {
+        let kept = self.objects.get(name.value())?;
+        let is_it = kept.header.origin == origin
+            && origin != UNKNOWN
+            && kept.header.root == *putting.root
+            && !kept.is_damaged
+            && (!putting.is_version_fixed || version(kept) == Some(version_wanted));
+        is_it.then(|| Published(Form::Stored(Box::new(kept.clone()))))
+    }
+
+    /// With a version that is later than the one there is.
+    fn later<'a>(
+        &self,
+        label: Label<'a>,
+        object: &Name,
+        putting: Putting<'_>,
+    ) -> Result<Label<'a>, RepositoryError> {
+        let there = self.objects.get(object.value()).and_then(version);
+        let least = match there.filter(|_| !putting.is_version_fixed) {
+            None => 0,
+            Some(there) => there
+                .checked_add(1)
+                .ok_or_else(|| RepositoryError::LastVersion { object: object.clone() })?,
+        };
+        Ok(Label { version: label.version.max(least), ..label })
+    }
+
+    fn keep(
+        &self,
+        published: &Published,
+        root: &Name,
+        origin: Origin,
+    ) -> Result<Unsettled, RepositoryError> {
+        let Form::Sealed(object, content) = &published.0 else { unreachable!("it was just made") };
+        let header = Header {
+            versioned: object.versioned.clone(),
+            root: root.clone(),
+            origin,
+            segments: object.segments(),
+            slot_bytes: object.packet_bytes_max() + TRAILER_BYTES as u64,
+            size_bytes: object.size_bytes,
+            packet_bytes: published.packet_bytes(),
+            whole: Vec::new(),
+        };
+        let slot_bytes = header.slot_bytes;
+        self.write(header, &object.packets, |draft| {
+            copy_segments(object, content, slot_bytes, draft)
+        })
+    }
+
+    /// Writes the header, what `segments` writes, and `packets`.
+    fn write(
+        &self,
+        mut header: Header,
+        packets: &[Packet],
+        segments: impl FnOnce(&mut Draft) -> Result<(), Failure>,
+    ) -> Result<Unsettled, RepositoryError> {
+        let mut offset = 0;
+        for packet in packets {
+            let name = DataView::decode(packet).expect("it was made as Data").name.to_name();
+            let len = packet.len() as u32;
+            header.whole.push(Whole { name, offset, len, checksum: checksum(packet) });
+            offset += u64::from(len);
+        }
+        let digest = sha256(&[header.versioned.value()]);
+        let stem: String = digest[..16].iter().map(|octet| format!("{octet:02x}")).collect();
+        let octets = header.encode();
+        let slots = header.segments * header.slot_bytes;
+        let mut draft = self.storage.begin(&stem, octets.len() as u64 + slots + offset)?;
+        let write = || -> Result<(), Failure> {
+            draft.append(&octets)?;
+            segments(&mut draft)?;
+            draft.append(&packets.iter().map(|packet| &packet[..]).collect::<Vec<_>>().concat())?;
+            Ok(draft.end()?)
+        };
+        match write() {
+            Ok(()) => {
+                let kept = Box::new(StoredObject::new(draft.place(), header, octets.len()));
+                Ok(Unsettled { kept, draft })
+            }
+            Err(Failure::Write(source)) => {
+                Err(RepositoryError::Write { path: draft.path(), source })
+            }
+            Err(Failure::Publish(error)) => Err(error.into()),
+        }
+    }
+
+    /// Has objects that are written be there, whatever happens after: at the next start they are.
+    ///
+    /// # Errors
+    /// [`RepositoryError::Write`]. Some of them may be there.
+    pub fn settle(&self, all: Vec<Unsettled>) -> Result<Vec<Published>, RepositoryError> {
+        let (kept, drafts): (Vec<Box<StoredObject>>, Vec<Draft>) =
+            all.into_iter().map(|unsettled| (unsettled.kept, unsettled.draft)).unzip();
+        let places = self.storage.settle(drafts)?;
+        let published = kept
+            .into_iter()
+            .zip(places)
+            .map(|(kept, place)| Published(Form::Stored(Box::new(kept.at(place)))));
+        Ok(published.collect())
+    }
+
+    /// Takes in what has been put, and removes what these are later versions of, and objects of
+    /// these names. Nothing is removed before all of the new is taken in.
+    ///
+    /// # Errors
+    /// [`RepositoryError::Write`]: something could not be removed. Everything that has been put is
+    /// taken in.
+    pub fn take_in(
+        &mut self,
+        put: &[Published],
+        withdrawn: &[Name],
+    ) -> Result<(), RepositoryError> {
+        let mut result = Ok(());
+        for published in put {
+            if let Form::Stored(kept) = &published.0 {
+                result = result.and(self.take_place(kept));
+            }
+        }
+        for name in withdrawn {
+            let removed = self.objects.remove(name.value());
+            self.superseded.extend(removed.map(|kept| kept.place));
+        }
+        if let Some(guest) = &mut self.guest {
+            guest.withdrawn.extend_from_slice(withdrawn);
+        }
+        let removed = self.remove_superseded();
+        result.and(removed)
+    }
+
+    /// Takes in an object in the place of another of its name.
+    fn take_place(&mut self, kept: &StoredObject) -> Result<(), RepositoryError> {
+        // A version with a chosen number may come back under a name whose removal has failed.
+        self.superseded.retain(|place| !place.is_same(&kept.place));
+        let name = kept.object().to_vec();
+        let Some(old) = self.objects.insert(name, kept.clone()) else { return Ok(()) };
+        if old.place.is_same(&kept.place) {
+            return self.storage.overwritten(&old.place);
+        }
+        self.superseded.push(old.place);
+        Ok(())
+    }
+
+    /// Removes all objects whose name is `name` or below it. How many.
+    ///
+    /// # Errors
+    /// [`RepositoryError::Write`].
+    pub fn remove(&mut self, name: &Name) -> Result<u64, RepositoryError> {
+        let prefix = name.as_view();
+        let is_below = |object: &Vec<u8>, _: &mut StoredObject| {
+            NameView::from_value(object).is_ok_and(|object| prefix.is_prefix_of(object))
+        };
+        let removed: Vec<Place> =
+            self.objects.extract_if(.., is_below).map(|(_, kept)| kept.place).collect();
+        let count = removed.len() as u64;
+        self.superseded.extend(removed);
+        self.remove_superseded()?;
+        Ok(count)
+    }
+
+    /// The folder, or the address in a bucket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Why a file of a repository is not written.
+enum Failure {
+    Write(io::Error),
+    Publish(PublishError),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// Writes all segments, each into its slot.
+fn copy_segments(
+    object: &SealedObject,
+    content: &Content,
+    slot_bytes: u64,
+    out: &mut Draft,
+) -> Result<(), Failure> {
+    let source = match content {
+        Content::File { path, fingerprint, .. } => Some((path, fingerprint, open_source(path)?)),
+        _ => None,
+    };
+    let number = object_number(&object.versioned);
+    let mut copied = ContentDigest::default();
+    let (segments, slot) = (object.segments(), slot_bytes as usize);
+    let mut batch = vec![0; slot * segments.min(BATCH_SEGMENTS) as usize];
+    for first in (0..segments).step_by(BATCH_SEGMENTS as usize) {
+        let count = (segments - first).min(BATCH_SEGMENTS) as usize;
+        let slots = batch[..slot * count].chunks_exact_mut(slot);
+        for (segment, place) in (first..).zip(slots) {
+            let (frame, offset) = object.write(segment, place);
+            let room = &mut place[frame.content];
+            match (&source, content) {
+                (Some((path, _, file)), _) => {
+                    file.read_exact_at(room, offset).map_err(|error| unread(path, error))?;
+                }
+                (None, Content::Memory(octets)) => {
+                    room.copy_from_slice(&octets[offset as usize..][..room.len()]);
+                }
+                (None, _) => unreachable!("what was just signed is there"),
+            }
+            copied.add(room);
+            seal_slot(place, number, segment, frame.len);
+        }
+        out.append(&batch[..slot * count])?;
+    }
+    if let Some((path, fingerprint, file)) = source {
+        let now = Fingerprint::of(&file).map_err(|error| unread(path, error))?;
+        // A program that has mapped the file can change it without a trace in its times. Packets
+        // stored like that would never verify.
+        if now != *fingerprint || Some(copied.finish()) != signed_digest(object) {
+            return Err(Failure::Publish(PublishError::Changed { path: path.clone() }));
+        }
+    }
+    Ok(())
+}
+
+fn open_source(path: &Path) -> Result<File, Failure> {
+    open_to_read(path).map_err(|error| unread(path, error))
+}
+
+fn unread(path: &Path, source: io::Error) -> Failure {
+    let path = path.to_owned();
+    Failure::Publish(match source.kind() {
+        io::ErrorKind::UnexpectedEof => PublishError::Changed { path },
+        _ => PublishError::Read { path, source },
+    })
+}
+
+/// What tells whether a file is as it was, and would be signed as it was. More than
+/// [`Fingerprint`] has, because it is for as long as there are files; the number of a device is for
+/// as long as the system runs.
+fn origin_of_file(metadata: &fs::Metadata, label: Label<'_>, options: &PublishOptions) -> Origin {
+    let numbers = [
+        metadata.ino(),
+        metadata.len(),
+        u64::from(metadata.mode()),
+        metadata.mtime() as u64,
+        metadata.mtime_nsec() as u64,
+        metadata.ctime() as u64,
+        metadata.ctime_nsec() as u64,
+    ];
+    let changed = UNIX_EPOCH + Duration::from_secs(metadata.ctime().max(0) as u64);
+    let changed = changed + Duration::from_nanos(metadata.ctime_nsec() as u64);
+    if SystemTime::now().duration_since(changed).is_ok_and(|age| age < TICK) {
+        return UNKNOWN;
+    }
+    let octets: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    origin(b"file", &octets, label, options)
+}
+
+/// A digest of what an object is made of and how. Not of the version.
+fn origin(kind: &[u8], source: &[u8], label: Label<'_>, options: &PublishOptions) -> Origin {
+    let mut writer = Writer::new();
+    let sizes = [
+        options.segment_size as u64,
+        options.freshness_ms,
+        options.metadata_freshness_ms,
+        options.signs as u64,
+    ];
+    for size in sizes {
+        writer.nni(tlv::CONTENT, size);
+    }
+    signature_info(label.signer).write(tlv::SIGNATURE_INFO, &mut writer);
+    writer.tlv(tlv::CONTENT, label.certificate.unwrap_or_default());
+    writer.tlv(tlv::CONTENT, kind);
+    writer.tlv(tlv::CONTENT, source);
+    sha256(&[writer.as_slice()])
+}
+
+fn version(kept: &StoredObject) -> Option<u64> {
+    kept.header.versioned.as_view().last()?.as_version()
+}
+
+fn read_error(path: &Path) -> impl FnOnce(io::Error) -> RepositoryError {
+    let path = path.to_owned();
+    move |source| RepositoryError::Read { path, source }
+}
+
+fn write_error(path: &Path) -> impl FnOnce(io::Error) -> RepositoryError {
+    let path = path.to_owned();
+    move |source| RepositoryError::Write { path, source }
+}
+
+#[cfg(test)]
+mod tests;

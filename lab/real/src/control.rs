@@ -1,0 +1,334 @@
+//! The controller of a run: a `weir controller`, and the agents in the routers.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_control::File;
+use weir_plan::{ControllerPlan, Plan, Role};
+
+use super::process::{Launch, OutputLine, Process};
+use super::relay::Relay;
+use super::{RealError, RealOptions, check};
+
+/// How often agents tell what is new: what the controller is to know at the start it knows soon.
+const INTERVAL: &str = "200ms";
+/// A router of a run is never taken for gone.
+const ROUTER_TIMEOUT: &str = "24h";
+/// How long the controller may take for an answer, and between two questions to it.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+/// Files of one request that registers them.
+const LIST_MAX: usize = 1000;
+
+/// The controller, with what is known of it.
+pub(super) struct Control {
+    process: Process,
+    /// Where agents reach it, and this program.
+    agents_url: String,
+    url: String,
+    operator: String,
+    /// A token for each router.
+    tokens: BTreeMap<usize, String>,
+    files: Vec<File>,
+    http: ureq::Agent,
+    /// Only where it is some way off. Held, so that it goes on.
+    _relay: Option<Relay>,
+}
+
+impl Control {
+    /// Starts the controller that `of` says, with its files in `dir`, and registers the files of
+    /// the plan's producers.
+    pub(super) fn start(
+        plan: &Plan,
+        of: &ControllerPlan,
+        options: &RealOptions,
+        dir: &Path,
+        deadline: Instant,
+    ) -> Result<Self, RealError> {
+        let place = Place { options, dir, config: dir.join("controller.toml") };
+        let database = dir.join("controller.db");
+        place.write_config(&config_text(of, &database))?;
+        let operator = place.token("operator", "laboratory")?;
+        let mut tokens = BTreeMap::new();
+        for node in (0..plan.nodes.len()).filter(|&node| check::is_router(plan, node)) {
+            tokens.insert(node, place.token("router", &plan.nodes[node].name)?);
+        }
+        let (process, ready) = place.start(deadline)?;
+        let url = ready["url"].as_str().unwrap_or_default().to_owned();
+        let what = || "cannot reach the controller".to_owned();
+        let system = |source| RealError::System { what: what(), source };
+        let relay = match of.delay_ns {
+            0 => None,
+            delay_ns => {
+                let target = address_of(&url).map_err(system)?;
+                Some(Relay::start(target, Duration::from_nanos(delay_ns)).map_err(system)?)
+            }
+        };
+        let agents_url = match &relay {
+            Some(relay) => format!("http://{}", relay.address),
+            None => url.clone(),
+        };
+        let http = ureq::Agent::config_builder().timeout_global(Some(ANSWER_TIMEOUT)).proxy(None);
+        let files = plan.files().map_err(|error| RealError::Unsupported(error.to_string()))?;
+        let control = Self {
+            process,
+            agents_url,
+            url,
+            operator,
+            tokens,
+            files: files.into_iter().map(|(_, file)| file).collect(),
+            http: http.build().new_agent(),
+            _relay: relay,
+        };
+        control.register()?;
+        Ok(control)
+    }
+
+    /// The part of a router's configuration that is about the controller. Neighbours send to it at
+    /// these addresses.
+    pub(super) fn agent_text(&self, plan: &Plan, node: usize, addresses: &[SocketAddr]) -> String {
+        let quoted = |text: &str| Value::from(text).to_string();
+        let uris: Vec<String> =
+            addresses.iter().map(|address| quoted(&format!("udp4://{address}"))).collect();
+        let prefetch =
+            check::links_of(plan, node).into_iter().any(|(_, other)| check::is_agents(plan, other));
+        format!(
+            "\n[controller]\nurl = {}\nname = {}\ntoken = {}\nuris = [{}]\ninterval = \
+             \"{INTERVAL}\"\nstate_file = \"none\"\nprefetch = {prefetch}\nasks_for_hosts = {}\n",
+            quoted(&self.agents_url),
+            quoted(&plan.nodes[node].name),
+            quoted(&self.tokens[&node]),
+            uris.join(", "),
+            check::has_hosts(plan, node),
+        )
+    }
+
+    /// Tells it of the files.
+    fn register(&self) -> Result<(), RealError> {
+        for files in self.files.chunks(LIST_MAX) {
+            let body = serde_json::to_vec(files).expect("files are plain data");
+            let left_out = self
+                .http
+                .post(format!("{}/v1/files/list", self.url))
+                .header("Authorization", format!("Bearer {}", self.operator))
+                .header("Content-Type", "application/json")
+                .send(body)
+                .and_then(|mut answer| answer.body_mut().read_to_string())
+                .map_err(|error| refused("the files of the plan", &error.to_string()))?;
+            if left_out.trim() != "[]" {
+                return Err(refused("files of the plan", &left_out));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the controller knows what that of a simulation is told at the start: routers,
+    /// how far they are from each other, where there are producers, and what stores hold, which
+    /// were `filled` with so many packets.
+    pub(super) fn await_network(
+        &mut self,
+        plan: &Plan,
+        options: &RealOptions,
+        filled: &BTreeMap<usize, Option<u64>>,
+        deadline: Instant,
+    ) -> Result<(), RealError> {
+        loop {
+            let lacks = match self.lacks(plan, filled) {
+                Ok(None) => return Ok(()),
+                Ok(Some(lacks)) => lacks,
+                Err(error) => error.to_string(),
+            };
+            if options.stop.load(Ordering::Relaxed) {
+                return Err(RealError::Interrupted);
+            }
+            if Instant::now() > deadline || self.process.ends_within(Duration::ZERO) {
+                return Err(self.process.failure(&format!("does not know the network: {lacks}")));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Something that it does not know yet.
+    fn lacks(
+        &self,
+        plan: &Plan,
+        filled: &BTreeMap<usize, Option<u64>>,
+    ) -> Result<Option<String>, ureq::Error> {
+        let (routers, links) = (self.get("/v1/routers", &[])?, self.get("/v1/links", &[])?);
+        let rows = |of: &Value| of.as_array().cloned().unwrap_or_default();
+        let (routers, links) = (rows(&routers), rows(&links));
+        let is_measured = |from: &str, to: &str| {
+            links.iter().any(|link| {
+                link["from"] == from && link["to"] == to && link["round_trip_ns"].is_u64()
+            })
+        };
+        for link in &plan.links {
+            let ends = [link.a, link.b];
+            let [a, b] = ends.map(|node| plan.nodes[node].name.as_str());
+            let is_between = ends.iter().all(|&node| check::is_router(plan, node));
+            if is_between && !(is_measured(a, b) && is_measured(b, a)) {
+                return Ok(Some(format!("how far `{a}` is from `{b}`")));
+            }
+        }
+        let prefixes: Vec<Value> =
+            routers.iter().flat_map(|router| rows(&router["prefixes"])).collect();
+        for (index, node) in plan.nodes.iter().enumerate() {
+            let is_there = |router: &Value| router["name"] == node.name.as_str();
+            match &node.role {
+                Role::Router(_) if !routers.iter().any(is_there) => {
+                    return Ok(Some(format!("the router `{}`", node.name)));
+                }
+                Role::Router(_) => {
+                    let wanted = filled.get(&index).copied().flatten().unwrap_or(0);
+                    if wanted > 0 && self.held(&node.name)? < wanted {
+                        return Ok(Some(format!("what the store of `{}` holds", node.name)));
+                    }
+                }
+                Role::Producer(of) if !prefixes.contains(&Value::from(&*of.names.prefix)) => {
+                    return Ok(Some(format!("where {} is produced", of.names.prefix)));
+                }
+                Role::Producer(_) | Role::Consumer(_) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Segments of the plan's files that a router says it holds.
+    fn held(&self, router: &str) -> Result<u64, ureq::Error> {
+        let mut held = 0;
+        for file in &self.files {
+            let rows = self.get("/v1/files/holdings", &[("name", &file.name.to_string())])?;
+            let rows = rows.as_array().into_iter().flatten();
+            let own = rows.filter(|row| row["router"] == router);
+            let ranges = own.flat_map(|row| row["segments"].as_array().into_iter().flatten());
+            let ends = ranges.filter_map(|range| Some((range[0].as_u64()?, range[1].as_u64()?)));
+            held += ends.map(|(first, last)| last - first + 1).sum::<u64>();
+        }
+        Ok(held)
+    }
+
+    fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value, ureq::Error> {
+        let request = self.http.get(format!("{}{path}", self.url)).query_pairs(query.to_vec());
+        let request = request.header("Authorization", format!("Bearer {}", self.operator));
+        let text = request.call()?.body_mut().read_to_string()?;
+        Ok(serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// Ends it. One that has ended before is an error.
+    pub(super) fn stop(&mut self) -> Result<(), RealError> {
+        self.process.stop()
+    }
+}
+
+fn refused(what: &str, reason: &str) -> RealError {
+    let router = "the controller".to_owned();
+    RealError::Command { router, what: what.to_owned(), reason: reason.to_owned() }
+}
+
+fn address_of(url: &str) -> io::Result<SocketAddr> {
+    let authority = url.strip_prefix("http://").and_then(|rest| rest.parse().ok());
+    authority.ok_or_else(|| io::Error::other(format!("`{url}` is no address")))
+}
+
+/// What the controller decides by, as in the simulation.
+fn config_text(of: &ControllerPlan, database: &Path) -> String {
+    let quoted = |text: &str| Value::from(text).to_string();
+    let placement = serde_json::to_string(&of.placement).expect("a word");
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        text,
+        "listen = \"127.0.0.1:0\"\ndatabase = {}\n\n[decisions]\nplacement = {placement}\nprefetch \
+         = {}\nprefetch_first = {}\nratio = {:?}\nroutes = false\nrouter_timeout = \
+         \"{ROUTER_TIMEOUT}\"\n\n[log]\nlevel = \"warn\"\n",
+        quoted(&database.display().to_string()),
+        of.prefetch,
+        of.prefetch_first,
+        of.ratio,
+    );
+    text
+}
+
+/// Where the controller's files are.
+struct Place<'a> {
+    options: &'a RealOptions,
+    dir: &'a Path,
+    config: PathBuf,
+}
+
+impl Place<'_> {
+    fn write_config(&self, text: &str) -> Result<(), RealError> {
+        std::fs::write(&self.config, text).map_err(|source| {
+            let what = format!("cannot write {}", self.config.display());
+            RealError::System { what, source }
+        })
+    }
+
+    /// Makes a token.
+    fn token(&self, role: &str, name: &str) -> Result<String, RealError> {
+        let made = Command::new(&self.options.program)
+            .args(["controller", "-c"])
+            .arg(&self.config)
+            .args(["token", "add", "--role", role, "--name", name])
+            .current_dir(self.dir)
+            .env("HOME", self.dir)
+            .output()
+            .map_err(|source| RealError::System {
+                what: format!("cannot start {}", self.options.program.display()),
+                source,
+            })?;
+        let text = |octets: &[u8]| String::from_utf8_lossy(octets).trim().to_owned();
+        if !made.status.success() {
+            return Err(refused(&format!("a token for {name}"), &text(&made.stderr)));
+        }
+        Ok(text(&made.stdout))
+    }
+
+    /// Starts the controller; with what it says when it is ready.
+    fn start(&self, deadline: Instant) -> Result<(Process, Value), RealError> {
+        let (sender, received) = channel();
+        let launch = Launch {
+            title: "the controller".into(),
+            program: &self.options.program,
+            other: None,
+            dir: self.dir,
+            file: "controller".into(),
+            cores: &self.options.cpu_apps,
+            number: 0,
+            output: &sender,
+        };
+        let config = self.config.display().to_string();
+        let mut process = Process::start(&launch, &["controller", "-c", &config, "--json"])?;
+        match self.ready(&received, deadline) {
+            Some(ready) => Ok((process, ready)),
+            None if self.options.stop.load(Ordering::Relaxed) => Err(RealError::Interrupted),
+            None => Err(process.failure("did not start")),
+        }
+    }
+
+    fn ready(&self, received: &Receiver<OutputLine>, deadline: Instant) -> Option<Value> {
+        while Instant::now() < deadline && !self.options.stop.load(Ordering::Relaxed) {
+            match received.recv_timeout(PAUSE) {
+                Ok(OutputLine { line: Some(line), .. }) => {
+                    let line = serde_json::from_str::<Value>(&line).unwrap_or_default();
+                    if line.get("ready").is_some() {
+                        return Some(line);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(OutputLine { line: None, .. }) | Err(RecvTimeoutError::Disconnected) => {
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}

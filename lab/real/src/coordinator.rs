@@ -1,0 +1,290 @@
+//! A run from its start to its end.
+
+use std::time::Duration;
+
+use weir_base::NS_PER_MS;
+use weir_client::monotonic_now;
+use weir_plan::event::{Event, EventKind, Observer, RouterSample};
+use weir_plan::{Fault, Plan};
+
+use super::site::Site;
+use super::{
+    AppReport, RealError, RealOptions, RealReport, RouterReport, check, links, merge, proc,
+};
+
+/// From the word to start until the common start, so that all have heard it.
+const START_AHEAD_NS: u64 = 30 * NS_PER_MS;
+/// The same for each application: they hear it one after the other.
+const START_AHEAD_EACH_NS: u64 = 2 * NS_PER_MS;
+/// How long consumers may take to notice that the run is over.
+const END_PATIENCE_NS: u64 = 10_000 * NS_PER_MS;
+/// How long an application may take to report.
+const REPORT_PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn run(
+    plan: &Plan,
+    options: &RealOptions,
+    observer: &mut dyn Observer,
+) -> Result<RealReport, RealError> {
+    let mut run = Run::new(plan, options)?;
+    run.site.start()?;
+    run.begin()?;
+    run.watch()?;
+    let mut report = run.end()?;
+    run.events.sort_by_key(|event| (event.at_ns, event.node));
+    let files: Vec<_> =
+        run.site.apps.iter().map(|(&node, app)| (node as u32, app.events.clone())).collect();
+    report.events = merge::merge(&files, &run.events, observer)
+        .map_err(|source| RealError::System { what: "cannot read the events".into(), source })?;
+    Ok(report)
+}
+
+/// Something that is due at a time of the run.
+#[derive(Clone, Copy, Debug)]
+enum Task {
+    Sample,
+    FaultBegins(usize),
+    FaultEnds(usize),
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    options: &'a RealOptions,
+    site: Site<'a>,
+    start_ns: u64,
+    /// What is due, the next one last.
+    tasks: Vec<(u64, Task)>,
+    /// Routers that are away.
+    away: Vec<usize>,
+    events: Vec<Event>,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, options: &'a RealOptions) -> Result<Self, RealError> {
+        let mut tasks = Vec::new();
+        if let Some(samples) = (plan.duration_ns + plan.drain_ns).checked_div(plan.sample_ns) {
+            tasks.extend((1..=samples).map(|at| (at * plan.sample_ns, Task::Sample)));
+        }
+        for (index, planned) in plan.faults.iter().enumerate() {
+            let end_ns = planned.at_ns.saturating_add(planned.fault.for_ns());
+            tasks.push((planned.at_ns, Task::FaultBegins(index)));
+            tasks.push((end_ns, Task::FaultEnds(index)));
+        }
+        tasks.sort_by_key(|&(at_ns, _)| std::cmp::Reverse(at_ns));
+        Ok(Self {
+            plan,
+            options,
+            site: Site::new(plan, options)?,
+            start_ns: 0,
+            tasks,
+            away: Vec::new(),
+            events: Vec::new(),
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_now().as_ns().saturating_sub(self.start_ns)
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.plan.duration_ns.saturating_add(self.plan.drain_ns)
+    }
+
+    /// Counting and the clock begin.
+    fn begin(&mut self) -> Result<(), RealError> {
+        for router in self.site.routers.values_mut() {
+            router.begin()?;
+        }
+        let apps = self.site.app_nodes();
+        let ahead_ns = START_AHEAD_NS + START_AHEAD_EACH_NS * apps.len() as u64;
+        self.start_ns = monotonic_now().as_ns() + ahead_ns;
+        for node in apps {
+            self.site.tell(node, &format!("start {}", self.start_ns))?;
+        }
+        Ok(())
+    }
+
+    /// Lets it run until all consumers are done, or the time is over.
+    fn watch(&mut self) -> Result<(), RealError> {
+        loop {
+            let now_ns = self.now_ns();
+            let is_started = monotonic_now().as_ns() >= self.start_ns;
+            let mut consumers = self.site.apps.values().filter(|app| app.is_consumer).peekable();
+            let is_over = match consumers.peek() {
+                Some(_) => consumers.all(|app| app.is_done),
+                None => is_started && now_ns >= self.end_ns(),
+            };
+            if is_over && self.away.is_empty() {
+                return Ok(());
+            }
+            if now_ns > self.end_ns().saturating_add(END_PATIENCE_NS) {
+                return Err(self.unfinished());
+            }
+            while let Some(&(at_ns, task)) = self.tasks.last()
+                && is_started
+                && at_ns <= now_ns
+            {
+                self.tasks.pop();
+                self.carry_out(task)?;
+            }
+            let next_ns = self.tasks.last().map_or(u64::MAX, |&(at_ns, _)| at_ns);
+            let next_ns =
+                next_ns.saturating_add(self.start_ns).saturating_sub(monotonic_now().as_ns());
+            self.site.watch(Duration::from_nanos(next_ns))?;
+        }
+    }
+
+    fn unfinished(&mut self) -> RealError {
+        let mut apps = self.site.apps.values_mut();
+        match apps.find(|app| app.is_consumer && !app.is_done) {
+            Some(app) => app.process.failure("did not end with the run"),
+            // A router that a fault keeps away for longer than the run.
+            None => RealError::Unsupported("a fault lasts beyond the end of the run".into()),
+        }
+    }
+
+    fn carry_out(&mut self, task: Task) -> Result<(), RealError> {
+        match task {
+            Task::Sample => self.sample(),
+            Task::FaultBegins(index) => self.change_fault(index, true),
+            Task::FaultEnds(index) => self.change_fault(index, false),
+        }
+    }
+
+    fn sample(&mut self) -> Result<(), RealError> {
+        for (&node, router) in &mut self.site.routers {
+            if !self.away.contains(&node) {
+                let (sample, queues) = router.sample_with_queues()?;
+                let at_ns = monotonic_now().as_ns().saturating_sub(self.start_ns);
+                let has_disk = check::disk(self.plan, node).is_some();
+                let lengths = queues.lengths().into_iter().filter(|_| has_disk);
+                let lengths =
+                    lengths.map(|(queue, packets)| EventKind::QueueLength { queue, packets });
+                for kind in lengths.chain([EventKind::RouterSample(Box::new(sample))]) {
+                    self.events.push(Event { at_ns, node: node as u32, kind });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change_fault(&mut self, index: usize, begins: bool) -> Result<(), RealError> {
+        let node = match self.plan.faults[index].fault {
+            Fault::LinkDown { link, .. } => {
+                if let Some(emulated) = self.site.links.get(&link) {
+                    emulated.set_up(!begins);
+                }
+                self.plan.links[link].a
+            }
+            Fault::LinkSlow { link, share, .. } => {
+                if let Some(emulated) = self.site.links.get(&link) {
+                    emulated.set_rate_share(if begins { share } else { 1.0 });
+                }
+                self.plan.links[link].a
+            }
+            Fault::Crash { node, .. } if begins => {
+                self.site.crash(node)?;
+                self.away.push(node);
+                node
+            }
+            Fault::Crash { node, .. } => {
+                self.site.revive(node)?;
+                self.away.retain(|&away| away != node);
+                node
+            }
+            Fault::StoreStall { node, .. } => {
+                self.site.stall_disks(node, None, begins)?;
+                node
+            }
+            Fault::DiskStall { node, disk, .. } => {
+                self.site.stall_disks(node, Some(disk), begins)?;
+                node
+            }
+            // Refused before the start.
+            Fault::DiskErrors { node, .. }
+            | Fault::DiskDamage { node, .. }
+            | Fault::DiskFull { node, .. } => node,
+            Fault::WrongBytes { link, .. } => self.plan.links[link].a,
+        };
+        let at_ns = self.now_ns();
+        let kind = EventKind::FaultChanged { fault: index as u32, begins };
+        self.events.push(Event { at_ns, node: node as u32, kind });
+        Ok(())
+    }
+
+    /// Takes stock and ends all processes.
+    fn end(&mut self) -> Result<RealReport, RealError> {
+        let elapsed_ns = self.now_ns();
+        let mut report = RealReport {
+            elapsed_ns,
+            cpu_router: self.cores(&self.options.cpu_router)?,
+            cpu_apps: self.cores(&self.options.cpu_apps)?,
+            ..RealReport::default()
+        };
+        for (&node, router) in &mut self.site.routers {
+            let sample = router.sample()?;
+            if self.plan.sample_ns > 0 {
+                let kind = EventKind::RouterSample(Box::new(sample));
+                self.events.push(Event { at_ns: elapsed_ns, node: node as u32, kind });
+            }
+            report.routers.push(router_report(node, &router.name, &sample, elapsed_ns));
+        }
+        report.apps = self.end_apps(elapsed_ns)?;
+        self.site.stop()?;
+        let mut emulator_ns = 0;
+        for (&index, link) in &mut self.site.links {
+            let stats = link.finish()?;
+            emulator_ns += stats.processor_ns;
+            let plan = &self.plan.links[index];
+            self.events.extend(links::samples(index, plan, &stats, elapsed_ns));
+        }
+        report.emulator_utilisation = share(emulator_ns, elapsed_ns);
+        Ok(report)
+    }
+
+    fn cores(&self, asked: &[usize]) -> Result<Vec<usize>, RealError> {
+        if !asked.is_empty() {
+            return Ok(asked.to_vec());
+        }
+        proc::cores()
+            .map_err(|source| RealError::System { what: "cannot count cores".into(), source })
+    }
+
+    fn end_apps(&mut self, elapsed_ns: u64) -> Result<Vec<AppReport>, RealError> {
+        let nodes = self.site.app_nodes();
+        self.site.expect_ends();
+        for &node in &nodes {
+            self.site.tell(node, "stop")?;
+        }
+        let deadline = std::time::Instant::now() + REPORT_PATIENCE;
+        let mut reports = Vec::new();
+        for node in nodes {
+            let line = self.site.line_with(node, "report", deadline)?;
+            let mut report: AppReport = serde_json::from_value(line["report"].clone())
+                .map_err(|_| self.site.failure_of(node))?;
+            report.utilisation = share(report.cpu_ns, elapsed_ns);
+            reports.push(report);
+        }
+        for app in self.site.apps.values_mut() {
+            app.process.wait()?;
+        }
+        debug_assert!(reports.iter().all(|app| !check::is_router(self.plan, app.node as usize)));
+        Ok(reports)
+    }
+}
+
+fn share(part_ns: u64, whole_ns: u64) -> f64 {
+    part_ns as f64 / whole_ns.max(1) as f64
+}
+
+fn router_report(node: usize, name: &str, sample: &RouterSample, elapsed_ns: u64) -> RouterReport {
+    RouterReport {
+        node: node as u32,
+        name: name.to_owned(),
+        cpu_ns: sample.cpu_ns,
+        utilisation: share(sample.cpu_ns, elapsed_ns),
+        packets_in: sample.in_interests + sample.in_data,
+        packets_out: sample.out_interests + sample.out_data,
+        pit_entries: sample.pit_entries,
+    }
+}

@@ -1,0 +1,131 @@
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, SystemTime};
+
+use weir_base::{Packet, Pool};
+use weir_face::{Datagram, FramesSent, RecvStatus, UdpOptions, UdpPath, UdpPort};
+
+use super::config::EmulatorError;
+
+/// Receive buffer: what comes while the emulator has no processor, 30 ms at 1 Gbit/s, and what the
+/// system adds for each datagram.
+const RECEIVE_BUFFER_BYTES: usize = 16 << 20;
+/// A frame that reached the emulator.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) frame: Packet,
+    /// How long ago the system took it in.
+    pub(crate) age_ns: u64,
+}
+
+/// A UDP port with one peer.
+#[derive(Debug)]
+pub(crate) struct UdpEnd {
+    port: UdpPort,
+    /// `None` until the first frame arrives.
+    peer: Option<UdpPath>,
+    datagrams: Vec<Datagram>,
+    strangers: u64,
+}
+
+impl UdpEnd {
+    pub(crate) fn bind(
+        address: SocketAddr,
+        peer: Option<SocketAddr>,
+    ) -> Result<Self, EmulatorError> {
+        let options = UdpOptions {
+            receive_buffer_bytes: RECEIVE_BUFFER_BYTES,
+            timestamps: true,
+            ..UdpOptions::default()
+        };
+        let port = UdpPort::bind(address, &options)
+            .map_err(|source| EmulatorError::Bind { address, source })?;
+        let mut end = Self { port, peer: None, datagrams: Vec::with_capacity(4_096), strangers: 0 };
+        if let Some(peer) = peer {
+            end.set_peer(peer)?;
+        }
+        Ok(end)
+    }
+
+    /// Says who is at the other end of its traffic.
+    pub(crate) fn set_peer(&mut self, peer: SocketAddr) -> Result<(), EmulatorError> {
+        let port = self.local_addr();
+        if peer.is_ipv4() != port.is_ipv4() {
+            return Err(EmulatorError::Family { port, peer });
+        }
+        self.peer = Some(peer.into());
+        Ok(())
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.port.local_addr()
+    }
+
+    /// Takes some of the frames that wait, without blocking. Returns whether there are more.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    pub(crate) fn receive(
+        &mut self,
+        pool: &mut Pool,
+        arrivals: &mut Vec<Arrival>,
+    ) -> io::Result<bool> {
+        let status = self.port.recv(pool, &mut self.datagrams)?;
+        let now_unix_ns = unix_ns();
+        for datagram in self.datagrams.drain(..) {
+            if self.peer.get_or_insert(datagram.path).remote != datagram.path.remote {
+                self.strangers += 1;
+                continue;
+            }
+            // By how long ago it was; a step of the wall clock in between is bounded on both sides.
+            let taken_in_unix_ns = datagram.taken_in_unix_ns.unwrap_or(now_unix_ns);
+            let age_ns = now_unix_ns.saturating_sub(taken_in_unix_ns);
+            arrivals.push(Arrival { frame: datagram.frame, age_ns });
+        }
+        Ok(status == RecvStatus::More)
+    }
+
+    /// Sends frames from the front, as many as the system takes.
+    ///
+    /// # Errors
+    /// When the socket is broken.
+    pub(crate) fn send(&mut self, frames: &[Packet]) -> io::Result<FramesSent> {
+        match self.peer {
+            Some(peer) => self.port.send_frames(peer, frames),
+            None => Ok(FramesSent::default()),
+        }
+    }
+
+    pub(crate) fn has_peer(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// Frames that did not come from the peer, dropped.
+    pub(crate) fn strangers(&self) -> u64 {
+        self.strangers
+    }
+
+    /// Frames that the system dropped before the emulator saw them.
+    pub(crate) fn overflows(&self) -> u64 {
+        self.port.counters().receive_overflows
+    }
+}
+
+impl AsFd for UdpEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.port.as_fd()
+    }
+}
+
+impl fmt::Display for UdpEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the socket at {}", self.local_addr())
+    }
+}
+
+fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since: Duration| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}

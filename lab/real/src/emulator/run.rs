@@ -1,0 +1,286 @@
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant as Clock};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+use weir_base::Pool;
+
+use super::config::{EmulatorConfig, EmulatorError, UdpEnds};
+use super::direction::Direction;
+use super::port::{Arrival, UdpEnd};
+use super::stats::EmulatorStats;
+
+/// How long the thread sleeps at most, and so how late it notices that it should stop.
+const SLEEP_NS_MAX: u64 = 10_000_000;
+const POOL_BYTES_MAX: usize = 64 << 20;
+/// Batches read from one port before frames that are due get their turn.
+const BATCHES_MAX: usize = 4;
+
+/// What can be done to a running emulator from another thread. Takes effect within 10 ms.
+#[derive(Debug)]
+pub struct Control {
+    /// Set to end [`Emulator::run`].
+    pub stop: AtomicBool,
+    /// Whether the link from a to b is up. Taking it down loses what is on it.
+    pub a_to_b_is_up: AtomicBool,
+    /// Whether the link from b to a is up.
+    pub b_to_a_is_up: AtomicBool,
+    /// The share of its rate that the link has, both ways, in thousandths.
+    pub rate_permille: AtomicU32,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            a_to_b_is_up: AtomicBool::new(true),
+            b_to_a_is_up: AtomicBool::new(true),
+            rate_permille: AtomicU32::new(1000),
+        }
+    }
+}
+
+/// One side: its port, and when the latest frame came from there.
+#[derive(Debug)]
+struct Side {
+    port: UdpEnd,
+    latest_ns: u64,
+}
+
+/// A link between two UDP ports, see [the module](super).
+pub struct Emulator {
+    a: Side,
+    b: Side,
+    a_to_b: Direction,
+    b_to_a: Direction,
+    config: EmulatorConfig,
+    pool: Pool,
+    arrivals: Vec<Arrival>,
+    start: Clock,
+}
+
+impl Emulator {
+    /// A link between two UDP ports. Checks the configuration and takes them.
+    ///
+    /// # Errors
+    /// A configuration that cannot be, a port that cannot be had.
+    pub fn bind(ends: UdpEnds, config: EmulatorConfig) -> Result<Self, EmulatorError> {
+        check(&config)?;
+        let a = UdpEnd::bind(ends.a, ends.peer_a)?;
+        let b = UdpEnd::bind(ends.b, ends.peer_b)?;
+        let bytes_max = config.in_flight_bytes_max;
+        Ok(Self {
+            a_to_b: Direction::new(config.a_to_b.clone(), config.seed, bytes_max),
+            // Another stream of draws, as the other direction may be configured alike.
+            b_to_a: Direction::new(config.b_to_a.clone(), !config.seed, bytes_max),
+            a: Side { port: a, latest_ns: 0 },
+            b: Side { port: b, latest_ns: 0 },
+            pool: Pool::new(bytes_max.min(POOL_BYTES_MAX)),
+            arrivals: Vec::with_capacity(4_096),
+            start: Clock::now(),
+            config,
+        })
+    }
+
+    /// Who is at the two sides, where that was not known when the ports were taken.
+    pub(crate) fn set_peers(&mut self, a: SocketAddr, b: SocketAddr) -> Result<(), EmulatorError> {
+        self.a.port.set_peer(a)?;
+        self.b.port.set_peer(b)
+    }
+
+    /// The address that side a sends to.
+    pub fn local_a(&self) -> SocketAddr {
+        self.a.port.local_addr()
+    }
+
+    /// The address that side b sends to.
+    pub fn local_b(&self) -> SocketAddr {
+        self.b.port.local_addr()
+    }
+
+    /// Forwards until `stop` is set. The calling thread's timer slack is 1 ns meanwhile.
+    ///
+    /// # Errors
+    /// A port that breaks.
+    pub fn run(self, stop: &AtomicBool) -> Result<EmulatorStats, EmulatorError> {
+        self.run_while(|_, _| !stop.load(Ordering::Relaxed))
+    }
+
+    /// As [`run`](Self::run), with links that can be taken down and up and be slowed down.
+    ///
+    /// # Errors
+    /// A port that breaks.
+    pub(crate) fn run_controlled(self, control: &Control) -> Result<EmulatorStats, EmulatorError> {
+        self.run_while(|a_to_b, b_to_a| {
+            a_to_b.set_up(control.a_to_b_is_up.load(Ordering::Relaxed));
+            b_to_a.set_up(control.b_to_a_is_up.load(Ordering::Relaxed));
+            let rate_share = f64::from(control.rate_permille.load(Ordering::Relaxed)) / 1000.0;
+            a_to_b.set_rate_share(rate_share);
+            b_to_a.set_rate_share(rate_share);
+            !control.stop.load(Ordering::Relaxed)
+        })
+    }
+
+    fn run_while(
+        mut self,
+        mut goes_on: impl FnMut(&mut Direction, &mut Direction) -> bool,
+    ) -> Result<EmulatorStats, EmulatorError> {
+        let slack_ns = nix::sys::prctl::get_timerslack();
+        // Without it, wake-ups come up to 50 us late, and the statistics say so.
+        let _ = nix::sys::prctl::set_timerslack(1);
+        self.start = Clock::now();
+        let processor_start_ns = processor_ns();
+        let result = loop {
+            if !goes_on(&mut self.a_to_b, &mut self.b_to_a) {
+                break Ok(());
+            }
+            if let Err(error) = self.turn() {
+                break Err(error);
+            }
+        };
+        if let Some(slack_ns) = slack_ns.ok().and_then(|slack_ns| slack_ns.try_into().ok()) {
+            let _ = nix::sys::prctl::set_timerslack(slack_ns);
+        }
+        result.map(|()| EmulatorStats {
+            duration_ns: self.now_ns(),
+            processor_ns: processor_ns().saturating_sub(processor_start_ns),
+            seed: self.config.seed,
+            a_to_b: self.a_to_b.stats(&self.a.port),
+            b_to_a: self.b_to_a.stats(&self.b.port),
+        })
+    }
+
+    fn now_ns(&self) -> u64 {
+        nanoseconds(self.start.elapsed())
+    }
+
+    /// Waits for a frame to come or for a frame to be due, and does what is to be done then.
+    fn turn(&mut self) -> Result<(), EmulatorError> {
+        let dues_ns = [self.a_to_b.next_due_ns(), self.b_to_a.next_due_ns()];
+        let next_due_ns = dues_ns.into_iter().flatten().min();
+        let mut now_ns = self.now_ns();
+        let wake_ns = next_due_ns.map(|due_ns| due_ns.saturating_sub(self.config.spin_ns));
+        let sleep_ns = wake_ns.map_or(SLEEP_NS_MAX, |wake_ns| wake_ns.saturating_sub(now_ns));
+        let (reads_a, reads_b) =
+            self.wait(sleep_ns.min(SLEEP_NS_MAX)).map_err(EmulatorError::Wait)?;
+        if reads_a {
+            receive(
+                &mut self.a,
+                &mut self.a_to_b,
+                self.b.port.has_peer(),
+                (&mut self.pool, &mut self.arrivals, self.start),
+            )?;
+        }
+        if reads_b {
+            receive(
+                &mut self.b,
+                &mut self.b_to_a,
+                self.a.port.has_peer(),
+                (&mut self.pool, &mut self.arrivals, self.start),
+            )?;
+        }
+        now_ns = now_ns.max(self.now_ns());
+        if let Some(due_ns) = next_due_ns
+            && due_ns > now_ns
+            && due_ns - now_ns <= self.config.spin_ns
+        {
+            while now_ns < due_ns {
+                std::hint::spin_loop();
+                now_ns = self.now_ns();
+            }
+        }
+        self.send_due(now_ns)
+    }
+
+    fn send_due(&mut self, now_ns: u64) -> Result<(), EmulatorError> {
+        let start = self.start;
+        let clock_ns = || nanoseconds(start.elapsed());
+        for (direction, to) in [(&mut self.a_to_b, &mut self.b), (&mut self.b_to_a, &mut self.a)] {
+            direction
+                .send_due(now_ns, &mut to.port, clock_ns)
+                .map_err(|source| broken(&to.port, source))?;
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a port is ready or `sleep_ns` have passed. Says which ports can be read.
+    fn wait(&self, sleep_ns: u64) -> io::Result<(bool, bool)> {
+        let interest = |is_blocked: bool| {
+            if is_blocked { PollFlags::POLLIN | PollFlags::POLLOUT } else { PollFlags::POLLIN }
+        };
+        let mut watched = [
+            PollFd::new(self.a.port.as_fd(), interest(self.b_to_a.is_blocked())),
+            PollFd::new(self.b.port.as_fd(), interest(self.a_to_b.is_blocked())),
+        ];
+        let timeout = TimeSpec::from(Duration::from_nanos(sleep_ns));
+        match ppoll(&mut watched, Some(timeout), None) {
+            Ok(_) => {}
+            // A signal; whoever caught it sets the flag to stop.
+            Err(Errno::EINTR) => return Ok((false, false)),
+            Err(error) => return Err(error.into()),
+        }
+        // An error that waits at the port is taken by reading it.
+        let readable = PollFlags::POLLIN | PollFlags::POLLERR;
+        let can_read = |watched: &PollFd<'_>| {
+            watched.revents().is_some_and(|events| events.intersects(readable))
+        };
+        Ok((can_read(&watched[0]), can_read(&watched[1])))
+    }
+}
+
+fn check(config: &EmulatorConfig) -> Result<(), EmulatorError> {
+    for (direction, link) in [("a to b", &config.a_to_b), ("b to a", &config.b_to_a)] {
+        link.check().map_err(|source| EmulatorError::Config { direction, source })?;
+    }
+    Ok(())
+}
+
+/// Reads what waits at `side` into `direction`.
+fn receive(
+    side: &mut Side,
+    direction: &mut Direction,
+    has_peer: bool,
+    (pool, arrivals, start): (&mut Pool, &mut Vec<Arrival>, Clock),
+) -> Result<(), EmulatorError> {
+    for _ in 0..BATCHES_MAX {
+        let has_more =
+            side.port.receive(pool, arrivals).map_err(|source| broken(&side.port, source))?;
+        let now_ns = nanoseconds(start.elapsed());
+        for Arrival { frame, age_ns } in arrivals.drain(..) {
+            side.latest_ns = side.latest_ns.max(now_ns.saturating_sub(age_ns));
+            direction.accept(side.latest_ns, frame, has_peer);
+        }
+        if !has_more {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn broken(port: &UdpEnd, source: io::Error) -> EmulatorError {
+    EmulatorError::Port { port: port.to_string(), source }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Processor time of this thread.
+fn processor_ns() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    time.map_or(0, |time| nanoseconds(Duration::from(time)))
+}
+
+impl std::fmt::Debug for Emulator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Emulator")
+            .field("a", &self.a.port)
+            .field("b", &self.b.port)
+            .finish_non_exhaustive()
+    }
+}

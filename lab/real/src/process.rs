@@ -1,0 +1,200 @@
+//! Processes of a run: started under the coordinator's eyes, and never left behind.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::RealError;
+
+/// Lines of a log that are shown when its process fails.
+const LOG_LINES: usize = 20;
+/// How long a process may take to end once its sockets and its output are closed.
+pub(super) const END_PATIENCE: Duration = Duration::from_millis(500);
+/// How long a process may take to end once it was asked to.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A line of a process's standard output, or its end.
+#[derive(Debug)]
+pub(super) struct OutputLine {
+    /// Which process: the number it was started with.
+    pub(super) process: usize,
+    /// A line; `None` when the output is closed, which means that the process ended.
+    pub(super) line: Option<String>,
+}
+
+/// A process, which is killed when this is dropped. What it says on standard error goes to a file.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) title: String,
+    child: Child,
+    input: Option<ChildStdin>,
+    log: PathBuf,
+}
+
+/// How to start one.
+pub(super) struct Launch<'a> {
+    pub(super) title: String,
+    pub(super) program: &'a Path,
+    /// Another program in the place of `weir`, which ties it all the same.
+    pub(super) other: Option<&'a Path>,
+    pub(super) dir: &'a Path,
+    /// The name of its log file, without ending.
+    pub(super) file: String,
+    /// Cores; all when empty.
+    pub(super) cores: &'a [usize],
+    /// Its number in what it prints.
+    pub(super) number: usize,
+    /// Where the lines that it prints go.
+    pub(super) output: &'a Sender<OutputLine>,
+}
+
+impl Process {
+    /// Starts `weir ARGUMENTS`, or another program, through `weir lab child`, which ties it to this
+    /// process and to its cores.
+    pub(super) fn start(launch: &Launch<'_>, arguments: &[&str]) -> Result<Self, RealError> {
+        let log = launch.dir.join(format!("{}.log", launch.file));
+        let system = |what: String| move |source| RealError::System { what, source };
+        let errors = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(system(format!("cannot write {}", log.display())))?;
+        let mut command = Command::new(launch.program);
+        command.args(["lab", "child", "--parent", &std::process::id().to_string()]);
+        if !launch.cores.is_empty() {
+            let cores: Vec<String> = launch.cores.iter().map(ToString::to_string).collect();
+            command.args(["--cores", &cores.join(",")]);
+        }
+        if let Some(other) = launch.other {
+            command.arg("--program").arg(other);
+        }
+        command.arg("--").args(arguments);
+        // A folder of its own, so that the user's settings have no part in it; a process group of
+        // its own, so that Ctrl-C is the coordinator's to deal with.
+        command
+            .current_dir(launch.dir)
+            .env("HOME", launch.dir)
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("NDN_CLIENT_TRANSPORT")
+            .env_remove("RUST_LOG")
+            .env_remove(crate::huge_pages::TUNABLES)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors);
+        let mut child = command.spawn().map_err(system(format!(
+            "cannot start {} ({})",
+            launch.title,
+            launch.program.display()
+        )))?;
+        let stdout = child.stdout.take().expect("standard output is piped");
+        let (number, output) = (launch.number, launch.output.clone());
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if output.send(OutputLine { process: number, line: Some(line) }).is_err() {
+                    return;
+                }
+            }
+            // Nobody listens any more when the run is over.
+            let _ = output.send(OutputLine { process: number, line: None });
+        });
+        let input = child.stdin.take();
+        Ok(Self { title: launch.title.clone(), child, input, log })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says a line to it.
+    pub(super) fn tell(&mut self, line: &str) -> Result<(), RealError> {
+        let told = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+        match told {
+            Some(Ok(())) => Ok(()),
+            // It has ended.
+            _ => Err(self.failure("ended before its time")),
+        }
+    }
+
+    /// The error of a process that did `what`, with its exit status and last words.
+    pub(super) fn failure(&mut self, what: &str) -> RealError {
+        // Its output closes a moment before it can be waited for.
+        self.ends_within(END_PATIENCE);
+        let what = match self.child.try_wait().ok().flatten() {
+            Some(status) => format!("{what} ({status})"),
+            None => what.to_owned(),
+        };
+        RealError::Process { title: self.title.clone(), what, log: last_lines(&self.log) }
+    }
+
+    /// The last lines that it wrote to standard error.
+    pub(super) fn log(&self) -> String {
+        last_lines(&self.log)
+    }
+
+    /// Asks it to end and waits.
+    pub(super) fn stop(&mut self) -> Result<(), RealError> {
+        // It may have ended by itself.
+        let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
+        self.wait()
+    }
+
+    /// Waits for its end, which should be near, and expects success.
+    pub(super) fn wait(&mut self) -> Result<(), RealError> {
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while Instant::now() < deadline {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(_)) | Err(_) => return Err(self.failure("did not end well")),
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+        Err(self.failure("did not end when it was asked to"))
+    }
+
+    /// The code it ended with, if it has ended by itself.
+    pub(super) fn exit_code(&mut self) -> Option<i32> {
+        self.child.try_wait().ok().flatten().and_then(|status| status.code())
+    }
+
+    /// Whether it has ended, or does within `patience`: its sockets close some time before.
+    pub(super) fn ends_within(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        loop {
+            if self.child.try_wait().ok().flatten().is_some() {
+                return true;
+            }
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends it as a crash would.
+    pub(super) fn kill(&mut self) {
+        // Both fail only when it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn last_lines(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}

@@ -1,0 +1,175 @@
+//! The processes of a trial beside its routers.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use weir_scenario::trial::Trial;
+
+use super::super::process::{Launch, OutputLine, Process};
+use super::super::{RealError, RealOptions};
+use super::part::{PartSpec, Role};
+
+/// How often the wish to stop is looked for.
+const STOP_CHECK: Duration = Duration::from_millis(20);
+
+/// Processes, which end with this.
+pub(super) struct Crew<'a> {
+    options: &'a RealOptions,
+    dir: &'a Path,
+    deadline: Instant,
+    members: Vec<Member>,
+    received: Receiver<OutputLine>,
+    sender: Sender<OutputLine>,
+}
+
+struct Member {
+    process: Process,
+    lines: VecDeque<String>,
+    has_ended: bool,
+}
+
+/// A process of the crew.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemberId(usize);
+
+impl<'a> Crew<'a> {
+    /// A crew that works in `dir` and has to be done by `deadline`.
+    pub(super) fn new(options: &'a RealOptions, dir: &'a Path, deadline: Instant) -> Self {
+        let (sender, received) = channel();
+        Self { options, dir, deadline, members: Vec::new(), received, sender }
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.dir
+    }
+
+    /// Starts a part and waits until it is ready; with what it says then.
+    pub(super) fn part(
+        &mut self,
+        role: Role,
+        trial: &Trial,
+        at: &str,
+        (index, key): (u32, &str),
+    ) -> Result<(MemberId, Value), RealError> {
+        let spec =
+            PartSpec { role, trial: trial.clone(), at: at.to_owned(), index, key: key.to_owned() };
+        let path = self.dir.join(format!("part-{}.json", self.members.len()));
+        let text = serde_json::to_vec(&spec).expect("a specification is plain data");
+        write(&path, &text)?;
+        let title = format!("the part {role:?} {index}");
+        let path = path.display().to_string();
+        let id = self.start(title, None, &["lab", "trial", &path])?;
+        let ready = self.value(id, "ready")?;
+        Ok((id, ready))
+    }
+
+    /// Starts a program that is not ours.
+    pub(super) fn program(
+        &mut self,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Result<MemberId, RealError> {
+        self.start(program.display().to_string(), Some(program), arguments)
+    }
+
+    fn start(
+        &mut self,
+        title: String,
+        other: Option<&Path>,
+        arguments: &[&str],
+    ) -> Result<MemberId, RealError> {
+        let number = self.members.len();
+        let launch = Launch {
+            title,
+            program: &self.options.program,
+            other,
+            dir: self.dir,
+            file: format!("part-{number}"),
+            cores: &self.options.cpu_apps,
+            number,
+            output: &self.sender,
+        };
+        let process = Process::start(&launch, arguments)?;
+        self.members.push(Member { process, lines: VecDeque::new(), has_ended: false });
+        Ok(MemberId(number))
+    }
+
+    pub(super) fn tell(&mut self, id: MemberId, line: &str) -> Result<(), RealError> {
+        self.members[id.0].process.tell(line)
+    }
+
+    /// The next line of a part that has `key`.
+    pub(super) fn value(&mut self, id: MemberId, key: &str) -> Result<Value, RealError> {
+        loop {
+            while let Some(line) = self.members[id.0].lines.pop_front() {
+                if let Ok(value) = serde_json::from_str::<Value>(&line)
+                    && value.get(key).is_some()
+                {
+                    return Ok(value);
+                }
+            }
+            let member = &mut self.members[id.0];
+            if member.has_ended {
+                return Err(member.process.failure("ended before its time"));
+            }
+            self.hear(id)?;
+        }
+    }
+
+    /// All that a program prints until it ends; whether it ended with success.
+    pub(super) fn output(&mut self, id: MemberId) -> Result<(String, bool), RealError> {
+        while !self.members[id.0].has_ended {
+            self.hear(id)?;
+        }
+        let member = &mut self.members[id.0];
+        let text = member.lines.drain(..).collect::<Vec<_>>().join("\n");
+        Ok((text, member.process.wait().is_ok()))
+    }
+
+    /// The last lines that a process wrote to standard error.
+    pub(super) fn log(&self, id: MemberId) -> String {
+        self.members[id.0].process.log()
+    }
+
+    pub(super) fn failure(&mut self, id: MemberId, what: &str) -> RealError {
+        self.members[id.0].process.failure(what)
+    }
+
+    /// Takes in what processes say, for a moment; `id` is the one that is waited for.
+    fn hear(&mut self, id: MemberId) -> Result<(), RealError> {
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Err(RealError::Interrupted);
+        }
+        if Instant::now() > self.deadline {
+            return Err(self.failure(id, "took longer than `run.duration`"));
+        }
+        match self.received.recv_timeout(STOP_CHECK) {
+            Ok(OutputLine { process, line: Some(line) }) => {
+                self.members[process].lines.push_back(line)
+            }
+            Ok(OutputLine { process, line: None }) => self.members[process].has_ended = true,
+            // The crew holds a sender itself.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn write(path: &Path, octets: &[u8]) -> Result<(), RealError> {
+    std::fs::write(path, octets).map_err(|source| RealError::System {
+        what: format!("cannot write {}", path.display()),
+        source,
+    })
+}
+
+/// A program of the system, where the shell would find it, and where daemons are.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
+    let mut folders = std::env::split_paths(&path).chain(usual);
+    folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
+}

@@ -1,0 +1,201 @@
+//! The processes of a trial: `weir lab trial FILE`.
+//!
+//! They speak with the coordinator over standard input and output, a line at a time: they say
+//! `{"ready":true,...}` and are told what to do; what they measured is a line, too. When its
+//! standard input closes, a part ends.
+
+mod answers;
+mod costs;
+mod echo;
+mod many;
+mod publisher;
+mod subscribers;
+mod transfer;
+
+use std::io::{self, BufRead as _, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use weir_face::FaceUri;
+use weir_scenario::trial::{Algorithm, PREFIX, Trial};
+use weir_security::Verifier;
+use weir_socket::{Session, SocketError};
+use weir_wire::Name;
+
+pub(super) use self::subscribers::late_of;
+
+use super::keys;
+
+/// What `weir lab trial` is told in its file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct PartSpec {
+    /// What it does.
+    pub(super) role: Role,
+    /// The trial.
+    pub(super) trial: Trial,
+    /// Its router's FaceUri; the address to connect to, of a relay or a client; or empty.
+    pub(super) at: String,
+    /// Which one of its kind it is.
+    pub(super) index: u32,
+    /// What verifies, hexadecimal; or empty.
+    pub(super) key: String,
+}
+
+/// What a part does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Role {
+    /// Publishes an object.
+    Produce,
+    /// Fetches an object whenever it is told to.
+    Consume,
+    /// Makes a packet for each Interest.
+    Answer,
+    /// Asks for such packets, one after the other.
+    Ask,
+    /// Sends messages back.
+    EchoServer,
+    /// Passes messages on.
+    EchoRelay,
+    /// Sends messages and waits for them to come back.
+    EchoClient,
+    /// Signs, verifies, and computes digests.
+    Cryptography,
+    /// Publishes with nobody to ask.
+    Publication,
+    /// Makes sockets and counts their memory.
+    Sockets,
+    /// Publishes an object that grows.
+    Publish,
+    /// Follows such an object with many consumers.
+    Subscribe,
+}
+
+/// Why a part ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum PartError {
+    /// Its file cannot be used.
+    #[error("cannot use {0}: {1}")]
+    Spec(String, String),
+    /// The system refused something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// A socket failed.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Something is not as it should be.
+    #[error("{0}")]
+    Wrong(String),
+    /// The coordinator is gone.
+    #[error("the coordinator is gone")]
+    Orphaned,
+}
+
+/// Does what the file at `path` says.
+///
+/// # Errors
+/// [`PartError`].
+pub fn run_part(path: &Path) -> Result<(), PartError> {
+    let bad = |reason: String| PartError::Spec(path.display().to_string(), reason);
+    let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    let spec: PartSpec = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
+    let done = match spec.role {
+        Role::Produce => transfer::produce(&spec),
+        Role::Consume => transfer::consume(&spec),
+        Role::Answer => answers::answer(&spec),
+        Role::Ask => answers::ask(&spec),
+        Role::EchoServer => echo::serve(&spec),
+        Role::EchoRelay => echo::relay(&spec),
+        Role::EchoClient => echo::client(&spec),
+        Role::Cryptography => costs::cryptography(&spec),
+        Role::Publication => costs::publication(&spec),
+        Role::Sockets => many::sockets(&spec),
+        Role::Publish => publisher::publish(&spec),
+        Role::Subscribe => subscribers::subscribe(&spec),
+    };
+    match done {
+        // Standard input has closed: that is how most parts end.
+        Err(PartError::Orphaned) => Ok(()),
+        done => done,
+    }
+}
+
+impl PartSpec {
+    fn router(&self) -> Result<FaceUri, PartError> {
+        self.at.parse().map_err(|error| PartError::Wrong(format!("{}: {error}", self.at)))
+    }
+
+    fn session(&self) -> Result<Session, PartError> {
+        Ok(Session::connect(&self.router()?)?)
+    }
+
+    /// The prefix of the part and of its counterpart.
+    fn prefix(&self) -> Name {
+        let mut name = trial_prefix();
+        name.append_str(&self.index.to_string());
+        name
+    }
+
+    fn verifier(&self) -> Result<Arc<dyn Verifier>, PartError> {
+        let shown = octets(&self.key).ok_or_else(|| PartError::Wrong("no key".into()))?;
+        keys::verifier(self.trial.signature, &shown).map_err(PartError::Wrong)
+    }
+
+    fn is_signed(&self) -> bool {
+        self.trial.signature != Algorithm::None
+    }
+}
+
+fn trial_prefix() -> Name {
+    PREFIX.parse().expect("a name")
+}
+
+fn say(value: &Value) -> Result<(), PartError> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{value}")?;
+    Ok(out.flush()?)
+}
+
+fn say_ready() -> Result<(), PartError> {
+    say(&json!({ "ready": true }))
+}
+
+/// The next line that it is told.
+fn told() -> Result<String, PartError> {
+    let mut line = String::new();
+    match io::stdin().lock().read_line(&mut line)? {
+        0 => Err(PartError::Orphaned),
+        _ => Ok(line.trim_end().to_owned()),
+    }
+}
+
+/// What it is told, line by line; the channel ends with standard input.
+fn lines_told() -> Receiver<String> {
+    let (lines, told_lines) = channel();
+    std::thread::spawn(move || {
+        while let Ok(line) = told()
+            && lines.send(line).is_ok()
+        {}
+    });
+    told_lines
+}
+
+/// Octets as hexadecimal digits.
+pub(super) fn digits(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+fn octets(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok()).collect()
+}
+
+/// Octets that no compression shortens, the same for the same number.
+pub(super) fn content(len: u64, number: u64) -> Vec<u8> {
+    let mut octets = vec![0; len as usize];
+    weir_base::Rng::from_seed(number + 1).fill(&mut octets);
+    octets
+}

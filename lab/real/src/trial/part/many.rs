@@ -1,0 +1,124 @@
+//! Many sockets of one process, and the memory of each.
+
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use weir_base::NS_PER_S;
+use weir_base::units::Time;
+use weir_scenario::trial::Sockets;
+use weir_security::{DigestSigner, DigestVerifier, Verifier};
+use weir_socket::{
+    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Reader, Session,
+};
+use weir_wire::Name;
+
+use super::{PartError, PartSpec, content, say, told};
+
+/// Octets of what each socket publishes or fetches when its memory has been counted.
+const CONTENT_BYTES: u64 = 100;
+/// Until memory has settled.
+const SETTLE: Duration = Duration::from_millis(300);
+/// More than there are sockets.
+const REQUESTS_MAX: u32 = 1 << 20;
+const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
+
+pub(super) fn sockets(spec: &PartSpec) -> Result<(), PartError> {
+    let count = spec.trial.count;
+    let session = spec.session()?;
+    // What the first socket brings along is no part of the others.
+    let first = producer(&session, count)?;
+    super::say_ready()?;
+    told()?;
+    let before_bytes = resident_bytes()?;
+    let before = Instant::now();
+    let mut held = Held::default();
+    for number in 0..count {
+        match spec.trial.sockets {
+            Sockets::Producers => held.producers.push(producer(&session, number)?),
+            Sockets::Consumers => held.consumers.push(consumer(&session, first.prefix())?),
+            Sockets::Fetches => {
+                let consumer = consumer(&session, first.prefix())?;
+                held.readers.push(consumer.fetch(&object(&first, number))?);
+                held.consumers.push(consumer);
+            }
+        }
+    }
+    let took_ns = before.elapsed().as_nanos() as u64;
+    std::thread::sleep(SETTLE);
+    let after_bytes = resident_bytes()?;
+    held.are_of_use(&session, &first)?;
+    say(&json!({
+        "bytes_each": after_bytes.saturating_sub(before_bytes) as f64 / f64::from(count),
+        "took_s": took_ns as f64 / NS_PER_S as f64 / f64::from(count),
+    }))
+}
+
+/// The sockets that are counted.
+#[derive(Default)]
+struct Held {
+    producers: Vec<Producer>,
+    consumers: Vec<Consumer>,
+    readers: Vec<Reader>,
+}
+
+impl Held {
+    /// Each of them does what it is for.
+    fn are_of_use(self, session: &Session, first: &Producer) -> Result<(), PartError> {
+        let mut readers = self.readers.into_iter();
+        for (number, consumer) in (0..).zip(&self.consumers) {
+            let name = object(first, number);
+            let begun = readers.next();
+            first.publish(&name, content(CONTENT_BYTES, u64::from(number)))?;
+            expect(begun.map_or_else(|| consumer.fetch(&name), Ok)?, number)?;
+        }
+        for (number, producer) in (0..).zip(&self.producers) {
+            producer.publish(producer.prefix(), content(CONTENT_BYTES, u64::from(number)))?;
+            expect(consumer(session, producer.prefix())?.fetch(producer.prefix())?, number)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of an object of that number.
+fn object(producer: &Producer, number: u32) -> Name {
+    let mut name = producer.prefix().clone();
+    name.append_str(&number.to_string());
+    name
+}
+
+fn expect(mut reader: Reader, number: u32) -> Result<(), PartError> {
+    let mut octets = Vec::new();
+    reader.read_to_end(&mut octets)?;
+    match octets == content(CONTENT_BYTES, u64::from(number)) {
+        true => Ok(()),
+        false => Err(PartError::Wrong(format!("socket {number} got something else"))),
+    }
+}
+
+fn producer(session: &Session, number: u32) -> Result<Producer, PartError> {
+    let mut prefix = super::trial_prefix();
+    prefix.append_str(&number.to_string());
+    let options = ProducerOptions {
+        request_wait: PATIENCE,
+        requests_max: REQUESTS_MAX,
+        ..ProducerOptions::default()
+    };
+    Ok(Producer::bind_with(session, prefix, Identity::new(DigestSigner), options)?)
+}
+
+fn consumer(session: &Session, prefix: &Name) -> Result<Consumer, PartError> {
+    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
+    let mut consumer = Consumer::bind(session, prefix.clone(), anybody);
+    consumer.set_options(ConsumerOptions { lifetime: PATIENCE, ..ConsumerOptions::default() })?;
+    Ok(consumer)
+}
+
+/// Octets of this process in memory.
+fn resident_bytes() -> Result<u64, PartError> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(kib.ok_or_else(|| PartError::Wrong("no VmRSS in /proc/self/status".into()))? * 1024)
+}

@@ -1,0 +1,263 @@
+//! Many consumers of one object that grows. One thread reads for all of them, as tasks of an
+//! executor would: what is measured are the sockets, not a thread for each.
+
+use std::io::BufRead as _;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use serde_json::json;
+use weir_base::NS_PER_S;
+use weir_scenario::trial::{Sessions, Trial};
+use weir_security::Verifier;
+use weir_socket::{Consumer, ConsumerOptions, Reader, Session, SessionConfig};
+
+use super::publisher::{HEAD_BYTES, now_ns};
+use super::{PartError, PartSpec, content, lines_told, say};
+
+/// Follows with those that are there from the start, has the others join when it is told to, and
+/// says what came of it when the object has ended.
+pub(super) fn subscribe(spec: &PartSpec) -> Result<(), PartError> {
+    let trial = &spec.trial;
+    let mut crowd = Crowd::new(spec)?;
+    crowd.join(trial.subscribers - late_of(trial))?;
+    super::say_ready()?;
+    while !crowd.is_told {
+        crowd.turn()?;
+    }
+    crowd.join(late_of(trial))?;
+    let joined = crowd.members.len();
+    say(&json!({ "joined": joined }))?;
+    while crowd.members.iter().any(|member| !member.is_over) {
+        crowd.turn()?;
+    }
+    let ends = |of: fn(&Member) -> u64| crowd.members.iter().map(of).collect::<Vec<u64>>();
+    say(&json!({
+        "delays_s": crowd.delays_s,
+        "joins_s": crowd.times_to_join(),
+        "first": ends(|member| member.first.unwrap_or(u64::MAX)),
+        "next": ends(|member| member.next),
+    }))?;
+    while crowd.events.recv().is_ok() {}
+    Err(PartError::Orphaned)
+}
+
+/// How many of a process's subscribers join late.
+pub(in super::super) fn late_of(trial: &Trial) -> u32 {
+    (u64::from(trial.subscribers) * u64::from(trial.late)).div_ceil(100) as u32
+}
+
+/// What the thread that reads is to look at.
+enum Event {
+    /// A subscriber may go on.
+    Awake(usize),
+    /// It was told something.
+    Told,
+    /// Nobody will tell it anything any more.
+    Orphaned,
+}
+
+struct Bell {
+    index: usize,
+    events: Sender<Event>,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        // Without the reading thread nobody waits.
+        let _ = self.events.send(Event::Awake(self.index));
+    }
+}
+
+struct Member {
+    reader: Reader,
+    waker: Waker,
+    begun: Instant,
+    /// When it began, by the clock that messages bear.
+    begun_ns: u64,
+    /// Time until it knew what was newest.
+    join_s: Option<f64>,
+    /// The first message that it got, and the one that it waits for.
+    first: Option<u64>,
+    next: u64,
+    is_over: bool,
+}
+
+/// All subscribers of the process.
+struct Crowd<'a> {
+    spec: &'a PartSpec,
+    verifier: Arc<dyn Verifier>,
+    filling: Vec<u8>,
+    shared: Option<Session>,
+    members: Vec<Member>,
+    rings: Sender<Event>,
+    events: Receiver<Event>,
+    is_told: bool,
+    delays_s: Vec<f64>,
+}
+
+impl<'a> Crowd<'a> {
+    fn new(spec: &'a PartSpec) -> Result<Self, PartError> {
+        let (rings, events) = channel();
+        let (lines, teller) = (lines_told(), rings.clone());
+        std::thread::spawn(move || {
+            for _ in lines {
+                let _ = teller.send(Event::Told);
+            }
+            let _ = teller.send(Event::Orphaned);
+        });
+        Ok(Self {
+            spec,
+            verifier: spec.verifier()?,
+            filling: content(spec.trial.size.bytes, 0),
+            shared: None,
+            members: Vec::new(),
+            rings,
+            events,
+            is_told: false,
+            delays_s: Vec::new(),
+        })
+    }
+
+    fn session(&mut self) -> Result<Session, PartError> {
+        let make = || {
+            let router = Some(self.spec.router()?);
+            Ok(Session::with(SessionConfig { router, threads: 1, ..SessionConfig::default() })?)
+        };
+        match (self.spec.trial.sessions, &self.shared) {
+            (Sessions::Own, _) => make(),
+            (Sessions::Shared, Some(shared)) => Ok(shared.clone()),
+            (Sessions::Shared, None) => {
+                let session = make()?;
+                self.shared = Some(session.clone());
+                Ok(session)
+            }
+        }
+    }
+
+    /// Has `count` more begin, all at once; returns when each of them knows what is newest.
+    fn join(&mut self, count: u32) -> Result<(), PartError> {
+        let from = self.members.len();
+        let sessions: Vec<Session> =
+            (0..count).map(|_| self.session()).collect::<Result<_, PartError>>()?;
+        for session in sessions {
+            let prefix = self.spec.prefix();
+            let mut consumer = Consumer::bind(&session, prefix.clone(), self.verifier.clone());
+            consumer.set_options(ConsumerOptions {
+                lifetime: self.spec.trial.lifetime,
+                verify: self.spec.is_signed(),
+                ..ConsumerOptions::default()
+            })?;
+            let bell = Bell { index: self.members.len(), events: self.rings.clone() };
+            self.members.push(Member {
+                begun: Instant::now(),
+                begun_ns: now_ns()?,
+                reader: consumer.fetch_newest(&prefix)?,
+                waker: Waker::from(Arc::new(bell)),
+                join_s: None,
+                first: None,
+                next: 0,
+                is_over: false,
+            });
+            self.advance(self.members.len() - 1)?;
+        }
+        while self.members[from..].iter().any(|member| member.join_s.is_none()) {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn times_to_join(&self) -> Vec<f64> {
+        self.members.iter().filter_map(|member| member.join_s).collect()
+    }
+
+    /// Waits for something to happen.
+    fn turn(&mut self) -> Result<(), PartError> {
+        match self.events.recv().map_err(|_| PartError::Orphaned)? {
+            Event::Awake(index) => self.advance(index),
+            Event::Told => {
+                self.is_told = true;
+                Ok(())
+            }
+            Event::Orphaned => Err(PartError::Orphaned),
+        }
+    }
+
+    /// Takes what has come for one of them.
+    fn advance(&mut self, index: usize) -> Result<(), PartError> {
+        let member = &mut self.members[index];
+        let waker = member.waker.clone();
+        let mut context = Context::from_waker(&waker);
+        if member.join_s.is_none() {
+            let Poll::Ready(found) = member.reader.poll_metadata(&mut context) else {
+                return Ok(());
+            };
+            member.next = found?.newest_segment().unwrap_or(0);
+            let took_ns = member.begun.elapsed().as_nanos();
+            member.join_s = Some(took_ns as f64 / NS_PER_S as f64);
+        }
+        while !member.is_over {
+            let Poll::Ready(message) = member.reader.poll_fill_buf(&mut context) else {
+                return Ok(());
+            };
+            let message = message?;
+            let len = message.len();
+            if len == 0 {
+                member.is_over = true;
+                continue;
+            }
+            let published_ns = check(message, member.next, &self.filling)?;
+            member.reader.consume(len);
+            member.first.get_or_insert(member.next);
+            member.next += 1;
+            // What was there before it began took as long as it came late.
+            if published_ns >= member.begun_ns {
+                let delay_ns = now_ns()?.saturating_sub(published_ns);
+                self.delays_s.push(delay_ns as f64 / NS_PER_S as f64);
+            }
+        }
+        let reader = &member.reader;
+        if reader.missed() > 0 || reader.is_verified() != self.spec.is_signed() {
+            return Err(PartError::Wrong(format!(
+                "subscriber {index} missed {} messages or verified otherwise than asked for",
+                reader.missed()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Holds a message against what was published; when that was.
+fn check(message: &[u8], number: u64, filling: &[u8]) -> Result<u64, PartError> {
+    let read = |at: usize| Some(u64::from_be_bytes(*message.get(at..)?.first_chunk()?));
+    let is_right = message.len() == filling.len()
+        && message.get(HEAD_BYTES..) == filling.get(HEAD_BYTES..)
+        && read(0) == Some(number);
+    match read(8) {
+        Some(published_ns) if is_right => Ok(published_ns),
+        _ => {
+            let came = read(0);
+            Err(PartError::Wrong(format!("got message {came:?} in the place of {number}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_the_one_that_is_waited_for_or_an_error() {
+        let filling = content(64, 0);
+        let mut message = filling.clone();
+        message[..8].copy_from_slice(&7_u64.to_be_bytes());
+        message[8..16].copy_from_slice(&1000_u64.to_be_bytes());
+        assert_eq!(check(&message, 7, &filling).unwrap(), 1000);
+        assert!(check(&message, 8, &filling).is_err(), "one was lost");
+        assert!(check(&message[..63], 7, &filling).is_err());
+        message[40] ^= 1;
+        assert!(check(&message, 7, &filling).is_err());
+        assert!(check(&[], 7, &filling).is_err());
+    }
+}

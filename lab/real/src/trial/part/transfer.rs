@@ -1,0 +1,107 @@
+//! Whole objects from a producer socket to a consumer socket.
+
+use std::io::BufRead as _;
+use std::time::Instant;
+
+use serde_json::json;
+use weir_base::units::{Size, Time};
+use weir_base::{NS_PER_S, Packet};
+use weir_scenario::trial::{Publication, SignsWhat};
+use weir_security::{DigestVerifier, Verifier};
+use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Signs, Word};
+
+use super::super::super::proc::own_cpu_ns;
+use super::super::keys::Key;
+use super::{PartError, PartSpec, content, digits, say, told};
+
+/// Publishing a whole object may take as long with slow signatures.
+const PATIENCE: Time = Time { ns: 600 * NS_PER_S };
+
+pub(super) fn produce(spec: &PartSpec) -> Result<(), PartError> {
+    let trial = &spec.trial;
+    let key = Key::generate(trial.signature).map_err(PartError::Wrong)?;
+    let identity = Identity { signer: key.signer, certificate: None };
+    let segments = trial.size.bytes.div_ceil(trial.segment.bytes.max(1));
+    let options = ProducerOptions {
+        segment_size: trial.segment,
+        // All of it, with names and signatures.
+        output_buffer: Size { bytes: trial.size.bytes + segments * 1024 + (1 << 20) },
+        signs: Word(match trial.signs {
+            SignsWhat::Packets => Signs::Segments,
+            SignsWhat::Manifest => Signs::Manifest,
+        }),
+        request_wait: PATIENCE,
+        ..ProducerOptions::default()
+    };
+    let session = spec.session()?;
+    let prefix = spec.prefix();
+    let producer = Producer::bind_with(&session, prefix.clone(), identity, options)?;
+    let octets: Packet = content(trial.size.bytes, u64::from(spec.index)).into();
+    let publish = || {
+        let before = Instant::now();
+        producer.publish(&prefix, octets.clone())?;
+        Ok::<u64, PartError>(before.elapsed().as_nanos() as u64)
+    };
+    let mut took_ns = 0;
+    if trial.publication == Publication::Asynchronous {
+        took_ns = publish()?;
+    }
+    say(&json!({ "ready": true, "key": digits(&key.shown) }))?;
+    if trial.publication == Publication::Synchronous {
+        producer.recv()?;
+        took_ns = publish()?;
+    }
+    loop {
+        let cpu_before_ns = own_cpu_ns();
+        told()?;
+        let cpu_ns = own_cpu_ns() - cpu_before_ns;
+        say(&json!({ "published_ns": took_ns, "cpu_ns": cpu_ns }))?;
+    }
+}
+
+pub(super) fn consume(spec: &PartSpec) -> Result<(), PartError> {
+    let trial = &spec.trial;
+    let session = spec.session()?;
+    let prefix = spec.prefix();
+    let verifier: std::sync::Arc<dyn Verifier> = match spec.is_signed() {
+        true => spec.verifier()?,
+        false => std::sync::Arc::new(DigestVerifier),
+    };
+    let mut consumer = Consumer::bind(&session, prefix.clone(), verifier);
+    consumer.set_options(ConsumerOptions {
+        verify: trial.verify && spec.is_signed(),
+        manifest: trial.signs == SignsWhat::Manifest,
+        lifetime: PATIENCE,
+        ..ConsumerOptions::default()
+    })?;
+    super::say_ready()?;
+    loop {
+        told()?;
+        let (before, cpu_before_ns) = (Instant::now(), own_cpu_ns());
+        let mut reader = consumer.fetch(&prefix)?;
+        let mut octets = 0;
+        let mut head = Vec::new();
+        loop {
+            let read = reader.fill_buf()?;
+            if read.is_empty() {
+                break;
+            }
+            if octets == 0 {
+                head = read.to_vec();
+            }
+            let len = read.len();
+            octets += len as u64;
+            reader.consume(len);
+        }
+        let took_ns = before.elapsed().as_nanos() as u64;
+        let cpu_ns = own_cpu_ns() - cpu_before_ns;
+        let is_right = content(head.len() as u64, u64::from(spec.index)) == head;
+        if octets != trial.size.bytes || !is_right {
+            return Err(PartError::Wrong(format!("got {octets} octets, not those published")));
+        }
+        if reader.is_verified() != (trial.verify && spec.is_signed()) {
+            return Err(PartError::Wrong("was verified otherwise than asked for".into()));
+        }
+        say(&json!({ "took_ns": took_ns, "octets": octets, "cpu_ns": cpu_ns }))?;
+    }
+}

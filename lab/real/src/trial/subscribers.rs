@@ -1,0 +1,147 @@
+//! One object that grows and many that follow it, some from the middle on.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_base::NS_PER_S;
+use weir_scenario::trial::Trial;
+use weir_socket::ProducerOptions;
+
+use super::super::RealError;
+use super::super::site::Site;
+use super::crew::{Crew, MemberId};
+use super::part::{Role, late_of};
+use super::report::TrialReport;
+use super::{number, routers_at, samples};
+
+/// Subscribers of a process at most: each has some files open.
+const PER_PROCESS_MAX: u32 = 100;
+
+/// Measures them. What a subscriber misses is an error.
+pub(super) fn measure(
+    trial: &Trial,
+    crew: &mut Crew<'_>,
+    site: &Site<'_>,
+) -> Result<TrialReport, RealError> {
+    let routers = routers_at(site);
+    let (last, others) = routers.split_last().expect("a plan has routers");
+    let at = if others.is_empty() { &routers[..] } else { others };
+    let (publisher, ready) = crew.part(Role::Publish, trial, last, (0, ""))?;
+    let key = ready["key"].as_str().unwrap_or_default().to_owned();
+    let mut crowds = Vec::new();
+    for (index, share) in shares(trial.subscribers, at.len() as u32).into_iter().enumerate() {
+        let own = Trial { subscribers: share, ..trial.clone() };
+        let at = &at[index % at.len()];
+        crowds.push((crew.part(Role::Subscribe, &own, at, (0, &key))?.0, late_of(&own)));
+    }
+    crew.tell(publisher, "begin")?;
+    crew.value(publisher, "half")?;
+    // None gets older metadata from a router any more, which tell of fewer messages.
+    std::thread::sleep(stale_after(routers.len()));
+    for &(id, _) in &crowds {
+        crew.tell(id, "join")?;
+    }
+    for &(id, _) in &crowds {
+        crew.value(id, "joined")?;
+    }
+    crew.tell(publisher, "go on")?;
+    let done = crew.value(publisher, "messages")?;
+    let messages = number(crew, publisher, &done, "messages")?;
+    let mut report = TrialReport::default();
+    let (mut late, half) = (0, u64::from(trial.count.div_ceil(2)));
+    for (id, late_here) in crowds {
+        let got = crew.value(id, "delays_s")?;
+        let (first, next) = (list(&got["first"]), list(&got["next"]));
+        if !is_whole(&first, &next, late_here, half, messages) {
+            let what = format!("got {first:?} to {next:?} of {messages} messages");
+            return Err(crew.failure(id, &what));
+        }
+        samples(&mut report, "message-delay", &got["delays_s"]);
+        samples(&mut report, "join-time", &got["joins_s"]);
+        late += late_here;
+    }
+    let counted = Counted::new(crew, publisher, &done["counted"])?;
+    report.add("message-interests", counted.interests / counted.messages);
+    report.add("message-octets", counted.octets / counted.messages);
+    report.add("message-cpu", counted.cpu_ns / NS_PER_S as f64 / counted.messages);
+    if late > 0 {
+        let metadata = number(crew, publisher, &done["joining"], "metadata")?;
+        report.add("join-interests", metadata as f64 / f64::from(late));
+    }
+    Ok(report)
+}
+
+fn list(of: &Value) -> Vec<u64> {
+    of.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+}
+
+/// After how long no router of a line of so many counts metadata as fresh that came before: each
+/// has them from the next one as if they were new.
+fn stale_after(routers: usize) -> Duration {
+    let fresh_ns = ProducerOptions::default().metadata_freshness.ns;
+    Duration::from_nanos(fresh_ns.saturating_mul(routers as u64 + 1))
+}
+
+/// Subscribers of each process, so many processes at each of the routers.
+fn shares(subscribers: u32, routers: u32) -> Vec<u32> {
+    let processes = subscribers.div_ceil(PER_PROCESS_MAX).next_multiple_of(routers);
+    let processes = processes.min(subscribers);
+    let share = |index| (subscribers + index) / processes;
+    (0..processes).map(share).collect()
+}
+
+/// Everyone got all from its first message to the last one: those that were there from the start
+/// from the very first one on, the others from one that was the newest when they joined.
+fn is_whole(first: &[u64], next: &[u64], late: u32, half: u64, messages: u64) -> bool {
+    let Some(early) = first.len().checked_sub(late as usize) else { return false };
+    let (early, late) = first.split_at(early);
+    next.len() == first.len()
+        && next.iter().all(|&next| next == messages)
+        && early.iter().all(|&first| first == 0)
+        && late.iter().all(|first| (half - 1..messages).contains(first))
+}
+
+/// What publishing so many messages took.
+struct Counted {
+    messages: f64,
+    interests: f64,
+    octets: f64,
+    cpu_ns: f64,
+}
+
+impl Counted {
+    fn new(crew: &mut Crew<'_>, id: MemberId, of: &Value) -> Result<Self, RealError> {
+        let mut read = |key| Ok::<f64, RealError>(number(crew, id, of, key)? as f64);
+        Ok(Self {
+            messages: read("messages")?,
+            interests: read("interests")?,
+            octets: read("octets")?,
+            cpu_ns: read("cpu_ns")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscribers_are_spread_over_processes_and_routers() {
+        assert_eq!(shares(10, 2), [5, 5]);
+        assert_eq!(shares(1, 2), [1]);
+        assert_eq!(shares(101, 2), [50, 51]);
+        assert_eq!(shares(1000, 2), [100; 10]);
+        assert_eq!(shares(1001, 2).iter().sum::<u32>(), 1001);
+        assert_eq!(shares(1001, 2).len(), 12);
+    }
+
+    #[test]
+    fn whoever_misses_a_message_is_noticed() {
+        assert!(is_whole(&[0, 0, 4, 5], &[10; 4], 2, 5, 10));
+        assert!(!is_whole(&[0, 1, 4, 5], &[10; 4], 2, 5, 10), "the first message");
+        assert!(!is_whole(&[0, 0, 3, 5], &[10; 4], 2, 5, 10), "older than the newest");
+        assert!(!is_whole(&[0, 0, 4, u64::MAX], &[10; 4], 2, 5, 10), "nothing");
+        assert!(!is_whole(&[0, 0, 4, 5], &[10, 10, 9, 10], 2, 5, 10), "the last message");
+        assert!(!is_whole(&[0, 0, 4], &[10; 4], 2, 5, 10), "a subscriber");
+    }
+}

@@ -1,0 +1,224 @@
+//! Verdicts that are kept in a paper's folder: `expected/smoke.json` and `expected/full.json`, each
+//! claim with the commit and the day of its runs, and the table of the paper's README that shows
+//! both.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use weir_plot::readable;
+use weir_scenario::{Arm, Size};
+
+use super::{ClaimResult, Claims, Kind, Verdict, settle};
+use crate::record::{self, RecordError};
+
+/// Where the table of a README begins and ends.
+const BEGIN: &str = "<!-- verdicts: written by `weir lab reproduce --record` -->";
+const END: &str = "<!-- end of verdicts -->";
+
+/// `expected/SIZE.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The paper.
+    pub paper: String,
+    /// The size.
+    pub size: Size,
+    /// In the order of `claims.toml`.
+    pub claims: Vec<KeptClaim>,
+}
+
+/// A verdict and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeptClaim {
+    /// The claim.
+    #[serde(flatten)]
+    pub result: ClaimResult,
+    /// What was measured, and compared with what; empty in old files.
+    #[serde(default)]
+    pub rule: String,
+    /// Where it was measured; `None` for what only the models say.
+    pub arm: Option<Arm>,
+    /// The commit of the program.
+    pub commit: String,
+    /// The day, UTC, as `2026-11-20`.
+    pub date: String,
+}
+
+impl Kept {
+    /// What is kept in a paper's folder; nothing where there is no file yet.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not of this kind.
+    pub fn read(folder: &Path, size: Size) -> Result<Option<Self>, RecordError> {
+        let path = folder.join(file_name(size));
+        record::read_json(&path).map_err(|error| match error {
+            RecordError::Content { message, .. } => RecordError::Kept { path, message },
+            error => error,
+        })
+    }
+
+    /// Takes new verdicts. Of what was not run now, it keeps what was there; what the claims no
+    /// longer have goes.
+    pub fn update(
+        before: Option<Self>,
+        claims: &Claims,
+        size: Size,
+        new: impl IntoIterator<Item = KeptClaim>,
+    ) -> Self {
+        let mut before = before.map_or_else(Vec::new, |kept| kept.claims);
+        let mut all: Vec<KeptClaim> = new
+            .into_iter()
+            .map(|new| {
+                let old = before.iter().position(|old| old.result.id == new.result.id);
+                match old.map(|at| before.swap_remove(at)) {
+                    Some(old) if new.yields_to(&old) => old.in_words_of(new),
+                    _ => new,
+                }
+            })
+            .collect();
+        let mut results: Vec<ClaimResult> = all.iter().map(|one| one.result.clone()).collect();
+        settle(&claims.claims, &mut results);
+        all.iter_mut().zip(results).for_each(|(one, result)| one.result = result);
+        Self { paper: claims.paper.clone(), size, claims: all }
+    }
+
+    /// Writes it to a paper's folder, and the table of its README again.
+    ///
+    /// # Errors
+    /// A file that cannot be read or written, or a README without the marks of the table.
+    pub fn write(&self, folder: &Path) -> Result<(), RecordError> {
+        // All that may be wrong is found out before anything is written.
+        let readme = folder.join("README.md");
+        let kept = |path: &Path, message: String| RecordError::Kept { path: path.into(), message };
+        let text = std::fs::read_to_string(&readme)
+            .map_err(|error| kept(&readme, format!("cannot be read ({error})")))?;
+        let other = match self.size {
+            Size::Full => Self::read(folder, Size::Smoke)?,
+            Size::Smoke => Self::read(folder, Size::Full)?,
+        };
+        let table = match self.size {
+            Size::Full => table(Some(self), other.as_ref()),
+            Size::Smoke => table(other.as_ref(), Some(self)),
+        };
+        let Some(text) = with_table(&text, &table) else {
+            let message =
+                format!("has no place for the verdicts; write the lines {BEGIN} and {END}");
+            return Err(kept(&readme, message));
+        };
+        let path = folder.join(file_name(self.size));
+        for (path, bytes) in [(&path, &record::json(self)[..]), (&readme, text.as_bytes())] {
+            record::write_atomically(path, bytes)
+                .map_err(|error| kept(path, format!("cannot be written ({error})")))?;
+        }
+        Ok(())
+    }
+}
+
+impl KeptClaim {
+    /// Whether an older verdict stays: this one was not run, and the older one was, under the same
+    /// rule.
+    fn yields_to(&self, old: &Self) -> bool {
+        let is_same = old.rule.is_empty() || old.rule == self.rule;
+        !self.was_run() && old.was_run() && is_same && self.result.band == old.result.band
+    }
+
+    /// The same numbers of a claim that may have been worded anew.
+    fn in_words_of(self, new: Self) -> Self {
+        let old = self.result;
+        let result = ClaimResult {
+            measured: old.measured,
+            interval: old.interval,
+            verdict: old.verdict,
+            cause: old.cause,
+            is_shown: old.is_shown,
+            ..new.result
+        };
+        Self { result, ..self }
+    }
+
+    fn was_run(&self) -> bool {
+        self.arm.is_some() || self.result.measured.is_some()
+    }
+}
+
+fn file_name(size: Size) -> String {
+    format!("expected/{}.json", size.as_str())
+}
+
+fn with_table(readme: &str, table: &str) -> Option<String> {
+    let begin = readme.find(BEGIN)? + BEGIN.len();
+    let end = begin + readme[begin..].find(END)?;
+    Some(format!("{}\n{table}{}", &readme[..begin], &readme[end..]))
+}
+
+/// Counts, one line for each claim, and what is said of those that were not reproduced. A claim
+/// that was not run at full size is shown as it is at smoke size.
+fn table(full: Option<&Kept>, smoke: Option<&Kept>) -> String {
+    let mut rows: Vec<(&KeptClaim, Size)> = Vec::new();
+    for kept in [full, smoke].into_iter().flatten() {
+        for claim in &kept.claims {
+            match rows.iter_mut().find(|(other, _)| other.result.id == claim.result.id) {
+                None => rows.push((claim, kept.size)),
+                Some(row) if !row.0.was_run() && claim.was_run() => *row = (claim, kept.size),
+                Some(_) => {}
+            }
+        }
+    }
+    let mut out = String::from("\n");
+    for (kind, title) in [
+        (Kind::Paper, "The paper's claims"),
+        (Kind::Beyond, "Beyond the paper"),
+        (Kind::Experiment, "Experiments that show causes"),
+    ] {
+        let of_kind: Vec<_> = rows.iter().filter(|(row, _)| row.result.kind == kind).collect();
+        if of_kind.is_empty() {
+            continue;
+        }
+        let counts = Verdict::ALL.map(|verdict| {
+            let count = of_kind.iter().filter(|(row, _)| row.result.verdict == verdict).count();
+            format!("{count} {}", verdict.words())
+        });
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "**{title}**: {}.\n", counts.join(", "));
+        let _ = writeln!(
+            out,
+            "| figure | claim | paper | band | ours | 95 % interval | verdict | run |"
+        );
+        let _ = writeln!(out, "|---|---|---|---|---|---|---|---|");
+        for (row, size) in &of_kind {
+            line(&mut out, row, *size);
+        }
+        let _ = writeln!(out);
+        for (row, _) in &of_kind {
+            let result = &row.result;
+            if !result.cause.is_empty() && row.was_run() {
+                let words = result.verdict.words();
+                let _ = writeln!(out, "- `{}` {words}: {}", result.id, result.cause);
+            }
+        }
+        let _ = writeln!(out);
+    }
+    out
+}
+
+fn line(out: &mut String, row: &KeptClaim, size: Size) {
+    let result = &row.result;
+    let value = |value: Option<f64>| value.map_or("–".to_owned(), |value| readable(value, ""));
+    let span = |ends: [f64; 2]| format!("{} to {}", readable(ends[0], ""), readable(ends[1], ""));
+    let arm = row.arm.map_or("model", Arm::as_str);
+    let run = match row.was_run() {
+        true => format!("{arm}, {}, {}, {}", size.as_str(), row.commit, row.date),
+        false => "–".to_owned(),
+    };
+    let _ = writeln!(
+        out,
+        "| {} | {} | {} | {} | {} | {} | {} | {run} |",
+        result.figure,
+        result.metric.replace('|', "\\|"),
+        value(result.paper),
+        if result.is_order { "in order".to_owned() } else { span(result.band) },
+        value(result.measured),
+        result.interval.map_or("–".to_owned(), span),
+        result.verdict.words(),
+    );
+}

@@ -1,0 +1,516 @@
+//! `claims.toml` of a paper: what it says, and the verdict of our results on it.
+//!
+//! A claim is a number with a band on both sides, or an order of means. Its verdict is that of the
+//! 95 % confidence interval over seeds ([`Verdict`]). Where our results differ, the claim
+//! names the experiments that show the cause: other claims of the same file, which must themselves
+//! come out as they say.
+
+mod expression;
+mod factorial;
+mod kept;
+mod model;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use weir_scenario::document::{self, Tree, suggestion, texts};
+use weir_scenario::{Arm, Experiment, Paper, ScenarioError, Size};
+
+use crate::record::Results;
+use crate::stats::Estimate;
+
+pub(crate) use factorial::of_seed;
+pub use kept::{Kept, KeptClaim};
+pub use rule::{Better, Rule, Side};
+pub use verdict::Verdict;
+
+use expression::Expression;
+
+/// Seeds that a verdict takes at least: an interval of fewer says next to nothing.
+const SEEDS_MIN: usize = 3;
+
+/// Why there is no verdict of a claim whose scenario was not run.
+pub(crate) const NOT_RUN: &str = "Not run at this size, or in this arm.";
+
+/// All claims of a paper.
+#[derive(Clone, Debug)]
+pub struct Claims {
+    /// Its folder's name.
+    pub paper: String,
+    /// Its title.
+    pub title: String,
+    /// In the order of the file.
+    pub claims: Vec<Claim>,
+}
+
+/// Whose claim it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The paper's.
+    #[default]
+    Paper,
+    /// Ours, about what the paper does not have.
+    Beyond,
+    /// An experiment that shows why a result differs from the paper's.
+    Experiment,
+}
+
+/// One claim.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Unique in the paper.
+    pub id: String,
+    /// Whose it is.
+    pub kind: Kind,
+    /// Figure, table or section of the paper.
+    pub figure: String,
+    /// What is measured, in words.
+    pub metric: String,
+    /// What the paper says.
+    pub text: String,
+    /// Unit of the numbers.
+    pub unit: String,
+    /// Where the results come from.
+    pub source: Source,
+    /// The other arm of the scenario, if what is measured is how many times as much it is as
+    /// there, seed by seed.
+    pub beside: Option<Arm>,
+    /// The paper's value, if it gives one.
+    pub paper: Option<f64>,
+    /// What it is compared with.
+    pub rule: Rule,
+    /// Why our results differ, where they are known to.
+    pub cause: Option<Cause>,
+    /// Sizes at which it is measured.
+    pub sizes: Vec<Size>,
+    measure: Expression,
+    /// What is measured where, and compared with what, as the file has it.
+    rule_text: String,
+    line: usize,
+    file: Arc<str>,
+}
+
+/// Where the results of a claim come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A scenario of the paper, in one arm.
+    Scenario {
+        /// Its name.
+        name: String,
+        /// The arm; the scenario's first one when `None`.
+        arm: Option<Arm>,
+    },
+    /// The analytical models alone.
+    Model,
+}
+
+/// Why results differ from the paper's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+pub struct Cause {
+    /// In words.
+    pub text: String,
+    /// Claims of the same file whose outcome shows it; at least one.
+    pub shown_by: Vec<String>,
+}
+
+/// A claim with its verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimResult {
+    /// Unique in the paper.
+    pub id: String,
+    /// Whose it is.
+    pub kind: Kind,
+    /// Figure, table or section of the paper.
+    pub figure: String,
+    /// What is measured, in words and with its unit.
+    pub metric: String,
+    /// The paper's value, if it gives one.
+    pub paper: Option<f64>,
+    /// What reproduces it: lower and upper end.
+    pub band: [f64; 2],
+    /// Whether it is an order: what is measured is then the least lead of one over the next, in
+    /// parts of the greater of both.
+    #[serde(default)]
+    pub is_order: bool,
+    /// The mean over seeds.
+    pub measured: Option<f64>,
+    /// Its 95 % confidence interval over seeds.
+    pub interval: Option<[f64; 2]>,
+    /// The verdict of the interval.
+    pub verdict: Verdict,
+    /// Why the verdict is not `reproduced`; empty where it is.
+    pub cause: String,
+    /// Whether experiments of the same run show the cause of a difference.
+    pub is_shown: bool,
+    /// Reason of the band, and what the paper says.
+    pub note: String,
+}
+
+/// The object that `weir lab reproduce --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reproduction {
+    /// The paper.
+    pub paper: String,
+    /// The size.
+    pub size: Size,
+    /// Its claims.
+    pub claims: Vec<ClaimResult>,
+}
+
+/// What expressions are evaluated over.
+pub(crate) struct Evaluation<'a> {
+    pub(crate) experiment: Option<&'a Experiment>,
+    pub(crate) results: &'a Results,
+}
+
+/// `claims.toml`.
+#[derive(Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+struct ClaimsFile {
+    paper: String,
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    claim: Vec<ClaimTable>,
+}
+
+/// `[[claim]]`.
+#[derive(Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+struct ClaimTable {
+    id: String,
+    #[serde(default)]
+    kind: Kind,
+    figure: String,
+    metric: String,
+    #[serde(default)]
+    text: String,
+    #[serde(default)]
+    unit: String,
+    scenario: Option<String>,
+    arm: Option<Arm>,
+    beside: Option<Arm>,
+    sizes: Option<Vec<Size>>,
+    measure: Option<String>,
+    #[serde(default, deserialize_with = "texts")]
+    order: Vec<String>,
+    paper: Option<f64>,
+    band: Option<[f64; 2]>,
+    #[serde(default)]
+    band_reason: String,
+    better: Option<Better>,
+    cause: Option<Cause>,
+}
+
+impl Claims {
+    /// Reads a paper's `claims.toml`.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn load(paper: &Paper) -> Result<Self, ScenarioError> {
+        let file: Arc<str> = format!("{}/claims.toml", paper.id).into();
+        let text = paper.folder.read("claims.toml").map_err(|message| ScenarioError {
+            file: paper.id.clone(),
+            line: None,
+            message: format!("has no claims: {message}"),
+        })?;
+        let tree = document::parse(&file, &text)?;
+        let file: ClaimsFile = tree.read()?;
+        let mut claims: Vec<Claim> = Vec::new();
+        let scenarios = paper.scenario_names();
+        for (at, table) in file.claim.into_iter().enumerate() {
+            let path = format!("claim[{at}]");
+            if let Some(name) = table.scenario.as_ref().filter(|name| !scenarios.contains(name)) {
+                let known: Vec<&str> = scenarios.iter().map(String::as_str).collect();
+                let message = format!("no scenario \"{name}\"; {}", suggestion(name, &known));
+                return Err(tree.error(&format!("{path}.scenario"), message));
+            }
+            let claim = claim(&tree, &path, table)?;
+            if claims.iter().any(|other| other.id == claim.id) {
+                let message =
+                    format!("two claims are called \"{}\"; give each an `id` of its own", claim.id);
+                return Err(tree.error(&format!("{path}.id"), message));
+            }
+            claims.push(claim);
+        }
+        check_causes(&tree, &claims)?;
+        Ok(Self { paper: file.paper, title: file.title, claims })
+    }
+}
+
+/// Refuses causes that name no other claim, or one that differs itself.
+fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
+    for (at, claim) in claims.iter().enumerate() {
+        let Some(cause) = &claim.cause else { continue };
+        let error = |message: String| tree.error(&format!("claim[{at}].cause"), message);
+        if cause.shown_by.is_empty() {
+            let message = "names no experiment; give `shown_by` the ids of claims that show it";
+            return Err(error(message.into()));
+        }
+        for id in &cause.shown_by {
+            let found = claims.iter().find(|other| other.id == *id && other.id != claim.id);
+            match found {
+                None => return Err(error(format!("there is no other claim \"{id}\""))),
+                Some(other) if other.cause.is_some() => {
+                    let message = format!("\"{id}\" differs itself and can show no cause");
+                    return Err(error(message));
+                }
+                Some(other) if other.kind == Kind::Paper => {
+                    let message = format!(
+                        "\"{id}\" is the paper's own claim; name one with kind = \"experiment\""
+                    );
+                    return Err(error(message));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a comparison of arms that says not which, or is no number.
+fn check_beside(
+    tree: &Tree,
+    path: &str,
+    (arm, beside): (Option<Arm>, Option<Arm>),
+    rule: &Rule,
+) -> Result<(), ScenarioError> {
+    if beside.is_none() || (arm.is_some() && arm != beside && *rule != Rule::Order) {
+        return Ok(());
+    }
+    let message = "compares what is measured in an `arm` with the other one: give both, and a \
+                   `measure` with a `band`";
+    Err(tree.error(&format!("{path}.beside"), message))
+}
+
+fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioError> {
+    let parse = |key: &str, text: &str| {
+        expression::parse(text).map_err(|message| tree.error(&format!("{path}.{key}"), message))
+    };
+    let order: Vec<Expression> =
+        table.order.iter().map(|text| parse("order", text)).collect::<Result<_, _>>()?;
+    let (measure, rule) = match (&table.measure, table.band, order.len()) {
+        (Some(text), Some(band), 0) => {
+            let reason = table.band_reason;
+            let rule = Rule::band(band, reason, table.better)
+                .map_err(|message| tree.error(&format!("{path}.band"), message))?;
+            (parse("measure", text)?, rule)
+        }
+        (None, None, 2..) if table.better.is_none() && table.band_reason.is_empty() => {
+            (Expression::Lead(order), Rule::Order)
+        }
+        _ => {
+            let message = "is either a `measure` with a `band` of two ends and a `band_reason`, \
+                           or an `order` of at least two";
+            return Err(tree.error(path, message));
+        }
+    };
+    if table.scenario.is_none() && table.arm.is_some() {
+        let message = "has an `arm` and no `scenario`; the models have no arms";
+        return Err(tree.error(path, message));
+    }
+    check_beside(tree, path, (table.arm, table.beside), &rule)?;
+    if table.sizes.as_ref().is_some_and(Vec::is_empty) {
+        let message = "is empty: nothing would be measured; leave `sizes` out for both";
+        return Err(tree.error(&format!("{path}.sizes"), message));
+    }
+    if table.scenario.is_some() && !measure.is_of_results() {
+        let message = "measures nothing: it names no metric of its scenario";
+        return Err(tree.error(path, message));
+    }
+    let rule_text = format!(
+        "{} {}{} {} {}",
+        table.scenario.as_deref().unwrap_or("model"),
+        table.arm.map_or("", Arm::as_str),
+        table.beside.map_or(String::new(), |arm| format!(" / {}", arm.as_str())),
+        table.measure.as_deref().unwrap_or_default(),
+        table.order.join(" > "),
+    );
+    let source = match table.scenario {
+        Some(name) => Source::Scenario { name, arm: table.arm },
+        None => Source::Model,
+    };
+    let claim = Claim {
+        source,
+        beside: table.beside,
+        id: table.id,
+        kind: table.kind,
+        figure: table.figure,
+        metric: table.metric,
+        text: table.text,
+        unit: table.unit,
+        paper: table.paper,
+        rule,
+        cause: table.cause,
+        sizes: table.sizes.unwrap_or_else(|| vec![Size::Smoke, Size::Full]),
+        measure,
+        rule_text,
+        line: tree.line(path),
+        file: Arc::clone(&tree.file),
+    };
+    if claim.source == Source::Model {
+        claim.check(None)?;
+    }
+    Ok(claim)
+}
+
+impl Claim {
+    /// What is measured where, and compared with what: results of another rule are others.
+    pub(crate) fn rule_text(&self) -> &str {
+        &self.rule_text
+    }
+
+    /// Refuses what the scenario has not: metrics, axes, effects.
+    ///
+    /// # Errors
+    /// What is wrong, with the claim's line.
+    pub fn check(&self, experiment: Option<&Experiment>) -> Result<(), ScenarioError> {
+        // A sweep may have other values at the other size.
+        if experiment.is_some_and(|experiment| !self.sizes.contains(&experiment.size)) {
+            return Ok(());
+        }
+        self.measure.check(experiment).map_err(|message| ScenarioError {
+            file: self.file.to_string(),
+            line: Some(self.line),
+            message: format!("claim \"{}\": {message}", self.id),
+        })
+    }
+
+    /// The claim over the results of its scenario, with those of the arm that it is compared with;
+    /// over the models alone when `experiment` is `None`. What shows the cause of a difference is
+    /// for [`settle`] to find.
+    #[must_use]
+    pub(crate) fn evaluate(
+        &self,
+        experiment: Option<&Experiment>,
+        results: &Results,
+        beside: Option<&Results>,
+    ) -> ClaimResult {
+        let of = Evaluation { experiment, results };
+        let beside = beside.map(|results| Evaluation { experiment, results });
+        let (verdict, estimate, cause) = match self.estimate(&of, beside.as_ref()) {
+            Ok(estimate) => {
+                let (verdict, cause) = self.rule.verdict(&estimate);
+                (verdict, Some(estimate), cause)
+            }
+            Err((estimate, cause)) => (Verdict::NotMeasured, estimate, cause),
+        };
+        let metric = match self.unit.as_str() {
+            "" => self.metric.clone(),
+            unit => format!("{} [{unit}]", self.metric),
+        };
+        ClaimResult {
+            id: self.id.clone(),
+            kind: self.kind,
+            figure: self.figure.clone(),
+            metric,
+            paper: self.paper,
+            band: self.rule.ends(),
+            is_order: self.rule == Rule::Order,
+            measured: estimate.map(|estimate| estimate.mean),
+            interval: estimate.and_then(|e| Some([e.low?, e.high?])),
+            verdict,
+            cause,
+            is_shown: false,
+            note: self.note(),
+        }
+    }
+
+    /// The mean with its interval; or why there is no verdict, with the mean where there is one.
+    fn estimate(
+        &self,
+        of: &Evaluation<'_>,
+        beside: Option<&Evaluation<'_>>,
+    ) -> Result<Estimate, (Option<Estimate>, String)> {
+        let because = |why: &str| Err((None, why.to_owned()));
+        let Some(experiment) = of.experiment else {
+            if self.source != Source::Model {
+                return because(NOT_RUN);
+            }
+            return match self.measure.value(of, 0).filter(|value| value.is_finite()) {
+                Some(value) => Ok(Estimate::exact(value)),
+                None => because("The model gives no number."),
+            };
+        };
+        if !self.sizes.contains(&experiment.size) {
+            return because("Measured at the other size only.");
+        }
+        if self.beside.is_some() && beside.is_none() {
+            return because("Takes runs of both arms, which `weir lab reproduce` makes.");
+        }
+        let all = [Some(of), beside];
+        if !all.into_iter().flatten().all(|of| of.results.is_complete(experiment)) {
+            return because("Runs are missing.");
+        }
+        let value = |seed: &u64| {
+            let value = self.measure.value(of, *seed)?;
+            match beside {
+                Some(beside) => Some(value / self.measure.value(beside, *seed)?),
+                None => Some(value),
+            }
+        };
+        let values = experiment.seeds.iter().map(value);
+        // A number that some seeds lack would be one of those that have it.
+        let values: Option<Vec<f64>> =
+            values.map(|value| value.filter(|value| value.is_finite())).collect();
+        match values.as_deref().and_then(Estimate::of) {
+            None => match of.results.missing().first() {
+                Some(missing) => because(&format!("Nothing was measured: {missing}.")),
+                None => because("Some seed gave no number."),
+            },
+            Some(estimate) if estimate.count < SEEDS_MIN => {
+                let why =
+                    format!("A verdict takes {SEEDS_MIN} seeds; these are {}.", estimate.count);
+                Err((Some(estimate), why))
+            }
+            Some(estimate) => Ok(estimate),
+        }
+    }
+
+    fn note(&self) -> String {
+        let paper = match self.text.as_str() {
+            "" => "",
+            _ if self.kind == Kind::Experiment || self.figure == "beyond" => " ",
+            _ => " Paper: ",
+        };
+        format!("{}{paper}{}", self.rule.words(), self.text)
+    }
+}
+
+/// Gives every difference its cause, and says whether the experiments that it names show it.
+pub(crate) fn settle(claims: &[Claim], results: &mut [ClaimResult]) {
+    let outcomes: Vec<(String, Verdict)> =
+        results.iter().map(|result| (result.id.clone(), result.verdict)).collect();
+    for result in results.iter_mut().filter(|result| result.verdict == Verdict::Differs) {
+        let cause =
+            claims.iter().find(|claim| claim.id == result.id).and_then(|c| c.cause.as_ref());
+        let Some(cause) = cause else {
+            result.cause = "The cause is not known.".to_owned();
+            continue;
+        };
+        let failed = cause.shown_by.iter().find(|id| {
+            !outcomes.iter().any(|(other, verdict)| {
+                other == *id && matches!(verdict, Verdict::Reproduced | Verdict::Better)
+            })
+        });
+        result.is_shown = failed.is_none();
+        result.cause = match failed {
+            None => format!("{} Shown by {}.", cause.text, cause.shown_by.join(", ")),
+            Some(id) => format!("{} Not shown by this run: see {id}.", cause.text),
+        };
+    }
+}
+
+impl ClaimResult {
+    /// Whether it differs from the paper and no experiment of the run shows why.
+    #[must_use]
+    pub fn is_unexplained(&self) -> bool {
+        self.verdict == Verdict::Differs && !self.is_shown
+    }
+}

@@ -1,0 +1,119 @@
+//! What a claim is compared with, and the verdict.
+
+use serde::Deserialize;
+
+use super::verdict::Verdict;
+use crate::stats::Estimate;
+
+/// What a claim is compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    /// A number between two ends.
+    Band {
+        /// Lower and upper end, both of the band.
+        ends: [f64; 2],
+        /// Why these ends.
+        reason: String,
+        /// The side beyond the band that is better than the paper, if one is.
+        better: Option<Better>,
+    },
+    /// Numbers in falling order: the least lead of one over the next, in parts of the greater of
+    /// both, is above 0. It is 1 at most.
+    Order,
+}
+
+/// What lies beyond a band and is better than the paper.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+pub struct Better {
+    /// Where.
+    pub side: Side,
+    /// Why our results are better.
+    pub reason: String,
+}
+
+/// A side of a band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Less than its lower end.
+    Below,
+    /// More than its upper end.
+    Above,
+}
+
+impl Rule {
+    /// A band.
+    ///
+    /// # Errors
+    /// Ends that are not two numbers in order, or no reason.
+    pub(super) fn band(
+        ends: [f64; 2],
+        reason: String,
+        better: Option<Better>,
+    ) -> Result<Self, String> {
+        if !(ends[0].is_finite() && ends[1].is_finite() && ends[0] <= ends[1]) {
+            return Err("needs two finite numbers, the lower one first".into());
+        }
+        if reason.trim().is_empty() {
+            return Err("lacks its reason; write `band_reason`, why these ends".into());
+        }
+        Ok(Self::Band { ends, reason, better })
+    }
+
+    /// Lower and upper end.
+    pub(super) fn ends(&self) -> [f64; 2] {
+        match self {
+            Self::Band { ends, .. } => *ends,
+            Self::Order => [0.0, 1.0],
+        }
+    }
+
+    /// In words.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Band { reason, .. } => format!("Band: {reason}."),
+            Self::Order => "Falling order; measured is the least lead of one over the next.".into(),
+        }
+    }
+
+    /// The verdict of an interval, and why it is not `reproduced`. A difference gets its cause
+    /// later.
+    pub(super) fn verdict(&self, estimate: &Estimate) -> (Verdict, String) {
+        let (Some(low), Some(high)) = (estimate.low, estimate.high) else {
+            return (Verdict::NotMeasured, "There is no interval.".into());
+        };
+        let undecided = |what: &str| {
+            let why = format!("The interval reaches past {what}: more seeds would tell.");
+            (Verdict::NotMeasured, why)
+        };
+        let (ends, better) = match self {
+            // An order without a lead is none.
+            Self::Order if low > 0.0 => return (Verdict::Reproduced, String::new()),
+            Self::Order if high <= 0.0 => return (Verdict::Differs, String::new()),
+            Self::Order => return undecided("0, both orders are possible"),
+            Self::Band { ends, better, .. } => (ends, better.as_ref()),
+        };
+        let is_better = |side: Side| better.is_some_and(|better| better.side == side);
+        let beyond = if high < ends[0] {
+            Some(Side::Below)
+        } else if low > ends[1] {
+            Some(Side::Above)
+        } else {
+            None
+        };
+        match (beyond, better) {
+            (Some(side), Some(better)) if better.side == side => {
+                (Verdict::Better, better.reason.clone())
+            }
+            (Some(_), _) => (Verdict::Differs, String::new()),
+            // An interval that reaches past the better end alone is no worse than the paper.
+            _ if (low >= ends[0] || is_better(Side::Below))
+                && (high <= ends[1] || is_better(Side::Above)) =>
+            {
+                (Verdict::Reproduced, String::new())
+            }
+            _ => undecided("the end of the band"),
+        }
+    }
+}

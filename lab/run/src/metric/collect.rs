@@ -1,0 +1,666 @@
+//! From events to numbers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
+use weir_plan::{Plan, Role};
+use weir_scenario::metric::{Kind, Measure, Metric, Statistic};
+use weir_scenario::{Arm, Experiment, Prepared, ScenarioError, WarmUp};
+
+use super::Histogram;
+use super::settle::{self, Settled};
+use super::shares::Shares;
+
+/// Places of a distribution that are recorded.
+pub(super) const DISTRIBUTION_POINTS: usize = 200;
+
+/// What a run measured, by metric.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// A number for each metric; `None` where there was nothing to measure.
+    pub values: BTreeMap<String, Option<f64>>,
+    /// For metrics with `per_node`: node and number, in the order of the plan.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nodes: BTreeMap<String, Vec<(String, Option<f64>)>>,
+    /// For metrics with `over_time`: the middle of each bin in seconds, and its number.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<(f64, f64)>>,
+    /// For metrics with `distribution`: value, and the share of samples at or below it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub distributions: BTreeMap<String, Vec<(f64, f64)>>,
+    /// The warm-up that was left out, where the run was to say so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+}
+
+/// Takes the events of a run and computes its metrics.
+pub struct Collector {
+    meters: Vec<Meter>,
+    names: Vec<String>,
+    /// The last sample of each router and when it was.
+    routers: Vec<(u64, RouterSample)>,
+    /// Reads that waited for the disks of each node when that was sampled last.
+    disk_reads: Vec<u32>,
+    /// The last sample of each sender and link, and when it was.
+    links: BTreeMap<(u32, u32), (u64, Carried)>,
+    /// What each sender's link can carry; those with a rate alone.
+    capacities: BTreeMap<(u32, u32), Capacity>,
+    /// What each consumer had received by each of its links at the last sample, and when it was.
+    paths: BTreeMap<(u32, u32), (u64, u64)>,
+    /// For each consumer which producer's names it asks for.
+    content: Vec<usize>,
+    spreads: BTreeMap<(usize, u64), Spread>,
+    duration_ns: u64,
+    warm_up_ns: u64,
+    bin_ns: u64,
+    /// All events, where the warm-up is known at the end only.
+    held: Option<Vec<Event>>,
+}
+
+/// What a link has done.
+#[derive(Clone, Copy, Default)]
+struct Carried {
+    bytes: u64,
+    frames: u64,
+    dropped: u64,
+    waiting_bytes: u64,
+}
+
+/// What a link can carry.
+#[derive(Clone, Copy)]
+struct Capacity {
+    rate_bps: f64,
+    /// Octets on their way there and back at that rate.
+    bdp_bytes: f64,
+}
+
+/// How an object spreads over consumers.
+#[derive(Default)]
+struct Spread {
+    start_ns: u64,
+    last_ns: u64,
+    waiting: BTreeSet<u32>,
+    done: BTreeSet<u32>,
+}
+
+struct Meter {
+    metric: Metric,
+    at: Option<Vec<bool>>,
+    whole: Sum,
+    nodes: BTreeMap<u32, Sum>,
+    bins: Vec<Sum>,
+    /// For measures of what consumers get beside each other.
+    shares: Option<Shares>,
+}
+
+#[derive(Clone, Default)]
+struct Sum {
+    amount: f64,
+    of: f64,
+    samples: Histogram,
+}
+
+/// One thing to be counted or sampled.
+#[derive(Clone, Copy)]
+enum Count {
+    Sample(f64),
+    Amount { amount: f64, of: f64 },
+}
+
+/// The time between two samples of counters.
+#[derive(Clone, Copy)]
+struct Span {
+    from_ns: u64,
+    to_ns: u64,
+}
+
+impl Span {
+    const fn length_ns(self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
+
+    /// How much of it lies within another one, 0 to 1.
+    fn share_within(self, other: Self) -> f64 {
+        if self.length_ns() == 0 {
+            return f64::from(u8::from(other.from_ns < self.to_ns && self.to_ns <= other.to_ns));
+        }
+        let from_ns = self.from_ns.max(other.from_ns);
+        let common_ns = self.to_ns.min(other.to_ns).saturating_sub(from_ns);
+        common_ns as f64 / self.length_ns() as f64
+    }
+}
+
+/// By how much a counter has grown. Routers that crashed go on from what they had counted.
+fn grown(now: u64, before: u64) -> f64 {
+    assert!(now >= before, "a counter ran backwards, from {before} to {now}");
+    (now - before) as f64
+}
+
+impl Sum {
+    fn add(&mut self, count: Count) {
+        match count {
+            Count::Sample(sample) => self.samples.add(sample),
+            Count::Amount { amount, of } => {
+                self.amount += amount;
+                self.of += of;
+            }
+        }
+    }
+
+    fn value(&self, metric: &Metric, time_s: f64) -> Option<f64> {
+        let value = match metric.measure.kind() {
+            Kind::Samples => self.samples.statistic(metric.statistic)?,
+            Kind::Rate => self.amount / time_s,
+            Kind::Total => self.amount,
+            Kind::Span => {
+                let first_s = self.samples.statistic(Statistic::Min)?;
+                let span_s = self.samples.statistic(Statistic::Max)? - first_s;
+                (span_s > 0.0).then(|| self.samples.count() as f64 / span_s)?
+            }
+            // Processor time was not counted: the simulator does where a router has a `cpu` stage.
+            Kind::Ratio if metric.measure == Measure::CpuLoad && self.amount == 0.0 => return None,
+            Kind::Ratio if self.of > 0.0 => self.amount / self.of,
+            Kind::Ratio | Kind::Fairness | Kind::Convergence => return None,
+        };
+        Some(value * metric.measure.scale())
+    }
+}
+
+impl Collector {
+    /// A collector for a run of `prepared` in `arm`, of the metrics that the arm can give.
+    ///
+    /// # Errors
+    /// A metric is measured at nodes that do not exist.
+    pub fn of(
+        experiment: &Experiment,
+        prepared: &Prepared,
+        arm: Arm,
+    ) -> Result<Self, ScenarioError> {
+        let at = experiment.nodes_of_metrics(prepared)?;
+        let all = experiment.metrics.iter().cloned().zip(at);
+        let (metrics, at): (Vec<Metric>, Vec<_>) =
+            all.filter(|(metric, _)| metric.measure.is_measured_in(arm)).unzip();
+        Ok(Self::new(&prepared.plan, &metrics, &at, prepared.warm_up))
+    }
+
+    /// A collector of `metrics` for a run of `plan`; `at` holds the nodes of each metric, `None`
+    /// for all. Numbers are those of the time from the warm-up to the plan's duration. Round-trip
+    /// and download times count where they began in that time, however late they end; what else is
+    /// told of Interests and objects counts from the warm-up on, however late.
+    #[must_use]
+    pub fn new(
+        plan: &Plan,
+        metrics: &[Metric],
+        at: &[Option<Vec<usize>>],
+        warm_up: WarmUp,
+    ) -> Self {
+        let (warm_up_ns, held) = match warm_up {
+            WarmUp::Fixed(ns) => (ns, None),
+            WarmUp::Auto => (0, Some(Vec::new())),
+        };
+        let bin_ns = if plan.sample_ns > 0 { plan.sample_ns } else { plan.duration_ns };
+        let bins = plan.duration_ns.div_ceil(bin_ns) as usize;
+        let meter = |(metric, at): (&Metric, &Option<Vec<usize>>)| Meter {
+            metric: metric.clone(),
+            at: at.as_ref().map(|nodes| {
+                let mut is_in = vec![false; plan.nodes.len()];
+                nodes.iter().for_each(|node| is_in[*node] = true);
+                is_in
+            }),
+            whole: Sum::default(),
+            nodes: BTreeMap::new(),
+            bins: vec![Sum::default(); if metric.over_time { bins } else { 0 }],
+            shares: match metric.measure.kind() {
+                Kind::Fairness | Kind::Convergence => {
+                    Some(Shares::new(&consumers(plan, at.as_deref()), bins, bin_ns))
+                }
+                _ => None,
+            },
+        };
+        let mut prefixes: BTreeMap<&str, usize> = BTreeMap::new();
+        let content = plan.nodes.iter().map(|node| {
+            let Role::Consumer(consumer) = &node.role else { return usize::MAX };
+            let next = prefixes.len();
+            *prefixes.entry(&consumer.names.prefix).or_insert(next)
+        });
+        Self {
+            content: content.collect(),
+            meters: metrics.iter().zip(at).map(meter).collect(),
+            names: plan.nodes.iter().map(|node| node.name.clone()).collect(),
+            routers: vec![(0, RouterSample::default()); plan.nodes.len()],
+            disk_reads: vec![0; plan.nodes.len()],
+            links: BTreeMap::new(),
+            capacities: capacities(plan),
+            paths: BTreeMap::new(),
+            spreads: BTreeMap::new(),
+            duration_ns: plan.duration_ns,
+            warm_up_ns,
+            bin_ns,
+            held,
+        }
+    }
+
+    /// Gives `count` to every meter of `measure` at `node`.
+    fn put(&mut self, measure: Measure, at_ns: u64, node: u32, count: Count) {
+        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        for meter in &mut self.meters {
+            if meter.metric.measure == measure {
+                meter.put(at_ns, node, count, range);
+            }
+        }
+    }
+
+    fn amount(&mut self, measure: Measure, at_ns: u64, node: u32, amount: f64) {
+        self.put(measure, at_ns, node, Count::Amount { amount, of: 0.0 });
+    }
+
+    fn share(&mut self, measure: Measure, at_ns: u64, node: u32, amount: f64, of: f64) {
+        self.put(measure, at_ns, node, Count::Amount { amount, of });
+    }
+
+    /// Gives what was counted over a time (and what it is a share of) to every meter of `measure`
+    /// at `node`, as much of it as lies within the measured time: samples of real processes come
+    /// a little late.
+    fn spread(&mut self, measure: Measure, over: Span, node: u32, (amount, of): (f64, f64)) {
+        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        for meter in &mut self.meters {
+            if meter.metric.measure == measure {
+                meter.spread(over, node, (amount, of), range);
+            }
+        }
+    }
+
+    fn sample(&mut self, measure: Measure, at_ns: u64, node: u32, sample: f64) {
+        self.put(measure, at_ns, node, Count::Sample(sample));
+    }
+
+    fn router(&mut self, at_ns: u64, node: u32, now: &RouterSample) {
+        use Measure as M;
+        let Some(slot) = self.routers.get_mut(node as usize) else { return };
+        let (before_ns, before) = std::mem::replace(slot, (at_ns, *now));
+        let over = Span { from_ns: before_ns, to_ns: at_ns };
+        let bits = |now, before| grown(now, before) * 8.0;
+        let in_interests = grown(now.in_interests, before.in_interests);
+        let packets = in_interests
+            + grown(now.in_data, before.in_data)
+            + grown(now.in_nacks, before.in_nacks);
+        let hits = grown(now.store_hits, before.store_hits);
+        let misses = grown(now.store_misses, before.store_misses);
+        let cpu_s = grown(now.cpu_ns, before.cpu_ns) / 1e9;
+        let out_bits = bits(now.out_bytes, before.out_bytes);
+        let mut amount = |measure, amount| self.spread(measure, over, node, (amount, 0.0));
+        amount(M::InThroughput, bits(now.in_bytes, before.in_bytes));
+        amount(M::OutThroughput, out_bits);
+        amount(M::InPackets, packets);
+        amount(M::InInterests, in_interests);
+        amount(M::OutInterests, grown(now.out_interests, before.out_interests));
+        amount(M::OutData, grown(now.out_data, before.out_data));
+        amount(M::RouterDrops, grown(now.dropped, before.dropped));
+        self.spread(M::HitRatio, over, node, (hits, hits + misses));
+        self.spread(M::CpuLoad, over, node, (cpu_s, over.length_ns() as f64 / 1e9));
+        if cpu_s > 0.0 {
+            self.spread(M::CpuPerPacket, over, node, (cpu_s, packets));
+            self.spread(M::OutPerCpu, over, node, (out_bits, cpu_s));
+        }
+        self.disks(over, node, &now.since(&before));
+        self.sample(M::StoreEntries, at_ns, node, now.store_entries as f64);
+        self.sample(M::DiskEntries, at_ns, node, now.disk.entries as f64);
+        self.sample(M::PitEntries, at_ns, node, now.pit_entries as f64);
+        self.sample(M::EgressQueue, at_ns, node, now.egress_bytes as f64);
+    }
+
+    fn disks(&mut self, over: Span, node: u32, counted: &RouterSample) {
+        use Measure as M;
+        let (disk, busy) = (&counted.disk, &counted.busy);
+        let bypasses = [
+            (M::BypassThreshold, busy.bypassed_queue_full),
+            (M::BypassAdaptive, busy.bypassed_slower),
+            (M::BypassProbe, busy.bypassed_probe),
+            (M::BypassStalled, busy.bypassed_stalled),
+        ];
+        let all_bypasses = bypasses.iter().map(|(_, count)| count).sum();
+        let told = busy.busy_sent + busy.available_sent;
+        for (measure, count) in bypasses.into_iter().chain([
+            (M::Bypasses, all_bypasses),
+            (M::DiskReads, disk.reads),
+            (M::DiskAnswers, busy.answered),
+            (M::DiskReadsShared, disk.reads_shared),
+            (M::DiskReadsRefused, busy.reads_refused + busy.interests_refused),
+            (M::DiskWrites, disk.writes),
+            (M::DiskWritesPassedBy, disk.passed_by),
+            (M::FilterNegatives, disk.filter_negatives),
+            (M::WaitedOverThreshold, busy.waited_over_threshold),
+            (M::StoreMarks, busy.marked),
+            (M::Announcements, told),
+        ]) {
+            self.spread(measure, over, node, (count as f64, 0.0));
+        }
+        let answers = busy.answered as f64;
+        self.spread(M::DiskReadTime, over, node, (counted.disk_answer_ns as f64 / 1e9, answers));
+        let false_positives = disk.filter_false_positives as f64;
+        let all = disk.filter_negatives as f64 + false_positives;
+        self.spread(M::FilterFalsePositives, over, node, (false_positives, all));
+    }
+
+    fn link(&mut self, at_ns: u64, node: u32, link: u32, now: Carried) {
+        let (before_ns, before) = self.links.insert((node, link), (at_ns, now)).unwrap_or_default();
+        let over = Span { from_ns: before_ns, to_ns: at_ns };
+        let bits = grown(now.bytes, before.bytes) * 8.0;
+        let frames = grown(now.frames, before.frames);
+        let dropped = grown(now.dropped, before.dropped);
+        self.spread(Measure::LinkThroughput, over, node, (bits, 0.0));
+        if let Some(&Capacity { rate_bps, bdp_bytes }) = self.capacities.get(&(node, link)) {
+            let seconds = over.length_ns() as f64 / 1e9;
+            self.spread(Measure::LinkLoad, over, node, (bits, rate_bps * seconds));
+            let waiting = now.waiting_bytes as f64 / bdp_bytes;
+            if bdp_bytes > 0.0 {
+                self.sample(Measure::LinkQueue, at_ns, node, waiting);
+            }
+        }
+        self.spread(Measure::LinkLoss, over, node, (dropped, frames + dropped));
+    }
+
+    fn object_started(&mut self, at_ns: u64, node: u32, object: u64) {
+        let content = self.content.get(node as usize).copied().unwrap_or(usize::MAX);
+        let spread = self
+            .spreads
+            .entry((content, object))
+            .or_insert_with(|| Spread { start_ns: at_ns, ..Spread::default() });
+        if !spread.done.contains(&node) {
+            spread.waiting.insert(node);
+        }
+    }
+
+    fn object_completed(&mut self, at_ns: u64, node: u32, object: u64) {
+        let content = self.content.get(node as usize).copied().unwrap_or(usize::MAX);
+        if let Some(spread) = self.spreads.get_mut(&(content, object))
+            && spread.waiting.remove(&node)
+        {
+            spread.done.insert(node);
+            spread.last_ns = at_ns;
+        }
+    }
+
+    /// The numbers. Nothing may be observed afterwards.
+    #[must_use]
+    pub fn finish(mut self) -> Measured {
+        let settled = self.held.take().map(|events| self.settle(&events));
+        let spreads = std::mem::take(&mut self.spreads);
+        for spread in spreads.values().filter(|spread| spread.waiting.is_empty()) {
+            let seconds = (spread.last_ns - spread.start_ns) as f64 / 1e9;
+            let node = spread.done.first().copied().unwrap_or(0);
+            self.sample(Measure::DistributionTime, spread.start_ns, node, seconds);
+        }
+        let mut measured = Measured { settled, ..Measured::default() };
+        let time_s = (self.duration_ns - self.warm_up_ns) as f64 / 1e9;
+        for meter in &self.meters {
+            let metric = &meter.metric;
+            let id = metric.id.clone();
+            let value = match (metric.measure.kind(), &meter.shares) {
+                (Kind::Fairness, Some(shares)) => shares.fairness(self.warm_up_ns),
+                (Kind::Convergence, Some(shares)) => shares.convergence_s(),
+                _ => meter.whole.value(metric, time_s),
+            };
+            measured.values.insert(id.clone(), value);
+            if metric.per_node {
+                let nodes = meter.nodes.iter().map(|(node, sum)| {
+                    (self.names[*node as usize].clone(), sum.value(metric, time_s))
+                });
+                measured.nodes.insert(id.clone(), nodes.collect());
+            }
+            if metric.over_time {
+                measured.series.insert(id.clone(), self.series(meter));
+            }
+            if metric.distribution {
+                let places = meter.whole.samples.distribution(DISTRIBUTION_POINTS);
+                measured.distributions.insert(id, places);
+            }
+        }
+        measured
+    }
+
+    /// Finds the warm-up and takes the events.
+    fn settle(&mut self, events: &[Event]) -> Settled {
+        let times = events.iter().filter_map(|event| match event.kind {
+            EventKind::DataReceived { rtt_ns, .. } => {
+                Some((event.at_ns.saturating_sub(rtt_ns), rtt_ns as f64 / 1e9))
+            }
+            _ => None,
+        });
+        let (start_ns, is_settled) = settle::start_ns(times.collect());
+        self.warm_up_ns = start_ns.min(self.duration_ns / 2);
+        events.iter().for_each(|event| self.observe(event));
+        Settled { warm_up_s: self.warm_up_ns as f64 / 1e9, is_settled }
+    }
+
+    fn series(&self, meter: &Meter) -> Vec<(f64, f64)> {
+        let bin_s = self.bin_ns as f64 / 1e9;
+        let value = |(bin, sum): (usize, &Sum)| {
+            let start_ns = bin as u64 * self.bin_ns;
+            let length_ns = self.bin_ns.min(self.duration_ns - start_ns);
+            let value = sum.value(&meter.metric, length_ns as f64 / 1e9)?;
+            Some(((bin as f64 + 0.5) * bin_s, value))
+        };
+        meter.bins.iter().enumerate().filter_map(value).collect()
+    }
+}
+
+impl Meter {
+    fn is_at(&self, node: u32) -> bool {
+        self.at.as_ref().is_none_or(|at| at.get(node as usize).is_some_and(|is_in| *is_in))
+    }
+
+    fn spread(
+        &mut self,
+        over: Span,
+        node: u32,
+        (amount, of): (f64, f64),
+        (warm_up_ns, duration_ns, bin_ns): (u64, u64, u64),
+    ) {
+        if !self.is_at(node) {
+            return;
+        }
+        let within = |from_ns, to_ns| {
+            let share = over.share_within(Span { from_ns, to_ns });
+            (share > 0.0).then_some(Count::Amount { amount: amount * share, of: of * share })
+        };
+        if let Some(count) = within(warm_up_ns, duration_ns) {
+            self.whole.add(count);
+            if self.metric.per_node {
+                self.nodes.entry(node).or_default().add(count);
+            }
+        }
+        let last = (over.to_ns.saturating_sub(1) / bin_ns) as usize;
+        let bins = self.bins.iter_mut().enumerate().take(last + 1);
+        for (bin, sum) in bins.skip((over.from_ns.saturating_sub(1) / bin_ns) as usize) {
+            let from_ns = bin as u64 * bin_ns;
+            if let Some(count) = within(from_ns, (from_ns + bin_ns).min(duration_ns)) {
+                sum.add(count);
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        at_ns: u64,
+        node: u32,
+        count: Count,
+        (warm_up_ns, duration_ns, bin_ns): (u64, u64, u64),
+    ) {
+        if !self.is_at(node) {
+            return;
+        }
+        let is_late = at_ns > duration_ns;
+        if at_ns >= warm_up_ns && (!is_late || counts_late(self.metric.measure)) {
+            self.whole.add(count);
+            if self.metric.per_node {
+                self.nodes.entry(node).or_default().add(count);
+            }
+        }
+        if !is_late && !self.bins.is_empty() {
+            // A sample at the very end belongs to the last bin.
+            let bin = ((at_ns / bin_ns) as usize).min(self.bins.len() - 1);
+            self.bins[bin].add(count);
+        }
+    }
+}
+
+/// What the links of a plan that have a rate can carry, by sender and link.
+fn capacities(plan: &Plan) -> BTreeMap<(u32, u32), Capacity> {
+    let ways = plan.links.iter().enumerate().flat_map(|(at, link)| {
+        let round_trip_ns = (link.a_to_b.delay_ns + link.b_to_a.delay_ns) as f64;
+        [(link.a, &link.a_to_b), (link.b, &link.b_to_a)].into_iter().filter_map(
+            move |(from, way)| {
+                let rate_bps = way.rate_bps? as f64;
+                let bdp_bytes = rate_bps * round_trip_ns / 8e9;
+                Some(((from as u32, at as u32), Capacity { rate_bps, bdp_bytes }))
+            },
+        )
+    });
+    ways.collect()
+}
+
+/// The consumers among the nodes `at`, or all, and when they start.
+fn consumers(plan: &Plan, at: Option<&[usize]>) -> Vec<(u32, u64)> {
+    let is_in = |node: usize| at.is_none_or(|at| at.contains(&node));
+    let nodes = plan.nodes.iter().enumerate().filter(|(node, _)| is_in(*node));
+    let consumers = nodes.filter_map(|(node, plan)| match &plan.role {
+        Role::Consumer(consumer) => Some((node as u32, consumer.start_ns)),
+        _ => None,
+    });
+    consumers.collect()
+}
+
+/// Whether what comes after the end of the run counts: answers to what was asked before.
+const fn counts_late(measure: Measure) -> bool {
+    matches!(
+        measure,
+        Measure::DeliveryRate
+            | Measure::DeliveryTime
+            | Measure::Loss
+            | Measure::NackShare
+            | Measure::DistributionTime
+            | Measure::ObjectsStarted
+            | Measure::ObjectsCompleted
+            | Measure::ObjectsFailed
+    )
+}
+
+impl Observer for Collector {
+    fn observe(&mut self, event: &Event) {
+        use Measure as M;
+        if let Some(held) = &mut self.held {
+            held.push(event.clone());
+            return;
+        }
+        let (t, node) = (event.at_ns, event.node);
+        match &event.kind {
+            EventKind::InterestSent { is_repeated, .. } => {
+                self.amount(M::InterestRate, t, node, 1.0);
+                self.share(M::RepeatedShare, t, node, f64::from(u8::from(*is_repeated)), 1.0);
+            }
+            EventKind::DataReceived { content_bytes, packet_bytes, rtt_ns, is_marked, .. } => {
+                self.amount(M::Goodput, t, node, f64::from(*content_bytes) * 8.0);
+                self.received(t, node, f64::from(*content_bytes));
+                self.amount(M::Throughput, t, node, f64::from(*packet_bytes) * 8.0);
+                self.amount(M::DataRate, t, node, 1.0);
+                self.share(M::Loss, t, node, 0.0, 1.0);
+                self.share(M::NackShare, t, node, 0.0, 1.0);
+                self.share(M::MarkedShare, t, node, f64::from(u8::from(*is_marked)), 1.0);
+                let asked_ns = t.saturating_sub(*rtt_ns);
+                self.sample(M::RoundTripTime, asked_ns, node, *rtt_ns as f64 / 1e9);
+                self.sample(M::DeliveryRate, t, node, t as f64 / 1e9);
+                self.sample(M::DeliveryTime, t, node, t as f64 / 1e9);
+            }
+            EventKind::NackReceived { .. } => {
+                self.share(M::NackShare, t, node, 1.0, 1.0);
+                self.share(M::Loss, t, node, 1.0, 1.0);
+            }
+            EventKind::TimedOut { .. } => {
+                self.amount(M::Timeouts, t, node, 1.0);
+                self.share(M::NackShare, t, node, 0.0, 1.0);
+                self.share(M::Loss, t, node, 1.0, 1.0);
+            }
+            EventKind::ObjectStarted { object } => {
+                self.amount(M::ObjectsStarted, t, node, 1.0);
+                self.object_started(t, node, *object);
+            }
+            EventKind::ObjectCompleted { object, elapsed_ns, .. } => {
+                self.object_completed(t, node, *object);
+                self.amount(M::ObjectsCompleted, t, node, 1.0);
+                let began_ns = t.saturating_sub(*elapsed_ns);
+                self.sample(M::DownloadTime, began_ns, node, *elapsed_ns as f64 / 1e9);
+            }
+            EventKind::ObjectFailed { .. } => self.amount(M::ObjectsFailed, t, node, 1.0),
+            EventKind::Window { window, outstanding } => {
+                self.sample(M::Window, t, node, *window);
+                self.sample(M::Outstanding, t, node, f64::from(*outstanding));
+            }
+            EventKind::PathSample { path, window, content_bytes } => {
+                self.path(t, node, *path, (*window, *content_bytes));
+            }
+            EventKind::QueueLength { queue, packets } => {
+                self.queue(M::QueueLength, *queue, t, node, Count::Sample(f64::from(*packets)));
+                self.disk_queue(t, node, *queue, *packets);
+            }
+            EventKind::StageFull { queue, is_bypass } => {
+                let measure = if *is_bypass { M::StageBypasses } else { M::StageDrops };
+                self.queue(measure, *queue, t, node, Count::Amount { amount: 1.0, of: 0.0 });
+            }
+            EventKind::RouterSample(sample) => self.router(t, node, sample),
+            &EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
+                self.link(t, node, link, Carried { bytes, frames, dropped, waiting_bytes });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Collector {
+    /// Interests wait for reads, or before a store that blocks; the two are sampled together, in
+    /// this order.
+    fn disk_queue(&mut self, at_ns: u64, node: u32, queue: Queue, packets: u32) {
+        let Some(reads) = self.disk_reads.get_mut(node as usize) else { return };
+        match queue {
+            Queue::DiskReads => *reads = packets,
+            Queue::DiskBlocked => {
+                let interests = f64::from(*reads) + f64::from(packets);
+                self.sample(Measure::DiskQueue, at_ns, node, interests);
+            }
+            _ => {}
+        }
+    }
+
+    /// One of a consumer's links: its window, and what came by it since the start.
+    fn path(&mut self, at_ns: u64, node: u32, path: u32, (window, now_bytes): (f64, u64)) {
+        let before = self.paths.insert((node, path), (at_ns, now_bytes));
+        let (from_ns, before_bytes) = before.unwrap_or_default();
+        let over = Span { from_ns, to_ns: at_ns };
+        let bits = grown(now_bytes, before_bytes) * 8.0;
+        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        for meter in &mut self.meters {
+            match meter.metric.measure {
+                _ if meter.metric.of_path != Some(path) => {}
+                Measure::PathWindow => meter.put(at_ns, node, Count::Sample(window), range),
+                Measure::PathGoodput => meter.spread(over, node, (bits, 0.0), range),
+                _ => {}
+            }
+        }
+    }
+
+    fn received(&mut self, at_ns: u64, node: u32, content_bytes: f64) {
+        for shares in self.meters.iter_mut().filter_map(|meter| meter.shares.as_mut()) {
+            shares.add(at_ns, node, content_bytes);
+        }
+    }
+
+    fn queue(&mut self, measure: Measure, queue: Queue, at_ns: u64, node: u32, count: Count) {
+        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        for meter in &mut self.meters {
+            if meter.metric.measure == measure && meter.metric.queue == Some(queue) {
+                meter.put(at_ns, node, count, range);
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What a run leaves in its folder: one file for each point and seed, and one for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Permissions;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_real::RealReport;
+use weir_scenario::{Arm, Experiment, Size};
+
+use crate::metric::Measured;
+
+/// What one run, of one point and seed, amounted to. In the simulator it is the same whenever and
+/// wherever it runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Number of the point.
+    pub point: usize,
+    /// Axis and label, in the order of the axes.
+    pub coordinates: Vec<(String, String)>,
+    /// The seed.
+    pub seed: u64,
+    /// What was measured.
+    pub measured: Measured,
+    /// What the simulator says of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulated: Option<Simulated>,
+    /// What the machine did, in the real arm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real: Option<RealReport>,
+    /// Why a trial measured nothing, and the remedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl Record {
+    /// The record of what was measured, at no point yet.
+    pub(crate) fn of(measured: Measured) -> Self {
+        Self {
+            point: 0,
+            coordinates: Vec::new(),
+            seed: 0,
+            measured,
+            simulated: None,
+            real: None,
+            missing: None,
+        }
+    }
+}
+
+/// What the simulator says of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Simulated {
+    /// Hash of everything that happened, hexadecimal.
+    pub event_hash: String,
+    /// Packets delivered over links.
+    pub packet_hops: u64,
+    /// Steps of the engine.
+    pub steps: u64,
+    /// Events observed.
+    pub events: u64,
+    /// Virtual time, ns.
+    pub virtual_ns: u64,
+}
+
+/// What all records of a folder have in common: with another one of these, nothing is resumed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Id of the scenario.
+    pub scenario: String,
+    /// The paper, or empty.
+    pub paper: String,
+    /// Hash of what decides what is measured, see [`Experiment::hash`].
+    pub hash: String,
+    /// The size.
+    pub size: Size,
+    /// The arm.
+    pub arm: Arm,
+    /// The commit of the program.
+    pub commit: String,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// How many points the sweep has.
+    pub points: usize,
+}
+
+/// A folder's `run.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunFile {
+    /// What must be the same for results to go together.
+    pub identity: Identity,
+    /// Version of the program.
+    pub version: String,
+    /// The command that began the run.
+    pub command: String,
+    /// The machine.
+    pub machine: String,
+    /// When it began, UTC.
+    pub date: String,
+    /// Time spent on it so far, by all of its parts, s.
+    pub elapsed_s: f64,
+    /// How the user named the scenario.
+    pub reference: String,
+}
+
+/// A file that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Reading or writing failed.
+    #[error("{}: {source}; choose another folder with --out, or free some space", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file is not what this program writes.
+    #[error("{}: {message}; remove the file, or start over with --fresh", path.display())]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Verdicts that are kept, or the README that shows them, cannot be read or written.
+    #[error(
+        "{}: {message}; mend the file or restore it, then give the same command again: no run is \
+            lost", path.display()
+    )]
+    Kept {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The folder holds another run.
+    #[error(
+        "{} holds results of {difference}; start over with --fresh, or choose another folder \
+            with --out", path.display()
+    )]
+    Other {
+        /// The folder.
+        path: PathBuf,
+        /// What differs.
+        difference: String,
+    },
+}
+
+/// Wraps an error of the system.
+pub(crate) fn file_error(path: &Path) -> impl Fn(std::io::Error) -> RecordError + '_ {
+    move |source| RecordError::File { path: path.to_path_buf(), source }
+}
+
+/// Writes a file so that it is there whole or not at all, whatever happens meanwhile.
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), RecordError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+    // Results are for all to read, as far as the user's mask lets them.
+    let mode = Permissions::from_mode(0o666);
+    let mut file =
+        tempfile::Builder::new().permissions(mode).tempfile_in(folder).map_err(file_error(path))?;
+    file.write_all(bytes).map_err(file_error(path))?;
+    file.persist(path).map_err(|error| file_error(path)(error.error))?;
+    Ok(())
+}
+
+impl Identity {
+    /// What differs from `other`, if anything does.
+    fn difference(&self, other: &Self) -> Option<String> {
+        let pairs = [
+            ("scenario", &self.scenario, &other.scenario),
+            ("commit", &self.commit, &other.commit),
+        ];
+        for (noun, ours, theirs) in pairs {
+            if ours != theirs {
+                return Some(format!("another {noun} ({theirs} instead of {ours})"));
+            }
+        }
+        if self.size != other.size {
+            return Some(format!("another size ({})", other.size.as_str()));
+        }
+        if self.arm != other.arm {
+            return Some(format!("the other arm ({})", other.arm.noun()));
+        }
+        if self.seeds != other.seeds {
+            return Some("other seeds".to_owned());
+        }
+        (self != other).then(|| "an earlier text of this scenario".to_owned())
+    }
+}
+
+/// A folder of results.
+#[derive(Clone, Debug)]
+pub struct ResultFolder {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl ResultFolder {
+    /// The folder at `path`, whether it is there or not.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// `run.json`, if it is there.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not one.
+    pub(crate) fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
+        read_json(&self.path.join("run.json"))
+    }
+
+    /// Makes the folder ready for a run: empties it when it is to be `fresh`, otherwise checks that
+    /// what it holds belongs to the same run.
+    ///
+    /// # Errors
+    /// It holds another run, or the system refuses.
+    pub fn open(&self, run: &RunFile, fresh: bool) -> Result<(), RecordError> {
+        if fresh {
+            self.clear()?;
+        }
+        if let Some(before) = self.run_file()?
+            && let Some(difference) = run.identity.difference(&before.identity)
+        {
+            return Err(RecordError::Other { path: self.path.clone(), difference });
+        }
+        Ok(())
+    }
+
+    /// Removes what runs write, and nothing else.
+    fn clear(&self) -> Result<(), RecordError> {
+        for name in ["tasks", "figures", "events", "violations"] {
+            let path = self.path.join(name);
+            match std::fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(file_error(&path)(error));
+                }
+                _ => {}
+            }
+        }
+        for name in ["run.json", "scenario.toml", "metrics.csv", "summary.csv", "report.html"] {
+            let path = self.path.join(name);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(file_error(&path)(error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `run.json`.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn write_run_file(&self, run: &RunFile) -> Result<(), RecordError> {
+        write_atomically(&self.path.join("run.json"), &json(run))
+    }
+
+    /// The file of a task.
+    #[must_use]
+    pub(crate) fn record_path(&self, point: usize, seed: u64) -> PathBuf {
+        self.path.join("tasks").join(format!("{point:05}-{seed}.json"))
+    }
+
+    /// The record of a task that has finished.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
+        read_json(&self.record_path(point, seed))
+    }
+
+    /// Writes the record of a task.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn write_record(&self, record: &Record) -> Result<(), RecordError> {
+        write_atomically(&self.record_path(record.point, record.seed), &json(record))
+    }
+
+    /// Every record of an experiment that is there.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
+        let mut results = Results::default();
+        for point in 0..experiment.points.len() {
+            for seed in &experiment.seeds {
+                if let Some(record) = self.record(point, *seed)? {
+                    results.records.insert((point, *seed), record);
+                }
+            }
+        }
+        Ok(results)
+    }
+}
+
+/// What a file holds; nothing where there is no file.
+pub(crate) fn read_json<T: serde::de::DeserializeOwned>(
+    path: &Path,
+) -> Result<Option<T>, RecordError> {
+    match std::fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+            RecordError::Content { path: path.to_path_buf(), message: error.to_string() }
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(file_error(path)(error)),
+    }
+}
+
+/// As JSON that people can read, with a line's end.
+pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
+    // Maps of text keys and numbers only: there is nothing that JSON cannot hold.
+    let mut bytes = serde_json::to_vec_pretty(value).unwrap_or_default();
+    bytes.push(b'\n');
+    bytes
+}
+
+/// The records of an experiment.
+#[derive(Clone, Debug, Default)]
+pub struct Results {
+    /// By point and seed.
+    pub records: BTreeMap<(usize, u64), Record>,
+}
+
+impl Results {
+    /// The numbers of a metric at a point, in the order of seeds.
+    #[must_use]
+    pub fn values(&self, point: usize, metric: &str) -> Vec<f64> {
+        self.of_point(point)
+            .filter_map(|record| record.measured.values.get(metric).copied().flatten())
+            .collect()
+    }
+
+    /// Why trials measured nothing, each reason once.
+    #[must_use]
+    pub fn missing(&self) -> Vec<&str> {
+        let reasons = self.records.values().filter_map(|record| record.missing.as_deref());
+        reasons.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Whether every run of the experiment is there: parts may be missing.
+    #[must_use]
+    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+        (0..experiment.points.len()).all(|point| {
+            experiment.seeds.iter().all(|seed| self.records.contains_key(&(point, *seed)))
+        })
+    }
+
+    /// The records of a point, in the order of seeds.
+    pub(crate) fn of_point(&self, point: usize) -> impl Iterator<Item = &Record> {
+        self.records.range((point, 0)..=(point, u64::MAX)).map(|(_, record)| record)
+    }
+}

@@ -1,0 +1,411 @@
+//! Runs the points and seeds of an experiment, in parallel, and keeps what they measured.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weir_netsim::{Network, Violation};
+use weir_plan::PlanError;
+use weir_plan::event::{Event, Observer};
+use weir_real::{self as real, RealError, RealOptions};
+use weir_scenario::{Arm, Experiment, Prepared, ScenarioError};
+
+use crate::events::{EventFormat, EventWriter};
+use crate::metric::{Collector, Measured};
+use crate::record::{Record, RecordError, ResultFolder, RunFile, Simulated};
+
+/// How an experiment is run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Where.
+    pub arm: Arm,
+    /// Runs at the same time; `None`: in the simulator one a core, and one on real processes, which
+    /// side by side take time from each other.
+    pub jobs: Option<usize>,
+    /// Part `k` of `n`, from 1: every `n`-th of the tasks.
+    pub part: Option<(usize, usize)>,
+    /// Begins anew in a folder that holds results.
+    pub fresh: bool,
+    /// Writes every event of every run.
+    pub events: Option<EventFormat>,
+    /// How the real arm runs.
+    pub real: RealOptions,
+    /// Set to break off after the tasks that run.
+    pub stop: Arc<AtomicBool>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            arm: Arm::Sim,
+            jobs: None,
+            part: None,
+            fresh: false,
+            events: None,
+            real: RealOptions::default(),
+            stop: Arc::default(),
+        }
+    }
+}
+
+impl RunOptions {
+    fn jobs_at_once(&self) -> usize {
+        let of_arm = || match self.arm {
+            Arm::Sim => std::thread::available_parallelism().map_or(1, usize::from),
+            Arm::Real => 1,
+        };
+        self.jobs.map_or_else(of_arm, |jobs| jobs.max(1))
+    }
+}
+
+/// One point with one seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// Index of the point.
+    pub point: usize,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// How far a run is, for whoever shows it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// How many tasks are to be done; results of the others are there from an earlier run.
+    Started {
+        /// To be done.
+        tasks: usize,
+        /// Done before.
+        resumed: usize,
+    },
+    /// A task goes on.
+    Running {
+        /// Which one.
+        task: Task,
+        /// Virtual time so far, ns.
+        virtual_ns: u64,
+        /// Virtual time in all, ns.
+        end_ns: u64,
+    },
+    /// A task is done.
+    Finished {
+        /// Which one.
+        task: Task,
+    },
+}
+
+/// Takes progress, from several threads.
+pub type OnProgress<'a> = &'a (dyn Fn(Progress) + Sync);
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The scenario cannot be run so.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The network refused a plan.
+    #[error("{file}: {point}, seed {seed}: {source}; correct the scenario")]
+    Plan {
+        /// The scenario's file.
+        file: String,
+        /// The point.
+        point: String,
+        /// The seed.
+        seed: u64,
+        /// What is wrong.
+        source: Box<PlanError>,
+    },
+    /// A promise was broken.
+    #[error("{point}: {violation}")]
+    Violation {
+        /// The point.
+        point: String,
+        /// What happened.
+        violation: Box<Violation>,
+        /// Where the last events were written.
+        file: PathBuf,
+    },
+    /// The real arm failed.
+    #[error("{point}, seed {seed}: {source}")]
+    Real {
+        /// The point.
+        point: String,
+        /// The seed.
+        seed: u64,
+        /// What happened.
+        source: Box<RealError>,
+    },
+    /// Results could not be kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Someone asked to stop.
+    #[error("interrupted; the same command goes on where it was")]
+    Interrupted,
+}
+
+/// Steps of the simulator between two looks at the wish to stop: some 20 ms.
+const SLICE_STEPS: u64 = 1 << 14;
+
+/// The tasks of an experiment that `part` has, in order.
+#[must_use]
+pub fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
+    let all = (0..experiment.points.len())
+        .flat_map(|point| experiment.seeds.iter().map(move |seed| Task { point, seed: *seed }));
+    let mut all: Vec<Task> = all.collect();
+    // What trials compare is measured side by side: a machine is not the same all day.
+    if experiment.is_trial() {
+        all.sort_by_key(|task| task.seed);
+    }
+    let (part, parts) = part.unwrap_or((1, 1));
+    all.into_iter()
+        .enumerate()
+        .filter(|(at, _)| at % parts == part - 1)
+        .map(|(_, task)| task)
+        .collect()
+}
+
+/// Runs what of `experiment` is not in `folder` yet. The caller adds the time it took to the
+/// folder's `run.json`.
+///
+/// # Errors
+/// The first error of any task; the others end after the one they are at.
+pub fn run(
+    experiment: &Experiment,
+    folder: &ResultFolder,
+    file: &RunFile,
+    options: &RunOptions,
+    progress: OnProgress<'_>,
+) -> Result<(), RunError> {
+    folder.open(file, options.fresh)?;
+    if folder.run_file()?.is_none() {
+        folder.write_run_file(file)?;
+    }
+    let all = tasks(experiment, options.part);
+    let mut open = VecDeque::new();
+    for task in &all {
+        if folder.record(task.point, task.seed)?.is_none() {
+            open.push_back(*task);
+        }
+    }
+    progress(Progress::Started { tasks: open.len(), resumed: all.len() - open.len() });
+    let jobs = options.jobs_at_once().min(open.len());
+    let open = Mutex::new(open);
+    let failed: Mutex<Option<RunError>> = Mutex::new(None);
+    let failures = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            if failures.load(Ordering::Relaxed) > 0 {
+                return;
+            }
+            let next = open.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(task) = next else { return };
+            let runner = Runner { experiment, folder, options, progress };
+            if let Err(error) = runner.run(task) {
+                failures.fetch_add(1, Ordering::Relaxed);
+                failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                return;
+            }
+            progress(Progress::Finished { task });
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(work);
+        }
+    });
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// Runs one task.
+struct Runner<'a> {
+    experiment: &'a Experiment,
+    folder: &'a ResultFolder,
+    options: &'a RunOptions,
+    progress: OnProgress<'a>,
+}
+
+impl Runner<'_> {
+    fn run(&self, task: Task) -> Result<(), RunError> {
+        if self.options.stop.load(Ordering::Relaxed) {
+            return Err(RunError::Interrupted);
+        }
+        let point = &self.experiment.points[task.point];
+        let prepared = self.experiment.prepare(point, task.seed)?;
+        if let Some(trial) = &prepared.trial {
+            let done = real::trial::run(trial, &prepared.plan, &self.options.real);
+            let report = done.map_err(|source| self.real_error(task, source))?;
+            let measured = Measured::of_trial(&self.experiment.metrics, &report.samples);
+            return self.keep(task, Record { missing: report.missing, ..Record::of(measured) });
+        }
+        let mut observer = Watch {
+            collector: Collector::of(self.experiment, &prepared, self.options.arm)?,
+            writer: match self.options.events {
+                Some(format) => {
+                    let folder = self.folder.path.join("events");
+                    let stem = format!("{:05}-{}", task.point, task.seed);
+                    Some(EventWriter::create(&folder, &stem, format, &prepared.plan)?)
+                }
+                None => None,
+            },
+        };
+        let (simulated, real) = match self.options.arm {
+            Arm::Sim => (Some(self.simulate(task, &prepared, &mut observer)?), None),
+            Arm::Real => (None, Some(self.real(task, &prepared, &mut observer)?)),
+        };
+        if let Some(writer) = observer.writer {
+            writer.finish()?;
+        }
+        let measured = observer.collector.finish();
+        self.keep(task, Record { simulated, real, ..Record::of(measured) })
+    }
+
+    fn keep(&self, task: Task, record: Record) -> Result<(), RunError> {
+        let point = &self.experiment.points[task.point];
+        let coordinates = self.experiment.coordinates(point).into_iter();
+        self.folder.write_record(&Record {
+            point: task.point,
+            coordinates: coordinates.map(|(axis, label)| (axis.into(), label.into())).collect(),
+            seed: task.seed,
+            ..record
+        })?;
+        Ok(())
+    }
+
+    fn simulate(
+        &self,
+        task: Task,
+        prepared: &Prepared,
+        observer: &mut Watch,
+    ) -> Result<Simulated, RunError> {
+        let mut network = Network::new(&prepared.plan).map_err(|source| RunError::Plan {
+            file: self.experiment.file.to_string(),
+            point: self.point_name(task),
+            seed: task.seed,
+            source: Box::new(source),
+        })?;
+        let end_ns = network.end_ns();
+        while !network.is_over() {
+            network
+                .run_steps(SLICE_STEPS, observer)
+                .map_err(|violation| self.violation(task, violation))?;
+            let virtual_ns = network.now_ns().min(end_ns);
+            (self.progress)(Progress::Running { task, virtual_ns, end_ns });
+            if self.options.stop.load(Ordering::Relaxed) {
+                return Err(RunError::Interrupted);
+            }
+        }
+        let summary = network.summary();
+        Ok(Simulated {
+            event_hash: format!("{:016x}", summary.event_hash),
+            packet_hops: summary.packet_hops,
+            steps: summary.steps,
+            events: summary.events,
+            virtual_ns: summary.virtual_ns,
+        })
+    }
+
+    fn real(
+        &self,
+        task: Task,
+        prepared: &Prepared,
+        observer: &mut Watch,
+    ) -> Result<real::RealReport, RunError> {
+        real::run(&prepared.plan, &self.options.real, observer)
+            .map_err(|source| self.real_error(task, source))
+    }
+
+    fn real_error(&self, task: Task, source: RealError) -> RunError {
+        let source = Box::new(source);
+        RunError::Real { point: self.point_name(task), seed: task.seed, source }
+    }
+
+    fn point_name(&self, task: Task) -> String {
+        self.experiment.point_name(&self.experiment.points[task.point])
+    }
+
+    /// Writes what happened last, and says where.
+    fn violation(&self, task: Task, violation: Violation) -> RunError {
+        let name = format!("{:05}-{}.txt", task.point, task.seed);
+        let file = self.folder.path.join("violations").join(name);
+        let mut text =
+            format!("{}\n{violation}\n\nlast events, oldest first:\n", self.point_name(task));
+        for line in &violation.last_events {
+            text.push_str(line);
+            text.push('\n');
+        }
+        match crate::record::write_atomically(&file, text.as_bytes()) {
+            Ok(()) => RunError::Violation {
+                point: self.point_name(task),
+                violation: Box::new(violation),
+                file,
+            },
+            Err(error) => RunError::Record(error),
+        }
+    }
+}
+
+/// Counts events, and writes them where that is asked for.
+struct Watch {
+    collector: Collector,
+    writer: Option<EventWriter>,
+}
+
+impl Observer for Watch {
+    fn observe(&mut self, event: &Event) {
+        self.collector.observe(event);
+        if let Some(writer) = &mut self.writer {
+            writer.observe(event);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_netsim::ViolationKind;
+    use weir_scenario::{Size, find_scenario};
+
+    #[test]
+    fn parts_share_all_tasks() {
+        let scenario = find_scenario("examples/tree").expect("an example");
+        let experiment = scenario.experiment(Size::Smoke).expect("right");
+        let all = tasks(&experiment, None);
+        assert_eq!(all.len(), 8);
+        let mut shared: Vec<Task> =
+            (1..=3).flat_map(|part| tasks(&experiment, Some((part, 3)))).collect();
+        shared.sort_by_key(|task| (task.point, task.seed));
+        assert_eq!(shared, all);
+    }
+
+    #[test]
+    fn a_violation_leaves_its_last_events() {
+        let scenario = find_scenario("examples/tree").expect("an example");
+        let experiment = scenario.experiment(Size::Smoke).expect("right");
+        let out = tempfile::tempdir().expect("folder");
+        let folder = ResultFolder::new(out.path());
+        let options = RunOptions::default();
+        let runner = Runner {
+            experiment: &experiment,
+            folder: &folder,
+            options: &options,
+            progress: &|_| (),
+        };
+        let violation = Violation {
+            kind: ViolationKind::Liveness,
+            what: "nothing moves".into(),
+            at_ns: 5,
+            node: "r0".into(),
+            seed: 2,
+            last_events: vec!["first".into(), "second".into()],
+        };
+        let error = runner.violation(Task { point: 1, seed: 2 }, violation);
+        let RunError::Violation { point, file, .. } = &error else { panic!("{error}") };
+        assert_eq!(point, "capacity=50 exponent=1");
+        let text = std::fs::read_to_string(file).expect("written");
+        assert!(text.contains("nothing moves") && text.ends_with("first\nsecond\n"), "{text}");
+        assert!(error.to_string().contains("liveness violated at 5 ns at node `r0` (seed 2)"));
+    }
+}

@@ -1,0 +1,636 @@
+//! What the commands do: run a scenario, reproduce a paper, write a report.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use serde::Serialize;
+use weir_plot::Section;
+use weir_scenario::document::suggestion;
+use weir_scenario::{Arm, Experiment, Folder, Paper, Scenario, ScenarioError, Size};
+
+use crate::claims::{Claim, ClaimResult, Claims, Kept, KeptClaim, Reproduction, Source, settle};
+use crate::record::{self, Identity, RecordError, ResultFolder, Results, RunFile};
+use crate::report::{self, ReportError, ScenarioReport};
+use crate::runner::{self, OnProgress, RunError, RunOptions};
+use crate::stats::Estimate;
+
+/// The program that runs, and where.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its version.
+    pub version: String,
+    /// The commit it was built from.
+    pub commit: String,
+    /// The command line.
+    pub command: String,
+    /// Now, UTC, as `2026-11-20 13:45:00`.
+    pub date: String,
+    /// Processor, cores, memory, kernel.
+    pub machine: String,
+}
+
+/// Why a command of the laboratory failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// A scenario, claims or a trace is wrong; nothing has run.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// A run ended early.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Results could not be read or kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A report could not be written.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// What is asked of a scenario.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// How the user named the scenario.
+    pub reference: String,
+    /// The size.
+    pub size: Size,
+    /// One seed in the place of the scenario's.
+    pub seed: Option<u64>,
+    /// The arm; the scenario's first one when `None`.
+    pub arm: Option<Arm>,
+    /// The folder of results; one named after the scenario when `None`.
+    pub out: Option<PathBuf>,
+}
+
+/// What a scenario measured, for machines.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// Its id.
+    pub scenario: String,
+    /// Its paper, or empty.
+    pub paper: String,
+    /// The size.
+    pub size: Size,
+    /// The arm.
+    pub arm: Arm,
+    /// The seeds.
+    pub seeds: Vec<u64>,
+    /// The commit of the program.
+    pub commit: String,
+    /// The folder of results.
+    pub out: PathBuf,
+    /// The report in it.
+    pub report: PathBuf,
+    /// Runs that are there, of those that the scenario has.
+    pub runs: (usize, usize),
+    /// Metrics that the arm cannot give.
+    pub not_measured: Vec<String>,
+    /// Every point.
+    pub points: Vec<OutcomePoint>,
+    /// The paper's claims about the scenario.
+    pub claims: Vec<ClaimResult>,
+}
+
+/// One point of a scenario's sweep.
+#[derive(Clone, Debug, Serialize)]
+pub struct OutcomePoint {
+    /// Axis and label.
+    pub coordinates: Vec<(String, String)>,
+    /// For each metric its mean and interval; `None` where there was nothing to measure.
+    pub metrics: std::collections::BTreeMap<String, Option<Estimate>>,
+}
+
+/// A scenario that is ready to run.
+pub struct Session {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// At its size.
+    pub experiment: Experiment,
+    /// The arm.
+    pub arm: Arm,
+    /// Where results go.
+    pub folder: ResultFolder,
+    /// What goes into `run.json`.
+    pub file: RunFile,
+}
+
+impl Session {
+    /// Reads and checks a scenario.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with what is asked of it.
+    pub fn new(order: &Order, program: &Program) -> Result<Self, SessionError> {
+        Self::of(weir_scenario::find_scenario(&order.reference)?, order, program)
+    }
+
+    /// The same for a scenario that has been read.
+    ///
+    /// # Errors
+    /// What is wrong with it, or with what is asked of it.
+    pub fn of(scenario: Scenario, order: &Order, program: &Program) -> Result<Self, SessionError> {
+        let header = &scenario.header;
+        let arm = order.arm.unwrap_or(header.arms[0]);
+        if !header.arms.contains(&arm) {
+            let arms: Vec<&str> = header.arms.iter().map(|arm| arm.as_str()).collect();
+            return Err(SessionError::Usage(format!(
+                "{} has no arm \"{}\"; its arms are {}",
+                scenario.file,
+                arm.as_str(),
+                arms.join(", ")
+            )));
+        }
+        let mut experiment = scenario.experiment(order.size)?;
+        if let Some(seed) = order.seed {
+            experiment.seeds = vec![seed];
+        }
+        if experiment.not_measured_in(arm).len() == experiment.metrics.len() {
+            return Err(SessionError::Usage(format!(
+                "none of the metrics of {} can be measured in arm \"{}\"; choose the other one \
+                 with --arm",
+                scenario.file,
+                arm.as_str()
+            )));
+        }
+        let identity = Identity {
+            scenario: header.id.clone(),
+            paper: header.paper.clone(),
+            hash: experiment.hash()?,
+            size: order.size,
+            arm,
+            commit: program.commit.clone(),
+            seeds: experiment.seeds.clone(),
+            points: experiment.points.len(),
+        };
+        let folder = order.out.clone().unwrap_or_else(|| default_folder(&identity, order.seed));
+        let file = RunFile {
+            identity,
+            version: program.version.clone(),
+            command: program.command.clone(),
+            machine: program.machine.clone(),
+            date: program.date.clone(),
+            elapsed_s: 0.0,
+            reference: order.reference.clone(),
+        };
+        Ok(Self { experiment, arm, folder: ResultFolder::new(folder), file, scenario })
+    }
+
+    /// Runs what is not there yet, and adds the time to `run.json`.
+    ///
+    /// # Errors
+    /// Why a task failed.
+    pub fn run(&self, options: &RunOptions, progress: OnProgress<'_>) -> Result<(), SessionError> {
+        let options = RunOptions { arm: self.arm, ..options.clone() };
+        // What a claim asks in vain should not come out when everything has run.
+        self.claims()?;
+        let before = Instant::now();
+        let done = runner::run(&self.experiment, &self.folder, &self.file, &options, progress);
+        let mut file = match self.folder.run_file()? {
+            Some(file) => file,
+            None => self.file.clone(),
+        };
+        if !matches!(done, Err(RunError::Record(_))) {
+            file.elapsed_s += before.elapsed().as_secs_f64();
+            self.folder.write_run_file(&file)?;
+            let text = self.scenario.text.as_bytes();
+            record::write_atomically(&self.folder.path.join("scenario.toml"), text)?;
+        }
+        Ok(done?)
+    }
+
+    /// Why trials measured nothing, each reason once.
+    ///
+    /// # Errors
+    /// Results cannot be read.
+    pub fn missing(&self) -> Result<Vec<String>, SessionError> {
+        let results = self.folder.records(&self.experiment)?;
+        Ok(results.missing().into_iter().map(str::to_owned).collect())
+    }
+
+    /// The claims of the scenario's paper about it, in this arm.
+    fn claims(&self) -> Result<Vec<Claim>, ScenarioError> {
+        let Some(paper) = self.paper() else { return Ok(Vec::new()) };
+        let claims = Claims::load(&paper)?.claims.into_iter().filter(|claim| {
+            matches!(&claim.source, Source::Scenario { name, arm }
+                if *name == self.scenario.header.id && self.is_arm(*arm))
+        });
+        let claims: Vec<_> = claims.collect();
+        claims.iter().try_for_each(|claim| claim.check(Some(&self.experiment)))?;
+        Ok(claims)
+    }
+
+    fn is_arm(&self, wanted: Option<Arm>) -> bool {
+        wanted.unwrap_or(self.scenario.header.arms[0]) == self.arm
+    }
+
+    fn paper(&self) -> Option<Paper> {
+        let header = &self.scenario.header;
+        if let Folder::Disk(folder) = &self.scenario.folder {
+            let parent = folder.join("..");
+            if parent.join("claims.toml").is_file() {
+                return Some(Paper { id: header.paper.clone(), folder: Folder::Disk(parent) });
+            }
+        }
+        weir_scenario::papers().into_iter().find(|paper| paper.id == header.paper)
+    }
+
+    /// Writes tables, figures and the report of what is there.
+    ///
+    /// # Errors
+    /// A file could not be read or written.
+    pub fn report(&self) -> Result<Outcome, SessionError> {
+        let results = self.folder.records(&self.experiment)?;
+        let run = self.folder.run_file()?.unwrap_or_else(|| self.file.clone());
+        let part = ScenarioReport {
+            experiment: &self.experiment,
+            results: &results,
+            run: &run,
+            folder: &self.folder,
+        };
+        let section = part.write(&self.folder.path)?;
+        let asked = self.claims()?;
+        let evaluate = |claim: &Claim| claim.evaluate(Some(&self.experiment), &results, None);
+        let mut claims: Vec<ClaimResult> = asked.iter().map(evaluate).collect();
+        settle(&asked, &mut claims);
+        let header = &self.scenario.header;
+        let title = match header.paper.as_str() {
+            "" => header.title.clone(),
+            paper => format!("Paper {paper}: {}", header.title),
+        };
+        let mut html = report::head(&title, &part.command(), std::slice::from_ref(&part));
+        html.claims = report::claim_table(&claims);
+        html.sections = vec![section];
+        let path = self.folder.path.join("report.html");
+        record::write_atomically(&path, html.to_html().as_bytes())?;
+        Ok(self.outcome(&results, &run, claims, path))
+    }
+
+    fn outcome(
+        &self,
+        results: &Results,
+        run: &RunFile,
+        claims: Vec<ClaimResult>,
+        report: PathBuf,
+    ) -> Outcome {
+        let experiment = &self.experiment;
+        let point = |(index, point): (usize, &weir_scenario::Point)| OutcomePoint {
+            coordinates: experiment
+                .coordinates(point)
+                .into_iter()
+                .map(|(axis, label)| (axis.to_owned(), label.to_owned()))
+                .collect(),
+            metrics: experiment
+                .metrics
+                .iter()
+                .map(|metric| (metric.id.clone(), Estimate::of(&results.values(index, &metric.id))))
+                .collect(),
+        };
+        Outcome {
+            scenario: experiment.header.id.clone(),
+            paper: experiment.header.paper.clone(),
+            size: experiment.size,
+            arm: self.arm,
+            seeds: experiment.seeds.clone(),
+            commit: run.identity.commit.clone(),
+            out: self.folder.path.clone(),
+            report,
+            runs: (results.records.len(), experiment.points.len() * experiment.seeds.len()),
+            not_measured: experiment.not_measured_in(self.arm),
+            points: experiment.points.iter().enumerate().map(point).collect(),
+            claims,
+        }
+    }
+}
+
+fn default_folder(identity: &Identity, seed: Option<u64>) -> PathBuf {
+    let paper = if identity.paper.is_empty() { "other" } else { &identity.paper };
+    let mut name = format!("{}-{}", identity.scenario, identity.size.as_str());
+    if identity.arm == Arm::Real {
+        name.push_str("-real");
+    }
+    if let Some(seed) = seed {
+        name.push_str(&format!("-seed{seed}"));
+    }
+    PathBuf::from("lab-results").join(paper).join(name)
+}
+
+/// Puts the parts of a sweep together in the first folder, and opens it.
+///
+/// # Errors
+/// The folders are not of one run, or hold none.
+pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionError> {
+    let Some((first, others)) = folders.split_first() else {
+        return Err(SessionError::Usage("no folder of results was named".into()));
+    };
+    let target = ResultFolder::new(first);
+    let mut run = read_run(&target)?;
+    let order = Order {
+        reference: run.reference.clone(),
+        size: run.identity.size,
+        seed: None,
+        arm: Some(run.identity.arm),
+        out: Some(first.clone()),
+    };
+    let program = Program { commit: run.identity.commit.clone(), ..program.clone() };
+    let mut session = Session::new(&order, &program)?;
+    session.experiment.seeds = run.identity.seeds.clone();
+    session.file.identity.seeds = run.identity.seeds.clone();
+    target.open(&session.file, false)?;
+    for path in others {
+        let other = ResultFolder::new(path);
+        let part = read_run(&other)?;
+        other.open(&session.file, false)?;
+        let (mut there, mut copied) = (0_u32, 0_u32);
+        for task in runner::tasks(&session.experiment, None) {
+            let from = other.record_path(task.point, task.seed);
+            let to = target.record_path(task.point, task.seed);
+            if other.record(task.point, task.seed)?.is_none() {
+                continue;
+            }
+            there += 1;
+            if !to.exists() {
+                copied += 1;
+                // Copied, not written again: what is read may differ in the last bit of a number.
+                let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
+                record::write_atomically(&to, &bytes)?;
+            }
+        }
+        // The time of what was taken over before is in the sum already.
+        run.elapsed_s += part.elapsed_s * f64::from(copied) / f64::from(there.max(1));
+    }
+    if !others.is_empty() {
+        target.write_run_file(&run)?;
+    }
+    Ok(session)
+}
+
+fn read_run(folder: &ResultFolder) -> Result<RunFile, SessionError> {
+    folder.run_file()?.ok_or_else(|| {
+        SessionError::Usage(format!(
+            "{} holds no results (run.json); name a folder that `weir lab run` wrote",
+            folder.path.display()
+        ))
+    })
+}
+
+/// What is asked of a paper.
+#[derive(Clone, Debug)]
+pub struct PaperOrder {
+    /// Its name, or the folder of its files.
+    pub reference: String,
+    /// The size.
+    pub size: Size,
+    /// Only claims of this arm.
+    pub arm: Option<Arm>,
+    /// Only claims about these scenarios; all when empty.
+    pub scenarios: Vec<String>,
+    /// The folder of results; one named after the paper when `None`.
+    pub out: Option<PathBuf>,
+}
+
+/// A paper that is ready to be reproduced.
+pub struct PaperSession {
+    /// Its claims.
+    pub claims: Claims,
+    /// The scenarios that claims need.
+    pub sessions: Vec<Session>,
+    /// Where results go.
+    pub folder: PathBuf,
+    paper: Paper,
+    size: Size,
+    arm: Option<Arm>,
+    command: String,
+    commit: String,
+}
+
+impl PaperSession {
+    /// Reads and checks all claims of a paper and all scenarios that they need.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn new(order: &PaperOrder, program: &Program) -> Result<Self, SessionError> {
+        let paper = weir_scenario::paper(&order.reference)?;
+        let claims = Claims::load(&paper)?;
+        let folder = order.out.clone().unwrap_or_else(|| {
+            PathBuf::from("lab-results").join(format!("{}-{}", paper.id, order.size.as_str()))
+        });
+        let names = paper.scenario_names();
+        if let Some(wrong) = order.scenarios.iter().find(|name| !names.contains(name)) {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let message =
+                format!("{} has no scenario \"{wrong}\"; {}", paper.id, suggestion(wrong, &names));
+            return Err(SessionError::Usage(message));
+        }
+        let mut made = Self {
+            claims,
+            sessions: Vec::new(),
+            folder,
+            paper: paper.clone(),
+            size: order.size,
+            arm: order.arm,
+            command: format!(
+                "weir lab reproduce {}{}",
+                order.reference,
+                if order.size == Size::Smoke { " --smoke" } else { "" }
+            ),
+            commit: program.commit.clone(),
+        };
+        for claim in &made.claims.claims {
+            let Source::Scenario { name, arm } = &claim.source else { continue };
+            let is_wanted = order.scenarios.is_empty() || order.scenarios.contains(name);
+            if !is_wanted || !claim.sizes.contains(&order.size) {
+                continue;
+            }
+            let scenario = paper.scenario(name)?;
+            let arm = arm.unwrap_or(scenario.header.arms[0]);
+            if order.arm.is_some_and(|wanted| wanted != arm) {
+                continue;
+            }
+            for arm in [Some(arm), claim.beside].into_iter().flatten() {
+                let known = made.sessions.iter().position(|s| s.is(name, arm));
+                let index = match known {
+                    Some(index) => index,
+                    None => {
+                        let session = made.session(&paper, scenario.clone(), arm, program)?;
+                        made.sessions.push(session);
+                        made.sessions.len() - 1
+                    }
+                };
+                claim.check(Some(&made.sessions[index].experiment))?;
+            }
+        }
+        Ok(made)
+    }
+
+    fn session(
+        &self,
+        paper: &Paper,
+        scenario: Scenario,
+        arm: Arm,
+        program: &Program,
+    ) -> Result<Session, SessionError> {
+        let id = &scenario.header.id;
+        let suffix = if arm == Arm::Real { "-real" } else { "" };
+        let order = Order {
+            reference: match &paper.folder {
+                Folder::Disk(folder) => {
+                    folder.join("scenarios").join(format!("{id}.toml")).display().to_string()
+                }
+                Folder::Embedded(..) => format!("{}/{id}", paper.id),
+            },
+            size: self.size,
+            seed: None,
+            arm: Some(arm),
+            out: Some(self.folder.join(format!("{id}{suffix}"))),
+        };
+        Session::of(scenario, &order, program)
+    }
+
+    /// The session whose results a claim is about, if it is one of those that run.
+    fn session_of(&self, claim: &Claim) -> Option<usize> {
+        let Source::Scenario { name, arm } = &claim.source else { return None };
+        self.sessions
+            .iter()
+            .position(|session| session.scenario.header.id == *name && session.is_arm(*arm))
+    }
+
+    /// The session of the arm that a claim is compared with, if it is and runs.
+    fn beside_of(&self, claim: &Claim) -> Option<usize> {
+        let Source::Scenario { name, .. } = &claim.source else { return None };
+        let beside = claim.beside?;
+        self.sessions.iter().position(|session| session.is(name, beside))
+    }
+
+    /// Keeps the verdicts in the paper's folder, and at full size the numbers of all runs, and
+    /// shows the verdicts in its README. What was not run stays as it was kept.
+    ///
+    /// # Errors
+    /// The paper is not a folder on disk, or a file could not be read or written.
+    pub fn record(&self, reproduction: &Reproduction, date: &str) -> Result<PathBuf, SessionError> {
+        let Folder::Disk(folder) = &self.paper.folder else {
+            let message = format!(
+                "{} is the copy in this program; name the folder to record in, such as lab/{0}",
+                self.paper.id
+            );
+            return Err(SessionError::Usage(message));
+        };
+        let day = |date: &str| date.split(' ').next().unwrap_or_default().to_owned();
+        let mut new = Vec::new();
+        for (claim, result) in self.claims.claims.iter().zip(&reproduction.claims) {
+            let session = self.session_of(claim).map(|at| &self.sessions[at]);
+            let run = match session {
+                Some(session) => session.folder.run_file()?,
+                None => None,
+            };
+            new.push(KeptClaim {
+                result: result.clone(),
+                rule: claim.rule_text().to_owned(),
+                arm: session.map(|session| session.arm),
+                commit: run.as_ref().map_or(&self.commit, |run| &run.identity.commit).clone(),
+                date: day(run.as_ref().map_or(date, |run| &run.date)),
+            });
+        }
+        let before = Kept::read(folder, self.size)?;
+        Kept::update(before, &self.claims, self.size, new).write(folder)?;
+        if self.size == Size::Full {
+            self.keep_numbers(&folder.join("expected/full"))?;
+        }
+        Ok(folder.clone())
+    }
+
+    /// Keeps the numbers of all runs of full size, one file a scenario: they took hours.
+    fn keep_numbers(&self, target: &Path) -> Result<(), RecordError> {
+        std::fs::create_dir_all(target).map_err(record::file_error(target))?;
+        for session in &self.sessions {
+            let path = &session.folder.path;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let from = path.join("metrics.csv");
+            let bytes = std::fs::read(&from).map_err(record::file_error(&from))?;
+            record::write_atomically(&target.join(format!("{name}.csv")), &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Evaluates every claim, and writes `claims.json` and `report.html`.
+    ///
+    /// # Errors
+    /// A file could not be read or written.
+    pub fn report(&self) -> Result<(Reproduction, PathBuf), SessionError> {
+        let mut results = Vec::new();
+        let mut runs = Vec::new();
+        for session in &self.sessions {
+            results.push(session.folder.records(&session.experiment)?);
+            runs.push(session.folder.run_file()?.unwrap_or_else(|| session.file.clone()));
+        }
+        let evaluate = |claim: &Claim| match self.session_of(claim) {
+            Some(at) => {
+                let beside = self.beside_of(claim).map(|beside| &results[beside]);
+                claim.evaluate(Some(&self.sessions[at].experiment), &results[at], beside)
+            }
+            None => claim.evaluate(None, &Results::default(), None),
+        };
+        let mut claims: Vec<ClaimResult> = self.claims.claims.iter().map(evaluate).collect();
+        settle(&self.claims.claims, &mut claims);
+        let reproduction =
+            Reproduction { paper: self.claims.paper.clone(), size: self.size, claims };
+        let mut parts = Vec::new();
+        for (at, session) in self.sessions.iter().enumerate() {
+            parts.push(ScenarioReport {
+                experiment: &session.experiment,
+                results: &results[at],
+                run: &runs[at],
+                folder: &session.folder,
+            });
+        }
+        let path = self.write(&reproduction, &parts)?;
+        Ok((reproduction, path))
+    }
+
+    fn write(
+        &self,
+        reproduction: &Reproduction,
+        parts: &[ScenarioReport<'_>],
+    ) -> Result<PathBuf, SessionError> {
+        let sections: Vec<Section> =
+            parts.iter().map(|part| part.write(&self.folder)).collect::<Result<_, _>>()?;
+        let title = format!("Paper {}, reproduced", self.claims.paper);
+        let mut html = report::head(&title, &self.command, parts);
+        html.subtitle = self.claims.title.clone();
+        html.claims = report::claim_table(&reproduction.claims);
+        html.sections = sections;
+        if let Some(arm) = self.arm {
+            html.warnings.push(format!("Claims of the {} only.", arm.noun()));
+        }
+        record::write_atomically(&self.folder.join("claims.json"), &record::json(reproduction))?;
+        let path = self.folder.join("report.html");
+        record::write_atomically(&path, html.to_html().as_bytes())?;
+        Ok(path)
+    }
+}
+
+impl Session {
+    fn is(&self, scenario: &str, arm: Arm) -> bool {
+        self.scenario.header.id == scenario && self.arm == arm
+    }
+}
+
+/// Processor, cores, memory and kernel of this machine, as far as the system tells.
+#[must_use]
+pub fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    };
+    let processor = field(&read("/proc/cpuinfo"), "model name");
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = field(&read("/proc/meminfo"), "MemTotal")
+        .and_then(|text| text.trim_end_matches("kB").trim().parse::<u64>().ok());
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let mut parts = vec![processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned())];
+    parts.push(if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") });
+    parts.extend(memory.map(|kib| format!("{:.0} GiB of memory", kib as f64 / 1_048_576.0)));
+    parts.push(format!("{} {}", std::env::consts::OS, kernel.trim()).trim().to_owned());
+    parts.join(", ")
+}

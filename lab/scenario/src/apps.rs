@@ -1,0 +1,53 @@
+//! `[[producer]]` and `[[consumer]]`: groups of applications that are alike.
+
+mod consumers;
+mod producers;
+
+use crate::document::{ScenarioError, Tree};
+use crate::folder::Folder;
+use crate::links::{LinkSettings, LinkTable};
+
+pub(crate) use consumers::{ConsumerGroup, ConsumerTable, consumers};
+pub(crate) use producers::{ProducerGroup, ProducerTable, producers};
+
+/// What a group is read with: its place, and what it refers to.
+struct Place<'a> {
+    tree: &'a Tree,
+    folder: &'a Folder,
+    path: String,
+}
+
+impl Place<'_> {
+    fn error(&self, key: &str, message: impl AsRef<str>) -> ScenarioError {
+        self.tree.error(&format!("{}.{key}", self.path), message)
+    }
+
+    /// An error about the whole table.
+    fn refuse(&self, message: &str) -> ScenarioError {
+        self.tree.error(&self.path, message)
+    }
+
+    fn check_id(&self, id: &str) -> Result<(), ScenarioError> {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_".contains(&b);
+        if !id.is_empty() && id.bytes().all(is_plain) {
+            return Ok(());
+        }
+        Err(self.error("id", format!("is \"{id}\"; write letters, digits, '-' and '_' only")))
+    }
+
+    fn check_at(&self, at: &[String]) -> Result<(), ScenarioError> {
+        match at {
+            [] => Err(self.error("at", "names no place; write for example [\"leaves\"]")),
+            _ => Ok(()),
+        }
+    }
+
+    fn link(
+        &self,
+        access: &LinkSettings,
+        table: Option<&LinkTable>,
+    ) -> Result<LinkSettings, ScenarioError> {
+        let Some(table) = table else { return Ok(access.clone()) };
+        access.with(table).map_err(|message| self.error("link", message))
+    }
+}

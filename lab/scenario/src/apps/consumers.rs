@@ -1,0 +1,515 @@
+//! `[[consumer]]`.
+
+use std::num::{NonZeroU32, NonZeroU64};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use weir_base::Rng;
+use weir_base::units::{Frequency, Time};
+use weir_plan::workload::{
+    Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, Trace, WorkloadError,
+};
+use weir_transport::{
+    CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError, Holdings, PathSchedule,
+};
+
+use super::{Place, ProducerGroup};
+use crate::document::{ScenarioError, Tree, suggestion, texts};
+use crate::folder::Folder;
+use crate::links::{LinkSettings, LinkTable};
+
+/// Requests of a generated trace at most.
+const REQUESTS_MAX: u64 = 10_000_000;
+
+/// `[[consumer]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+pub(crate) struct ConsumerTable {
+    id: String,
+    #[serde(deserialize_with = "texts")]
+    at: Vec<String>,
+    per_node: Option<NonZeroU64>,
+    link: Option<LinkTable>,
+    of: String,
+    spread: Option<NonZeroU64>,
+    #[serde(default)]
+    popularity: PopularityWord,
+    exponent: Option<f64>,
+    shift: Option<f64>,
+    trace: Option<String>,
+    #[serde(default)]
+    repeats: RepeatsWord,
+    requests: Option<NonZeroU64>,
+    arrivals: Option<ArrivalsWord>,
+    rate: Option<Frequency>,
+    on: Option<Time>,
+    off: Option<Time>,
+    off_max: Option<Time>,
+    burst: Option<NonZeroU32>,
+    window: Option<NonZeroU32>,
+    count: Option<NonZeroU64>,
+    #[serde(default)]
+    objects: bool,
+    controller: Option<String>,
+    start: Option<Time>,
+    stagger: Option<Time>,
+    stop: Option<Time>,
+    lifetime: Option<Time>,
+    verification: Option<Time>,
+    decrease_interval: Option<Time>,
+    #[serde(default)]
+    losses: LossesWord,
+    chunk: Option<NonZeroU32>,
+    #[serde(default)]
+    schedule: PathSchedule,
+    #[serde(default)]
+    holdings: Holdings,
+    #[serde(default)]
+    prefetches: bool,
+    /// Links beside that to the place where it is.
+    #[serde(default)]
+    path: Vec<PathTable>,
+}
+
+/// `[[consumer.path]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+struct PathTable {
+    to: String,
+    window: Option<NonZeroU32>,
+    link: Option<LinkTable>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum PopularityWord {
+    #[default]
+    Sequential,
+    Uniform,
+    Zipf,
+    ZipfMandelbrot,
+    Trace,
+    Turns,
+}
+
+/// What a request of a trace asks for that has been asked for before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RepeatsWord {
+    /// The same Data.
+    #[default]
+    Same,
+    /// A segment of its own, of the same object.
+    Apart,
+}
+
+/// When an Interest that is not answered counts as lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum LossesWord {
+    /// When the transport finds that it is.
+    #[default]
+    Transport,
+    /// When its lifetime is over.
+    Lifetime,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ArrivalsWord {
+    Poisson,
+    Constant,
+    OnOff,
+    Bursts,
+}
+
+/// Consumers that are alike.
+#[derive(Clone, Debug)]
+pub(crate) struct ConsumerGroup {
+    /// Where it stands in the file.
+    pub(crate) path: String,
+    pub(crate) id: String,
+    pub(crate) at: Vec<String>,
+    pub(crate) per_node: u64,
+    pub(crate) link: LinkSettings,
+    pub(crate) of: String,
+    /// How many producers of the group, from its first, they take turns over.
+    pub(crate) spread: Option<u64>,
+    popularity: Asked,
+    demand: Demand,
+    start_ns: u64,
+    stagger_ns: u64,
+    stop_ns: Option<u64>,
+    pub(crate) lifetime_ms: u64,
+    verify_ns: u64,
+    decrease_interval_ns: Option<u64>,
+    waits_for_lifetime: bool,
+    chunk_units: u32,
+    schedule: PathSchedule,
+    holdings: Holdings,
+    path_windows: Vec<Option<u32>>,
+    pub(crate) prefetches: bool,
+    /// The links of each beside the one to its place: the node, and what the link is like.
+    pub(crate) paths: Vec<(String, LinkSettings)>,
+}
+
+/// Which object is next; how many there are is the producer's matter.
+#[derive(Clone, Debug)]
+enum Asked {
+    Sequential,
+    Uniform,
+    Zipf {
+        exponent: f64,
+    },
+    ZipfMandelbrot {
+        exponent: f64,
+        shift: f64,
+    },
+    Trace(Arc<[(u64, u64)]>),
+    /// A number of requests, for one object after another and any of its segments.
+    Turns {
+        requests: u64,
+    },
+}
+
+pub(crate) fn consumers(
+    tree: &Tree,
+    tables: &[ConsumerTable],
+    access: &LinkSettings,
+    folder: &Folder,
+) -> Result<Vec<ConsumerGroup>, ScenarioError> {
+    let places =
+        (0..tables.len()).map(|at| Place { tree, folder, path: format!("consumer[{at}]") });
+    tables.iter().zip(places).map(|(table, place)| table.group(&place, access)).collect()
+}
+
+impl ConsumerTable {
+    fn group(
+        &self,
+        place: &Place<'_>,
+        access: &LinkSettings,
+    ) -> Result<ConsumerGroup, ScenarioError> {
+        place.check_id(&self.id)?;
+        place.check_at(&self.at)?;
+        let lifetime_ms = self.lifetime.map_or(4_000, |time| time.ns / 1_000_000);
+        if lifetime_ms == 0 {
+            return Err(place.error("lifetime", "an Interest lives at least 1ms"));
+        }
+        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
+        let demand = self.demand(place)?;
+        let verify_ns = ns(self.verification);
+        if verify_ns > 0 && matches!(demand, Demand::Arrivals { .. }) {
+            let problem =
+                "single Interests are not verified; give a window, a controller or objects";
+            return Err(place.error("verification", problem));
+        }
+        if self.losses != LossesWord::Transport && matches!(demand, Demand::Arrivals { .. }) {
+            let problem = "single Interests are not asked for again; leave it out";
+            return Err(place.error("losses", problem));
+        }
+        let chunk_units = self.chunk_units(place, &demand)?;
+        self.check_times(place)?;
+        self.check_prefetches(place, &demand)?;
+        self.check_holdings(place, &demand)?;
+        let link = place.link(access, self.link.as_ref())?;
+        let is_single = matches!(demand, Demand::Arrivals { .. });
+        if is_single && !(self.path.is_empty() && self.schedule == PathSchedule::Single) {
+            let problem = "single Interests leave by one link; give a window, a controller or \
+                           objects";
+            return Err(place.error("path", problem));
+        }
+        let paths = self
+            .path
+            .iter()
+            .map(|path| Ok((path.to.clone(), place.link(&link, path.link.as_ref())?)));
+        Ok(ConsumerGroup {
+            paths: paths.collect::<Result<_, ScenarioError>>()?,
+            schedule: self.schedule,
+            holdings: self.holdings,
+            prefetches: self.prefetches,
+            path_windows: self.path.iter().map(|path| path.window.map(NonZeroU32::get)).collect(),
+            id: self.id.clone(),
+            at: self.at.clone(),
+            per_node: self.per_node.map_or(1, NonZeroU64::get),
+            link,
+            of: self.of.clone(),
+            spread: self.spread.map(NonZeroU64::get),
+            popularity: self.asked(place)?,
+            demand,
+            start_ns: ns(self.start),
+            stagger_ns: ns(self.stagger),
+            stop_ns: self.stop.map(|time| time.ns),
+            lifetime_ms,
+            verify_ns,
+            decrease_interval_ns: self.decrease_interval.map(|time| time.ns),
+            waits_for_lifetime: self.losses == LossesWord::Lifetime,
+            chunk_units,
+            path: place.path.clone(),
+        })
+    }
+
+    fn chunk_units(&self, place: &Place<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
+        let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
+        if chunk_units > CHUNK_UNITS_MAX {
+            let problem =
+                format!("is {chunk_units}; a chunk has {CHUNK_UNITS_MAX} segments at most");
+            return Err(place.error("chunk", problem));
+        }
+        if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {
+            let problem = "single Interests have no window that counts chunks; leave it out";
+            return Err(place.error("chunk", problem));
+        }
+        Ok(chunk_units)
+    }
+
+    fn check_holdings(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
+        if self.holdings == Holdings::Ignore || matches!(demand, Demand::Objects { .. }) {
+            return Ok(());
+        }
+        let problem = "routers are asked what they hold of whole objects; write objects = true";
+        Err(place.error("holdings", problem))
+    }
+
+    fn check_prefetches(&self, place: &Place<'_>, demand: &Demand) -> Result<(), ScenarioError> {
+        if matches!(demand, Demand::Window { .. } | Demand::Controlled { .. }) || !self.prefetches {
+            return Ok(());
+        }
+        let problem = "what is fetched ahead is segments in a row; give a window or a controller";
+        Err(place.error("prefetches", problem))
+    }
+
+    fn check_times(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
+        if self.decrease_interval.is_some() && self.controller.is_none() {
+            let problem = "only a `controller` has a window to decrease; leave it out";
+            return Err(place.error("decrease_interval", problem));
+        }
+        let start = self.start.unwrap_or(Time { ns: 0 });
+        let Some(stop) = self.stop.filter(|stop| stop.ns <= start.ns) else { return Ok(()) };
+        let problem = format!(
+            "is {stop}, but `start` is {start}: nothing would be asked for; raise `stop` or lower \
+             `start`"
+        );
+        Err(place.error("stop", problem))
+    }
+
+    fn asked(&self, place: &Place<'_>) -> Result<Asked, ScenarioError> {
+        use PopularityWord::{Sequential, Trace, Turns, Uniform, Zipf, ZipfMandelbrot};
+        let word = self.popularity;
+        for (key, is_given, words, first) in [
+            ("exponent", self.exponent.is_some(), &[Zipf, ZipfMandelbrot][..], "zipf"),
+            ("shift", self.shift.is_some(), &[ZipfMandelbrot], "zipf-mandelbrot"),
+            ("trace", self.trace.is_some(), &[Trace], "trace"),
+            ("repeats", self.repeats != RepeatsWord::Same, &[Trace], "trace"),
+            ("requests", self.requests.is_some(), &[Turns], "turns"),
+        ] {
+            if is_given && !words.contains(&word) {
+                let message = format!(
+                    "has no meaning for this popularity; leave it out, or write popularity = \
+                     \"{first}\""
+                );
+                return Err(place.error(key, message));
+            }
+        }
+        let positive = |key: &str, value: Option<f64>| match value {
+            Some(value) if value >= 0.0 && value.is_finite() => Ok(value),
+            Some(value) => Err(place.error(key, format!("is {value}; write at least 0"))),
+            None => Err(place.refuse(&format!("lacks `{key}`; write for example {key} = 0.8"))),
+        };
+        Ok(match word {
+            Sequential => Asked::Sequential,
+            Uniform => Asked::Uniform,
+            Zipf => Asked::Zipf { exponent: positive("exponent", self.exponent)? },
+            ZipfMandelbrot => Asked::ZipfMandelbrot {
+                exponent: positive("exponent", self.exponent)?,
+                shift: positive("shift", self.shift)?,
+            },
+            Trace => Asked::Trace(self.trace(place)?),
+            Turns => match self.requests.map(NonZeroU64::get) {
+                Some(requests) if requests <= REQUESTS_MAX => Asked::Turns { requests },
+                Some(requests) => {
+                    let message = format!("is {requests}; the most is {REQUESTS_MAX}");
+                    return Err(place.error("requests", message));
+                }
+                None => {
+                    let message = "lacks `requests`; write for example requests = 20000";
+                    return Err(place.refuse(message));
+                }
+            },
+        })
+    }
+
+    /// A CSV file of name and segment; names are numbered in the order in which they first appear.
+    fn trace(&self, place: &Place<'_>) -> Result<Arc<[(u64, u64)]>, ScenarioError> {
+        let file = self.trace.as_deref().ok_or_else(|| {
+            place.refuse("lacks `trace`; write for example trace = \"requests.csv\"")
+        })?;
+        let text = place.folder.read(file).map_err(|message| place.error("trace", message))?;
+        let requests = |trace: Trace| match self.repeats {
+            RepeatsWord::Same => trace.requests,
+            RepeatsWord::Apart => trace.with_repeats_apart(),
+        };
+        Trace::from_csv(&text).map(requests).map_err(|error| {
+            let line = match &error {
+                WorkloadError::TraceLine { line, .. } => Some(*line),
+                _ => None,
+            };
+            let text = error.to_string();
+            let message = match line {
+                Some(line) => text.trim_start_matches(&format!("line {line}: ")).to_owned(),
+                None => text,
+            };
+            ScenarioError { file: file.to_owned(), line, message }
+        })
+    }
+
+    fn demand(&self, place: &Place<'_>) -> Result<Demand, ScenarioError> {
+        let arrivals = self.arrivals(place)?;
+        let count = self.count.map(NonZeroU64::get);
+        let window = self.window.map(NonZeroU32::get);
+        if let Some(text) = &self.controller {
+            text.parse::<ControllerConfig>().map_err(|error| {
+                let message = match error {
+                    ControllerError::Unknown(word) => {
+                        format!("cannot be \"{word}\"; {}", suggestion(&word, Controller::WORDS))
+                    }
+                    error => error.to_string(),
+                };
+                place.error("controller", message)
+            })?;
+        }
+        if self.objects {
+            let controller = self.controller.clone();
+            let controller = controller.unwrap_or_else(|| Controller::default().to_string());
+            return Ok(Demand::Objects { arrivals, count, controller, window });
+        }
+        if let Some(controller) = self.controller.clone() {
+            if arrivals.is_some() {
+                return Err(place.error(
+                    "rate",
+                    "a consumer asks at a `rate` or as its `controller` allows; keep one of them",
+                ));
+            }
+            return Ok(Demand::Controlled { controller, window, count });
+        }
+        match (arrivals, window) {
+            (Some(_), None) if count.is_some() => Err(place.error(
+                "count",
+                "`count` ends a `window` or `objects`; Interests at a `rate` end at `stop`",
+            )),
+            (Some(arrivals), None) => Ok(Demand::Arrivals { arrivals }),
+            (None, Some(window)) => Ok(Demand::Window { window, count }),
+            (Some(_), Some(_)) => Err(place.error(
+                "window",
+                "a consumer asks at a `rate` or keeps a `window`; keep one of them",
+            )),
+            (None, None) => Err(place.refuse(
+                "does not say how it asks; write rate = \"1kpps\", or window = 16, or objects = \
+                 true",
+            )),
+        }
+    }
+
+    fn arrivals(&self, place: &Place<'_>) -> Result<Option<Arrivals>, ScenarioError> {
+        let Some(Frequency { hz: rate_hz }) = self.rate else {
+            return match self.arrivals {
+                Some(_) => {
+                    Err(place
+                        .error("arrivals", "`arrivals` needs a `rate`, such as rate = \"1kpps\""))
+                }
+                None => Ok(None),
+            };
+        };
+        self.check_arrivals_keys(place)?;
+        let ns = |time: Option<Time>| time.map_or(0, |time| time.ns);
+        let off_ns = ns(self.off);
+        Ok(Some(match self.arrivals {
+            Some(ArrivalsWord::Constant) => Arrivals::Constant { rate_hz },
+            Some(ArrivalsWord::OnOff) => Arrivals::OnOff { rate_hz, on_ns: ns(self.on), off_ns },
+            Some(ArrivalsWord::Bursts) => Arrivals::Bursts {
+                rate_hz,
+                size: self.burst.map_or(1, NonZeroU32::get),
+                off_ns,
+                off_max_ns: self.off_max.map_or(off_ns, |time| time.ns),
+            },
+            _ => Arrivals::Poisson { rate_hz },
+        }))
+    }
+
+    /// Refuses keys of other arrivals than there are, and the lack of those that are needed.
+    fn check_arrivals_keys(&self, place: &Place<'_>) -> Result<(), ScenarioError> {
+        let is_on_off = self.arrivals == Some(ArrivalsWord::OnOff);
+        let is_bursts = self.arrivals == Some(ArrivalsWord::Bursts);
+        let keys = [
+            ("on", self.on.is_some(), is_on_off, "arrivals = \"on-off\"", "\"100ms\""),
+            ("off", self.off.is_some(), is_on_off || is_bursts, "on-off and bursts", "\"100ms\""),
+            ("burst", self.burst.is_some(), is_bursts, "arrivals = \"bursts\"", "250"),
+        ];
+        for (key, is_there, is_wanted, of, example) in keys {
+            if is_there && !is_wanted {
+                return Err(place.error(key, format!("belongs to {of}; leave it out")));
+            }
+            if is_wanted && !is_there {
+                let message = format!("lacks `{key}`; write for example {key} = {example}");
+                return Err(place.refuse(&message));
+            }
+        }
+        if self.off_max.is_some() && !is_bursts {
+            return Err(place.error("off_max", "belongs to arrivals = \"bursts\"; leave it out"));
+        }
+        Ok(())
+    }
+}
+
+impl ConsumerGroup {
+    /// The plan of the `index`-th consumer, which asks for what the producer of `prefix` has.
+    pub(crate) fn plan(
+        &self,
+        index: usize,
+        of: &ProducerGroup,
+        prefix: &str,
+        seed: u64,
+    ) -> Result<ConsumerPlan, WorkloadError> {
+        let objects = of.objects;
+        let popularity = match &self.popularity {
+            Asked::Sequential => Popularity::Sequential { objects },
+            Asked::Uniform => Popularity::Uniform { objects },
+            Asked::Zipf { exponent } => Popularity::Zipf { objects, exponent: *exponent },
+            Asked::ZipfMandelbrot { exponent, shift } => {
+                Popularity::ZipfMandelbrot { objects, exponent: *exponent, shift: *shift }
+            }
+            Asked::Trace(requests) => Popularity::Trace { requests: Arc::clone(requests) },
+            Asked::Turns { requests } => {
+                let names = of.names(prefix, Popularity::Sequential { objects });
+                let seed = seed ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                Popularity::Trace { requests: turns(&names, *requests, seed)? }
+            }
+        };
+        Ok(ConsumerPlan {
+            start_ns: self.start_ns + self.stagger_ns * index as u64,
+            stop_ns: self.stop_ns,
+            lifetime_ms: self.lifetime_ms,
+            verify_ns: self.verify_ns,
+            decrease_interval_ns: self.decrease_interval_ns,
+            waits_for_lifetime: self.waits_for_lifetime,
+            chunk_units: self.chunk_units,
+            schedule: self.schedule,
+            holdings: self.holdings,
+            path_windows: self.path_windows.clone(),
+            prefetches: self.prefetches,
+            names: of.names(prefix, popularity),
+            demand: self.demand.clone(),
+        })
+    }
+}
+
+/// Requests for one object after another, round and round, each for any of its segments.
+fn turns(names: &Names, requests: u64, seed: u64) -> Result<Arc<[(u64, u64)]>, WorkloadError> {
+    let collection = Collection::new(names)?;
+    let mut rng = Rng::from_seed(seed);
+    let request = |number: u64| {
+        let object = number % collection.object_count();
+        let segments = u128::from(collection.shape(object).segments);
+        (object, ((u128::from(rng.next_u64()) * segments) >> 64) as u64)
+    };
+    Ok((0..requests).map(request).collect())
+}

@@ -1,0 +1,514 @@
+//! A TOML file as a tree that remembers lines, so that everything that is wrong with a scenario is
+//! told with its place.
+
+mod de;
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use toml_edit::{Document, Item, Table, Value as TomlValue};
+
+/// What is wrong with a scenario, a file of claims or a trace: the place, the problem, and what to
+/// write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ScenarioError {
+    /// The file, as the user named it.
+    pub file: String,
+    /// The line, from 1, where there is one.
+    pub line: Option<usize>,
+    /// The problem; what to do about it follows a semicolon.
+    pub message: String,
+}
+
+impl fmt::Display for ScenarioError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(formatter, "{}:{line}: {}", self.file, self.message),
+            None => write!(formatter, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+/// A value with the line it was written in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) line: usize,
+}
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    Integer(i64),
+    Float(f64),
+    Boolean(bool),
+    Array(Vec<Node>),
+    Table(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) line: usize,
+    pub(crate) node: Node,
+}
+
+impl Value {
+    /// What it is, in a message.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "a text",
+            Self::Integer(_) => "a whole number",
+            Self::Float(_) => "a number",
+            Self::Boolean(_) => "true or false",
+            Self::Array(_) => "a list",
+            Self::Table(_) => "a table",
+        }
+    }
+}
+
+impl Node {
+    /// How the value is shown where it labels something.
+    pub(crate) fn label(&self) -> String {
+        match &self.value {
+            Value::Text(text) => text.clone(),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            Value::Boolean(truth) => truth.to_string(),
+            Value::Array(nodes) => nodes.iter().map(Self::label).collect::<Vec<_>>().join(" "),
+            Value::Table(entries) => entries
+                .iter()
+                .map(|entry| format!("{} {}", entry.key, entry.node.label()))
+                .collect::<Vec<_>>()
+                .join(", "),
+        }
+    }
+
+    /// The value as a number, where it is one.
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self.value {
+            Value::Integer(number) => Some(number as f64),
+            Value::Float(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Table(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The value of a key of a table.
+    pub(crate) fn at(&self, key: &str) -> Option<&Node> {
+        self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.node)
+    }
+}
+
+/// Parses a file.
+///
+/// # Errors
+/// It is no TOML.
+pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
+    let lines = Lines::new(text);
+    let document = Document::parse(text).map_err(|error| ScenarioError {
+        file: file.to_owned(),
+        line: error.span().map(|span| lines.line(&span)),
+        message: format!("{}; see https://toml.io for the syntax", error.message().trim()),
+    })?;
+    let root = Node { value: Value::Table(lines.table(document.as_table())), line: 1 };
+    Ok(Tree { file: file.into(), root })
+}
+
+/// Where lines begin.
+struct Lines {
+    starts: Vec<usize>,
+}
+
+impl Lines {
+    fn new(text: &str) -> Self {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Self { starts: std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect() }
+    }
+
+    fn line(&self, span: &Range<usize>) -> usize {
+        self.starts.partition_point(|start| *start <= span.start)
+    }
+
+    fn span_line(&self, span: Option<Range<usize>>, otherwise: usize) -> usize {
+        span.map_or(otherwise, |span| self.line(&span))
+    }
+
+    fn table(&self, table: &Table) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        for (key, item) in table.iter() {
+            let written = table.key(key).and_then(toml_edit::Key::span);
+            let line = self.span_line(written.or_else(|| item.span()), 1);
+            entries.extend(self.item(item, line).map(|node| Entry {
+                key: key.to_owned(),
+                line,
+                node,
+            }));
+        }
+        entries
+    }
+
+    fn item(&self, item: &Item, otherwise: usize) -> Option<Node> {
+        let line = self.span_line(item.span(), otherwise);
+        let value = match item {
+            Item::None => return None,
+            Item::Value(value) => return Some(self.value(value, otherwise)),
+            Item::Table(table) => Value::Table(self.table(table)),
+            Item::ArrayOfTables(tables) => Value::Array(
+                tables
+                    .iter()
+                    .map(|table| Node {
+                        value: Value::Table(self.table(table)),
+                        line: self.span_line(table.span(), line),
+                    })
+                    .collect(),
+            ),
+        };
+        Some(Node { value, line })
+    }
+
+    fn value(&self, value: &TomlValue, otherwise: usize) -> Node {
+        let line = self.span_line(value.span(), otherwise);
+        let value = match value {
+            TomlValue::String(text) => Value::Text(text.value().clone()),
+            TomlValue::Integer(number) => Value::Integer(*number.value()),
+            TomlValue::Float(number) => Value::Float(*number.value()),
+            TomlValue::Boolean(truth) => Value::Boolean(*truth.value()),
+            TomlValue::Datetime(date) => Value::Text(date.value().to_string()),
+            TomlValue::Array(values) => {
+                Value::Array(values.iter().map(|value| self.value(value, line)).collect())
+            }
+            TomlValue::InlineTable(table) => Value::Table(
+                table
+                    .iter()
+                    .map(|(key, value)| {
+                        let written = table.key(key).and_then(toml_edit::Key::span);
+                        let line = self.span_line(written, line);
+                        Entry { key: key.to_owned(), line, node: self.value(value, line) }
+                    })
+                    .collect(),
+            ),
+        };
+        Node { value, line }
+    }
+}
+
+/// The known word nearest to `word`, when it is near enough to be meant.
+fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    known
+        .iter()
+        .map(|candidate| (strsim::osa_distance(word, candidate), *candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.len().max(word.len()) / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// `; did you mean "x"?` or the list of what there is.
+pub fn suggestion(word: &str, known: &[&str]) -> String {
+    match nearest(word, known) {
+        Some(candidate) => format!("did you mean `{candidate}`?"),
+        None if known.is_empty() => "there are none".to_owned(),
+        None => format!("one of {}", known.join(", ")),
+    }
+}
+
+/// A file as a tree, and what its errors call it.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// What errors call the file.
+    pub file: Arc<str>,
+    pub(crate) root: Node,
+}
+
+impl Tree {
+    /// What the whole file holds.
+    ///
+    /// # Errors
+    /// It holds something else; the message says where, and what to write.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, ScenarioError> {
+        self.read_at("", &self.root)
+    }
+
+    /// What `node` holds, which is at `path` in the file, or comes from there.
+    pub(crate) fn read_at<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        node: &Node,
+    ) -> Result<T, ScenarioError> {
+        T::deserialize(node).map_err(|problem| {
+            let mut place = path.to_owned();
+            for key in problem.path.iter().rev() {
+                if !place.is_empty() && !key.starts_with('[') {
+                    place.push('.');
+                }
+                place.push_str(key);
+            }
+            self.error_on(problem.line.unwrap_or(node.line), &place, &problem.message)
+        })
+    }
+
+    /// The tree with the values for `size` (`"smoke"` or `"full"`).
+    pub(crate) fn of_size(&self, size: &str) -> Result<Self, ScenarioError> {
+        let root = choose_size(&self.file, &self.root, size)?;
+        Ok(Self { file: Arc::clone(&self.file), root })
+    }
+
+    /// Sets the value at a dotted path.
+    pub(crate) fn set(&mut self, path: &str, value: &Node) -> Result<(), ScenarioError> {
+        set_path(&self.file, &mut self.root, path, value)
+    }
+
+    /// The node at a path such as `sweep[0].values`.
+    pub(crate) fn at(&self, path: &str) -> Option<&Node> {
+        let (node, is_there) = self.walk(path);
+        is_there.then_some(node)
+    }
+
+    /// An error on a line about what is at `place`.
+    pub(crate) fn error_on(&self, line: usize, place: &str, message: &str) -> ScenarioError {
+        let message = match place {
+            "" => message.to_owned(),
+            place => format!("{place}: {message}"),
+        };
+        ScenarioError { file: self.file.to_string(), line: Some(line), message }
+    }
+
+    /// The line of the value at a path such as `consumer[1].of`, or of the table that lacks it.
+    pub fn line(&self, path: &str) -> usize {
+        self.walk(path).0.line
+    }
+
+    /// As far as a path goes, and whether that is all of it.
+    fn walk(&self, path: &str) -> (&Node, bool) {
+        let mut node = &self.root;
+        let steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+        for step in steps.filter(|step| !step.is_empty()) {
+            let next = match &node.value {
+                Value::Array(nodes) => step.parse().ok().and_then(|at: usize| nodes.get(at)),
+                _ => node.at(step),
+            };
+            match next {
+                Some(next) => node = next,
+                None => return (node, false),
+            }
+        }
+        (node, true)
+    }
+
+    /// An error about the value at a path.
+    pub fn error(&self, path: &str, message: impl AsRef<str>) -> ScenarioError {
+        self.error_on(self.line(path), path, message.as_ref())
+    }
+}
+
+impl Node {
+    /// A table of nothing.
+    pub(crate) fn empty_table() -> Node {
+        Node { value: Value::Table(Vec::new()), line: 1 }
+    }
+
+    /// A variant of an enum and what it holds.
+    pub(crate) fn choice(variant: &str, node: Node, line: usize) -> Node {
+        let entry = Entry { key: variant.to_owned(), line, node };
+        Node { value: Value::Table(vec![entry]), line }
+    }
+
+    /// The items of a list.
+    pub(crate) fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::Array(nodes) => nodes,
+            _ => &[],
+        }
+    }
+
+    /// The keys of this table that `T` has, and the others.
+    pub(crate) fn split<T: DeserializeOwned>(&self) -> (Node, Node) {
+        let keys = de::keys_of::<T>();
+        let (own, others) =
+            self.entries().iter().cloned().partition(|entry| keys.contains(&entry.key.as_str()));
+        let table = |entries| Node { value: Value::Table(entries), line: self.line };
+        (table(own), table(others))
+    }
+
+    /// This table with some keys by other names.
+    pub(crate) fn renamed(&self, names: &[(&str, &str)]) -> Node {
+        let mut node = self.clone();
+        if let Value::Table(entries) = &mut node.value {
+            for entry in entries {
+                if let Some((_, name)) = names.iter().find(|(old, _)| *old == entry.key) {
+                    (*name).clone_into(&mut entry.key);
+                }
+            }
+        }
+        node
+    }
+
+    /// This table with what `over` says in its place.
+    pub(crate) fn merged(&self, over: &Node) -> Node {
+        let (Value::Table(entries), Value::Table(over_entries)) = (&self.value, &over.value) else {
+            return over.clone();
+        };
+        let excluded = |key: &str| {
+            let mut groups = EXCLUSIVE.iter().filter(|group| group.contains(&key));
+            groups.any(|group| group.iter().any(|other| over.at(other).is_some()))
+        };
+        let is_none = self.at("none").is_some_and(|none| none.value == Value::Boolean(true));
+        let mut merged: Vec<Entry> = entries.clone();
+        merged.retain(|entry| !is_none && (over.at(&entry.key).is_some() || !excluded(&entry.key)));
+        for entry in over_entries {
+            match merged.iter_mut().find(|other| other.key == entry.key) {
+                Some(other) => other.node = other.node.merged(&entry.node),
+                None => merged.push(entry.clone()),
+            }
+        }
+        Node { value: Value::Table(merged), line: over.line }
+    }
+}
+
+/// Keys of which a table has one: what is written later takes the place of the others.
+const EXCLUSIVE: &[&[&str]] =
+    &[&["size", "bytes", "packets"], &["rate", "time", "bins"], &["write_rate", "write_time"]];
+
+/// A text or a list of texts.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged, expecting = "write a text in quotes or a list of texts")]
+enum TextOrTexts {
+    Text(String),
+    Texts(Vec<String>),
+}
+
+/// For `#[serde(deserialize_with)]`: a text or a list of texts.
+///
+/// # Errors
+/// It is neither.
+pub fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(match TextOrTexts::deserialize(from)? {
+        TextOrTexts::Text(text) => vec![text],
+        TextOrTexts::Texts(texts) => texts,
+    })
+}
+
+/// The same where there may be none.
+pub(crate) fn texts_if_any<'de, D>(from: D) -> Result<Option<Vec<String>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    texts(from).map(Some)
+}
+
+/// Puts the value for `size` (`"smoke"` or `"full"`) in the place of every `{ smoke, full }`.
+fn choose_size(file: &str, node: &Node, size: &str) -> Result<Node, ScenarioError> {
+    let value = match &node.value {
+        Value::Array(nodes) => Value::Array(
+            nodes.iter().map(|node| choose_size(file, node, size)).collect::<Result<_, _>>()?,
+        ),
+        Value::Table(entries) => {
+            let sized = |key: &str| entries.iter().find(|entry| entry.key == key);
+            match (sized("smoke"), sized("full")) {
+                (Some(_), Some(_)) if entries.len() == 2 => {
+                    let chosen = node.at(size).unwrap_or(node);
+                    return choose_size(file, chosen, size);
+                }
+                (Some(entry), _) | (_, Some(entry)) => {
+                    return Err(ScenarioError {
+                        file: file.to_owned(),
+                        line: Some(entry.line),
+                        message: "a value by size has both sizes and nothing else; write { smoke \
+                                  = ..., full = ... }"
+                            .to_owned(),
+                    });
+                }
+                _ => Value::Table(
+                    entries
+                        .iter()
+                        .map(|entry| {
+                            let node = choose_size(file, &entry.node, size)?;
+                            Ok(Entry { key: entry.key.clone(), line: entry.line, node })
+                        })
+                        .collect::<Result<_, ScenarioError>>()?,
+                ),
+            }
+        }
+        plain => plain.clone(),
+    };
+    Ok(Node { value, line: node.line })
+}
+
+/// Sets the value at a dotted path. An element of a list is named by its `id` or by its number from
+/// 0. Tables on the way are made where they are missing: whoever reads them refuses unknown keys.
+fn set_path(file: &str, root: &mut Node, path: &str, value: &Node) -> Result<(), ScenarioError> {
+    let fail =
+        |message: String| ScenarioError { file: file.to_owned(), line: Some(value.line), message };
+    let mut node = root;
+    let mut walked = String::new();
+    for step in path.split('.') {
+        if step.is_empty() {
+            return Err(fail(format!(
+                "the path `{path}` has an empty part; write for example `router.store.bytes`"
+            )));
+        }
+        let place =
+            if walked.is_empty() { "the scenario".to_owned() } else { format!("`{walked}`") };
+        node = match &mut node.value {
+            Value::Table(entries) => {
+                let at = match entries.iter().position(|entry| entry.key == step) {
+                    Some(at) => at,
+                    None => {
+                        entries.push(Entry {
+                            key: step.to_owned(),
+                            line: value.line,
+                            node: Node { value: Value::Table(Vec::new()), line: value.line },
+                        });
+                        entries.len() - 1
+                    }
+                };
+                &mut entries[at].node
+            }
+            Value::Array(nodes) => {
+                let at = element(nodes, step).ok_or_else(|| {
+                    let ids: Vec<String> = nodes
+                        .iter()
+                        .enumerate()
+                        .map(|(at, node)| node.at("id").map_or(at.to_string(), Node::label))
+                        .collect();
+                    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+                    fail(format!(
+                        "the path `{path}` does not exist: {place} has no `{step}`; {}",
+                        suggestion(step, &ids)
+                    ))
+                })?;
+                &mut nodes[at]
+            }
+            other => {
+                let noun = other.noun();
+                return Err(fail(format!(
+                    "the path `{path}` does not exist: {place} is {noun}, not a table"
+                )));
+            }
+        };
+        if !walked.is_empty() {
+            walked.push('.');
+        }
+        walked.push_str(step);
+    }
+    *node = value.clone();
+    Ok(())
+}
+
+fn element(nodes: &[Node], step: &str) -> Option<usize> {
+    nodes
+        .iter()
+        .position(|node| node.at("id").is_some_and(|id| id.label() == step))
+        .or_else(|| step.parse().ok().filter(|at| *at < nodes.len()))
+}

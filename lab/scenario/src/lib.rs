@@ -1,0 +1,100 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod apps;
+mod disk;
+pub mod document;
+mod experiment;
+mod factorial;
+mod file;
+mod folder;
+mod library;
+mod links;
+pub mod metric;
+mod network;
+mod outputs;
+mod prepare;
+mod router;
+mod scenario;
+mod store;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod times;
+mod topology;
+pub mod trial;
+
+use serde::{Deserialize, Serialize};
+
+pub use document::ScenarioError;
+pub use experiment::Experiment;
+pub use factorial::Factorial;
+pub use file::Header;
+pub use folder::Folder;
+pub use library::{Paper, paper, papers, scenario as find_scenario};
+pub use outputs::{Cell, Plot, PlotKind, ReferenceLine, find_point};
+pub use prepare::Prepared;
+pub use scenario::Scenario;
+pub use sweep::{Axis, AxisPoint, Point};
+pub use times::WarmUp;
+
+/// How large a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Size {
+    /// Seconds; for tests and a first look.
+    Smoke,
+    /// What a paper is compared with.
+    Full,
+}
+
+impl Size {
+    /// The word that files use.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Smoke => "smoke",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Where a scenario runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arm {
+    /// In the simulator, under virtual time.
+    Sim,
+    /// On real processes of this machine.
+    Real,
+}
+
+impl Arm {
+    /// The arm of a word of a file or the command line.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "sim" => Some(Self::Sim),
+            "real" => Some(Self::Real),
+            _ => None,
+        }
+    }
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sim => "sim",
+            Self::Real => "real",
+        }
+    }
+
+    /// What reports call it.
+    #[must_use]
+    pub fn noun(self) -> &'static str {
+        match self {
+            Self::Sim => "simulator",
+            Self::Real => "real processes",
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Metrics: which measures a scenario wants, and where.
+
+mod measure;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use weir_plan::event::Queue;
+
+use crate::document::{ScenarioError, Tree, suggestion, texts};
+
+pub use measure::{Kind, Measure};
+
+/// A named measure of a scenario.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metric {
+    /// Unique in the scenario.
+    pub id: String,
+    /// What figures call it.
+    pub label: String,
+    /// Its unit, as figures take it.
+    pub unit: String,
+    /// What is computed.
+    pub measure: Measure,
+    /// Which queue, for measures of queues.
+    pub queue: Option<Queue>,
+    /// Which of a consumer's links, for measures of those.
+    pub of_path: Option<u32>,
+    /// Groups or nodes; all that have the measure when empty.
+    pub at: Vec<String>,
+    /// What samples become.
+    pub statistic: Statistic,
+    /// A number for every node is recorded, too.
+    pub per_node: bool,
+    /// A series over time is recorded, too.
+    pub over_time: bool,
+    /// The distribution of samples is recorded, too.
+    pub distribution: bool,
+    /// Where it stands in the file.
+    pub path: String,
+}
+
+/// What samples become.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// Their mean.
+    Mean,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// The last one in time.
+    Last,
+    /// A percentile, 0 to 100.
+    Percentile(f64),
+    /// How many there are.
+    Count,
+}
+
+/// `[[metric]]`.
+#[derive(Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields)]
+pub(crate) struct MetricTable {
+    id: String,
+    measure: String,
+    label: Option<String>,
+    unit: Option<String>,
+    #[serde(default, deserialize_with = "texts")]
+    at: Vec<String>,
+    queue: Option<String>,
+    path: Option<u32>,
+    statistic: Option<String>,
+    #[serde(default)]
+    per_node: bool,
+    #[serde(default)]
+    over_time: bool,
+    #[serde(default)]
+    distribution: bool,
+}
+
+/// What files call the queues of a node.
+const QUEUES: &[(&str, Queue)] = &[
+    ("cpu", Queue::Cpu),
+    ("store", Queue::Store),
+    ("store-write", Queue::StoreWrite),
+    ("pit", Queue::Pit),
+    ("pit-data", Queue::PitData),
+    ("fib", Queue::Fib),
+    ("disk-reads", Queue::DiskReads),
+    ("disk-writes", Queue::DiskWrites),
+    ("disk-blocked", Queue::DiskBlocked),
+];
+
+/// Reads `[[metric]]`.
+pub(crate) fn metrics(tree: &Tree, tables: Vec<MetricTable>) -> Result<Vec<Metric>, ScenarioError> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for (at, table) in tables.into_iter().enumerate() {
+        let path = format!("metric[{at}]");
+        let error = |(key, message): Wrong| tree.error(&format!("{path}.{key}"), message);
+        let metric = table.metric(path.clone()).map_err(error)?;
+        if metrics.iter().any(|other| other.id == metric.id) {
+            let message =
+                format!("two metrics are called \"{}\"; give each an `id` of its own", metric.id);
+            return Err(error(("id", message)));
+        }
+        metrics.push(metric);
+    }
+    if metrics.is_empty() {
+        return Err(tree.error("", "nothing is measured; write at least one [[metric]]"));
+    }
+    Ok(metrics)
+}
+
+/// A key, and what is wrong with it.
+type Wrong = (&'static str, String);
+
+impl MetricTable {
+    fn metric(self, path: String) -> Result<Metric, Wrong> {
+        let word = &self.measure;
+        let measure = Measure::ALL.iter().copied().find(|measure| measure.word() == word);
+        let measure = measure.ok_or_else(|| {
+            let words: Vec<&str> = Measure::ALL.iter().map(|measure| measure.word()).collect();
+            ("measure", format!("cannot be \"{word}\"; {}", suggestion(word, &words)))
+        })?;
+        let queue = self.queue(measure)?;
+        if self.path.is_some() != measure.is_of_path() {
+            let message = match measure.is_of_path() {
+                true => format!("measure = \"{word}\" is one of a path; write path = 0, say"),
+                false => format!("`path` has no meaning for measure = \"{word}\"; leave it out"),
+            };
+            return Err(("measure", message));
+        }
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_';
+        let id = &self.id;
+        if id.is_empty() || id.as_bytes()[0].is_ascii_digit() || !id.bytes().all(is_plain) {
+            let message = format!("is \"{id}\"; write letters, digits and '_', and no digit first");
+            return Err(("id", message));
+        }
+        if self.distribution && measure.kind() != Kind::Samples {
+            let message = format!("\"{word}\" has no samples and no distribution; leave it out");
+            return Err(("distribution", message));
+        }
+        Ok(Metric {
+            statistic: self.statistic(measure)?,
+            label: self.label.unwrap_or_else(|| measure.label().to_owned()),
+            unit: self.unit.unwrap_or_else(|| measure.unit().to_owned()),
+            queue,
+            of_path: self.path,
+            measure,
+            id: self.id,
+            at: self.at,
+            per_node: self.per_node,
+            over_time: self.over_time,
+            distribution: self.distribution,
+            path,
+        })
+    }
+
+    fn queue(&self, measure: Measure) -> Result<Option<Queue>, Wrong> {
+        let word = measure.word();
+        match &self.queue {
+            None if measure.is_of_queue() => {
+                let message =
+                    format!("measure = \"{word}\" is one of a queue; write queue = \"store\", say");
+                Err(("measure", message))
+            }
+            None => Ok(None),
+            Some(_) if !measure.is_of_queue() => {
+                let message =
+                    format!("`queue` has no meaning for measure = \"{word}\"; leave it out");
+                Err(("measure", message))
+            }
+            Some(name) => {
+                let queue = QUEUES.iter().find(|(word, _)| word == name);
+                queue.map(|(_, queue)| Some(*queue)).ok_or_else(|| {
+                    let names: Vec<&str> = QUEUES.iter().map(|(word, _)| *word).collect();
+                    ("queue", format!("cannot be \"{name}\"; {}", suggestion(name, &names)))
+                })
+            }
+        }
+    }
+
+    fn statistic(&self, measure: Measure) -> Result<Statistic, Wrong> {
+        let Some(word) = self.statistic.as_deref() else { return Ok(Statistic::Mean) };
+        if measure.kind() != Kind::Samples {
+            let message =
+                format!("\"{}\" is no matter of samples; leave `statistic` out", measure.word());
+            return Err(("statistic", message));
+        }
+        let percentile = word.strip_prefix('p').and_then(|rest| rest.parse().ok());
+        Ok(match (word, percentile) {
+            ("mean", _) => Statistic::Mean,
+            ("min", _) => Statistic::Min,
+            ("max", _) => Statistic::Max,
+            ("last", _) => Statistic::Last,
+            ("count", _) => Statistic::Count,
+            ("median", _) => Statistic::Percentile(50.0),
+            (_, Some(percent)) if (0.0..=100.0).contains(&percent) => {
+                Statistic::Percentile(percent)
+            }
+            _ => {
+                let known = ["mean", "min", "max", "last", "count", "median", "p99"];
+                let message = format!("cannot be \"{word}\"; {}", suggestion(word, &known));
+                return Err(("statistic", message));
+            }
+        })
+    }
+}
+
+impl Metric {
+    /// The nodes it is measured at, of a plan with these groups and node names.
+    pub(crate) fn nodes(
+        &self,
+        tree: &Tree,
+        groups: &BTreeMap<String, Vec<usize>>,
+        names: &[&str],
+    ) -> Result<Option<Vec<usize>>, ScenarioError> {
+        if self.at.is_empty() {
+            return Ok(None);
+        }
+        let mut nodes = Vec::new();
+        for word in &self.at {
+            if let Some(group) = groups.get(word) {
+                nodes.extend_from_slice(group);
+            } else if let Some(node) = names.iter().position(|name| name == word) {
+                nodes.push(node);
+            } else {
+                let mut known: Vec<&str> = groups.keys().map(String::as_str).collect();
+                known.extend(names.iter().take(40));
+                let message = format!(
+                    "metric \"{}\" is at \"{word}\", which is neither a group nor a node; {}",
+                    self.id,
+                    suggestion(word, &known)
+                );
+                return Err(tree.error(&self.path, message));
+            }
+        }
+        Ok(Some(nodes))
+    }
+}

@@ -1,0 +1,45 @@
+//! A scenario as a file: what it is called, and experiments of both sizes.
+
+use std::sync::Arc;
+
+use crate::Size;
+use crate::document::{self, ScenarioError, Tree};
+use crate::experiment::Experiment;
+use crate::file::{Header, header};
+use crate::folder::Folder;
+
+/// A scenario as its file states it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name and purpose.
+    pub header: Header,
+    /// The text of the file.
+    pub text: String,
+    /// What others are relative to: traces, topologies.
+    pub folder: Folder,
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    tree: Tree,
+}
+
+impl Scenario {
+    /// Reads the text of a file. Only its form and its header are checked; [`Scenario::experiment`]
+    /// checks the rest.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn parse(file: &str, text: &str, folder: Folder) -> Result<Self, ScenarioError> {
+        let tree = document::parse(file, text)?;
+        let header = header(&tree)?;
+        Ok(Self { header, text: text.to_owned(), folder, file: Arc::clone(&tree.file), tree })
+    }
+
+    /// The scenario at one size, with everything checked that can be checked without running.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its line and a remedy.
+    pub fn experiment(&self, size: Size) -> Result<Experiment, ScenarioError> {
+        let tree = self.tree.of_size(size.as_str())?;
+        Experiment::new(self.header.clone(), self.folder.clone(), tree, size)
+    }
+}

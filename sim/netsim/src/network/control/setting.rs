@@ -1,0 +1,24 @@
+//! What the controller has a router set.
+
+use weir_forward::strategy::Strategy;
+use weir_forward::{Command, NextHop, StoreCommand};
+use weir_store::Rules;
+use weir_wire::Name;
+
+/// What the controller has a router set, in every shard.
+#[derive(Clone)]
+pub(in crate::network) enum Setting {
+    Rules(Rules),
+    NextHops(Name, Vec<NextHop>),
+    Strategy(Name, Option<Strategy>),
+}
+
+impl From<Setting> for Command {
+    fn from(setting: Setting) -> Self {
+        match setting {
+            Setting::Rules(rules) => Self::Store(StoreCommand::SetRules { transaction: 0, rules }),
+            Setting::NextHops(prefix, next_hops) => Self::SetNextHops { prefix, next_hops },
+            Setting::Strategy(prefix, strategy) => Self::SetStrategy { prefix, strategy },
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The faults of a plan: when they begin and end, and until when they excuse a lack of progress.
+
+use weir_base::Instant;
+
+use super::queue::Due;
+use super::timeline::Timeline;
+use weir_plan::{Fault, FaultPlan};
+
+pub(super) struct Faults {
+    plans: Vec<FaultPlan>,
+    excused_until_ns: u64,
+}
+
+/// A fault begins or ends.
+pub(super) struct FaultChange {
+    /// Of the fault in the plan.
+    pub(super) index: u32,
+    pub(super) fault: Fault,
+    pub(super) begins: bool,
+    pub(super) ends_at: Instant,
+}
+
+impl Faults {
+    pub(super) fn new(plans: Vec<FaultPlan>) -> Self {
+        Self { plans, excused_until_ns: 0 }
+    }
+
+    /// Schedules the beginning and the end of each fault.
+    pub(super) fn schedule(&self, timeline: &mut Timeline) {
+        for (index, FaultPlan { at_ns, fault }) in self.plans.iter().enumerate() {
+            timeline.schedule(*at_ns, Due::Fault(2 * index as u32));
+            let ends_ns = at_ns.saturating_add(fault.for_ns());
+            timeline.schedule(ends_ns, Due::Fault(2 * index as u32 + 1));
+        }
+    }
+
+    /// Fault `number / 2` begins or ends.
+    pub(super) fn change(&mut self, number: u32) -> FaultChange {
+        let (index, begins) = (number / 2, number.is_multiple_of(2));
+        let FaultPlan { at_ns, fault } = self.plans[index as usize].clone();
+        let ends_ns = at_ns.saturating_add(fault.for_ns());
+        self.excused_until_ns = self.excused_until_ns.max(ends_ns);
+        FaultChange { index, fault, begins, ends_at: Instant::from_ns(ends_ns) }
+    }
+
+    /// When the last fault so far has ended or will have, ns.
+    pub(super) fn excused_until_ns(&self) -> u64 {
+        self.excused_until_ns
+    }
+}

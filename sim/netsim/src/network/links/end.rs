@@ -1,0 +1,175 @@
+//! One end of a link: the face's state, and the way from here to the other end.
+
+use std::collections::VecDeque;
+
+use weir_base::{FaceId, Instant, Packet, prefetch_read};
+use weir_link::{Link, LinkConfig};
+use weir_netem::LinkModel;
+
+use crate::check::answers::Answers;
+use crate::network::queue::Moment;
+use crate::network::timeline::Timer;
+use crate::peek::Peek;
+
+/// A frame on its way.
+#[derive(Debug)]
+pub(in crate::network) struct InFlight {
+    /// When it arrives.
+    pub(in crate::network) moment: Moment,
+    /// [`LinkModel::cuts`] when it was sent.
+    pub(in crate::network) cuts: u32,
+    pub(in crate::network) frame: Packet,
+}
+
+/// One end of a link.
+pub(in crate::network) struct End {
+    pub(in crate::network) node: u32,
+    pub(in crate::network) face: FaceId,
+    pub(in crate::network) link: Link,
+    pub(in crate::network) model: LinkModel,
+    /// By time of arrival. Only the first one is in the event queue.
+    pub(in crate::network) in_flight: VecDeque<InFlight>,
+    /// What was asked here and may be answered.
+    pub(in crate::network) answers: Answers,
+    /// How long after its lifetime an Interest may still be answered, ns.
+    pub(in crate::network) patience_ns: u64,
+    /// An Interest came here.
+    pub(in crate::network) has_asked: bool,
+    /// The router at the other end has said something of itself.
+    pub(in crate::network) had_signal: bool,
+    /// The share of frames that are damaged now.
+    pub(in crate::network) wrong_bytes: f64,
+    /// Faults that keep the link down.
+    pub(in crate::network) downs: u32,
+    /// The node has crashed: frames to it are lost.
+    pub(in crate::network) is_node_down: bool,
+    /// When the face wants to be polled.
+    pub(in crate::network) timer: Timer,
+    /// Octets out, in, and drops, of links that crashed with their router.
+    pub(in crate::network) past: Past,
+}
+
+/// Counters of a face that began anew.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::network) struct Past {
+    pub(in crate::network) in_bytes: u64,
+    pub(in crate::network) out_bytes: u64,
+    pub(in crate::network) drops: u64,
+}
+
+impl End {
+    pub(in crate::network) fn new(
+        node: u32,
+        face: FaceId,
+        link: LinkConfig,
+        model: LinkModel,
+    ) -> Self {
+        Self {
+            node,
+            face,
+            link: Link::new(link),
+            model,
+            in_flight: VecDeque::new(),
+            answers: Answers::default(),
+            patience_ns: 0,
+            has_asked: false,
+            had_signal: false,
+            wrong_bytes: 0.0,
+            downs: 0,
+            is_node_down: false,
+            timer: Timer::UNSET,
+            past: Past::default(),
+        }
+    }
+
+    /// Whether an Interest is open that a Data or Nack from here answers, which it is no longer.
+    pub(in crate::network) fn may_answer(
+        &mut self,
+        now: Instant,
+        is_nack: bool,
+        packet: &[u8],
+    ) -> bool {
+        let Some(peek) = Peek::of(packet) else { return false };
+        if is_nack {
+            self.answers.on_nack(now.as_ns(), packet, &peek)
+        } else {
+            self.answers.on_data(now.as_ns(), packet, &peek)
+        }
+    }
+
+    /// Whether no fault keeps the link down.
+    pub(in crate::network) fn is_up(&self) -> bool {
+        self.downs == 0
+    }
+
+    /// Whether the neighbour has never asked for anything nor said anything about itself.
+    pub(in crate::network) fn is_untouched(&self) -> bool {
+        !self.has_asked && !self.had_signal
+    }
+
+    /// Octets that wait to be sent, at the face and before the link.
+    pub(in crate::network) fn waiting_bytes(&mut self, now: Instant) -> u64 {
+        self.link.queue_bytes() + self.model.queue_bytes(now)
+    }
+
+    /// Reports the queue of the link to the face, if that matters to what comes in.
+    #[inline]
+    pub(in crate::network) fn set_backlog(&mut self, now: Instant) {
+        if self.link.is_shaping() {
+            self.link.set_socket_backlog(self.model.queue_bytes(now));
+        }
+    }
+
+    /// Puts a frame among those on their way. Whether it is the first to arrive now.
+    #[inline]
+    pub(in crate::network) fn launch(&mut self, frame: InFlight) -> bool {
+        if self.in_flight.back().is_none_or(|last| last.moment < frame.moment) {
+            self.in_flight.push_back(frame);
+            return self.in_flight.len() == 1;
+        }
+        // Overtaken on the link, which then reorders.
+        let at = self.in_flight.partition_point(|other| other.moment < frame.moment);
+        self.in_flight.insert(at, frame);
+        at == 0
+    }
+
+    /// Asks for what the arrival of a frame from here touches.
+    #[inline]
+    pub(in crate::network) fn prefetch_arrival(&self) {
+        prefetch_read(&self.in_flight);
+        prefetch_read(&self.model);
+        if let Some(first) = self.in_flight.front() {
+            first.frame.prefetch();
+        }
+    }
+
+    /// Asks for what the delivery of a packet here touches.
+    #[inline]
+    pub(in crate::network) fn prefetch_delivery(&self) {
+        prefetch_read(&self.node);
+        prefetch_read(&self.link);
+        prefetch_read(self.link.counters());
+        prefetch_read(&self.answers);
+    }
+
+    /// The face begins anew, as that of a router that crashed.
+    pub(in crate::network) fn restart(&mut self) {
+        self.past = self.totals();
+        let mut config = self.link.config().clone();
+        // As one that draws its first number: the other end remembers those of its former life.
+        config.codec.sequence_start = config.codec.sequence_start.wrapping_add(1 << 32);
+        self.link = Link::new(config);
+        self.answers.clear();
+        self.timer = Timer::UNSET;
+    }
+
+    /// Counters since the start of the run.
+    pub(in crate::network) fn totals(&self) -> Past {
+        let counters = self.link.counters();
+        Past {
+            in_bytes: self.past.in_bytes + counters.in_bytes,
+            out_bytes: self.past.out_bytes + counters.out_bytes,
+            drops: self.past.drops + counters.drops.total(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Processors of routers: one for each, or the cores of a machine that several routers share. A
+//! router has one packet served at a time, as one thread does; a core that it leaves goes to the
+//! router that has waited longest.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::nodes::Nodes;
+use super::queue::{Due, Moment};
+use super::router::{Life, Turn};
+use super::timeline::{Timeline, Timer};
+use weir_plan::{Plan, Role, RouterPlan};
+
+/// The cores that one or more routers have. What a router has on one ends with its life.
+struct Processor {
+    cores_free: u32,
+    /// Routers with packets that wait for a core.
+    waiting: VecDeque<Life>,
+    /// When routers leave their cores, in order.
+    running: BinaryHeap<Reverse<(u64, u64, Life)>>,
+    sequence: u64,
+    timer: Timer,
+}
+
+impl Processor {
+    fn new(cores: u32) -> Self {
+        Self {
+            cores_free: cores,
+            waiting: VecDeque::new(),
+            running: BinaryHeap::new(),
+            sequence: 0,
+            timer: Timer::UNSET,
+        }
+    }
+
+    fn run(&mut self, now_ns: u64, router: Life, for_ns: u64) {
+        self.sequence += 1;
+        self.running.push(Reverse((now_ns.saturating_add(for_ns), self.sequence, router)));
+    }
+}
+
+/// The processors of a plan.
+pub(super) struct Processors {
+    processors: Vec<Processor>,
+    /// Of each node that has one: which.
+    of_nodes: Vec<Option<u32>>,
+}
+
+impl Processors {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let mut machines: Vec<Option<&str>> = Vec::new();
+        let mut processors = Vec::new();
+        let mut of_nodes = vec![None; plan.nodes.len()];
+        for (node, of_node) in plan.nodes.iter().zip(&mut of_nodes) {
+            let Role::Router(RouterPlan { stages: Some(stages), .. }) = &node.role else {
+                continue;
+            };
+            let Some(cpu) = &stages.cpu else { continue };
+            let machine = cpu.machine.as_deref();
+            let known = machine.and_then(|_| machines.iter().position(|&known| known == machine));
+            let index = known.unwrap_or_else(|| {
+                machines.push(machine);
+                processors.push(Processor::new(cpu.cores));
+                machines.len() - 1
+            });
+            *of_node = Some(index as u32);
+        }
+        Self { processors, of_nodes }
+    }
+
+    /// A router has a packet for its processor, and is not waiting for it yet.
+    pub(super) fn request(&mut self, router: Life, nodes: &mut Nodes, timeline: &mut Timeline) {
+        let Some(index) = self.of_nodes[router.node as usize] else { return };
+        self.processors[index as usize].waiting.push_back(router);
+        self.start_waiting(index, nodes, timeline);
+    }
+
+    /// Gives free cores to routers that wait for one.
+    fn start_waiting(&mut self, index: u32, nodes: &mut Nodes, timeline: &mut Timeline) {
+        let now_ns = timeline.now_ns();
+        let processor = &mut self.processors[index as usize];
+        while processor.cores_free > 0 {
+            let Some(life) = processor.waiting.pop_front() else { break };
+            let router = nodes.router_mut(life.node);
+            let service_ns = router.and_then(|router| router.start_turn(life.number, now_ns));
+            if let Some(service_ns) = service_ns {
+                processor.cores_free -= 1;
+                processor.run(now_ns, life, service_ns);
+            }
+        }
+        self.set_timer(index, timeline);
+    }
+
+    /// Whether this event is a processor's timer's: routers have had their time.
+    pub(super) fn is_due(&mut self, index: u32, moment: Moment) -> bool {
+        self.processors[index as usize].timer.fires(moment)
+    }
+
+    /// The next router whose turn is over; [`Processors::end_turn`] must follow. After the last
+    /// one the processor's timer is set.
+    pub(super) fn next_ended(&mut self, index: u32, timeline: &mut Timeline) -> Option<Life> {
+        let running = &mut self.processors[index as usize].running;
+        match running.peek() {
+            Some(&Reverse((ends_ns, _, router))) if ends_ns <= timeline.now_ns() => {
+                running.pop();
+                Some(router)
+            }
+            _ => {
+                self.set_timer(index, timeline);
+                None
+            }
+        }
+    }
+
+    /// A router keeps its core for what came of its packet, or leaves it to the next one.
+    pub(super) fn end_turn(
+        &mut self,
+        index: u32,
+        router: Life,
+        turn: &Turn,
+        nodes: &mut Nodes,
+        timeline: &mut Timeline,
+    ) {
+        let processor = &mut self.processors[index as usize];
+        if let Some(more_ns) = turn.more_ns {
+            processor.run(timeline.now_ns(), router, more_ns);
+            return;
+        }
+        processor.cores_free += 1;
+        if turn.has_more {
+            processor.waiting.push_back(router);
+        }
+        self.start_waiting(index, nodes, timeline);
+    }
+
+    fn set_timer(&mut self, index: u32, timeline: &mut Timeline) {
+        let processor = &mut self.processors[index as usize];
+        if let Some(&Reverse((ends_ns, ..))) = processor.running.peek() {
+            processor.timer.set(ends_ns, Due::Processor(index), timeline);
+        }
+    }
+}

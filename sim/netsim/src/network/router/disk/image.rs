@@ -1,0 +1,269 @@
+//! What lies on a simulated disk.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use weir_base::Packet;
+use weir_store::disk::record::{self, Place};
+use weir_store::disk::{Checksum, DiskOutcome, RecordFault, WritePart};
+
+use super::library::{Library, Made};
+
+/// How records are laid out on all disks of a router.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Format {
+    pub(crate) store_id: u64,
+    pub(crate) block_bytes: u32,
+    pub(crate) checksum: Checksum,
+}
+
+/// A part of a write, kept as what it was.
+#[derive(Clone, Debug)]
+enum Body {
+    /// A Data that a producer can make again.
+    Made { made: Made, sequence: u32, fresh_until_unix_ms: u64 },
+    /// Any other Data.
+    Data { packet: Packet, sequence: u32, fresh_until_unix_ms: u64 },
+    /// Other octets.
+    Octets(Rc<[u8]>),
+}
+
+/// Octets on the disk: as much of a part as nothing has been written over.
+#[derive(Clone, Debug)]
+struct Extent {
+    /// Octets that are left.
+    len: u64,
+    /// Where the part began on the disk.
+    base: u64,
+    /// How long it is there.
+    whole_len: u64,
+    body: Body,
+    /// The write was answered with [`DiskOutcome::Written`].
+    is_acknowledged: bool,
+}
+
+/// A record of Data that was acknowledged and that nothing has been written over.
+#[derive(Clone, Debug)]
+pub(crate) struct Acknowledged {
+    pub(crate) offset: u64,
+    pub(crate) sequence: u32,
+    pub(crate) packet: Packet,
+}
+
+/// The octets of a disk, kept as the parts that were written.
+#[derive(Debug)]
+pub(crate) struct Image {
+    format: Format,
+    bytes: u64,
+    /// By where they begin. They do not overlap; what no extent covers is zeros.
+    extents: BTreeMap<u64, Extent>,
+}
+
+/// Parts that are written one after the other.
+pub(crate) struct Write {
+    pub(crate) offset: u64,
+    pub(crate) sequence: u32,
+    pub(crate) parts: Vec<WritePart>,
+}
+
+/// Which blocks of a write reach the disk: from one up to another.
+pub(crate) type Blocks = Range<u32>;
+
+impl Image {
+    /// A disk of `bytes` octets, all zeros.
+    pub(crate) fn new(format: Format, bytes: u64) -> Self {
+        Self { format, bytes, extents: BTreeMap::new() }
+    }
+
+    pub(crate) fn block_bytes(&self) -> u32 {
+        self.format.block_bytes
+    }
+
+    /// Writes all blocks, and acknowledges that.
+    pub(crate) fn write_all(&mut self, write: Write, library: &mut Library) {
+        self.write(write, 0..u64::MAX, true, library);
+    }
+
+    /// Writes some blocks, and acknowledges nothing.
+    pub(crate) fn write_some(&mut self, write: Write, blocks: Blocks, library: &mut Library) {
+        let block_bytes = u64::from(self.format.block_bytes);
+        let at = |block: u32| write.offset + u64::from(block) * block_bytes;
+        let written = at(blocks.start)..at(blocks.end);
+        self.write(write, written, false, library);
+    }
+
+    /// Writes what of the parts lies in `written`.
+    fn write(
+        &mut self,
+        write: Write,
+        written: Range<u64>,
+        is_acknowledged: bool,
+        library: &mut Library,
+    ) {
+        let Write { offset, sequence, parts } = write;
+        let mut base = offset;
+        for part in parts {
+            let whole_len = part.size(self.format.block_bytes);
+            let start = base.max(written.start);
+            let end = (base + whole_len).min(written.end);
+            if start < end {
+                self.clear(start, end);
+                let body = body_of(part, sequence, library);
+                let len = end - start;
+                let extent = Extent { len, base, whole_len, body, is_acknowledged };
+                self.extents.insert(start, extent);
+            }
+            base += whole_len;
+        }
+    }
+
+    /// Takes away what lies from `start` to `end`.
+    fn clear(&mut self, start: u64, end: u64) {
+        let before = self.extents.range(..start).next_back();
+        if let Some((&at, extent)) = before
+            && at + extent.len > start
+        {
+            let mut rest = extent.clone();
+            let rest_end = at + extent.len;
+            if let Some(extent) = self.extents.get_mut(&at) {
+                extent.len = start - at;
+            }
+            if rest_end > end {
+                rest.len = rest_end - end;
+                self.extents.insert(end, rest);
+            }
+        }
+        while let Some((&at, extent)) = self.extents.range(start..end).next() {
+            let rest_end = at + extent.len;
+            let rest = self.extents.remove(&at);
+            if let Some(mut rest) = rest.filter(|_| rest_end > end) {
+                rest.len = rest_end - end;
+                self.extents.insert(end, rest);
+            }
+        }
+    }
+
+    /// Reads a record, as a driver does that lays out, sums and checks.
+    pub(crate) fn read_record(
+        &self,
+        offset: u64,
+        len: u32,
+        sequence: u32,
+        library: &mut Library,
+    ) -> DiskOutcome {
+        let extent = self.extents.get(&offset).filter(|extent| {
+            let is_whole = extent.base == offset && extent.len == extent.whole_len;
+            is_whole && u64::from(len) >= extent.whole_len
+        });
+        let found = extent.and_then(|extent| match &extent.body {
+            Body::Made { made, sequence, fresh_until_unix_ms } => {
+                Some((library.make(made), *sequence, *fresh_until_unix_ms))
+            }
+            Body::Data { packet, sequence, fresh_until_unix_ms } => {
+                Some((packet.clone(), *sequence, *fresh_until_unix_ms))
+            }
+            Body::Octets(_) => None,
+        });
+        match found {
+            Some((packet, found, fresh_until_unix_ms)) if found == sequence => {
+                DiskOutcome::Record { packet, fresh_until_unix_ms }
+            }
+            Some(_) => DiskOutcome::Damaged(RecordFault::Foreign),
+            None => {
+                let octets = self.read_octets(offset, len, library);
+                self.open(&octets, offset, sequence)
+            }
+        }
+    }
+
+    /// What octets that were read at `offset` are taken for.
+    pub(crate) fn open(&self, octets: &[u8], offset: u64, sequence: u32) -> DiskOutcome {
+        let place = Place { store_id: self.format.store_id, offset, sequence };
+        match record::open_data(octets, &place, self.format.checksum) {
+            Ok(record) => DiskOutcome::Record {
+                packet: Packet::from(record.body.to_vec()),
+                fresh_until_unix_ms: record.fresh_until_unix_ms,
+            },
+            Err(fault) => DiskOutcome::Damaged(fault),
+        }
+    }
+
+    /// Octets as they lie there, to the end of the disk at most.
+    pub(crate) fn read_octets(&self, offset: u64, len: u32, library: &mut Library) -> Vec<u8> {
+        let end = offset.saturating_add(len.into()).min(self.bytes);
+        let mut octets = vec![0; end.saturating_sub(offset) as usize];
+        let first = self.extents.range(..=offset).next_back().map_or(offset, |(&at, _)| at);
+        for (&at, extent) in self.extents.range(first..end) {
+            let (from, to) = (at.max(offset), (at + extent.len).min(end));
+            if from >= to {
+                continue;
+            }
+            let whole = self.lay_out(extent, library);
+            let piece = &whole[(from - extent.base) as usize..(to - extent.base) as usize];
+            octets[(from - offset) as usize..(to - offset) as usize].copy_from_slice(piece);
+        }
+        octets
+    }
+
+    /// All octets of the part that an extent is of.
+    fn lay_out(&self, extent: &Extent, library: &mut Library) -> Vec<u8> {
+        let mut octets = vec![0; extent.whole_len as usize];
+        let (packet, sequence, fresh_until_unix_ms) = match &extent.body {
+            Body::Octets(found) => {
+                octets[..found.len()].copy_from_slice(found);
+                return octets;
+            }
+            Body::Made { made, sequence, fresh_until_unix_ms } => {
+                (library.make(made), *sequence, *fresh_until_unix_ms)
+            }
+            Body::Data { packet, sequence, fresh_until_unix_ms } => {
+                (packet.clone(), *sequence, *fresh_until_unix_ms)
+            }
+        };
+        let Format { store_id, block_bytes, checksum } = self.format;
+        let place = Place { store_id, offset: extent.base, sequence };
+        let parts = [WritePart::Data { packet, fresh_until_unix_ms }];
+        record::lay_out(&parts, &place, block_bytes, checksum, &mut octets);
+        octets
+    }
+
+    /// Whole records of Data that were acknowledged, at most `count_max` of them spread over the
+    /// disk, the `skip`th first.
+    pub(crate) fn acknowledged(
+        &self,
+        count_max: usize,
+        skip: usize,
+        library: &mut Library,
+    ) -> Vec<Acknowledged> {
+        let step = (self.extents.len() / count_max.max(1)).max(1);
+        let chosen = self.extents.iter().skip(skip % step).step_by(step);
+        let records = chosen.filter_map(|(&offset, extent)| {
+            let is_whole = extent.base == offset && extent.len == extent.whole_len;
+            let (packet, sequence) = match &extent.body {
+                Body::Made { made, sequence, .. } => (library.make(made), *sequence),
+                Body::Data { packet, sequence, .. } => (packet.clone(), *sequence),
+                Body::Octets(_) => return None,
+            };
+            (is_whole && extent.is_acknowledged).then_some(Acknowledged {
+                offset,
+                sequence,
+                packet,
+            })
+        });
+        records.collect()
+    }
+}
+
+fn body_of(part: WritePart, sequence: u32, library: &mut Library) -> Body {
+    match part {
+        WritePart::Data { packet, fresh_until_unix_ms } => match library.find(&packet) {
+            Some(made) => Body::Made { made, sequence, fresh_until_unix_ms },
+            None => Body::Data { packet, sequence, fresh_until_unix_ms },
+        },
+        WritePart::Raw(octets) => Body::Octets(octets.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

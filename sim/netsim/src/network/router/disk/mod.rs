@@ -1,0 +1,459 @@
+//! The disks of a router: when an operation ends, and what it does.
+
+mod image;
+mod library;
+
+use weir_base::{HashKey, Instant, Rng, Slab};
+use weir_netem::{DiskConfig, DiskModel, DiskOp as Job, DiskOpKind as JobKind, ServiceTime};
+use weir_store::disk::{
+    DiskFailure, DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, DiskTierConfig,
+};
+
+pub(crate) use self::image::Acknowledged;
+use self::image::{Blocks, Format, Image, Write};
+pub(in crate::network) use self::library::Library;
+use crate::check::disk as promises;
+use crate::check::recent::Happened;
+use weir_plan::DiskPlan;
+use weir_plan::hash::of_octets;
+
+/// Where regions begin; before it a real disk has its superblock.
+const DATA_OFFSET: u64 = 1 << 16;
+/// Wall time at the start of a run, milliseconds since 1970: any moment will do.
+const UNIX_MS_AT_ZERO: u64 = 1_700_000_000_000;
+
+/// The sum in the records of simulated disks: as good as any at finding what a fault has changed.
+fn checksum(octets: &[u8]) -> u32 {
+    let hash = of_octets(octets);
+    (hash ^ hash >> 32) as u32
+}
+
+/// An operation that a disk has been given.
+#[derive(Debug)]
+struct UnderWay {
+    shard: u16,
+    op: DiskOp,
+}
+
+/// Faults of one disk that last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DiskFaults {
+    pub(crate) errors: f64,
+    pub(crate) flipped: f64,
+    pub(crate) lost: f64,
+    pub(crate) torn: f64,
+    /// Faults for which there is no space.
+    pub(crate) full: f64,
+}
+
+impl DiskFaults {
+    /// With another fault's part on top, or away. Nothing is left over at the end of the last one.
+    fn changed(self, by: Self, begins: bool) -> Self {
+        let add = |mine: f64, change: f64| {
+            let sum = if begins { mine + change } else { mine - change };
+            if sum < 1e-12 { 0.0 } else { sum }
+        };
+        Self {
+            errors: add(self.errors, by.errors),
+            flipped: add(self.flipped, by.flipped),
+            lost: add(self.lost, by.lost),
+            torn: add(self.torn, by.torn),
+            full: add(self.full, by.full),
+        }
+    }
+}
+
+struct Disk {
+    /// `None`: other routers share it, and the network has it.
+    model: Option<DiskModel>,
+    image: Image,
+    under_way: Slab<UnderWay>,
+    /// Operations of each shard.
+    under_way_by_shard: Vec<u32>,
+    faults: DiskFaults,
+    /// The highest sequence number that each region has been written with, 0 for none.
+    sequences: Vec<u32>,
+}
+
+/// An operation that a device has ended.
+pub(in crate::network) struct Ended {
+    /// The router's number for it.
+    pub(in crate::network) id: u64,
+    pub(in crate::network) bytes: u32,
+    pub(in crate::network) has_failed: bool,
+}
+
+/// Operations for a shared disk, each with this router's number for it.
+pub(in crate::network) type SharedOperations<'a> = std::vec::Drain<'a, Job>;
+
+/// What an operation that has ended came to.
+pub(crate) struct Done {
+    pub(crate) shard: usize,
+    pub(crate) id: DiskOpId,
+    pub(crate) outcome: DiskOutcome,
+    /// For the record of what happened.
+    pub(crate) what: Happened,
+    pub(crate) bytes: u32,
+}
+
+/// All disks of a router. They outlive it.
+pub(crate) struct Disks {
+    plan: DiskPlan,
+    shards: u16,
+    /// Operations of a shard under way at a disk at most.
+    depth: u32,
+    format: Format,
+    disks: Vec<Disk>,
+    error_probability: f64,
+    rng: Rng,
+    /// What the shared disk is to be asked for.
+    shared: Vec<Job>,
+    /// A promise that the router broke.
+    broken: Option<String>,
+}
+
+impl Disks {
+    /// Empty disks; all that is random about them follows from `seed`.
+    pub(crate) fn new(plan: &DiskPlan, shards: u16, seed: u64) -> Self {
+        let mut rng = Rng::from_seed(seed);
+        let format = Format { store_id: rng.next_u64(), block_bytes: plan.block_bytes, checksum };
+        let regions = plan.regions();
+        let bytes = DATA_OFFSET + u64::from(regions) * plan.region_bytes;
+        let config = DiskConfig { queue_max: u32::MAX, ..plan.device.clone() };
+        let is_shared = plan.shared_as.is_some();
+        let disk = |_| Disk {
+            model: (!is_shared).then(|| DiskModel::new(config.clone(), rng.next_u64())),
+            image: Image::new(format, bytes),
+            under_way: Slab::new(),
+            under_way_by_shard: vec![0; usize::from(shards)],
+            faults: DiskFaults::default(),
+            sequences: vec![0; regions as usize],
+        };
+        let mut disks = Self {
+            disks: (0..plan.disks).map(disk).collect(),
+            plan: plan.clone(),
+            shards,
+            depth: 0,
+            format,
+            error_probability: plan.device.error_probability,
+            rng,
+            shared: Vec::new(),
+            broken: None,
+        };
+        disks.depth = disks.tier(0, HashKey::new([0, 0])).depth;
+        disks
+    }
+
+    /// What the store of a shard is told of the disks.
+    pub(crate) fn tier(&self, shard: u16, hash_key: HashKey) -> DiskTierConfig {
+        let plan = &self.plan;
+        let regions = plan.regions();
+        let geometry = DiskGeometry {
+            data_offset: DATA_OFFSET,
+            region_bytes: plan.region_bytes,
+            block_bytes: plan.block_bytes,
+            first: shard.into(),
+            stride: self.shards.into(),
+            regions: regions.saturating_sub(shard.into()).div_ceil(self.shards.into()),
+            is_writable: true,
+        };
+        let geometries = vec![geometry; self.disks.len()];
+        let tier = DiskTierConfig {
+            unix_ms_at_zero: UNIX_MS_AT_ZERO,
+            ..DiskTierConfig::new(geometries, self.format.store_id, hash_key, checksum)
+        };
+        plan.options.tier(tier).for_shard(self.shards.into())
+    }
+
+    /// Takes what a shard wants done.
+    pub(crate) fn submit(&mut self, now: Instant, shard: usize, ops: &mut Vec<DiskOp>) {
+        for op in ops.drain(..) {
+            let Some(disk) = self.disks.get_mut(usize::from(op.disk)) else {
+                self.broken = Some(format!("there is no disk {} to do {:?}", op.disk, op.kind));
+                continue;
+            };
+            let (kind, bytes) = disk.note(&op, self.plan.region_bytes);
+            disk.under_way_by_shard[shard] += 1;
+            let under_way = disk.under_way_by_shard[shard];
+            let checked = promises::under_way(under_way, self.depth)
+                .and_then(|()| promises::aligned(&op.kind, self.plan.block_bytes));
+            if let Err(what) = checked {
+                self.broken = Some(what);
+            }
+            let id = u64::from(disk.under_way.insert(UnderWay { shard: shard as u16, op }));
+            let job = Job { id, kind, bytes };
+            match &mut disk.model {
+                Some(model) => {
+                    let taken = model.submit(now, job);
+                    debug_assert!(taken.is_ok(), "the model's queue has no bound");
+                }
+                None => self.shared.push(job),
+            }
+        }
+    }
+
+    /// What the shared disk is to be asked for.
+    pub(crate) fn take_shared(&mut self) -> SharedOperations<'_> {
+        self.shared.drain(..)
+    }
+
+    /// The shared disk has done what it was asked for.
+    pub(crate) fn end_shared(&mut self, ended: Ended, library: &mut Library) -> Done {
+        self.end(0, ended, library)
+    }
+
+    fn end(&mut self, index: usize, ended: Ended, library: &mut Library) -> Done {
+        let Ended { id, bytes, has_failed } = ended;
+        let disk = &mut self.disks[index];
+        let UnderWay { shard, op } = disk.under_way.remove(id as u32);
+        disk.under_way_by_shard[usize::from(shard)] -= 1;
+        let id = op.id;
+        let (outcome, what) = disk.carry_out(op.kind, has_failed, &mut self.rng, library);
+        Done { shard: shard.into(), id, outcome, what, bytes }
+    }
+
+    /// When the next operation ends.
+    #[inline]
+    pub(crate) fn next_completion(&self) -> Option<Instant> {
+        self.disks.iter().filter_map(Disk::next_completion).min()
+    }
+
+    /// One operation that has ended by `now`, in the order of ending.
+    pub(crate) fn complete(&mut self, now: Instant, library: &mut Library) -> Option<Done> {
+        let at = self.next_completion().filter(|&at| at <= now)?;
+        let index = self.disks.iter().position(|disk| disk.next_completion() == Some(at))?;
+        let ended = self.disks[index].model.as_mut()?.complete(now)?;
+        let has_failed = ended.result.is_err();
+        let ended = Ended { id: ended.id, bytes: ended.op.bytes, has_failed };
+        Some(self.end(index, ended, library))
+    }
+
+    /// Carries an operation out without any time or fault: before the run begins.
+    pub(crate) fn do_at_once(&mut self, op: DiskOp, library: &mut Library) -> DiskOutcome {
+        let disk = &mut self.disks[usize::from(op.disk)];
+        disk.note(&op, self.plan.region_bytes);
+        disk.carry_out(op.kind, false, &mut self.rng, library).0
+    }
+
+    /// The router has died: what is under way ends wholly, in part or not at all.
+    pub(crate) fn crash(&mut self, library: &mut Library) {
+        let rng = &mut self.rng;
+        self.shared.clear();
+        for disk in &mut self.disks {
+            if let Some(model) = &mut disk.model {
+                model.clear();
+            }
+            let mut under_way = std::mem::replace(&mut disk.under_way, Slab::new());
+            disk.under_way_by_shard.fill(0);
+            let indexes: Vec<u32> = under_way.iter().map(|(index, _)| index).collect();
+            for index in indexes {
+                let DiskOpKind::Write { offset, len, sequence, parts } =
+                    under_way.remove(index).op.kind
+                else {
+                    continue;
+                };
+                let blocks = some_blocks(len / self.plan.block_bytes, rng);
+                disk.image.write_some(Write { offset, sequence, parts }, blocks, library);
+            }
+        }
+    }
+
+    /// A fault of a disk begins or ends.
+    pub(crate) fn change_faults(&mut self, disk: u8, by: DiskFaults, begins: bool) {
+        let Some(disk) = self.disks.get_mut(usize::from(disk)) else { return };
+        disk.faults = disk.faults.changed(by, begins);
+        if let Some(model) = &mut disk.model {
+            model.set_error_probability(self.error_probability + disk.faults.errors);
+        }
+    }
+
+    /// One disk, or all of them, answers nothing until then.
+    pub(crate) fn stall(&mut self, now: Instant, disk: Option<u8>, until: Instant) {
+        for (index, state) in self.disks.iter_mut().enumerate() {
+            if disk.is_none_or(|disk| usize::from(disk) == index)
+                && let Some(model) = &mut state.model
+            {
+                model.stall(now, until);
+            }
+        }
+    }
+
+    /// A promise that the router has broken since this was asked last.
+    #[inline]
+    pub(crate) fn take_broken(&mut self) -> Result<(), String> {
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// Operations under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.disks.iter().map(|disk| disk.under_way.len()).sum()
+    }
+
+    /// Acknowledged records that may not have been evicted by now, with the shard that they belong
+    /// to, at most so many of each disk.
+    pub(crate) fn acknowledged(
+        &self,
+        count_max: usize,
+        skip: usize,
+        library: &mut Library,
+    ) -> Vec<(usize, Acknowledged)> {
+        let mut found = Vec::new();
+        for disk in &self.disks {
+            for record in disk.image.acknowledged(count_max, skip, library) {
+                let region = region_at(record.offset, self.plan.region_bytes);
+                let shard = region % usize::from(self.shards);
+                if disk.is_current(region, record.sequence, usize::from(self.shards)) {
+                    found.push((shard, record));
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Disk {
+    #[inline]
+    fn next_completion(&self) -> Option<Instant> {
+        self.model.as_ref()?.next_completion()
+    }
+
+    /// What an operation is for the model of the device.
+    fn note(&mut self, op: &DiskOp, region_bytes: u64) -> (JobKind, u32) {
+        match &op.kind {
+            DiskOpKind::ReadRecord { len, .. } | DiskOpKind::ReadRaw { len, .. } => {
+                (JobKind::Read, *len)
+            }
+            DiskOpKind::Write { offset, len, sequence, .. } => {
+                let region = region_at(*offset, region_bytes);
+                if let Some(highest) = self.sequences.get_mut(region) {
+                    *highest = (*highest).max(*sequence);
+                }
+                (JobKind::Write, *len)
+            }
+        }
+    }
+
+    /// Whether a record of this sequence number in a region must be found: the region has not been
+    /// used anew, and is not the next that will be.
+    fn is_current(&self, region: usize, sequence: u32, shards: usize) -> bool {
+        let siblings = self.sequences.iter().skip(region % shards).step_by(shards);
+        let oldest = siblings.min().copied().unwrap_or(0);
+        self.sequences[region] == sequence && sequence != oldest
+    }
+
+    fn carry_out(
+        &mut self,
+        kind: DiskOpKind,
+        has_failed: bool,
+        rng: &mut Rng,
+        library: &mut Library,
+    ) -> (DiskOutcome, Happened) {
+        let flips = |share: f64, rng: &mut Rng| share > 0.0 && rng.unit() < share;
+        match kind {
+            DiskOpKind::Write { offset, len, sequence, parts } => {
+                let block_count = len / self.image.block_bytes();
+                let write = Write { offset, sequence, parts };
+                self.write(write, block_count, has_failed, rng, library)
+            }
+            _ if has_failed => (DiskOutcome::Failed(DiskFailure::Io), Happened::DiskFailed),
+            DiskOpKind::ReadRecord { offset, len, sequence } => {
+                if !flips(self.faults.flipped, rng) {
+                    let outcome = self.image.read_record(offset, len, sequence, library);
+                    return (outcome, Happened::DiskRead);
+                }
+                let octets = flipped(self.image.read_octets(offset, len, library), rng);
+                (self.image.open(&octets, offset, sequence), Happened::DiskDamaged)
+            }
+            DiskOpKind::ReadRaw { offset, len } => {
+                let octets = self.image.read_octets(offset, len, library);
+                match flips(self.faults.flipped, rng) {
+                    true => (DiskOutcome::Raw(flipped(octets, rng)), Happened::DiskDamaged),
+                    false => (DiskOutcome::Raw(octets), Happened::DiskRead),
+                }
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        write: Write,
+        block_count: u32,
+        has_failed: bool,
+        rng: &mut Rng,
+        library: &mut Library,
+    ) -> (DiskOutcome, Happened) {
+        let failure = match (self.faults.full > 0.0, has_failed) {
+            (true, _) => Some(DiskFailure::NoSpace),
+            (_, true) => Some(DiskFailure::Io),
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            let blocks = some_blocks(block_count, rng);
+            self.image.write_some(write, blocks, library);
+            return (DiskOutcome::Failed(failure), Happened::DiskFailed);
+        }
+        let DiskFaults { lost, torn, .. } = self.faults;
+        // Nothing is drawn where nothing can happen.
+        let draw = if lost + torn > 0.0 { rng.unit() } else { 1.0 };
+        if draw >= lost + torn {
+            self.image.write_all(write, library);
+            return (DiskOutcome::Written, Happened::DiskWritten);
+        }
+        if draw >= lost {
+            let blocks = some_blocks(block_count, rng);
+            self.image.write_some(write, blocks, library);
+        }
+        (DiskOutcome::Written, Happened::DiskDamaged)
+    }
+}
+
+/// All, none or some of the blocks of a write.
+fn some_blocks(count: u32, rng: &mut Rng) -> Blocks {
+    match rng.below(4) {
+        0 => 0..count,
+        1 => 0..0,
+        2 => 0..rng.below(count + 1),
+        // A disk may write the last blocks first.
+        _ => rng.below(count + 1)..count,
+    }
+}
+
+/// Octets with a few bits the wrong way.
+fn flipped(mut octets: Vec<u8>, rng: &mut Rng) -> Vec<u8> {
+    if !octets.is_empty() {
+        for _ in 0..1 + rng.below(4) {
+            let at = rng.below(octets.len() as u32) as usize;
+            octets[at] ^= 1 << rng.below(8);
+        }
+    }
+    octets
+}
+
+fn region_at(offset: u64, region_bytes: u64) -> usize {
+    (offset.saturating_sub(DATA_OFFSET) / region_bytes) as usize
+}
+
+/// The longest that an Interest waits before a store that blocks, ns, stalls aside: all before it
+/// are read for, and writes come between. What is drawn from an exponential distribution has no
+/// bound; that many services last longer with a probability below 1e-25.
+pub(in crate::network) fn interest_wait_max_ns(plan: &DiskPlan) -> u64 {
+    let longest = |service: &ServiceTime, per_kib_ns: u64, bytes: u64| {
+        let moving_ns = per_kib_ns.saturating_mul(bytes.div_ceil(1024));
+        let service_ns = match service {
+            ServiceTime::Constant { ns } => *ns,
+            ServiceTime::Exponential { mean_ns } => mean_ns.saturating_mul(64),
+            ServiceTime::Histogram { bins } => bins.iter().map(|&(ns, _)| ns).max().unwrap_or(0),
+        };
+        service_ns.saturating_add(moving_ns)
+    };
+    let device = &plan.device;
+    let read_ns = longest(&device.read, device.read_ns_per_kib, 1 << 16);
+    let write_bytes = plan.options.write_size_max.bytes.max(1 << 16);
+    let write_ns = longest(&device.write, device.write_ns_per_kib, write_bytes);
+    let before = u64::from(plan.options.interests_waiting_max) + 1;
+    let each_ns = read_ns.saturating_add(write_ns.saturating_mul(plan.options.depth.into()));
+    before.saturating_mul(each_ns).saturating_add(plan.options.stalled_after.ns)
+}
+
+#[cfg(test)]
+mod tests;

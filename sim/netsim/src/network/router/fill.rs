@@ -1,0 +1,74 @@
+//! Puts Data into stores and on disks before a run begins.
+
+use weir_base::{Instant, Packet};
+use weir_forward::{Command, Input, Outbox, Router, RouterConfig};
+use weir_store::StoreConfig;
+use weir_store::disk::{Admission, DiskTierConfig, OfferAt};
+use weir_wire::LpHeader;
+
+use super::disk::Library;
+use super::shards::Shards;
+
+/// Data put on the disks after which what they are asked for is done.
+const BATCH: usize = 64;
+/// Octets of RAM of the store that fills the disks.
+const RAM_BYTES: u64 = 1 << 20;
+
+/// Puts Data into the stores of shards, as long as all of it has room. Calls `each` with each Data
+/// before that.
+pub(super) fn fill_store(
+    shards: &mut Shards,
+    packets: impl IntoIterator<Item = Packet>,
+    mut each: impl FnMut(&Packet),
+) {
+    let mut out = Outbox::default();
+    shards.configure_stores(Instant::ZERO, &mut out, |store| StoreConfig { admit: true, ..store });
+    for packet in packets {
+        each(&packet);
+        let shard = shards.shard_of(&LpHeader::default(), &packet);
+        let router = shards.router_mut(shard);
+        if !router.preload(Instant::ZERO, &packet) || router.stats().store.evictions > 0 {
+            break;
+        }
+    }
+    shards.configure_stores(Instant::ZERO, &mut out, |store| store);
+}
+
+/// Puts Data on the disks of shards, as long as all of it has room. The shards are of no use
+/// afterwards: they must start anew.
+pub(super) fn fill_disks(
+    shards: &mut Shards,
+    packets: impl IntoIterator<Item = Packet>,
+    library: &mut Library,
+) {
+    shards.set_routers(|config| filler(config.clone()));
+    for (number, packet) in packets.into_iter().enumerate() {
+        let shard = shards.shard_of(&LpHeader::default(), &packet);
+        shards.router_mut(shard).preload(Instant::ZERO, &packet);
+        if number % BATCH == 0 {
+            shards.finish_disk_ops_of(shard, Outbox::default(), library);
+            if shards.router_mut(shard).stats().store.disk.evictions > 0 {
+                break;
+            }
+        }
+    }
+    for shard in 0..shards.count() {
+        let mut out = Outbox::default();
+        let flush = Input::Command(Command::FlushStore { transaction: 0 });
+        shards.router_mut(shard).handle(Instant::ZERO, &mut [flush], &mut out);
+        shards.finish_disk_ops_of(shard, out, library);
+    }
+}
+
+/// A shard that takes all that it is given to its disks.
+fn filler(config: RouterConfig) -> Router {
+    let disk = config.disk.map(|disk| DiskTierConfig {
+        admission: Admission::All,
+        offer_at: OfferAt::Arrival,
+        write_backlog_bytes_max: u64::MAX,
+        write_delay_max_ns: 0,
+        ..disk
+    });
+    let store = StoreConfig { capacity_bytes: RAM_BYTES, admit: true, ..config.store };
+    Router::new(Instant::ZERO, RouterConfig { disk, store, ..config })
+}

@@ -1,0 +1,399 @@
+//! A router of the network: its shards and disks, the queues before them, and its lives.
+
+mod cpu;
+mod disk;
+mod fill;
+mod holdings;
+mod setup;
+mod shards;
+mod stages;
+
+use weir_base::{Counters, FaceId, Instant, Packet};
+use weir_forward::{Bypass, FaceScope, Input, InterestStep, Labels, Mark, NextHop, Outbox};
+use weir_wire::Name;
+
+use self::cpu::Job;
+pub(super) use self::cpu::Turn;
+use self::disk::{DiskFaults, SharedOperations};
+pub(super) use self::disk::{Ended, Library, interest_wait_max_ns as disk_wait_max_ns};
+pub(super) use self::setup::{Life, Setup};
+use self::shards::Shards;
+use self::stages::Stages;
+pub(super) use self::stages::interest_wait_max_ns as stages_wait_max_ns;
+use super::faults::FaultChange;
+use super::links::Delivery;
+use super::timeline::Timeline;
+use crate::check::{bounds, disk as promises, liveness};
+use crate::peek::Peek;
+use weir_plan::Fault;
+use weir_plan::event::{Queue, RouterSample};
+use weir_plan::hash::{Part, seed_of};
+
+/// What became of a packet that a router was given.
+pub(super) struct Received {
+    /// The shard that it belongs to.
+    pub(super) shard: usize,
+    /// It waits, and the router must request its processor for it.
+    pub(super) wants_processor: bool,
+}
+
+/// Faults that keep the store from serving.
+#[derive(Debug)]
+struct StoreStalls {
+    count: u32,
+    until: Instant,
+}
+
+/// A router.
+pub(super) struct RouterNode {
+    setup: Setup,
+    /// With their disks, which outlive them.
+    shards: Shards,
+    stages: Option<Box<Stages>>,
+    /// Counters of lives that ended in a crash.
+    past: RouterSample,
+    lives: u64,
+    /// Calls in a row after each of which a shard wanted the next one at once.
+    calls_at_once: u32,
+    store_stalls: StoreStalls,
+}
+
+impl RouterNode {
+    pub(super) fn new(setup: Setup, library: &mut Library) -> Self {
+        let mut router = Self {
+            shards: Shards::new(&setup),
+            stages: None,
+            past: RouterSample::default(),
+            lives: 0,
+            calls_at_once: 0,
+            store_stalls: StoreStalls { count: 0, until: Instant::ZERO },
+            setup,
+        };
+        router.start_at_once(library);
+        router
+    }
+
+    /// Begins with nothing but what is configured, and with what is on its disks: what it wants of
+    /// them it submits.
+    fn start(&mut self, now: Instant) -> Vec<Outbox> {
+        let seed = seed_of(self.setup.seed, Part::Router, self.lives);
+        self.lives += 1;
+        let outboxes = self.shards.start(&self.setup, seed, now);
+        let stages = self.setup.plan.stages.as_ref();
+        let stage_seed = seed_of(seed, Part::Stage, 0);
+        self.stages = stages.map(|plan| Box::new(Stages::new(self.setup.node, plan, stage_seed)));
+        outboxes
+    }
+
+    /// Begins, and knows what is on its disks before the run does.
+    fn start_at_once(&mut self, library: &mut Library) {
+        let outboxes = self.start(Instant::ZERO);
+        self.shards.finish_disk_ops(outboxes, library);
+    }
+
+    /// Puts Data on the disks, as an earlier life would have left it there, as long as all of it
+    /// has room; then begins anew.
+    pub(super) fn fill_disks(
+        &mut self,
+        packets: impl IntoIterator<Item = Packet>,
+        library: &mut Library,
+    ) {
+        if self.shards.disks().is_some() {
+            fill::fill_disks(&mut self.shards, packets, library);
+            self.lives = 0;
+            self.start_at_once(library);
+        }
+    }
+
+    /// Puts Data into the store, whether it admits what passes or not, as long as it has room.
+    /// Calls `each` with each Data before that.
+    pub(super) fn fill_store(
+        &mut self,
+        packets: impl IntoIterator<Item = Packet>,
+        each: impl FnMut(&Packet),
+    ) {
+        fill::fill_store(&mut self.shards, packets, each);
+    }
+
+    /// Takes a packet that a link delivers.
+    pub(super) fn receive(
+        &mut self,
+        delivery: Delivery,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> Received {
+        let Delivery { face, header, packet, .. } = delivery;
+        let shard = self.shards.shard_of(&header, &packet);
+        let job = Job { shard, face, header, packet, step: InterestStep::Arrival };
+        let wants_processor = match &mut self.stages {
+            Some(stages) => stages.receive(job, &mut self.shards, out, timeline),
+            None => {
+                self.shards.handle(shard, timeline.now(), job.into_input(), out);
+                false
+            }
+        };
+        Received { shard, wants_processor }
+    }
+
+    /// Gives a shard an input that takes no time in stages.
+    pub(super) fn handle(&mut self, shard: usize, now: Instant, input: Input, out: &mut Outbox) {
+        self.shards.handle(shard, now, input, out);
+    }
+
+    /// Shards that it has.
+    pub(super) fn shard_count(&self) -> usize {
+        self.shards.count()
+    }
+
+    /// Takes up the packets whose service in a stage has ended.
+    pub(super) fn end_services(&mut self, out: &mut Outbox, timeline: &mut Timeline) {
+        if let Some(stages) = &mut self.stages {
+            stages.end_services(&mut self.shards, out, timeline);
+        }
+    }
+
+    /// Hands one disk operation that has ended by now to its shard; no for no more.
+    pub(super) fn end_disk_operation(
+        &mut self,
+        library: &mut Library,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> bool {
+        let now = timeline.now();
+        let done = self.shards.disks_mut().and_then(|disks| disks.complete(now, library));
+        let Some(done) = done else { return false };
+        timeline.note(self.setup.node, 0, done.what, done.bytes);
+        self.shards.end_disk_operation(now, done, out);
+        true
+    }
+
+    /// Hands an operation that a shared disk has ended to its shard, which is the result.
+    pub(super) fn end_shared(
+        &mut self,
+        ended: Ended,
+        library: &mut Library,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> Option<usize> {
+        let done = self.shards.disks_mut()?.end_shared(ended, library);
+        let shard = done.shard;
+        timeline.note(self.setup.node, 0, done.what, done.bytes);
+        self.shards.end_disk_operation(timeline.now(), done, out);
+        Some(shard)
+    }
+
+    /// Operations for the shared disk that have not been given to it yet.
+    pub(super) fn take_shared_operations(&mut self) -> Option<SharedOperations<'_>> {
+        Some(self.shards.disks_mut()?.take_shared())
+    }
+
+    /// Calls the shards whose time has come.
+    pub(super) fn wake(&mut self, now: Instant, out: &mut Outbox) -> Result<(), String> {
+        let is_hurried = self.shards.wake(now, out);
+        self.calls_at_once = if is_hurried { self.calls_at_once + 1 } else { 0 };
+        liveness::comes_to_rest(self.calls_at_once)
+    }
+
+    /// When the first shard, stage or disk wants to be called, ns.
+    #[inline]
+    pub(super) fn next_wakeup_ns(&self) -> Option<u64> {
+        let stages = self.stages.as_ref().and_then(|stages| stages.next_completion());
+        self.shards.next_wakeup().into_iter().chain(stages).min().map(Instant::as_ns)
+    }
+
+    /// Its present life.
+    pub(super) fn life(&self) -> Life {
+        Life { node: self.setup.node, number: self.lives }
+    }
+
+    /// Whether a life goes on.
+    pub(super) fn is_living(&self, life: u64) -> bool {
+        self.lives == life && self.shards.count() > 0
+    }
+
+    /// The router gets a core, if that life goes on. For how long, ns; `None` where no packet
+    /// waits.
+    pub(super) fn start_turn(&mut self, life: u64, now_ns: u64) -> Option<u64> {
+        let is_living = self.is_living(life);
+        self.stages.as_mut().filter(|_| is_living)?.start_turn(now_ns)
+    }
+
+    /// The first packet before the processor has had its time, if that life goes on: the router
+    /// takes it up.
+    pub(super) fn end_turn(
+        &mut self,
+        life: u64,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> Turn {
+        let is_living = self.is_living(life);
+        match self.stages.as_mut().filter(|_| is_living) {
+            Some(stages) => stages.end_turn(&mut self.shards, out, timeline),
+            None => Turn::default(),
+        }
+    }
+
+    /// Everything it knew is lost, but what its disks hold.
+    pub(super) fn crash(&mut self, now: Instant, library: &mut Library) {
+        self.past = self.counters(now);
+        self.past.clear_sizes();
+        self.past.disk.clear_sizes();
+        self.past.busy.clear_sizes();
+        self.shards.crash(library);
+        self.stages = None;
+    }
+
+    /// Begins anew after a crash; what holds up the store still does.
+    pub(super) fn restart(&mut self, now: Instant, out: &mut Outbox) {
+        let outboxes = self.start(now);
+        self.shards.submit_all(outboxes, now);
+        if self.store_stalls.count > 0 {
+            self.stall_store(now, out);
+        }
+    }
+
+    /// A fault of the store or of a disk begins or ends.
+    pub(super) fn change_fault(&mut self, change: &FaultChange, now: Instant, out: &mut Outbox) {
+        let FaultChange { begins, ends_at, .. } = *change;
+        let (disk, faults) = match change.fault {
+            Fault::StoreStall { .. } if begins => {
+                self.store_stalls.count += 1;
+                self.store_stalls.until = self.store_stalls.until.max(ends_at);
+                return self.stall_store(now, out);
+            }
+            Fault::StoreStall { .. } => return self.end_store_stall(now, out),
+            Fault::DiskStall { disk, .. } => {
+                if let Some(disks) = self.shards.disks_mut().filter(|_| begins) {
+                    disks.stall(now, Some(disk), ends_at);
+                }
+                return;
+            }
+            Fault::DiskErrors { disk, probability, .. } => {
+                (disk, DiskFaults { errors: probability, ..DiskFaults::default() })
+            }
+            Fault::DiskDamage { disk, flipped, lost, torn, .. } => {
+                (disk, DiskFaults { flipped, lost, torn, ..DiskFaults::default() })
+            }
+            Fault::DiskFull { disk, .. } => {
+                (disk, DiskFaults { full: 1.0, ..DiskFaults::default() })
+            }
+            Fault::Crash { .. }
+            | Fault::LinkDown { .. }
+            | Fault::LinkSlow { .. }
+            | Fault::WrongBytes { .. } => return,
+        };
+        if let Some(disks) = self.shards.disks_mut() {
+            disks.change_faults(disk, faults, begins);
+        }
+    }
+
+    /// Holds the store's disks and stage up, or the store itself where it has none.
+    fn stall_store(&mut self, now: Instant, out: &mut Outbox) {
+        let until = self.store_stalls.until;
+        let has_disks = self.shards.disks().is_some();
+        if let Some(disks) = self.shards.disks_mut() {
+            disks.stall(now, None, until);
+        }
+        match &mut self.stages {
+            Some(stages) if stages.has_store() => stages.stall_store(now, until),
+            _ if has_disks => {}
+            _ => self.shards.set_store_serves(now, false, out),
+        }
+    }
+
+    /// One fault less keeps the store from serving.
+    fn end_store_stall(&mut self, now: Instant, out: &mut Outbox) {
+        self.store_stalls.count -= 1;
+        let has_store_stage = self.stages.as_ref().is_some_and(|stages| stages.has_store());
+        if self.store_stalls.count == 0 && !has_store_stage && self.shards.disks().is_none() {
+            self.shards.set_store_serves(now, true, out);
+        }
+    }
+
+    /// It has got a further face, which it makes again after a crash.
+    pub(super) fn add_face(&mut self, face: FaceId) {
+        self.setup.faces.push((face, FaceScope::NonLocal));
+    }
+
+    /// The next hops of the longest prefix of a name among the routes of the plan.
+    pub(super) fn next_hops_of(&self, name: &Name) -> &[NextHop] {
+        self.setup.next_hops_of(name.as_view().value())
+    }
+
+    /// Counters since the start of the run, but those of the faces.
+    pub(super) fn counters(&self, now: Instant) -> RouterSample {
+        let mut sum = self.past;
+        sum.cpu_ns += self.stages.as_ref().map_or(0, |stages| stages.cpu_busy_ns(now));
+        self.shards.count_into(&mut sum);
+        sum
+    }
+
+    /// Interests that came with a nonce that was there before.
+    pub(super) fn interests_looped(&self) -> u64 {
+        self.shards.interests_looped()
+    }
+
+    /// What waits in stages and for disks.
+    pub(super) fn queue_lengths(&self) -> impl Iterator<Item = (Queue, u32)> + use<'_> {
+        let stages = self.stages.iter().flat_map(|stages| stages.lengths());
+        let stages = stages.map(|(queue, packets, _)| (queue, packets));
+        stages.chain(self.shards.disk_queues())
+    }
+
+    /// The bounds of a shard, every so often, and what its disks have complained about.
+    #[inline]
+    pub(super) fn check_sometimes(&mut self, shard: usize) -> Result<(), String> {
+        self.shards.check_sometimes(shard)
+    }
+
+    /// The bounds of everything.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.shards.check()?;
+        self.stages.as_ref().map_or(Ok(()), |stages| stages.check())
+    }
+
+    /// Nothing is pending, nothing waits for a disk, no filter refuses what it must not, and no
+    /// shard has lost a record that was acknowledged, if `are_records_kept`.
+    pub(super) fn check_drained(
+        &self,
+        now: Instant,
+        are_records_kept: bool,
+        library: &mut Library,
+    ) -> Result<(), String> {
+        bounds::drained(self.shards.pit_entries())?;
+        self.shards.check_disks_drained()?;
+        self.shards.check_records(now, are_records_kept, library)
+    }
+
+    /// Whether nothing is on its way within the router.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.shards.disk_operations() == 0 && self.queue_lengths().all(|(_, len)| len == 0)
+    }
+
+    /// A Data that was marked leaves the store of a shard. Which one is not asked: shards that are
+    /// woken together send together, and one may mark because of another one's disks.
+    #[cold]
+    pub(super) fn check_mark(
+        &self,
+        data: &[u8],
+        is_available: impl Fn(FaceId) -> bool,
+    ) -> Result<(), String> {
+        let options = self.setup.plan.disk.as_ref().map(|plan| &plan.options);
+        let mark = options.map_or(Mark::Off, |options| options.mark);
+        let is_late = options.is_some_and(|options| options.bypass == Bypass::Late);
+        if mark != Mark::Off && (is_late || self.shards.outrun_disks()) {
+            // Marks follow how long reads take, or how much waits to be written.
+            return Ok(());
+        }
+        promises::mark(mark, self.shards.waiting_peak(), self.shards.mark_threshold())?;
+        let can_pass = options.is_some_and(|options| options.bypass != Bypass::Off);
+        // With labels of paths, marks say what is available, which no announcement says.
+        let is_announced = options.is_some_and(|options| options.labels == Labels::Neighbour);
+        if mark != Mark::NbCc || !can_pass || !is_announced {
+            return Ok(());
+        }
+        let next_hops = Peek::of(data).map(|peek| self.setup.next_hops_of(&data[peek.name]));
+        let hops = next_hops.unwrap_or_default().iter();
+        promises::lazy_mark(hops.filter(|hop| is_available(hop.face)).count())
+    }
+}

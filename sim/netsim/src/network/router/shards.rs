@@ -1,0 +1,434 @@
+//! The shards of a router, what they say to each other, and the disks that they use.
+
+use std::collections::VecDeque;
+
+use weir_base::{Counters, HashKey, Instant, Merge};
+use weir_forward::shard::shard_of_packet;
+use weir_forward::{
+    BlockingStore, Command, DropReason, Input, Outbox, Router, RouterConfig, RouterStats,
+};
+use weir_store::StoreConfig;
+use weir_store::disk::{DiskOp, DiskTierConfig};
+use weir_wire::LpHeader;
+
+use super::disk::{Disks, Done, Library};
+use super::setup::Setup;
+use crate::check::{bounds, disk as promises};
+use weir_plan::event::{Queue, RouterSample};
+use weir_plan::hash::{Part, seed_of};
+
+/// Inputs after which the bounds of a shard are looked at.
+const CHECK_INTERVAL: u32 = 256;
+/// Records looked for on each disk to see that none is lost.
+const RECORDS_LOOKED_FOR: usize = 2_000;
+
+/// Reads and Interests that wait for the disks of a shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiting {
+    now: u64,
+    /// Since when there are so many.
+    since: Instant,
+    /// The most of them since none did; kept until there are new ones, at a later moment: what was
+    /// sent at this one is looked at when all shards are done.
+    peak: u64,
+}
+
+impl Waiting {
+    fn update(&mut self, now: Instant, waiting: u64) {
+        let is_first = self.now == 0 && waiting > 0 && now > self.since;
+        self.peak = if is_first { waiting } else { self.peak.max(waiting) };
+        if self.now != waiting {
+            (self.now, self.since) = (waiting, now);
+        }
+    }
+}
+
+/// The shards of one life of a router; none while it is down. Their disks outlive them.
+pub(super) struct Shards {
+    key: HashKey,
+    /// How many there are while the router is up.
+    count: u16,
+    routers: Vec<Router>,
+    /// Of each shard: the queue before its store, where that blocks.
+    blocking: Vec<Option<BlockingStore>>,
+    configs: Vec<RouterConfig>,
+    disks: Option<Box<Disks>>,
+    /// What waits for the disks of each shard.
+    waiting: Vec<Waiting>,
+    until_check: u32,
+}
+
+impl Shards {
+    /// No shards yet, and empty disks.
+    pub(super) fn new(setup: &Setup) -> Self {
+        let (plan, seed) = (&setup.plan, setup.seed);
+        let key = [seed_of(seed, Part::HashKey, 0), seed_of(seed, Part::HashKey, 1)];
+        let disks = plan.disk.as_ref();
+        let disk_seed = seed_of(seed, Part::Disk, 0);
+        Self {
+            key: HashKey::new(key),
+            count: plan.shards,
+            routers: Vec::new(),
+            blocking: Vec::new(),
+            configs: Vec::new(),
+            disks: disks.map(|disks| Box::new(Disks::new(disks, plan.shards, disk_seed))),
+            waiting: Vec::new(),
+            until_check: CHECK_INTERVAL,
+        }
+    }
+
+    /// Shards that are configured as the setup says. Returns what each wants done.
+    pub(super) fn start(&mut self, setup: &Setup, seed: u64, now: Instant) -> Vec<Outbox> {
+        let config = |shard| self.config(setup, seed, shard);
+        self.configs = (0..self.count).map(config).collect();
+        self.set_routers(|config| Router::new(now, config.clone()));
+        self.blocking = self.routers.iter_mut().map(BlockingStore::of).collect();
+        self.waiting = vec![Waiting::default(); self.routers.len()];
+        let outboxes = self.routers.iter_mut().map(|router| {
+            let mut out = Outbox::default();
+            for command in setup.commands() {
+                router.handle(now, &mut [Input::Command(command)], &mut out);
+            }
+            out
+        });
+        outboxes.collect()
+    }
+
+    fn config(&self, setup: &Setup, seed: u64, shard: u16) -> RouterConfig {
+        let Setup { plan, pool_bytes_max, .. } = setup;
+        let count = usize::from(self.count);
+        let entries_max = (plan.pit_entries_max as usize).div_ceil(count);
+        RouterConfig {
+            shard,
+            shard_count: self.count,
+            hash_key: self.key,
+            seed: seed_of(seed, Part::Router, u64::from(shard)),
+            store: StoreConfig {
+                capacity_bytes: plan.store.size.bytes / count as u64,
+                ..plan.store.config()
+            },
+            unsolicited: plan.store.unsolicited,
+            pit_entries_max: entries_max,
+            pit_entries_per_face_max: entries_max,
+            pool_bytes_max: *pool_bytes_max,
+            disk: self.disks.as_ref().map(|disks| disks.tier(shard, self.key)),
+            busy: plan.disk.as_ref().map(|disk| disk.options.busy()).unwrap_or_default(),
+            ..RouterConfig::default()
+        }
+    }
+
+    /// Makes the shards from their configurations.
+    pub(super) fn set_routers(&mut self, make: impl FnMut(&RouterConfig) -> Router) {
+        self.routers = self.configs.iter().map(make).collect();
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.routers.len()
+    }
+
+    pub(super) fn disks(&self) -> Option<&Disks> {
+        self.disks.as_deref()
+    }
+
+    pub(super) fn disks_mut(&mut self) -> Option<&mut Disks> {
+        self.disks.as_deref_mut()
+    }
+
+    pub(super) fn router_mut(&mut self, shard: usize) -> &mut Router {
+        &mut self.routers[shard]
+    }
+
+    /// The shard that a packet belongs to; what is no packet may be counted by any.
+    #[inline]
+    pub(super) fn shard_of(&self, header: &LpHeader, packet: &[u8]) -> usize {
+        usize::from(shard_of_packet(&self.key, header, packet, self.count).unwrap_or(0))
+    }
+
+    /// Whether Interests queue before the store while it reads.
+    pub(super) fn is_store_blocking(&self) -> bool {
+        self.blocking.iter().any(Option::is_some)
+    }
+
+    /// Gives a shard an input, the disks what it then wants of them, and the other shards what it
+    /// says to them.
+    #[inline]
+    pub(super) fn handle(&mut self, shard: usize, now: Instant, input: Input, out: &mut Outbox) {
+        let (router, inputs) = (&mut self.routers[shard], &mut [input]);
+        match &mut self.blocking[shard] {
+            Some(store) => store.handle(router, now, inputs, out),
+            None => router.handle(now, inputs, out),
+        }
+        self.after(shard, now, out);
+    }
+
+    pub(super) fn command(
+        &mut self,
+        shard: usize,
+        now: Instant,
+        command: Command,
+        out: &mut Outbox,
+    ) {
+        self.handle(shard, now, Input::Command(command), out);
+    }
+
+    /// Gives the disks what a shard wants of them, and the other shards what it says to them, which
+    /// takes no time.
+    #[inline]
+    pub(super) fn after(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
+        self.submit(shard, now, out);
+        if !out.shard_messages.is_empty() {
+            self.deliver_messages(shard, now, out);
+        }
+    }
+
+    #[cold]
+    fn deliver_messages(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
+        let mut under_way = VecDeque::new();
+        let mut from = shard;
+        loop {
+            let said = out.shard_messages.drain(..);
+            under_way.extend(said.map(|(to, message)| (from, usize::from(to), message)));
+            let Some((sender, to, message)) = under_way.pop_front() else { return };
+            let mut input = [Input::Shard { from: sender as u16, message }];
+            self.routers[to].handle(now, &mut input, out);
+            self.submit(to, now, out);
+            from = to;
+        }
+    }
+
+    #[inline]
+    fn submit(&mut self, shard: usize, now: Instant, out: &mut Outbox) {
+        let Some(disks) = &mut self.disks else { return };
+        disks.submit(now, shard, &mut out.disk_ops);
+        self.waiting[shard].update(now, self.routers[shard].interests_waiting());
+    }
+
+    /// Gives the disks what each shard wants of them after a start.
+    pub(super) fn submit_all(&mut self, outboxes: Vec<Outbox>, now: Instant) {
+        let Some(disks) = &mut self.disks else { return };
+        for (shard, mut out) in outboxes.into_iter().enumerate() {
+            disks.submit(now, shard, &mut out.disk_ops);
+        }
+    }
+
+    /// Does on the disks what each shard wants, at the beginning of time.
+    pub(super) fn finish_disk_ops(&mut self, outboxes: Vec<Outbox>, library: &mut Library) {
+        for (shard, out) in outboxes.into_iter().enumerate() {
+            self.finish_disk_ops_of(shard, out, library);
+        }
+    }
+
+    /// Does on the disks what a shard wants, at the beginning of time, until it wants no more.
+    pub(super) fn finish_disk_ops_of(
+        &mut self,
+        shard: usize,
+        mut out: Outbox,
+        library: &mut Library,
+    ) {
+        let Some(disks) = &mut self.disks else { return };
+        loop {
+            let done =
+                |op: DiskOp| Input::DiskDone { id: op.id, outcome: disks.do_at_once(op, library) };
+            let mut inputs: Vec<Input> = out.disk_ops.drain(..).map(done).collect();
+            inputs.push(Input::Wakeup);
+            self.routers[shard].handle(Instant::ZERO, &mut inputs, &mut out);
+            if out.disk_ops.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Hands what a disk has done to the shard that asked for it.
+    pub(super) fn end_disk_operation(&mut self, now: Instant, done: Done, out: &mut Outbox) {
+        let Done { shard, id, outcome, .. } = done;
+        self.handle(shard, now, Input::DiskDone { id, outcome }, out);
+    }
+
+    /// Calls the shards whose time has come. Whether one wants to be called again at once.
+    pub(super) fn wake(&mut self, now: Instant, out: &mut Outbox) -> bool {
+        let is_due = |shard: &Router| shard.next_wakeup().is_some_and(|at| at <= now);
+        let mut is_hurried = false;
+        for shard in 0..self.routers.len() {
+            if is_due(&self.routers[shard]) {
+                self.handle(shard, now, Input::Wakeup, out);
+                is_hurried |= is_due(&self.routers[shard]);
+            }
+        }
+        is_hurried
+    }
+
+    /// When the first shard or disk wants to be called.
+    #[inline]
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        let disks = self.disks.as_ref().and_then(|disks| disks.next_completion());
+        self.routers.iter().filter_map(Router::next_wakeup).chain(disks).min()
+    }
+
+    /// The shards end, and what their disks have under way ends wholly, in part or not at all.
+    pub(super) fn crash(&mut self, library: &mut Library) {
+        self.routers.clear();
+        if let Some(disks) = &mut self.disks {
+            disks.crash(library);
+        }
+    }
+
+    /// Stops the store from answering and storing, or lets it do so again.
+    pub(super) fn set_store_serves(&mut self, now: Instant, serves: bool, out: &mut Outbox) {
+        self.configure_stores(now, out, |store| StoreConfig {
+            admit: store.admit && serves,
+            serve: store.serve && serves,
+            ..store
+        });
+    }
+
+    /// Configures the stores by their first configuration with a change.
+    pub(super) fn configure_stores(
+        &mut self,
+        now: Instant,
+        out: &mut Outbox,
+        change: impl Fn(StoreConfig) -> StoreConfig,
+    ) {
+        for shard in 0..self.routers.len() {
+            let store = change(self.configs[shard].store.clone());
+            self.command(shard, now, Command::ConfigureStore(store), out);
+        }
+    }
+
+    /// Adds the counters of all shards.
+    pub(super) fn count_into(&self, sum: &mut RouterSample) {
+        self.routers.iter().for_each(|router| add(sum, &router.stats()));
+    }
+
+    /// Interests that came with a nonce that was there before.
+    pub(super) fn interests_looped(&self) -> u64 {
+        let looped = |router: &Router| router.stats().drops[DropReason::Loop as usize];
+        self.routers.iter().map(looped).sum()
+    }
+
+    /// Pending Interests.
+    pub(super) fn pit_entries(&self) -> u64 {
+        self.routers.iter().map(|router| router.stats().pit_entries).sum()
+    }
+
+    /// Interests of a shard that waited for a disk, and that passed one by.
+    pub(super) fn disk_decisions(&self, shard: usize) -> (u64, u64) {
+        self.routers.get(shard).map_or((0, 0), Router::disk_decisions)
+    }
+
+    /// Operations that the disks have under way.
+    pub(super) fn disk_operations(&self) -> usize {
+        self.disks.as_ref().map_or(0, |disks| disks.under_way())
+    }
+
+    /// What waits for the disks.
+    pub(super) fn disk_queues(&self) -> impl Iterator<Item = (Queue, u32)> + use<> {
+        let mut lengths = [(Queue::DiskReads, 0), (Queue::DiskWrites, 0), (Queue::DiskBlocked, 0)];
+        for shard in self.routers.iter().filter(|_| self.disks.is_some()) {
+            let stats = shard.stats();
+            lengths[0].1 += stats.store.disk.reads_waiting as u32;
+            lengths[1].1 += stats.store.disk.writes_waiting as u32;
+            lengths[2].1 += stats.busy.interests_waiting as u32;
+        }
+        let count = if self.disks.is_some() { lengths.len() } else { 0 };
+        lengths.into_iter().take(count)
+    }
+
+    fn tier(&self) -> Option<&DiskTierConfig> {
+        self.configs.first().and_then(|config| config.disk.as_ref())
+    }
+
+    /// The most that waited for the disks of one shard since none did.
+    pub(super) fn waiting_peak(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.peak).max().unwrap_or(0)
+    }
+
+    /// From how much that waits on the store marks.
+    pub(super) fn mark_threshold(&self) -> u32 {
+        self.tier().map_or(0, |tier| tier.threshold)
+    }
+
+    /// Whether a shard stores faster than its disks write.
+    pub(super) fn outrun_disks(&self) -> bool {
+        let backlog_max = self.tier().map_or(0, |tier| tier.write_backlog_bytes_max);
+        let backlog = |router: &Router| router.stats().store.disk.write_backlog_bytes;
+        self.routers.iter().map(backlog).max().unwrap_or(0) > backlog_max / 4
+    }
+
+    /// The bounds of a shard, every so often, and promises to its disks.
+    #[inline]
+    pub(super) fn check_sometimes(&mut self, shard: usize) -> Result<(), String> {
+        self.disks.as_mut().map_or(Ok(()), |disks| disks.take_broken())?;
+        self.until_check -= 1;
+        if self.until_check > 0 {
+            return Ok(());
+        }
+        self.until_check = CHECK_INTERVAL;
+        // A router that has crashed has no shards.
+        match (self.routers.get(shard), self.configs.get(shard)) {
+            (Some(router), Some(config)) => check_shard(router, config),
+            _ => Ok(()),
+        }
+    }
+
+    /// The bounds of all shards.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let mut shards = self.routers.iter().zip(&self.configs);
+        shards.try_for_each(|(router, config)| check_shard(router, config))
+    }
+
+    /// Nothing waits for a disk.
+    pub(super) fn check_disks_drained(&self) -> Result<(), String> {
+        let Some(disks) = &self.disks else { return Ok(()) };
+        let under_way = disks.under_way();
+        self.routers.iter().try_for_each(|router| promises::drained(&router.stats(), under_way))
+    }
+
+    /// No filter refuses what it must not, and no shard has lost a record that was acknowledged, if
+    /// `are_records_kept`; nothing is said while one is still reading in what it has.
+    pub(super) fn check_records(
+        &self,
+        now: Instant,
+        are_records_kept: bool,
+        library: &mut Library,
+    ) -> Result<(), String> {
+        let Some(disks) = &self.disks else { return Ok(()) };
+        let is_recovering = |router: &Router| router.disk_stats().is_recovering();
+        if self.routers.is_empty() || self.routers.iter().any(is_recovering) {
+            return Ok(());
+        }
+        let skip = now.as_ns() as usize;
+        for (shard, record) in disks.acknowledged(RECORDS_LOOKED_FOR, skip, library) {
+            let router = &self.routers[shard];
+            promises::filter(router.is_filter_wrong(&record.packet), record.offset)?;
+            if are_records_kept {
+                let is_found = router.would_find(now, &record.packet);
+                promises::acknowledged(is_found, record.offset, record.sequence)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_shard(router: &Router, config: &RouterConfig) -> Result<(), String> {
+    let stats = router.stats();
+    bounds::router(&stats, config)?;
+    let interests_max = config.busy.interests_waiting_max as u64;
+    config.disk.as_ref().map_or(Ok(()), |tier| promises::queues(&stats, tier, interests_max))
+}
+
+fn add(sum: &mut RouterSample, stats: &RouterStats) {
+    sum.in_interests += stats.in_interests;
+    sum.in_data += stats.in_data;
+    sum.in_nacks += stats.in_nacks;
+    sum.out_interests += stats.out_interests;
+    sum.out_data += stats.out_data;
+    sum.out_nacks += stats.out_nacks;
+    sum.store_hits += stats.store.hits;
+    sum.store_misses += stats.store.misses;
+    sum.store_entries += stats.store.entries;
+    sum.pit_entries += stats.pit_entries;
+    sum.dropped += stats.drops.iter().sum::<u64>();
+    sum.disk_answer_ns += stats.busy.read_latency.sum();
+    sum.disk.merge(&stats.store.disk);
+    sum.busy.merge_numbers(&stats.busy);
+}

@@ -1,0 +1,445 @@
+//! Queues between the stages of a router's packet path (paper nb-cache, Fig. 1), and the way of a
+//! packet through them.
+
+use weir_base::{Instant, Rng};
+use weir_forward::{InterestStep, Outbox, Onward};
+use weir_netem::{Server, ServerConfig, ServiceTime};
+use weir_wire::PacketView;
+
+use super::cpu::{Cpu, CpuEntered, Job, Turn};
+use super::shards::Shards;
+use crate::check::bounds;
+use crate::network::timeline::Timeline;
+use weir_plan::event::Queue;
+use weir_plan::{StagePlan, StagesPlan, WhenFull};
+
+/// A stage with its queue.
+pub(super) struct Stage<T> {
+    server: Server<T>,
+    capacity: u32,
+    when_full: WhenFull,
+}
+
+impl<T> Stage<T> {
+    fn new(plan: &StagePlan, seed: u64) -> Self {
+        let config =
+            ServerConfig { service: plan.service.clone(), parallelism: 1, capacity: plan.capacity };
+        Self {
+            server: Server::new(config, seed),
+            capacity: plan.capacity,
+            when_full: plan.when_full,
+        }
+    }
+}
+
+/// The stages of a router.
+pub(super) struct Stages {
+    node: u32,
+    cpu: Option<Cpu>,
+    store: Option<Stage<Job>>,
+    /// What an Interest that the store cannot answer costs it, where that is another time.
+    store_miss: Option<ServiceTime>,
+    miss_rng: Rng,
+    store_write: Option<Stage<()>>,
+    pit: Option<Stage<Job>>,
+    pit_data: Option<Stage<Job>>,
+    fib: Option<Stage<Job>>,
+}
+
+/// Where a packet goes from here.
+pub(super) enum Entered {
+    /// It waits for its turn.
+    Waits,
+    /// There is no queue: it is served at once.
+    AtOnce(Job),
+    /// There is no room; what is to become of it.
+    Full(Job, WhenFull),
+}
+
+/// A packet whose service has ended.
+pub(super) enum Served {
+    Interest(Job),
+    Data(Job),
+}
+
+impl Stages {
+    /// The stages of the router that is `node`.
+    pub(super) fn new(node: u32, plan: &StagesPlan, seed: u64) -> Self {
+        fn stage<T>(plan: &Option<StagePlan>, seed: u64) -> Option<Stage<T>> {
+            plan.as_ref().map(|plan| Stage::new(plan, seed))
+        }
+        let cpu_rng = Rng::from_seed(seed.wrapping_add(7));
+        Self {
+            node,
+            cpu: plan.cpu.clone().map(|plan| Cpu::new(plan, cpu_rng)),
+            store: stage(&plan.store, seed),
+            store_miss: plan.store_miss.clone(),
+            miss_rng: Rng::from_seed(seed.wrapping_add(5)),
+            store_write: stage(&plan.store_write, seed.wrapping_add(1)),
+            pit: stage(&plan.pit, seed.wrapping_add(2)),
+            pit_data: stage(&plan.pit_data, seed.wrapping_add(3)),
+            fib: stage(&plan.fib, seed.wrapping_add(4)),
+        }
+    }
+
+    /// Time that the processor has been busy for, ns.
+    pub(super) fn cpu_busy_ns(&self, now: Instant) -> u64 {
+        self.cpu.as_ref().map_or(0, |cpu| cpu.busy_ns(now))
+    }
+
+    /// A packet that the router has been given, before the processor. Whether the router must
+    /// request a core for it.
+    pub(super) fn receive(
+        &mut self,
+        job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> bool {
+        let is_interest = match PacketView::decode(&job.packet) {
+            Ok(PacketView::Interest(_)) if job.header.nack.is_none() => true,
+            Ok(PacketView::Data(_)) => false,
+            // Nacks and what cannot be decoded take no time and end where they always end.
+            _ => {
+                shards.handle(job.shard, timeline.now(), job.into_input(), out);
+                return false;
+            }
+        };
+        let entered = match &mut self.cpu {
+            Some(cpu) => cpu.enter(is_interest, job),
+            None => CpuEntered::AtOnce(job),
+        };
+        match entered {
+            CpuEntered::AtOnce(job) => self.begin(is_interest, job, shards, out, timeline),
+            CpuEntered::Queued => {}
+            CpuEntered::First => return true,
+            CpuEntered::Full => timeline.stage_full(self.node, Queue::Cpu, false),
+        }
+        false
+    }
+
+    /// The router gets a core for the packet that is first. For how long, ns; `None` where none
+    /// waits.
+    pub(super) fn start_turn(&mut self, now_ns: u64) -> Option<u64> {
+        self.cpu.as_mut()?.start(now_ns)
+    }
+
+    /// The packet that had a core has had its time, and the router takes it up.
+    pub(super) fn end_turn(
+        &mut self,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) -> Turn {
+        let now_ns = timeline.now_ns();
+        let ended = self.cpu.as_mut().and_then(|cpu| cpu.end(now_ns));
+        let mut turn = Turn::default();
+        let mut decisions = (0, 0);
+        if let Some((is_interest, job)) = ended {
+            let shard = job.shard;
+            let before = shards.disk_decisions(shard);
+            self.begin(is_interest, job, shards, out, timeline);
+            let after = shards.disk_decisions(shard);
+            decisions = (after.0 - before.0, after.1 - before.1);
+            turn.shard = Some(shard);
+        }
+        if let Some(cpu) = &mut self.cpu {
+            let (reads, bypasses) = decisions;
+            turn.more_ns = cpu.extend(now_ns, reads, bypasses);
+            turn.has_more = cpu.length().0 > 0;
+        }
+        turn
+    }
+
+    /// A packet that the router looks at for the first time.
+    fn begin(
+        &mut self,
+        is_interest: bool,
+        job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        if is_interest {
+            // The queue before a store that blocks takes the place of those between the stages.
+            if shards.is_store_blocking() {
+                return shards.handle(job.shard, timeline.now(), job.into_input(), out);
+            }
+            return self.walk(job, shards, out, timeline);
+        }
+        match offer(&mut self.pit_data, timeline.now(), job) {
+            Entered::Waits => {}
+            Entered::AtOnce(job) => self.serve_data(job, shards, out, timeline),
+            Entered::Full(..) => timeline.stage_full(self.node, Queue::PitData, false),
+        }
+    }
+
+    /// Takes up the packets whose service has ended by now.
+    pub(super) fn end_services(
+        &mut self,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        while let Some(served) = self.take_served(timeline.now()) {
+            match served {
+                Served::Data(job) => self.serve_data(job, shards, out, timeline),
+                Served::Interest(job) => {
+                    if let Some(job) = serve(job, shards, timeline.now(), out) {
+                        self.walk(job, shards, out, timeline);
+                    }
+                }
+            }
+        }
+    }
+
+    /// An Interest from the queue before its next step on, until it waits or has come to its end.
+    fn walk(
+        &mut self,
+        mut job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        let now = timeline.now();
+        loop {
+            match self.enter(now, job, shards) {
+                Entered::Waits => return,
+                Entered::AtOnce(entered) => {
+                    let Some(served) = serve(entered, shards, now, out) else { return };
+                    job = served;
+                }
+                Entered::Full(full, when_full) => {
+                    let is_bypass = when_full == WhenFull::Bypass;
+                    timeline.stage_full(self.node, queue_of(&full.step), is_bypass);
+                    if !is_bypass {
+                        return;
+                    }
+                    job = Job { step: InterestStep::Pit(Onward::Forward), ..full };
+                }
+            };
+        }
+    }
+
+    /// An Interest before the queue of its next step.
+    fn enter(&mut self, now: Instant, job: Job, shards: &mut Shards) -> Entered {
+        let queue = match &job.step {
+            InterestStep::Arrival => return Entered::AtOnce(job),
+            InterestStep::Store => &mut self.store,
+            InterestStep::Pit(_) => &mut self.pit,
+            InterestStep::Fib(_) => &mut self.fib,
+        };
+        // What the store has nothing for may cost it another time.
+        if let (InterestStep::Store, Some(miss), Some(stage)) =
+            (&job.step, &self.store_miss, &mut *queue)
+            && !shards.router_mut(job.shard).would_hit(now, &job.packet)
+        {
+            let service_ns = miss.sample(&mut self.miss_rng);
+            return match stage.server.offer_with(now, job, service_ns) {
+                Ok(()) => Entered::Waits,
+                Err(job) => Entered::Full(job, stage.when_full),
+            };
+        }
+        offer(queue, now, job)
+    }
+
+    /// The router takes a Data, and writes it to the store if there is room to.
+    fn serve_data(
+        &mut self,
+        mut job: Job,
+        shards: &mut Shards,
+        out: &mut Outbox,
+        timeline: &mut Timeline,
+    ) {
+        let now = timeline.now();
+        if !job.header.no_cache && !self.write(now) {
+            job.header.no_cache = true;
+            timeline.stage_full(self.node, Queue::StoreWrite, true);
+        }
+        shards.handle(job.shard, now, job.into_input(), out);
+    }
+
+    /// Whether there is room to write one more Data; if so it is being written.
+    pub(super) fn write(&mut self, now: Instant) -> bool {
+        let Some(stage) = &mut self.store_write else { return true };
+        stage.server.offer(now, ()).is_ok()
+    }
+
+    /// One packet whose service has ended by `now`.
+    pub(super) fn take_served(&mut self, now: Instant) -> Option<Served> {
+        if let Some(stage) = &mut self.store_write {
+            while stage.server.complete(now).is_some() {}
+        }
+        if let Some(job) = complete(&mut self.pit_data, now) {
+            return Some(Served::Data(job));
+        }
+        let interests = [&mut self.store, &mut self.pit, &mut self.fib];
+        interests.into_iter().find_map(|stage| complete(stage, now)).map(Served::Interest)
+    }
+
+    /// When the next service ends.
+    pub(super) fn next_completion(&self) -> Option<Instant> {
+        let jobs = [&self.store, &self.pit, &self.pit_data, &self.fib];
+        let jobs = jobs.into_iter().flatten().filter_map(|stage| stage.server.next_completion());
+        let writes = self.store_write.as_ref().and_then(|stage| stage.server.next_completion());
+        jobs.chain(writes).min()
+    }
+
+    /// The store serves nothing until then.
+    pub(super) fn stall_store(&mut self, now: Instant, until: Instant) {
+        if let Some(stage) = &mut self.store {
+            stage.server.stall(now, until);
+        }
+        if let Some(stage) = &mut self.store_write {
+            stage.server.stall(now, until);
+        }
+    }
+
+    /// Whether the store has a stage that can be stalled.
+    pub(super) fn has_store(&self) -> bool {
+        self.store.is_some()
+    }
+
+    /// Packets in each stage, and how many there may be.
+    pub(super) fn lengths(&self) -> impl Iterator<Item = (Queue, u32, u32)> + use<> {
+        fn of<T>(queue: Queue, stage: &Option<Stage<T>>) -> Option<(Queue, u32, u32)> {
+            stage.as_ref().map(|stage| (queue, stage.server.len() as u32, stage.capacity))
+        }
+        let cpu = self.cpu.as_ref().map(Cpu::length);
+        [
+            cpu.map(|(packets, capacity)| (Queue::Cpu, packets, capacity)),
+            of(Queue::Store, &self.store),
+            of(Queue::StoreWrite, &self.store_write),
+            of(Queue::Pit, &self.pit),
+            of(Queue::PitData, &self.pit_data),
+            of(Queue::Fib, &self.fib),
+        ]
+        .into_iter()
+        .flatten()
+    }
+
+    /// No stage holds more than it may.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.lengths().try_for_each(|(queue, len, capacity)| {
+            bounds::queue(&format!("stage {queue:?}"), len.into(), capacity.into())
+        })
+    }
+}
+
+/// The longest that the stages of a router hold an Interest up, as long as they are not stalled,
+/// ns. Data that answers it waits before it is looked for in the PIT, so that its wait is part of
+/// the Interest's lifetime. `sharers`: routers of the same machine, itself included.
+pub(in crate::network) fn interest_wait_max_ns(plan: &StagesPlan, sharers: u64) -> u64 {
+    let cpu = plan.cpu.as_ref().map_or(0, |cpu| {
+        let wait_ns = |time| wait_max_ns(time, cpu.capacity);
+        let first_ns = wait_ns(&cpu.interest).max(wait_ns(&cpu.data));
+        let rest_ns = wait_ns(&cpu.read).max(wait_ns(&cpu.bypass));
+        first_ns.saturating_add(rest_ns).saturating_mul(sharers)
+    });
+    let of = |stage: &Option<StagePlan>| {
+        stage.as_ref().map_or(0, |stage| wait_max_ns(&stage.service, stage.capacity))
+    };
+    let misses = match (&plan.store, &plan.store_miss) {
+        (Some(store), Some(miss)) => wait_max_ns(miss, store.capacity),
+        _ => 0,
+    };
+    [cpu, of(&plan.store).max(misses), of(&plan.pit), of(&plan.fib)]
+        .into_iter()
+        .fold(0, u64::saturating_add)
+}
+
+/// The longest time from coming to a stage to leaving it, ns. What is drawn from an exponential
+/// distribution has no bound; that many services last longer with a probability below 1e-25.
+fn wait_max_ns(service: &ServiceTime, capacity: u32) -> u64 {
+    let capacity = u64::from(capacity);
+    match service {
+        ServiceTime::Constant { ns } => ns.saturating_mul(capacity),
+        ServiceTime::Exponential { mean_ns } => mean_ns.saturating_mul(2 * capacity + 64),
+        ServiceTime::Histogram { bins } => {
+            let longest_ns = bins.iter().map(|&(ns, _)| ns).max().unwrap_or(0);
+            longest_ns.saturating_mul(capacity)
+        }
+    }
+}
+
+fn offer(queue: &mut Option<Stage<Job>>, now: Instant, job: Job) -> Entered {
+    let Some(stage) = queue else { return Entered::AtOnce(job) };
+    match stage.server.offer(now, job) {
+        Ok(()) => Entered::Waits,
+        Err(job) => Entered::Full(job, stage.when_full),
+    }
+}
+
+/// The router takes the next step of an Interest. Returns it with the step after that.
+fn serve(job: Job, shards: &mut Shards, now: Instant, out: &mut Outbox) -> Option<Job> {
+    let input = (job.face, &job.header, &job.packet);
+    let router = shards.router_mut(job.shard);
+    let next = router.handle_interest_step(now, job.step, input, out);
+    shards.after(job.shard, now, out);
+    next.map(|step| Job { step, ..job })
+}
+
+fn complete(stage: &mut Option<Stage<Job>>, now: Instant) -> Option<Job> {
+    stage.as_mut()?.server.complete(now)
+}
+
+/// The queue before a step, as events name it.
+pub(super) fn queue_of(step: &InterestStep) -> Queue {
+    match step {
+        InterestStep::Arrival | InterestStep::Store => Queue::Store,
+        InterestStep::Pit(_) => Queue::Pit,
+        InterestStep::Fib(_) => Queue::Fib,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_plan::CpuPlan;
+
+    fn stage(service: ServiceTime, capacity: u32) -> Option<StagePlan> {
+        Some(StagePlan { service, capacity, when_full: WhenFull::Drop })
+    }
+
+    /// What an Interest waits for is bounded by what its stages hold; Data has no part in it.
+    #[test]
+    fn the_wait_of_an_interest_is_bounded() {
+        let constant = |ns| ServiceTime::Constant { ns };
+        assert_eq!(interest_wait_max_ns(&StagesPlan::default(), 1), 0);
+        let cpu = CpuPlan {
+            interest: constant(2),
+            data: constant(3),
+            read: constant(0),
+            bypass: constant(1),
+            machine: None,
+            cores: 1,
+            capacity: 10,
+        };
+        let plan = StagesPlan {
+            cpu: Some(CpuPlan { read: constant(4), ..cpu }),
+            store: stage(constant(100), 7),
+            store_miss: Some(constant(1)),
+            store_write: stage(constant(1 << 40), 1 << 20),
+            pit: stage(ServiceTime::Exponential { mean_ns: 1_000 }, 20),
+            pit_data: stage(constant(1 << 40), 1 << 20),
+            fib: stage(ServiceTime::Histogram { bins: vec![(5, 0.5), (50_000, 0.5)] }, 2),
+        };
+        assert_eq!(interest_wait_max_ns(&plan, 2), 2 * (30 + 40) + 700 + 104_000 + 100_000);
+        let endless = StagesPlan { pit: stage(constant(u64::MAX), 2), ..StagesPlan::default() };
+        assert_eq!(interest_wait_max_ns(&endless, 1), u64::MAX);
+    }
+
+    /// The sum of as many draws as the stage holds stays below its bound.
+    #[test]
+    fn exponential_waits_stay_below_their_bound() {
+        let service = ServiceTime::Exponential { mean_ns: 1_000 };
+        let mut rng = Rng::from_seed(2);
+        for capacity in [1, 2, 10, 100] {
+            let bound = wait_max_ns(&service, capacity);
+            for _ in 0..10_000 {
+                let wait: u64 = (0..capacity).map(|_| service.sample(&mut rng)).sum();
+                assert!(wait < bound, "{capacity}: {wait}");
+            }
+        }
+    }
+}
