@@ -25,7 +25,7 @@ const COLUMNS_MAX: usize = 100;
 /// A line may pass the last column when it holds one unbroken run (a URL, a hash) this long.
 const UNBROKEN_RUN_COLUMNS: usize = 80;
 
-const README_LINES_MAX: usize = 75;
+const README_LINES_MAX: usize = 90;
 
 /// Macros that mark unfinished work or debugging.
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];

@@ -18,6 +18,10 @@ macro_rules! options {
         }
     ) => {
         $(#[doc = $doc])*
+        #[allow(
+            rustdoc::broken_intra_doc_links,
+            reason = "the texts are those of configuration files, where [store] is a table"
+        )]
         #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
         #[serde(expecting = "a table", deny_unknown_fields, default)]
         pub struct $name {
