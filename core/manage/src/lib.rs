@@ -10,6 +10,7 @@ mod announcement;
 mod authorize;
 mod call;
 pub mod commands;
+mod config;
 mod dataset;
 mod element;
 mod error;
@@ -34,6 +35,7 @@ mod tests;
 mod transactions;
 
 pub use authorize::{AccessPolicy, AnchorLookup};
+pub use config::ManagerConfig;
 pub use dataset::{DatasetError, DatasetFetch};
 pub use element::{Element, Writer};
 pub use error::DecodeError;
@@ -42,7 +44,7 @@ pub use io::{
     Action, FaceChanges, FaceError, FaceRequest, ManagerInput, ManagerOutbox, OutData, Sender,
     Snapshot, SnapshotKind, StoreSettings,
 };
-pub use manager::{Manager, ManagerConfig, ManagerStats};
+pub use manager::{Manager, ManagerStats};
 pub use numbers::{
     FaceEventKind, FacePersistency, FaceScope, LinkType, face_flags, route_flags, route_origin,
     store_flags, types,

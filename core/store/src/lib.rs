@@ -9,6 +9,8 @@ extern crate std;
 mod config;
 pub mod disk;
 mod entry;
+#[cfg(test)]
+mod fixture;
 mod holdings;
 mod ordered;
 mod policy;

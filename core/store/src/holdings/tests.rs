@@ -10,14 +10,14 @@ fn name_of(object: u64) -> Vec<u8> {
 }
 
 /// An index, what it ought to list, and what a reader of its changes believes.
-struct Bed {
+struct Fixture {
     holdings: Holdings,
     held: BTreeSet<(u64, u64)>,
     believed: BTreeSet<(Name, u64)>,
     generation: u32,
 }
 
-impl Bed {
+impl Fixture {
     fn new(bytes_max: u64) -> Self {
         Self {
             holdings: Holdings::new(HoldingsConfig { bytes_max }),
@@ -96,66 +96,67 @@ fn below(rng: &mut Rng, bound: u32) -> u64 {
 fn ranges_and_changes_equal_a_model() {
     for seed in 0..if cfg!(miri) { 1 } else { 30 } {
         let mut rng = Rng::from_seed(seed);
-        let mut bed = Bed::new(1 << 20);
+        let mut fixture = Fixture::new(1 << 20);
         if seed % 3 > 0 {
-            bed.holdings.begin_generation();
+            fixture.holdings.begin_generation();
         }
         for step in 0..if cfg!(miri) { 60 } else { 3_000 } {
             let object = below(&mut rng, 5);
             let segment = below(&mut rng, 300) + if object == 0 { u64::MAX - 400 } else { 0 };
             match rng.below(12) {
-                0..5 => bed.add(object, segment),
-                5..8 => bed.remove(object, segment),
-                8 => (0..below(&mut rng, 200)).for_each(|more| bed.add(object, segment + more / 2)),
-                9 => bed
+                0..5 => fixture.add(object, segment),
+                5..8 => fixture.remove(object, segment),
+                8 => (0..below(&mut rng, 200))
+                    .for_each(|more| fixture.add(object, segment + more / 2)),
+                9 => fixture
                     .held
                     .clone()
                     .into_iter()
                     .filter(|&(of, _)| of == object)
-                    .for_each(|(object, segment)| bed.remove(object, segment)),
+                    .for_each(|(object, segment)| fixture.remove(object, segment)),
                 10 if seed % 3 > 0 => {
-                    bed.read(1 + rng.below(3) as usize);
+                    fixture.read(1 + rng.below(3) as usize);
                 }
-                11 if seed % 3 > 1 && rng.below(20) == 0 => bed.holdings.begin_generation(),
+                11 if seed % 3 > 1 && rng.below(20) == 0 => fixture.holdings.begin_generation(),
                 _ => {}
             }
-            bed.holdings.check();
+            fixture.holdings.check();
             if step % 50 == 0 {
-                assert_eq!(bed.listed(), bed.expected(), "seed {seed}");
+                assert_eq!(fixture.listed(), fixture.expected(), "seed {seed}");
             }
         }
-        assert_eq!(bed.listed(), bed.expected(), "seed {seed}");
+        assert_eq!(fixture.listed(), fixture.expected(), "seed {seed}");
         if seed % 3 > 0 {
-            while bed.read(2) {}
-            assert_eq!(bed.believed, bed.expected(), "seed {seed}");
-            assert!(!bed.read(2), "nothing is told twice");
+            while fixture.read(2) {}
+            assert_eq!(fixture.believed, fixture.expected(), "seed {seed}");
+            assert!(!fixture.read(2), "nothing is told twice");
         }
-        assert!(!bed.holdings.is_partial());
-        for (object, segment) in bed.held.clone() {
-            bed.remove(object, segment);
+        assert!(!fixture.holdings.is_partial());
+        for (object, segment) in fixture.held.clone() {
+            fixture.remove(object, segment);
         }
-        while bed.read(100) {}
-        assert_eq!(bed.holdings.memory_bytes(), 0, "seed {seed}");
+        while fixture.read(100) {}
+        assert_eq!(fixture.holdings.memory_bytes(), 0, "seed {seed}");
     }
 }
 
 #[test]
 fn what_changes_back_is_not_told() {
-    let mut bed = Bed::new(1 << 20);
-    bed.holdings.begin_generation();
-    (0..100).for_each(|segment| bed.add(1, segment));
-    while bed.read(10) {}
+    let mut fixture = Fixture::new(1 << 20);
+    fixture.holdings.begin_generation();
+    (0..100).for_each(|segment| fixture.add(1, segment));
+    while fixture.read(10) {}
     let mut changes = Vec::new();
-    bed.remove(1, 7);
-    bed.add(1, 7);
-    bed.add(1, 200);
-    bed.remove(1, 200);
-    bed.holdings.take_changes(Tier::Memory, 10, &mut changes);
+    fixture.remove(1, 7);
+    fixture.add(1, 7);
+    fixture.add(1, 200);
+    fixture.remove(1, 200);
+    fixture.holdings.take_changes(Tier::Memory, 10, &mut changes);
     assert_eq!(changes, []);
-    bed.remove(1, 63);
-    bed.remove(1, 64);
-    bed.add(1, 100);
-    bed.holdings.take_changes(Tier::Memory, 10, &mut changes);
+    fixture.remove(1, 63);
+    fixture.remove(1, 64);
+    fixture.add(1, 100);
+    fixture.holdings.take_changes(Tier::Memory, 10, &mut changes);
     let range = |first, last| SegmentRange { first, last };
     let name = "/files/1".parse().unwrap();
     let (added, removed) = (vec![range(100, 100)], vec![range(63, 64)]);
@@ -165,40 +166,40 @@ fn what_changes_back_is_not_told() {
 #[test]
 fn memory_stays_within_its_bound_and_the_reader_begins_anew() {
     let bytes_max = 20_000;
-    let mut bed = Bed::new(bytes_max);
-    bed.holdings.begin_generation();
-    while bed.read(10) {}
+    let mut fixture = Fixture::new(bytes_max);
+    fixture.holdings.begin_generation();
+    while fixture.read(10) {}
     // A window moves over a file, and nobody asks what has changed.
     for segment in 0..100_000 {
-        bed.add(1, segment);
+        fixture.add(1, segment);
         if let Some(last) = segment.checked_sub(500) {
-            bed.remove(1, last);
+            fixture.remove(1, last);
         }
-        assert!(bed.holdings.memory_bytes() <= bytes_max);
+        assert!(fixture.holdings.memory_bytes() <= bytes_max);
     }
-    assert!(!bed.holdings.is_partial(), "what is held has room");
-    assert_eq!(bed.listed(), bed.expected());
-    let before = bed.generation;
-    while bed.read(10) {}
-    assert_ne!(bed.generation, before);
-    assert_eq!(bed.believed, bed.expected());
+    assert!(!fixture.holdings.is_partial(), "what is held has room");
+    assert_eq!(fixture.listed(), fixture.expected());
+    let before = fixture.generation;
+    while fixture.read(10) {}
+    assert_ne!(fixture.generation, before);
+    assert_eq!(fixture.believed, fixture.expected());
 }
 
 #[test]
 fn what_has_no_room_is_not_listed_and_that_is_said() {
-    let mut bed = Bed::new(20_000);
+    let mut fixture = Fixture::new(20_000);
     for object in 0..1_000 {
-        bed.add(object, 0);
-        assert!(bed.holdings.memory_bytes() <= 20_000);
+        fixture.add(object, 0);
+        assert!(fixture.holdings.memory_bytes() <= 20_000);
     }
-    assert!(bed.holdings.is_partial());
-    let listed = bed.listed();
+    assert!(fixture.holdings.is_partial());
+    let listed = fixture.listed();
     assert!((50..200).contains(&listed.len()), "{}", listed.len());
-    assert!(listed.is_subset(&bed.expected()));
+    assert!(listed.is_subset(&fixture.expected()));
     for object in 0..1_000 {
-        bed.remove(object, 0);
+        fixture.remove(object, 0);
     }
-    assert_eq!(bed.holdings.memory_bytes(), 0);
+    assert_eq!(fixture.holdings.memory_bytes(), 0);
 }
 
 #[test]
@@ -240,71 +241,71 @@ fn one_object_is_found_without_its_name() {
 
 #[test]
 fn a_reader_of_a_full_index_is_told_all_of_a_generation() {
-    let mut bed = Bed::new(20_000);
-    bed.holdings.begin_generation();
+    let mut fixture = Fixture::new(20_000);
+    fixture.holdings.begin_generation();
     let mut objects = 0;
-    while !bed.holdings.is_partial() {
-        bed.add(objects, 0);
+    while !fixture.holdings.is_partial() {
+        fixture.add(objects, 0);
         objects += 1;
     }
-    bed.remove(objects - 1, 0);
-    while bed.read(10) {}
-    let before = bed.generation;
+    fixture.remove(objects - 1, 0);
+    while fixture.read(10) {}
+    let before = fixture.generation;
     // Each time one leaves another comes, before the reader asks.
     for object in objects..10 * objects {
-        bed.remove(object - objects, 0);
-        bed.add(object, 0);
-        bed.read(2);
-        bed.holdings.check();
-        assert!(bed.holdings.memory_bytes() <= 20_000);
+        fixture.remove(object - objects, 0);
+        fixture.add(object, 0);
+        fixture.read(2);
+        fixture.holdings.check();
+        assert!(fixture.holdings.memory_bytes() <= 20_000);
     }
-    while bed.read(10) {}
-    assert_eq!(bed.generation, before, "what was told holds");
-    assert_eq!(bed.believed, bed.listed());
-    let (listed, held) = (bed.listed().len(), bed.held.len());
+    while fixture.read(10) {}
+    assert_eq!(fixture.generation, before, "what was told holds");
+    assert_eq!(fixture.believed, fixture.listed());
+    let (listed, held) = (fixture.listed().len(), fixture.held.len());
     assert!(listed * 10 > held * 8, "{listed} of {held}");
 }
 
 #[test]
 fn a_reader_who_asks_for_nothing_does_not_fill_the_index() {
-    let mut bed = Bed::new(20_000);
-    bed.holdings.begin_generation();
+    let mut fixture = Fixture::new(20_000);
+    fixture.holdings.begin_generation();
     let mut objects = 0;
-    while !bed.holdings.is_partial() {
-        bed.add(objects, 0);
+    while !fixture.holdings.is_partial() {
+        fixture.add(objects, 0);
         objects += 1;
     }
-    while bed.read(10) {}
+    while fixture.read(10) {}
     // A hundred times what there is room for: a generation for each eighth of it at most.
-    let before = bed.holdings.generation();
+    let before = fixture.holdings.generation();
     for object in objects..100 * objects {
-        bed.remove(object - objects, 0);
-        bed.add(object, 0);
+        fixture.remove(object - objects, 0);
+        fixture.add(object, 0);
     }
-    let begun = u64::from(bed.holdings.generation() - before);
+    let begun = u64::from(fixture.holdings.generation() - before);
     assert!((50..=100 * 9).contains(&begun), "{begun}");
-    let (listed, held) = (bed.listed().len(), bed.held.len());
+    let (listed, held) = (fixture.listed().len(), fixture.held.len());
     assert!(listed * 10 > held * 8, "{listed} of {held}");
-    while bed.read(10) {}
-    assert_eq!(bed.believed, bed.listed());
+    while fixture.read(10) {}
+    assert_eq!(fixture.believed, fixture.listed());
 }
 
 #[test]
 fn what_was_missed_is_forgotten_once_there_is_room() {
-    let mut bed = Bed::new(20_000);
+    let mut fixture = Fixture::new(20_000);
     let mut objects = 0;
-    while !bed.holdings.is_partial() {
-        bed.add(objects, 0);
+    while !fixture.holdings.is_partial() {
+        fixture.add(objects, 0);
         objects += 1;
     }
-    (objects..objects + 10).for_each(|object| bed.add(object, 0));
-    assert!(!bed.holdings.forget_missed(), "it is full");
-    (0..objects / 2).for_each(|object| bed.remove(object, 0));
-    assert!(bed.holdings.is_partial(), "some are there still");
-    assert!(bed.holdings.forget_missed() && !bed.holdings.forget_missed());
-    for (object, segment) in bed.held.clone() {
-        bed.add(object, segment);
+    (objects..objects + 10).for_each(|object| fixture.add(object, 0));
+    assert!(!fixture.holdings.forget_missed(), "it is full");
+    (0..objects / 2).for_each(|object| fixture.remove(object, 0));
+    assert!(fixture.holdings.is_partial(), "some are there still");
+    assert!(fixture.holdings.forget_missed() && !fixture.holdings.forget_missed());
+    for (object, segment) in fixture.held.clone() {
+        fixture.add(object, segment);
     }
-    assert!(!bed.holdings.is_partial());
-    assert_eq!(bed.listed(), bed.expected());
+    assert!(!fixture.holdings.is_partial());
+    assert_eq!(fixture.listed(), fixture.expected());
 }

@@ -5,13 +5,13 @@ use std::vec::Vec;
 use weir_base::{Instant, Packet, Rng};
 
 /// Entries that a policy orders, without a store around them.
-struct Bed {
+struct Fixture {
     entries: Slab<Entry>,
     policy: Policy,
     by_key: HashMap<u64, u32>,
 }
 
-impl Bed {
+impl Fixture {
     fn new(kind: EvictionPolicy) -> Self {
         Self { entries: Slab::new(), policy: Policy::new(kind), by_key: HashMap::new() }
     }
@@ -71,58 +71,58 @@ impl Bed {
     }
 }
 
-fn filled(kind: EvictionPolicy, keys: u64) -> Bed {
-    let mut bed = Bed::new(kind);
-    (0..keys).for_each(|key| bed.insert(key));
-    bed
+fn filled(kind: EvictionPolicy, keys: u64) -> Fixture {
+    let mut fixture = Fixture::new(kind);
+    (0..keys).for_each(|key| fixture.insert(key));
+    fixture
 }
 
 #[test]
 fn fifo_ignores_use() {
-    let mut bed = filled(EvictionPolicy::Fifo, 5);
-    bed.hit(0);
-    bed.remove(2);
-    assert_eq!(bed.evict_all(), [0, 1, 3, 4]);
+    let mut fixture = filled(EvictionPolicy::Fifo, 5);
+    fixture.hit(0);
+    fixture.remove(2);
+    assert_eq!(fixture.evict_all(), [0, 1, 3, 4]);
 }
 
 #[test]
 fn lru_goes_by_the_last_use() {
-    let mut bed = filled(EvictionPolicy::Lru, 5);
-    bed.hit(1);
-    bed.hit(0);
-    bed.hit(4);
-    bed.hit(4);
-    bed.remove(3);
-    assert_eq!(bed.evict_all(), [2, 1, 0, 4]);
+    let mut fixture = filled(EvictionPolicy::Lru, 5);
+    fixture.hit(1);
+    fixture.hit(0);
+    fixture.hit(4);
+    fixture.hit(4);
+    fixture.remove(3);
+    assert_eq!(fixture.evict_all(), [2, 1, 0, 4]);
 }
 
 #[test]
 fn lfu_goes_by_the_number_of_uses_then_by_the_last() {
-    let mut bed = filled(EvictionPolicy::Lfu, 6);
+    let mut fixture = filled(EvictionPolicy::Lfu, 6);
     for key in [0, 0, 0, 1, 2, 2, 3] {
-        bed.hit(key);
+        fixture.hit(key);
     }
-    bed.remove(5);
-    assert_eq!(bed.evict_all(), [4, 1, 3, 2, 0]);
+    fixture.remove(5);
+    assert_eq!(fixture.evict_all(), [4, 1, 3, 2, 0]);
 }
 
 #[test]
 fn lfu_and_lru_equal_their_definition() {
     for kind in [EvictionPolicy::Lfu, EvictionPolicy::Lru] {
         let mut rng = Rng::from_seed(9);
-        let mut bed = Bed::new(kind);
+        let mut fixture = Fixture::new(kind);
         // Uses and time of the last one.
         let mut model = HashMap::<u64, (u64, u64)>::new();
         for time in 0..if cfg!(miri) { 100 } else { 5_000 } {
             let key = u64::from(rng.below(40));
             match (model.get_mut(&key), rng.below(10)) {
                 (Some(_), 0) => {
-                    bed.remove(key);
+                    fixture.remove(key);
                     model.remove(&key);
                 }
                 (Some((uses, last)), _) => {
                     (*uses, *last) = (*uses + 1, time);
-                    bed.hit(key);
+                    fixture.hit(key);
                 }
                 (None, _) => {
                     if model.len() == 20 {
@@ -131,11 +131,11 @@ fn lfu_and_lru_equal_their_definition() {
                             _ => (last, 0),
                         };
                         let victim = *model.iter().min_by_key(rank).unwrap().0;
-                        assert_eq!(bed.evict(), Some(victim));
+                        assert_eq!(fixture.evict(), Some(victim));
                         model.remove(&victim);
                     }
                     model.insert(key, (1, time));
-                    bed.insert(key);
+                    fixture.insert(key);
                 }
             }
         }
@@ -144,38 +144,38 @@ fn lfu_and_lru_equal_their_definition() {
 
 #[test]
 fn s3_fifo_lets_data_used_once_pass() {
-    let mut bed = Bed::new(EvictionPolicy::S3Fifo);
+    let mut fixture = Fixture::new(EvictionPolicy::S3Fifo);
     for key in 0..100 {
-        bed.request(key, 100);
+        fixture.request(key, 100);
     }
     for key in 0..50 {
-        bed.hit(key);
-        bed.hit(key);
+        fixture.hit(key);
+        fixture.hit(key);
     }
     for key in 1_000..2_000 {
-        bed.request(key, 100);
+        fixture.request(key, 100);
     }
-    let kept = (0..50).filter(|key| bed.by_key.contains_key(key)).count();
+    let kept = (0..50).filter(|key| fixture.by_key.contains_key(key)).count();
     assert_eq!(kept, 50, "a scan does not push out what is in use");
 }
 
 #[test]
 fn s3_fifo_remembers_what_fell_out() {
-    let mut bed = filled(EvictionPolicy::S3Fifo, 10);
-    assert_eq!(bed.evict(), Some(0));
-    bed.insert(0);
+    let mut fixture = filled(EvictionPolicy::S3Fifo, 10);
+    assert_eq!(fixture.evict(), Some(0));
+    fixture.insert(0);
     // In the main queue now, which is less than nine tenths, so all others go first.
-    assert_eq!(bed.evict_all().last(), Some(&0));
+    assert_eq!(fixture.evict_all().last(), Some(&0));
 }
 
 #[test]
 fn s3_fifo_finds_a_victim_when_all_are_in_use() {
-    let mut bed = filled(EvictionPolicy::S3Fifo, 500);
+    let mut fixture = filled(EvictionPolicy::S3Fifo, 500);
     for key in 0..500 {
-        (0..5).for_each(|_| bed.hit(key));
+        (0..5).for_each(|_| fixture.hit(key));
     }
-    assert!(bed.evict().is_some());
-    assert_eq!(bed.evict_all().len(), 499);
+    assert!(fixture.evict().is_some());
+    assert_eq!(fixture.evict_all().len(), 499);
 }
 
 /// A tenth of the names draws most of the requests, between scans of names that never come back.
@@ -185,7 +185,7 @@ fn s3_fifo_beats_lru_where_many_names_come_once() {
         return;
     }
     let hits = |kind| {
-        let mut bed = Bed::new(kind);
+        let mut fixture = Fixture::new(kind);
         let mut rng = Rng::from_seed(4);
         let mut once = 1 << 32;
         (0..40_000)
@@ -193,7 +193,7 @@ fn s3_fifo_beats_lru_where_many_names_come_once() {
                 once += 1;
                 let popular = u64::from(rng.below(100) * rng.below(100) / 40);
                 let key = if rng.below(2) == 0 { popular } else { once };
-                bed.request(key, 100)
+                fixture.request(key, 100)
             })
             .count()
     };
@@ -203,16 +203,17 @@ fn s3_fifo_beats_lru_where_many_names_come_once() {
 #[test]
 fn candidates_are_the_next_victims() {
     for &kind in EvictionPolicy::ALL {
-        let mut bed = filled(kind, 20);
-        assert_ne!(bed.policy.candidates(), [NONE; 2]);
-        while !bed.by_key.is_empty() {
-            let candidates = bed.policy.candidates();
-            let victim = bed.policy.take_victim(&mut bed.entries, Incoming::NOTHING).unwrap();
+        let mut fixture = filled(kind, 20);
+        assert_ne!(fixture.policy.candidates(), [NONE; 2]);
+        while !fixture.by_key.is_empty() {
+            let candidates = fixture.policy.candidates();
+            let victim =
+                fixture.policy.take_victim(&mut fixture.entries, Incoming::NOTHING).unwrap();
             assert!(candidates.contains(&victim));
-            bed.entries.remove(victim);
-            bed.by_key.retain(|_, index| *index != victim);
+            fixture.entries.remove(victim);
+            fixture.by_key.retain(|_, index| *index != victim);
         }
-        assert_eq!(bed.policy.candidates(), [NONE; 2]);
-        assert!(bed.evict_all().is_empty());
+        assert_eq!(fixture.policy.candidates(), [NONE; 2]);
+        assert!(fixture.evict_all().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The main path, piece by piece.
 
 use super::super::{DiskTierConfig, place};
-use super::bed::*;
+use super::disks::*;
 use crate::StoreConfig;
 use crate::{HoldingsConfig, HoldingsCursor, SegmentRange};
 use std::vec;
@@ -10,33 +10,33 @@ use weir_base::Merge;
 
 #[test]
 fn what_memory_has_no_room_for_is_found_on_disk() {
-    let mut bed = Bed::small();
-    bed.settle();
+    let mut fixture = Fixture::small();
+    fixture.settle();
     let names: Vec<_> = (0..20).map(|number| segment("/object/v=1", number)).collect();
     for (number, name) in names.iter().enumerate() {
-        assert!(bed.put(name, &[number as u8; 900]));
+        assert!(fixture.put_content(name, &[number as u8; 900]));
     }
-    assert!(matches!(bed.look(&names[3], false, false), Found::Memory(_)), "not written yet");
-    assert_eq!(bed.stats().hits_unwritten, 1);
-    assert_eq!((bed.stats().entries, bed.stats().writes_waiting), (20, 20));
-    bed.settle();
-    assert_eq!((bed.stats().writes, bed.stats().writes_waiting), (20, 0));
-    assert!(matches!(bed.look(&names[3], false, false), Found::Disk(_)));
+    assert!(matches!(fixture.look(&names[3], false, false), Found::Memory(_)), "not written yet");
+    assert_eq!(fixture.stats().hits_unwritten, 1);
+    assert_eq!((fixture.stats().entries, fixture.stats().writes_waiting), (20, 20));
+    fixture.settle();
+    assert_eq!((fixture.stats().writes, fixture.stats().writes_waiting), (20, 0));
+    assert!(matches!(fixture.look(&names[3], false, false), Found::Disk(_)));
     for (number, name) in names.iter().enumerate() {
-        assert_eq!(bed.content(name), Some(vec![number as u8; 900]));
+        assert_eq!(fixture.content(name), Some(vec![number as u8; 900]));
     }
-    assert!(bed.fetch(&segment("/object/v=1", 99)).is_none());
-    assert!(bed.fetch(&name("/object")).is_none());
-    assert_eq!(bed.stats().reads, 20);
-    assert_eq!(bed.store.stats().hits, 21);
+    assert!(fixture.fetch(&segment("/object/v=1", 99)).is_none());
+    assert!(fixture.fetch(&name("/object")).is_none());
+    assert_eq!(fixture.stats().reads, 20);
+    assert_eq!(fixture.store.stats().hits, 21);
 }
 
-/// Fills the bed's log with `count` Data of about 1.5 KB, written one after another.
-fn fill(bed: &mut Bed, count: u64) -> Vec<weir_wire::Name> {
+/// Fills the fixture's log with `count` Data of about 1.5 KB, written one after another.
+fn fill(fixture: &mut Fixture, count: u64) -> Vec<weir_wire::Name> {
     let names: Vec<_> = (0..count).map(|number| segment("/object/v=1", number)).collect();
     for (number, name) in names.iter().enumerate() {
-        assert!(bed.put(name, &[number as u8; 1400]));
-        bed.settle();
+        assert!(fixture.put_content(name, &[number as u8; 1400]));
+        fixture.settle();
     }
     names
 }
@@ -44,166 +44,166 @@ fn fill(bed: &mut Bed, count: u64) -> Vec<weir_wire::Name> {
 #[test]
 fn all_that_was_written_is_found_after_a_restart() {
     for count in [0, 1, 20, 100, 200] {
-        let mut bed = Bed::small();
-        bed.settle();
-        let names = fill(&mut bed, count);
-        let before = bed.stats();
-        bed.restart();
-        assert!(bed.stats().is_recovering());
-        bed.settle();
-        let stats = bed.stats();
+        let mut fixture = Fixture::small();
+        fixture.settle();
+        let names = fill(&mut fixture, count);
+        let before = fixture.stats();
+        fixture.restart();
+        assert!(fixture.stats().is_recovering());
+        fixture.settle();
+        let stats = fixture.stats();
         assert_eq!((stats.entries, stats.bytes), (before.entries, before.bytes));
         assert_eq!((stats.recovered, stats.is_recovering()), (count, false));
         for (number, name) in names.iter().enumerate() {
-            assert_eq!(bed.content(name), Some(vec![number as u8; 1400]), "{count}: {number}");
+            assert_eq!(fixture.content(name), Some(vec![number as u8; 1400]), "{count}: {number}");
         }
-        assert_eq!(bed.uri("/object", true), (count > 0).then(|| "/object/v=1/seg=0".into()));
+        assert_eq!(fixture.uri("/object", true), (count > 0).then(|| "/object/v=1/seg=0".into()));
         // What is written then is found as well.
-        assert!(bed.put(&name("/more"), b"1"));
-        bed.settle();
-        bed.restart();
-        bed.settle();
-        assert_eq!(bed.content(&name("/more")), Some(b"1".to_vec()));
-        assert_eq!(bed.stats().entries, count + 1);
+        assert!(fixture.put_content(&name("/more"), b"1"));
+        fixture.settle();
+        fixture.restart();
+        fixture.settle();
+        assert_eq!(fixture.content(&name("/more")), Some(b"1".to_vec()));
+        assert_eq!(fixture.stats().entries, count + 1);
     }
 }
 
 #[test]
 fn the_oldest_region_makes_room_at_once() {
-    let mut bed = Bed::small();
-    bed.settle();
-    let names = fill(&mut bed, 1_000);
-    let stats = bed.stats();
+    let mut fixture = Fixture::small();
+    fixture.settle();
+    let names = fill(&mut fixture, 1_000);
+    let stats = fixture.stats();
     assert!(stats.evictions > 600 && stats.entries + stats.evictions == 1_000, "{stats:?}");
     assert_eq!(stats.entries * 1536, stats.bytes);
     let mut found = 0;
     for (number, name) in names.iter().enumerate() {
-        if let Some(content) = bed.content(name) {
+        if let Some(content) = fixture.content(name) {
             assert_eq!(content, vec![number as u8; 1400]);
             assert!(number as u64 >= stats.evictions);
             found += 1;
         }
     }
     assert_eq!(found, stats.entries);
-    bed.restart();
-    bed.settle();
-    assert_eq!(bed.stats().entries, stats.entries);
+    fixture.restart();
+    fixture.settle();
+    assert_eq!(fixture.stats().entries, stats.entries);
     for (number, name) in names.iter().enumerate().skip(stats.evictions as usize) {
-        assert_eq!(bed.content(name), Some(vec![number as u8; 1400]));
+        assert_eq!(fixture.content(name), Some(vec![number as u8; 1400]));
     }
 }
 
 #[test]
 fn what_is_erased_does_not_come_back() {
-    let mut bed = Bed::small();
-    bed.settle();
+    let mut fixture = Fixture::small();
+    fixture.settle();
     for uri in ["/a", "/a/b", "/a/b/c", "/a/d/e", "/ab", "/f"] {
-        assert!(bed.put(&name(uri), uri.as_bytes()));
+        assert!(fixture.put_content(&name(uri), uri.as_bytes()));
     }
     for number in 0..5 {
-        assert!(bed.put(&segment("/s/v=1", number), b"x"));
+        assert!(fixture.put_content(&segment("/s/v=1", number), b"x"));
     }
-    bed.settle();
-    assert_eq!(bed.erase("/a/b", 1), 1);
-    assert_eq!(bed.erase("/s/v=1/seg=2", 9), 1);
-    assert_eq!(bed.erase("/x", 9), 0);
-    assert_eq!(bed.stats().erasures, 2);
+    fixture.settle();
+    assert_eq!(fixture.erase("/a/b", 1), 1);
+    assert_eq!(fixture.erase("/s/v=1/seg=2", 9), 1);
+    assert_eq!(fixture.erase("/x", 9), 0);
+    assert_eq!(fixture.stats().erasures, 2);
     for _ in 0..2 {
-        bed.settle();
-        assert_eq!(bed.stats().entries, 9);
-        assert!(bed.fetch(&segment("/s/v=1", 2)).is_none());
-        assert!(bed.fetch(&segment("/s/v=1", 3)).is_some());
-        bed.restart();
-        bed.settle();
+        fixture.settle();
+        assert_eq!(fixture.stats().entries, 9);
+        assert!(fixture.fetch(&segment("/s/v=1", 2)).is_none());
+        assert!(fixture.fetch(&segment("/s/v=1", 3)).is_some());
+        fixture.restart();
+        fixture.settle();
     }
-    assert_eq!(bed.erase("/a", 99), 3);
-    assert!(bed.put(&name("/a/b"), b"again"));
-    bed.settle();
-    bed.restart();
-    bed.settle();
-    assert_eq!(bed.content(&name("/a/b")), Some(b"again".to_vec()));
-    assert!(bed.fetch(&name("/a")).is_none());
-    assert!(bed.fetch(&name("/ab")).is_some());
-    assert_eq!(bed.erase("/", 99), 7);
-    bed.settle();
-    bed.restart();
-    bed.settle();
-    assert_eq!(bed.stats().entries, 0);
+    assert_eq!(fixture.erase("/a", 99), 3);
+    assert!(fixture.put_content(&name("/a/b"), b"again"));
+    fixture.settle();
+    fixture.restart();
+    fixture.settle();
+    assert_eq!(fixture.content(&name("/a/b")), Some(b"again".to_vec()));
+    assert!(fixture.fetch(&name("/a")).is_none());
+    assert!(fixture.fetch(&name("/ab")).is_some());
+    assert_eq!(fixture.erase("/", 99), 7);
+    fixture.settle();
+    fixture.restart();
+    fixture.settle();
+    assert_eq!(fixture.stats().entries, 0);
 }
 
 #[test]
 fn other_data_of_a_name_replaces_what_is_on_disk() {
-    let mut bed = Bed::small();
-    bed.settle();
+    let mut fixture = Fixture::small();
+    fixture.settle();
     let name = name("/a/b");
-    assert!(bed.put(&name, b"one"));
-    assert!(bed.put(&name, b"two"), "replaces what is not written yet");
-    bed.settle();
-    assert_eq!(bed.content(&name), Some(b"two".to_vec()));
-    bed.put(&name, b"three");
-    bed.settle();
-    assert!(bed.content(&name).is_none_or(|content| content == b"three"));
-    assert!(bed.put(&name, b"four"));
-    bed.settle();
-    assert!(bed.content(&name).is_none_or(|content| content == b"four"));
+    assert!(fixture.put_content(&name, b"one"));
+    assert!(fixture.put_content(&name, b"two"), "replaces what is not written yet");
+    fixture.settle();
+    assert_eq!(fixture.content(&name), Some(b"two".to_vec()));
+    fixture.put_content(&name, b"three");
+    fixture.settle();
+    assert!(fixture.content(&name).is_none_or(|content| content == b"three"));
+    assert!(fixture.put_content(&name, b"four"));
+    fixture.settle();
+    assert!(fixture.content(&name).is_none_or(|content| content == b"four"));
 }
 
 #[test]
 fn the_same_data_is_not_written_again() {
-    let mut bed = Bed::small();
-    bed.settle();
+    let mut fixture = Fixture::small();
+    fixture.settle();
     for _ in 0..3 {
-        assert!(bed.put(&name("/a/b"), b"one"));
-        bed.settle();
-        assert_eq!(bed.content(&name("/a/b")), Some(b"one".to_vec()));
+        assert!(fixture.put_content(&name("/a/b"), b"one"));
+        fixture.settle();
+        assert_eq!(fixture.content(&name("/a/b")), Some(b"one".to_vec()));
     }
-    assert_eq!((bed.stats().writes, bed.stats().damaged), (1, 0));
+    assert_eq!((fixture.stats().writes, fixture.stats().damaged), (1, 0));
 }
 
 #[test]
 fn all_below_a_prefix_is_erased() {
-    let mut bed = Bed::small();
-    bed.settle();
+    let mut fixture = Fixture::small();
+    fixture.settle();
     for object in 0..3 {
         for number in 0..12 {
-            assert!(bed.put(&segment(&std::format!("/o/{object}"), number), b"x"));
+            assert!(fixture.put_content(&segment(&std::format!("/o/{object}"), number), b"x"));
         }
     }
-    bed.settle();
-    assert_eq!(bed.erase("/o", 1_000), 36);
+    fixture.settle();
+    assert_eq!(fixture.erase("/o", 1_000), 36);
 }
 
 #[test]
 fn what_the_index_of_the_disks_had_no_room_for_is_found_again() {
-    let mut bed = Bed::small();
-    bed.store.track_holdings(HoldingsConfig { bytes_max: 10_000 });
-    while bed.store.build_holdings(100) {}
-    bed.settle();
+    let mut fixture = Fixture::small();
+    fixture.store.track_holdings(HoldingsConfig { bytes_max: 10_000 });
+    while fixture.store.build_holdings(100) {}
+    fixture.settle();
     for object in 0..100 {
-        assert!(bed.put(&segment(&std::format!("/o/{object}/v=1"), 3), b"x"));
+        assert!(fixture.put_content(&segment(&std::format!("/o/{object}/v=1"), 3), b"x"));
     }
-    bed.settle();
-    let is_partial = |bed: &Bed| {
-        let page = bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100);
+    fixture.settle();
+    let is_partial = |fixture: &Fixture| {
+        let page = fixture.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100);
         page.unwrap().is_partial
     };
-    let told = bed.store.take_changes(1_000).unwrap();
-    assert!(is_partial(&bed) && told.changes.len() < 60, "{}", told.changes.len());
+    let told = fixture.store.take_changes(1_000).unwrap();
+    assert!(is_partial(&fixture) && told.changes.len() < 60, "{}", told.changes.len());
     for object in 0..70 {
-        assert_eq!(bed.erase(&std::format!("/o/{object}"), 1), 1);
+        assert_eq!(fixture.erase(&std::format!("/o/{object}"), 1), 1);
     }
-    bed.store.restart_changes();
-    while bed.store.build_holdings(7) {}
+    fixture.store.restart_changes();
+    while fixture.store.build_holdings(7) {}
     for object in 70..100 {
         let object = name(&std::format!("/o/{object}/v=1"));
-        let page = bed.store.holdings_of(object.as_view(), KEY.hash(object.value())).unwrap();
+        let page = fixture.store.holdings_of(object.as_view(), KEY.hash(object.value())).unwrap();
         assert_eq!(page.holdings[0].ranges, [SegmentRange { first: 3, last: 3 }]);
     }
     // Of those that were missed only the hashes are known.
-    assert!(is_partial(&bed));
-    assert_eq!(bed.erase("/o", 100), 30);
-    assert_eq!(bed.store.take_changes(1_000).unwrap().changes, []);
-    assert!(!is_partial(&bed));
+    assert!(is_partial(&fixture));
+    assert_eq!(fixture.erase("/o", 100), 30);
+    assert_eq!(fixture.store.take_changes(1_000).unwrap().changes, []);
+    assert!(!is_partial(&fixture));
 }
 
 #[test]
@@ -232,11 +232,11 @@ fn a_filter_that_is_much_too_small_is_told_of() {
         let tier = tier_config(vec![geometry(8, 64 << 10, 512)]);
         let config = DiskTierConfig { record_bytes_typical, ..tier };
         let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
-        let mut bed = Bed::with(config, memory);
-        bed.settle();
-        let names = fill(&mut bed, 200);
-        assert!(names.iter().all(|name| bed.on_disk(name, false)));
-        bed.stats()
+        let mut fixture = Fixture::with(config, memory);
+        fixture.settle();
+        let names = fill(&mut fixture, 200);
+        assert!(names.iter().all(|name| fixture.on_disk(name, false)));
+        fixture.stats()
     };
     let (well, full) = (with(1_024), with(u32::MAX));
     assert_eq!(well.filter_saturated, 0);

@@ -1,7 +1,7 @@
 //! One fault at a time, everywhere.
 
 use super::super::*;
-use super::bed::*;
+use super::disks::*;
 use crate::StoreConfig;
 use std::vec;
 use std::vec::Vec;
@@ -10,20 +10,20 @@ use weir_base::NS_PER_MS;
 use weir_wire::Name;
 
 /// A store with one disk whose second region is half full, and what it holds, oldest first.
-fn filled() -> (Bed, Vec<Name>) {
-    let mut bed = Bed::with(
+fn filled() -> (Fixture, Vec<Name>) {
+    let mut fixture = Fixture::with(
         tier_config(vec![geometry(3, 16 << 10, 512)]),
         StoreConfig { capacity_bytes: 0, ..StoreConfig::default() },
     );
-    bed.settle();
+    fixture.settle();
     let names: Vec<_> = (0..20).map(|number| segment("/object/v=1", number)).collect();
     for (number, name) in names.iter().enumerate() {
-        assert!(bed.put(name, &content(number)));
-        bed.settle();
+        assert!(fixture.put_content(name, &content(number)));
+        fixture.settle();
     }
-    let in_second = bed.stats().bytes > 16 << 10;
-    assert!(in_second && bed.stats().evictions == 0);
-    (bed, names)
+    let in_second = fixture.stats().bytes > 16 << 10;
+    assert!(in_second && fixture.stats().evictions == 0);
+    (fixture, names)
 }
 
 fn content(number: usize) -> Vec<u8> {
@@ -31,72 +31,72 @@ fn content(number: usize) -> Vec<u8> {
 }
 
 /// Starts anew. Which of the names are found; none of them with wrong content.
-fn found(bed: &mut Bed, names: &[Name]) -> Vec<bool> {
-    bed.restart();
-    bed.settle();
-    bed.store.check_disk();
+fn found(fixture: &mut Fixture, names: &[Name]) -> Vec<bool> {
+    fixture.restart();
+    fixture.settle();
+    fixture.store.check_disk();
     let mut found = Vec::new();
     for (number, name) in names.iter().enumerate() {
-        let got = bed.content(name);
+        let got = fixture.content(name);
         assert!(got.as_ref().is_none_or(|got| *got == content(number)), "wrong octets");
         found.push(got.is_some());
     }
-    bed.store.check_disk();
+    fixture.store.check_disk();
     found
 }
 
 /// Where the records of the names begin and end on the disk.
-fn extents(bed: &mut Bed, names: &[Name]) -> Vec<(usize, usize)> {
+fn extents(fixture: &mut Fixture, names: &[Name]) -> Vec<(usize, usize)> {
     let mut extents = Vec::new();
     for name in names {
-        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(&on_disk).unwrap();
-        bed.take();
-        let op = bed.ops.pop_front().unwrap();
+        let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
+        fixture.store.begin_read(&on_disk).unwrap();
+        fixture.take();
+        let op = fixture.ops.pop_front().unwrap();
         let DiskOpKind::ReadRecord { offset, len, .. } = op.kind else { panic!("no read") };
         extents.push((offset as usize, offset as usize + len as usize));
-        bed.perform(op);
-        bed.store.next_finished();
+        fixture.perform(op);
+        fixture.store.next_finished();
     }
     extents
 }
 
 #[test]
 fn the_log_may_be_cut_at_any_block() {
-    let (mut bed, names) = filled();
-    let extents = extents(&mut bed, &names);
-    let whole = bed.disks[0].clone();
-    let region = bed.config.disks[0].region_bytes as usize;
+    let (mut fixture, names) = filled();
+    let extents = extents(&mut fixture, &names);
+    let whole = fixture.disks[0].clone();
+    let region = fixture.config.disks[0].region_bytes as usize;
     let begin = extents.iter().map(|&(begin, _)| begin).min().unwrap() / 512 * 512 - 512;
     // Regions of this store are every other one of the disk.
     for cut in (begin..begin + 3 * region).step_by(512) {
         // As if nothing from there on had been written, in this region or later.
-        bed.disks[0] = whole.clone();
-        bed.disks[0].0[cut..].fill(0);
-        let found = found(&mut bed, &names);
+        fixture.disks[0] = whole.clone();
+        fixture.disks[0].0[cut..].fill(0);
+        let found = found(&mut fixture, &names);
         for (found, &(_, end)) in found.iter().zip(&extents) {
             assert_eq!(*found, end <= cut, "cut at {cut}, record ends at {end}");
         }
         // The file itself may end there as well.
-        bed.disks[0] = whole.clone();
-        bed.disks[0].0.truncate(cut + 100);
-        bed.restart();
-        bed.settle();
+        fixture.disks[0] = whole.clone();
+        fixture.disks[0].0.truncate(cut + 100);
+        fixture.restart();
+        fixture.settle();
         for (number, name) in names.iter().enumerate() {
-            assert!(bed.content(name).is_none_or(|got| got == content(number)));
+            assert!(fixture.content(name).is_none_or(|got| got == content(number)));
         }
     }
 }
 
 #[test]
 fn any_octet_of_what_is_not_data_may_flip() {
-    let (mut bed, names) = filled();
-    let extents = extents(&mut bed, &names);
-    let whole = bed.disks[0].clone();
-    let region = bed.config.disks[0].region_bytes as usize;
+    let (mut fixture, names) = filled();
+    let extents = extents(&mut fixture, &names);
+    let whole = fixture.disks[0].clone();
+    let region = fixture.config.disks[0].region_bytes as usize;
     let first = extents[0].0 - 512;
-    assert!(found(&mut bed, &names).iter().all(|&found| found));
-    assert_eq!(bed.stats().regions_unreadable, 0);
+    assert!(found(&mut fixture, &names).iter().all(|&found| found));
+    assert_eq!(fixture.stats().regions_unreadable, 0);
     for begin in [first, first + 2 * region] {
         let checkpoint = &whole.0[begin + region - 1024..begin + region - 512];
         let used = checkpoint.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
@@ -105,43 +105,43 @@ fn any_octet_of_what_is_not_data_may_flip() {
         let footer = begin + region - 512..begin + region - 512 + 64;
         let checkpoint = begin + region - 1024..begin + region - 512;
         for at in header.chain(footer).chain(checkpoint.step_by(7)) {
-            bed.disks[0] = whole.clone();
-            bed.disks[0].0[at] ^= 0x10;
-            let found = found(&mut bed, &names);
+            fixture.disks[0] = whole.clone();
+            fixture.disks[0].0[at] ^= 0x10;
+            let found = found(&mut fixture, &names);
             assert!(found.iter().all(|&found| found), "octet {at}: {found:?}");
             // Where the second region's footer is to be, nothing was written yet.
             let is_written = begin == first || at < begin + 56;
             let is_padding = (padding..begin + region - 512).contains(&at);
             let expected = u64::from(is_written && !is_padding);
-            assert_eq!(bed.stats().regions_unreadable, expected, "octet {at}");
+            assert_eq!(fixture.stats().regions_unreadable, expected, "octet {at}");
         }
     }
 }
 
 /// Starts anew, while the system fails all reads of a part of the disk.
-fn start_without(bed: &mut Bed, part: std::ops::Range<usize>) {
-    bed.restart();
+fn start_without(fixture: &mut Fixture, part: std::ops::Range<usize>) {
+    fixture.restart();
     loop {
-        bed.take();
-        let Some(op) = bed.ops.pop_front() else { return };
+        fixture.take();
+        let Some(op) = fixture.ops.pop_front() else { return };
         match op.kind {
             DiskOpKind::ReadRaw { offset, len }
                 if (offset as usize) < part.end && offset as usize + len as usize > part.start =>
             {
                 let failed = DiskOutcome::Failed(DiskFailure::Io);
-                bed.store.on_disk_done(bed.now, op.id, failed);
+                fixture.store.on_disk_done(fixture.now, op.id, failed);
             }
-            _ => bed.perform(op),
+            _ => fixture.perform(op),
         }
     }
 }
 
 #[test]
 fn regions_that_a_start_cannot_read_are_counted_once() {
-    let (mut bed, names) = filled();
-    let whole = bed.disks[0].clone();
-    let first = extents(&mut bed, &names)[0].0 - 512;
-    let region = bed.config.disks[0].region_bytes as usize;
+    let (mut fixture, names) = filled();
+    let whole = fixture.disks[0].clone();
+    let first = extents(&mut fixture, &names)[0].0 - 512;
+    let region = fixture.config.disks[0].region_bytes as usize;
     let second = first + 2 * region;
     let third = second + 2 * region;
     // What cannot be read, the regions that are counted, and whether records are lost: a region
@@ -156,41 +156,41 @@ fn regions_that_a_start_cannot_read_are_counted_once() {
         (first..first + region, 1, true),
         (first..third + region, 3, true),
     ] {
-        bed.disks[0] = whole.clone();
-        start_without(&mut bed, part.clone());
-        let stats = bed.stats();
+        fixture.disks[0] = whole.clone();
+        start_without(&mut fixture, part.clone());
+        let stats = fixture.stats();
         assert_eq!(stats.regions_unreadable, unreadable, "{part:?}: {stats:?}");
         assert_eq!(stats.recovered < 20, loses, "{part:?}: {stats:?}");
         assert_eq!(stats.read_errors > 0, unreadable > 0, "{part:?}: {stats:?}");
-        bed.store.check_disk();
+        fixture.store.check_disk();
     }
     // Footer and checkpoint are damaged: the records are found one by one.
-    bed.disks[0] = whole;
+    fixture.disks[0] = whole;
     let end = first + region;
-    bed.disks[0].0[end - 512 + 50] ^= 1;
-    bed.disks[0].0[end - 1024 + 50] ^= 1;
-    assert!(found(&mut bed, &names).iter().all(|&found| found));
-    let mut sum = bed.stats();
+    fixture.disks[0].0[end - 512 + 50] ^= 1;
+    fixture.disks[0].0[end - 1024 + 50] ^= 1;
+    assert!(found(&mut fixture, &names).iter().all(|&found| found));
+    let mut sum = fixture.stats();
     assert_eq!((sum.regions_unreadable, sum.read_errors), (1, 0));
-    sum.merge(&bed.stats());
+    sum.merge(&fixture.stats());
     assert_eq!(sum.regions_unreadable, 2);
 }
 
 #[test]
 fn a_record_with_any_flipped_octet_is_not_served() {
-    let (mut bed, names) = filled();
-    let extents = extents(&mut bed, &names);
-    let whole = bed.disks[0].clone();
+    let (mut fixture, names) = filled();
+    let extents = extents(&mut fixture, &names);
+    let whole = fixture.disks[0].clone();
     for victim in [2, 19] {
         let (begin, _) = extents[victim];
         let len = 48 + 30 + content(victim).len();
         for at in (begin..begin + 48).chain((begin + 48..begin + len).step_by(11)) {
-            bed.disks[0] = whole.clone();
-            bed.disks[0].0[at] ^= 1;
-            let found = found(&mut bed, &names);
+            fixture.disks[0] = whole.clone();
+            fixture.disks[0].0[at] ^= 1;
+            let found = found(&mut fixture, &names);
             let expected: Vec<_> = (0..names.len()).map(|number| number != victim).collect();
             assert_eq!(found, expected, "octet {at}");
-            let stats = bed.stats();
+            let stats = fixture.stats();
             assert!(stats.damaged == 1 || stats.recovered == 19, "{stats:?}");
         }
     }
@@ -198,55 +198,56 @@ fn a_record_with_any_flipped_octet_is_not_served() {
 
 #[test]
 fn any_part_of_the_last_writes_may_be_missing() {
-    let (mut bed, names) = filled();
-    bed.config.write_bytes_max = 512;
-    bed.restart();
-    bed.settle();
+    let (mut fixture, names) = filled();
+    fixture.config.write_bytes_max = 512;
+    fixture.restart();
+    fixture.settle();
     let more: Vec<_> = (0..6).map(|number| segment("/more/v=1", number)).collect();
-    more.iter().for_each(|name| assert!(bed.put(name, b"more")));
-    bed.take();
-    let writes: Vec<_> = bed.ops.iter().map(|op| laid_out(&bed.config, op).unwrap()).collect();
+    more.iter().for_each(|name| assert!(fixture.put_content(name, b"more")));
+    fixture.take();
+    let writes: Vec<_> =
+        fixture.ops.iter().map(|op| laid_out(&fixture.config, op).unwrap()).collect();
     assert_eq!(writes.len(), 6);
-    let before = bed.disks[0].clone();
+    let before = fixture.disks[0].clone();
     for subset in 0..1 << writes.len() {
-        bed.disks[0] = before.clone();
+        fixture.disks[0] = before.clone();
         let happened = |at: usize| subset >> at & 1 == 1;
         for (at, (offset, octets)) in writes.iter().enumerate() {
             if happened(at) {
-                bed.disks[0].write(*offset, octets);
+                fixture.disks[0].write(*offset, octets);
             }
         }
-        assert!(found(&mut bed, &names).iter().all(|&found| found));
+        assert!(found(&mut fixture, &names).iter().all(|&found| found));
         for (at, name) in more.iter().enumerate() {
-            assert_eq!(bed.content(name).is_some(), happened(at));
+            assert_eq!(fixture.content(name).is_some(), happened(at));
         }
         // What follows does not get in the way of what is there.
-        assert!(bed.put(&name("/later"), b"later"));
-        bed.settle();
-        assert!(found(&mut bed, &names).iter().all(|&found| found));
-        assert_eq!(bed.content(&name("/later")).unwrap(), b"later");
+        assert!(fixture.put_content(&name("/later"), b"later"));
+        fixture.settle();
+        assert!(found(&mut fixture, &names).iter().all(|&found| found));
+        assert_eq!(fixture.content(&name("/later")).unwrap(), b"later");
         for (at, name) in more.iter().enumerate() {
-            assert_eq!(bed.content(name).is_some(), happened(at));
+            assert_eq!(fixture.content(name).is_some(), happened(at));
         }
     }
 }
 
 #[test]
 fn a_disk_of_another_store_is_taken_for_empty() {
-    let (mut bed, names) = filled();
-    bed.config.store_id ^= 1;
-    bed.restart();
-    bed.settle();
-    assert_eq!((bed.stats().entries, bed.stats().recovered), (0, 0));
-    assert_eq!(bed.stats().regions_unreadable, 0, "there is none of its own");
-    assert!(names.iter().all(|name| matches!(bed.look(name, true, false), Found::Nothing)));
+    let (mut fixture, names) = filled();
+    fixture.config.store_id ^= 1;
+    fixture.restart();
+    fixture.settle();
+    assert_eq!((fixture.stats().entries, fixture.stats().recovered), (0, 0));
+    assert_eq!(fixture.stats().regions_unreadable, 0, "there is none of its own");
+    assert!(names.iter().all(|name| matches!(fixture.look(name, true, false), Found::Nothing)));
 }
 
-fn fail_all(bed: &mut Bed, failure: DiskFailure) -> usize {
-    bed.take();
-    let ops: Vec<_> = bed.ops.drain(..).collect();
+fn fail_all(fixture: &mut Fixture, failure: DiskFailure) -> usize {
+    fixture.take();
+    let ops: Vec<_> = fixture.ops.drain(..).collect();
     for op in &ops {
-        bed.store.on_disk_done(bed.now, op.id, DiskOutcome::Failed(failure));
+        fixture.store.on_disk_done(fixture.now, op.id, DiskOutcome::Failed(failure));
     }
     ops.len()
 }
@@ -254,24 +255,24 @@ fn fail_all(bed: &mut Bed, failure: DiskFailure) -> usize {
 #[test]
 fn a_disk_that_cannot_be_written_to_gets_a_rest_and_goes_on_serving() {
     for failure in [DiskFailure::NoSpace, DiskFailure::ReadOnly, DiskFailure::Io] {
-        let (mut bed, names) = filled();
+        let (mut fixture, names) = filled();
         for attempt in 0..3 {
             let name = segment("/new/v=1", attempt);
-            assert!(bed.put(&name, b"new"));
-            bed.wait_ms(10);
-            assert!(fail_all(&mut bed, failure) > 0);
-            assert!(matches!(bed.look(&name, false, false), Found::Nothing));
+            assert!(fixture.put_content(&name, b"new"));
+            fixture.wait_ms(10);
+            assert!(fail_all(&mut fixture, failure) > 0);
+            assert!(matches!(fixture.look(&name, false, false), Found::Nothing));
         }
-        assert!(bed.stats().write_errors >= 3);
-        assert!(!bed.put(&name("/x"), b"x"), "it has a rest from writes");
-        assert_eq!(bed.stats().passed_by, 1);
-        assert_eq!(bed.content(&names[19]), Some(content(19)), "it still reads");
-        bed.store.check_disk();
-        bed.wait_ms(61_000);
-        assert!(bed.put(&name("/x"), b"x"));
-        bed.settle();
-        assert_eq!(bed.content(&name("/x")), Some(b"x".to_vec()));
-        let kept = names.iter().filter(|name| bed.content(name).is_some()).count();
+        assert!(fixture.stats().write_errors >= 3);
+        assert!(!fixture.put_content(&name("/x"), b"x"), "it has a rest from writes");
+        assert_eq!(fixture.stats().passed_by, 1);
+        assert_eq!(fixture.content(&names[19]), Some(content(19)), "it still reads");
+        fixture.store.check_disk();
+        fixture.wait_ms(61_000);
+        assert!(fixture.put_content(&name("/x"), b"x"));
+        fixture.settle();
+        assert_eq!(fixture.content(&name("/x")), Some(b"x".to_vec()));
+        let kept = names.iter().filter(|name| fixture.content(name).is_some()).count();
         match failure {
             DiskFailure::Io => assert!(kept >= 5),
             _ => assert_eq!(kept, names.len(), "nothing was given up for it"),
@@ -281,117 +282,120 @@ fn a_disk_that_cannot_be_written_to_gets_a_rest_and_goes_on_serving() {
 
 #[test]
 fn a_stalled_disk_holds_nobody_up() {
-    let (mut bed, names) = filled();
-    let stalled_after_ms = bed.config.stalled_after_ns / NS_PER_MS;
-    bed.config.depth = 1;
-    bed.restart();
-    bed.settle();
+    let (mut fixture, names) = filled();
+    let stalled_after_ms = fixture.config.stalled_after_ns / NS_PER_MS;
+    fixture.config.depth = 1;
+    fixture.restart();
+    fixture.settle();
     let mut reads = Vec::new();
     for name in &names[..3] {
-        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        reads.push(bed.store.begin_read(&on_disk).unwrap());
+        let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
+        reads.push(fixture.store.begin_read(&on_disk).unwrap());
     }
-    bed.take();
-    assert_eq!(bed.ops.len(), 1);
-    assert!(bed.store.next_wakeup().unwrap() <= bed.now.plus_ns(bed.config.stalled_after_ns));
-    bed.wait_ms(stalled_after_ms);
+    fixture.take();
+    assert_eq!(fixture.ops.len(), 1);
+    assert!(
+        fixture.store.next_wakeup().unwrap()
+            <= fixture.now.plus_ns(fixture.config.stalled_after_ns)
+    );
+    fixture.wait_ms(stalled_after_ms);
     let mut let_go = Vec::new();
-    while let Some(finished) = bed.store.next_finished() {
+    while let Some(finished) = fixture.store.next_finished() {
         assert!(matches!(finished.outcome, ReadOutcome::Stalled));
         let_go.push(finished.read);
     }
     let_go.sort();
     assert_eq!(let_go, reads);
-    assert_eq!((bed.stats().stalls, bed.stats().stalled_set), (1, 1));
-    let Found::Disk(on_disk) = bed.look(&names[5], false, false) else { panic!("not on disk") };
+    assert_eq!((fixture.stats().stalls, fixture.stats().stalled_set), (1, 1));
+    let Found::Disk(on_disk) = fixture.look(&names[5], false, false) else { panic!("not on disk") };
     assert!(on_disk.is_stalled);
-    assert!(bed.put(&name("/x"), b"x"), "memory keeps it until the disk answers");
-    assert!(matches!(bed.look(&name("/x"), false, false), Found::Memory(_)));
-    assert!(!bed.store.flush(bed.now), "a stop does not wait for it");
-    bed.wait_ms(10);
-    assert_eq!(bed.store.next_wakeup(), None);
+    assert!(fixture.put_content(&name("/x"), b"x"), "memory keeps it until the disk answers");
+    assert!(matches!(fixture.look(&name("/x"), false, false), Found::Memory(_)));
+    assert!(!fixture.store.flush(fixture.now), "a stop does not wait for it");
+    fixture.wait_ms(10);
+    assert_eq!(fixture.store.next_wakeup(), None);
     // It answers: what was let go comes after all, and all goes on.
-    let op = bed.ops.pop_front().unwrap();
-    bed.perform(op);
-    let late = bed.store.next_finished().unwrap();
+    let op = fixture.ops.pop_front().unwrap();
+    fixture.perform(op);
+    let late = fixture.store.next_finished().unwrap();
     assert!(late.read == reads[0] && late.outcome.is_data());
-    assert_eq!(bed.stats().stalled_set, 0);
-    assert_eq!(bed.content(&names[5]), Some(content(5)));
-    bed.settle();
-    assert!(matches!(bed.look(&name("/x"), false, false), Found::Disk(_)));
-    bed.store.check_disk();
+    assert_eq!(fixture.stats().stalled_set, 0);
+    assert_eq!(fixture.content(&names[5]), Some(content(5)));
+    fixture.settle();
+    assert!(matches!(fixture.look(&name("/x"), false, false), Found::Disk(_)));
+    fixture.store.check_disk();
 }
 
 #[test]
 fn nobody_joins_a_read_that_a_stalled_disk_let_go() {
-    let (mut bed, names) = filled();
-    let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
-    bed.store.begin_read(&on_disk).unwrap();
-    bed.take();
-    bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS);
-    assert!(!bed.store.next_finished().unwrap().outcome.is_data());
-    let Found::Disk(on_disk) = bed.look(&names[0], false, false) else { panic!("not on disk") };
-    let late = bed.store.begin_read(&on_disk).unwrap();
-    let finished = bed.store.next_finished().expect("it ends at once");
+    let (mut fixture, names) = filled();
+    let Found::Disk(on_disk) = fixture.look(&names[0], false, false) else { panic!("not on disk") };
+    fixture.store.begin_read(&on_disk).unwrap();
+    fixture.take();
+    fixture.wait_ms(fixture.config.stalled_after_ns / NS_PER_MS);
+    assert!(!fixture.store.next_finished().unwrap().outcome.is_data());
+    let Found::Disk(on_disk) = fixture.look(&names[0], false, false) else { panic!("not on disk") };
+    let late = fixture.store.begin_read(&on_disk).unwrap();
+    let finished = fixture.store.next_finished().expect("it ends at once");
     assert!(finished.read == late && matches!(finished.outcome, ReadOutcome::Stalled));
 }
 
 #[test]
 fn a_disk_that_answers_is_not_stalled_by_one_operation_that_hangs() {
-    let (mut bed, names) = filled();
-    let ask = |bed: &mut Bed, name: &Name| {
-        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(&on_disk).unwrap();
-        bed.take();
-        bed.ops.pop_back().unwrap()
+    let (mut fixture, names) = filled();
+    let ask = |fixture: &mut Fixture, name: &Name| {
+        let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
+        fixture.store.begin_read(&on_disk).unwrap();
+        fixture.take();
+        fixture.ops.pop_back().unwrap()
     };
-    let hung = ask(&mut bed, &names[0]);
+    let hung = ask(&mut fixture, &names[0]);
     for name in &names[1..9] {
-        bed.wait_ms(bed.config.stalled_after_ns / NS_PER_MS / 2);
-        let op = ask(&mut bed, name);
-        bed.perform(op);
-        assert!(bed.store.next_finished().unwrap().outcome.is_data());
+        fixture.wait_ms(fixture.config.stalled_after_ns / NS_PER_MS / 2);
+        let op = ask(&mut fixture, name);
+        fixture.perform(op);
+        assert!(fixture.store.next_finished().unwrap().outcome.is_data());
     }
-    assert_eq!(bed.stats().stalls, 0);
-    bed.perform(hung);
-    assert!(bed.store.next_finished().unwrap().outcome.is_data());
+    assert_eq!(fixture.stats().stalls, 0);
+    fixture.perform(hung);
+    assert!(fixture.store.next_finished().unwrap().outcome.is_data());
 }
 
 #[test]
 fn reads_are_shared_and_refused_past_the_bound() {
-    let (mut bed, names) = filled();
-    bed.config.reads_max = 2;
-    bed.restart();
-    bed.settle();
-    let ask = |bed: &mut Bed, name: &Name| {
-        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        (on_disk.reads_waiting, bed.store.begin_read(&on_disk))
+    let (mut fixture, names) = filled();
+    fixture.config.reads_max = 2;
+    fixture.restart();
+    fixture.settle();
+    let ask = |fixture: &mut Fixture, name: &Name| {
+        let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
+        (on_disk.reads_waiting, fixture.store.begin_read(&on_disk))
     };
-    let first = ask(&mut bed, &names[0]);
-    assert_eq!(ask(&mut bed, &names[0]), (0, first.1));
-    assert_eq!(ask(&mut bed, &names[1]).0, 1);
-    assert_eq!(ask(&mut bed, &names[2]), (2, Err(ReadRefused)));
-    assert_eq!(ask(&mut bed, &names[1]).0, 1);
-    let stats = bed.stats();
+    let first = ask(&mut fixture, &names[0]);
+    assert_eq!(ask(&mut fixture, &names[0]), (0, first.1));
+    assert_eq!(ask(&mut fixture, &names[1]).0, 1);
+    assert_eq!(ask(&mut fixture, &names[2]), (2, Err(ReadRefused)));
+    assert_eq!(ask(&mut fixture, &names[1]).0, 1);
+    let stats = fixture.stats();
     assert_eq!((stats.reads_shared, stats.reads_refused, stats.reads_waiting), (2, 1, 2));
-    bed.settle();
-    assert!(bed.store.next_finished().is_some() && bed.store.next_finished().is_some());
-    assert!(bed.store.next_finished().is_none(), "one answer for all who share");
-    assert_eq!(bed.stats().reads, 2);
+    fixture.settle();
+    assert!(fixture.store.next_finished().is_some() && fixture.store.next_finished().is_some());
+    assert!(fixture.store.next_finished().is_none(), "one answer for all who share");
+    assert_eq!(fixture.stats().reads, 2);
 }
 
 #[test]
 fn a_failed_read_gives_up_one_record_but_not_all() {
-    let (mut bed, names) = filled();
+    let (mut fixture, names) = filled();
     for name in &names[..3] {
-        let Found::Disk(on_disk) = bed.look(name, false, false) else { panic!("not on disk") };
-        bed.store.begin_read(&on_disk).unwrap();
-        fail_all(&mut bed, DiskFailure::Io);
-        assert!(!bed.store.next_finished().unwrap().outcome.is_data());
+        let Found::Disk(on_disk) = fixture.look(name, false, false) else { panic!("not on disk") };
+        fixture.store.begin_read(&on_disk).unwrap();
+        fail_all(&mut fixture, DiskFailure::Io);
+        assert!(!fixture.store.next_finished().unwrap().outcome.is_data());
     }
-    assert_eq!(bed.stats().read_errors, 3);
-    assert_eq!(bed.content(&names[0]), None, "a bad place");
-    assert_eq!(bed.content(&names[1]), Some(content(1)), "the disk as a whole was in trouble");
+    assert_eq!(fixture.stats().read_errors, 3);
+    assert_eq!(fixture.content(&names[0]), None, "a bad place");
+    assert_eq!(fixture.content(&names[1]), Some(content(1)), "the disk as a whole was in trouble");
 }
 
 #[test]
@@ -403,36 +407,36 @@ fn memory_and_writes_waiting_are_bounded() {
         ..tier_config(vec![geometry(8, 1 << 20, 512)])
     };
     let memory = StoreConfig { capacity_bytes: 0, ..StoreConfig::default() };
-    let mut bed = Bed::with(config, memory);
-    bed.settle();
+    let mut fixture = Fixture::with(config, memory);
+    fixture.settle();
     for number in 0..5 {
-        assert_eq!(bed.put(&segment("/y", number), b"y"), number < 3);
+        assert_eq!(fixture.put_content(&segment("/y", number), b"y"), number < 3);
     }
-    assert_eq!(bed.stats().passed_by, 2);
-    bed.settle();
+    assert_eq!(fixture.stats().passed_by, 2);
+    fixture.settle();
     for round in 0..4 {
         for number in 0..2_000 {
             let object = std::format!("/{round}/{number}/{number}");
             // Where the first is on disk, the second is only noted.
             let contents: &[&[u8]] = if number % 10 == 0 { &[b"y", b"z"] } else { &[b"y"] };
             for content in contents {
-                bed.put(&name(&object), content);
-                bed.put(&segment(&object, number % 7), content);
-                bed.settle();
-                assert!(bed.stats().index_bytes <= bytes_max, "{:?}", bed.stats());
+                fixture.put_content(&name(&object), content);
+                fixture.put_content(&segment(&object, number % 7), content);
+                fixture.settle();
+                assert!(fixture.stats().index_bytes <= bytes_max, "{:?}", fixture.stats());
             }
         }
-        let stats = bed.stats();
+        let stats = fixture.stats();
         assert!(stats.no_room > 0 && stats.entries > 700, "{stats:?}");
-        bed.erase(&std::format!("/{round}"), usize::MAX);
-        bed.store.check_disk();
+        fixture.erase(&std::format!("/{round}"), usize::MAX);
+        fixture.store.check_disk();
     }
-    bed.restart();
-    while bed.stats().is_recovering() {
-        bed.tick();
-        if let Some(op) = bed.ops.pop_front() {
-            bed.perform(op);
+    fixture.restart();
+    while fixture.stats().is_recovering() {
+        fixture.tick();
+        if let Some(op) = fixture.ops.pop_front() {
+            fixture.perform(op);
         }
-        assert!(bed.stats().index_bytes <= bytes_max, "{:?}", bed.stats());
+        assert!(fixture.stats().index_bytes <= bytes_max, "{:?}", fixture.stats());
     }
 }

@@ -1,6 +1,6 @@
 mod basics;
-mod bed;
 mod check;
+mod disks;
 mod faults;
 mod model;
 mod returns;

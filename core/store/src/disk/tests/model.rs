@@ -1,7 +1,7 @@
 //! The store against a model, over random steps and disks that fail in every way.
 
 use super::super::*;
-use super::bed::*;
+use super::disks::*;
 use crate::StoreConfig;
 use std::collections::{BTreeMap, BTreeSet};
 use std::string::String;
@@ -57,7 +57,7 @@ impl std::fmt::Display for Known {
 }
 
 struct Model {
-    bed: Bed,
+    fixture: Fixture,
     rng: Rng,
     weather: Weather,
     names: BTreeMap<String, Known>,
@@ -111,7 +111,7 @@ impl Model {
             names.insert(uri.into(), Known::default());
         }
         Self {
-            bed: Bed::with(config, memory),
+            fixture: Fixture::with(config, memory),
             rng,
             weather,
             names,
@@ -147,7 +147,7 @@ impl Model {
         known.after_crash.insert(wire.clone());
         known.current = Some(wire.clone());
         known.may_be_erased = false;
-        self.bed.put_wire(&wire);
+        self.fixture.put_wire(&wire);
     }
 
     /// It is right that this is served now for a name at or below `asked`.
@@ -170,10 +170,10 @@ impl Model {
         if can_be_prefix && asked.as_view().component_count() > 1 && self.rng.below(2) == 0 {
             asked.pop();
         }
-        match self.bed.look(&asked, can_be_prefix, false) {
+        match self.fixture.look(&asked, can_be_prefix, false) {
             Found::Memory(hit) => self.check_served(&asked, can_be_prefix, &hit.packet),
             Found::Disk(found) => {
-                if let Ok(read) = self.bed.store.begin_read(&found) {
+                if let Ok(read) = self.fixture.store.begin_read(&found) {
                     self.reading.entry(read).or_default();
                 }
             }
@@ -196,8 +196,8 @@ impl Model {
         // A region makes room before the disk hears of it.
         let (_, region) = self.region_of(written.disk, written.begin);
         let is_there = self.sequence_at(written.disk, written.begin) == written.sequence
-            && self.bed.store.region_sequence(written.disk, region) <= written.sequence;
-        let is_over = !self.bed.stats().is_recovering();
+            && self.fixture.store.region_sequence(written.disk, region) <= written.sequence;
+        let is_over = !self.fixture.stats().is_recovering();
         written.is_acknowledged
             && !self.has_lied_at_start
             && is_there
@@ -206,7 +206,7 @@ impl Model {
     }
 
     fn region_of(&self, disk: u8, offset: u64) -> (u8, u64) {
-        let geometry = &self.bed.config.disks[usize::from(disk)];
+        let geometry = &self.fixture.config.disks[usize::from(disk)];
         (disk, (offset - geometry.data_offset) / geometry.region_bytes)
     }
 
@@ -227,7 +227,7 @@ impl Model {
     }
 
     fn drain(&mut self) {
-        while let Some(finished) = self.bed.store.next_finished() {
+        while let Some(finished) = self.fixture.store.next_finished() {
             let may_give = self.reading.get(&finished.read).cloned();
             let ReadOutcome::Data { packet, fresh_until: until } = finished.outcome else {
                 continue;
@@ -249,9 +249,9 @@ impl Model {
             if self.rng.below(2) == 0 {
                 let data = DataView::decode(&packet).unwrap();
                 let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
-                let (now, pool) = (self.bed.now, &mut self.bed.pool);
+                let (now, pool) = (self.fixture.now, &mut self.fixture.pool);
                 let hashes = hashes(data.name);
-                self.bed.store.promote(now, (&packet, &data), until, hashes, fill, pool);
+                self.fixture.store.promote(now, (&packet, &data), until, hashes, fill, pool);
             }
         }
     }
@@ -264,17 +264,17 @@ impl Model {
         }
         let is_all = self.rng.below(2) == 0;
         let limit = if is_all { 1_000 } else { self.rng.below(4) as usize };
-        let erased = self.bed.store.erase(prefix.as_view(), KEY.hash(prefix.value()), limit);
+        let erased = self.fixture.store.erase(prefix.as_view(), KEY.hash(prefix.value()), limit);
         assert!(erased <= limit);
         if is_all {
             for uri in
                 self.names.keys().filter(|uri| prefix.as_view().is_prefix_of(name(uri).as_view()))
             {
-                let is_gone = matches!(self.bed.look(&name(uri), false, false), Found::Nothing);
+                let is_gone = matches!(self.fixture.look(&name(uri), false, false), Found::Nothing);
                 assert!(
                     is_gone,
                     "{uri} is still there after {prefix} was erased: {erased} {:?}",
-                    self.bed.stats()
+                    self.fixture.stats()
                 );
             }
         }
@@ -291,17 +291,17 @@ impl Model {
     }
 
     fn perform_any(&mut self) {
-        self.bed.take();
-        if self.bed.ops.is_empty() {
+        self.fixture.take();
+        if self.fixture.ops.is_empty() {
             return;
         }
-        let at = self.rng.below(self.bed.ops.len() as u32) as usize;
-        let op = self.bed.ops.remove(at).unwrap();
-        let outcome = match laid_out(&self.bed.config, &op) {
+        let at = self.rng.below(self.fixture.ops.len() as u32) as usize;
+        let op = self.fixture.ops.remove(at).unwrap();
+        let outcome = match laid_out(&self.fixture.config, &op) {
             Some((offset, octets)) => self.write(&op, offset, &octets),
             None => self.read(&op),
         };
-        self.bed.store.on_disk_done(self.bed.now, op.id, outcome);
+        self.fixture.store.on_disk_done(self.fixture.now, op.id, outcome);
         self.drain();
     }
 
@@ -313,7 +313,7 @@ impl Model {
             let failures = [DiskFailure::NoSpace, DiskFailure::ReadOnly, DiskFailure::Io];
             return DiskOutcome::Failed(failures[self.rng.below(3) as usize]);
         }
-        self.bed.disks[usize::from(op.disk)].write(offset, octets);
+        self.fixture.disks[usize::from(op.disk)].write(offset, octets);
         DiskOutcome::Written
     }
 
@@ -321,7 +321,7 @@ impl Model {
     fn tear(&mut self, disk: u8, offset: u64, octets: &[u8]) {
         for (at, block) in octets.chunks(512).enumerate() {
             if self.rng.below(2) == 0 {
-                self.bed.disks[usize::from(disk)].write(offset + at as u64 * 512, block);
+                self.fixture.disks[usize::from(disk)].write(offset + at as u64 * 512, block);
             }
         }
     }
@@ -331,7 +331,7 @@ impl Model {
         let region = self.region_of(op.disk, *offset);
         let highest = self.sequences.entry(region).or_default();
         *highest = (*highest).max(*sequence);
-        let block_bytes = self.bed.config.disks[usize::from(op.disk)].block_bytes;
+        let block_bytes = self.fixture.config.disks[usize::from(op.disk)].block_bytes;
         let mut begin = *offset;
         for part in parts {
             let end = begin + part.size(block_bytes);
@@ -340,7 +340,7 @@ impl Model {
                 known.after_crash.insert(packet.to_vec());
                 let data = DataView::decode(packet).unwrap();
                 // The same Data may have been appended, erased, and appended again.
-                let place = self.bed.store.offset_of(data.name, hashes(data.name));
+                let place = self.fixture.store.offset_of(data.name, hashes(data.name));
                 let is_latest = place == Some((op.disk, begin));
                 if is_latest && known.current.as_deref() == Some(&packet[..]) {
                     known.written = (!fails && !known.may_be_erased).then(|| Written {
@@ -364,14 +364,14 @@ impl Model {
             return DiskOutcome::Failed(DiskFailure::Io);
         }
         if self.weather != Weather::Lying || self.rng.below(4) != 0 {
-            return read(&self.bed.disks[disk], &op.kind);
+            return read(&self.fixture.disks[disk], &op.kind);
         }
         // Nobody can be asked for what a disk denies; one that has lied about what it holds may
         // have been written on in the wrong place.
         self.has_lied_at_start |= matches!(op.kind, DiskOpKind::ReadRaw { .. });
         self.names.values_mut().for_each(|known| known.written = None);
         let octets = match self.rng.below(4) {
-            0 => Octets(vec![0; self.bed.disks[disk].0.len()]),
+            0 => Octets(vec![0; self.fixture.disks[disk].0.len()]),
             1 => match self.snapshots.is_empty() {
                 true => Octets(Vec::new()),
                 false => {
@@ -380,12 +380,12 @@ impl Model {
                 }
             },
             2 => {
-                let mut octets = self.bed.disks[disk].clone();
+                let mut octets = self.fixture.disks[disk].clone();
                 octets.0.rotate_left(512 * (1 + self.rng.below(20) as usize));
                 octets
             }
             _ => {
-                let mut octets = self.bed.disks[disk].clone();
+                let mut octets = self.fixture.disks[disk].clone();
                 let len = self.rng.below(octets.0.len() as u32) as usize;
                 octets.0.truncate(len);
                 octets
@@ -409,8 +409,8 @@ impl Model {
     }
 
     fn flip(&mut self) {
-        let disk = self.rng.below(self.bed.disks.len() as u32) as usize;
-        let octets = &mut self.bed.disks[disk].0;
+        let disk = self.rng.below(self.fixture.disks.len() as u32) as usize;
+        let octets = &mut self.fixture.disks[disk].0;
         let at = self.rng.below(octets.len() as u32) as usize;
         octets[at] ^= 1 << self.rng.below(8);
         for known in self.names.values_mut() {
@@ -433,14 +433,14 @@ impl Model {
     /// Everything that waits for the disks is done.
     fn settle(&mut self) {
         for _ in 0..20_000 {
-            self.bed.take();
-            if !self.bed.ops.is_empty() {
+            self.fixture.take();
+            if !self.fixture.ops.is_empty() {
                 self.perform_any();
                 continue;
             }
-            let Some(at) = self.bed.store.next_wakeup() else { break };
-            self.bed.now = self.bed.now.max(at);
-            self.bed.store.handle_timeout(self.bed.now);
+            let Some(at) = self.fixture.store.next_wakeup() else { break };
+            self.fixture.now = self.fixture.now.max(at);
+            self.fixture.store.handle_timeout(self.fixture.now);
         }
         self.drain();
         self.reading.clear();
@@ -457,18 +457,18 @@ impl Model {
 
     /// The process dies; of what is under way, any part has happened.
     fn crash(&mut self) {
-        for op in std::mem::take(&mut self.bed.ops) {
-            if let Some((offset, octets)) = laid_out(&self.bed.config, &op) {
+        for op in std::mem::take(&mut self.fixture.ops) {
+            if let Some((offset, octets)) = laid_out(&self.fixture.config, &op) {
                 let is_whole = self.rng.below(2) == 0;
                 match is_whole {
-                    true => self.bed.disks[usize::from(op.disk)].write(offset, &octets),
+                    true => self.fixture.disks[usize::from(op.disk)].write(offset, &octets),
                     false => self.tear(op.disk, offset, &octets),
                 }
                 self.note_crashed(&op);
             }
         }
         self.reading.clear();
-        self.bed.restart();
+        self.fixture.restart();
         if self.weather == Weather::Lying {
             self.anything_may_come_back();
         }
@@ -500,34 +500,34 @@ impl Model {
             80..85 => self.erase(),
             85..90 => {
                 let ms = self.rng.below(10).into();
-                self.bed.wait_ms(ms);
+                self.fixture.wait_ms(ms);
             }
             90 => {
                 // A stall, and its end.
-                self.bed.wait_ms(150);
+                self.fixture.wait_ms(150);
                 self.drain();
             }
             91..93 => self.crash(),
             93..95 => self.settle(),
-            95 => drop(self.bed.store.flush(self.bed.now)),
+            95 => drop(self.fixture.store.flush(self.fixture.now)),
             96 if self.weather == Weather::Flipping => self.flip(),
             97 if self.weather == Weather::Lying && self.snapshots.len() < 4 => {
-                self.snapshots.push(self.bed.disks.clone());
+                self.snapshots.push(self.fixture.disks.clone());
             }
             _ => {}
         }
         self.note_what_reads_may_give();
         self.drain();
-        self.bed.store.check_disk();
+        self.fixture.store.check_disk();
         self.check_prefixes();
     }
 
     /// What is found by name is found by prefix.
     fn check_prefixes(&self) {
         let mut below_o = self.names.keys().filter(|uri| uri.starts_with("/o/"));
-        let found = below_o.find(|uri| self.bed.on_disk(&name(uri), false));
+        let found = below_o.find(|uri| self.fixture.on_disk(&name(uri), false));
         if let Some(uri) = found {
-            assert!(self.bed.on_disk(&name("/o"), true), "{uri} is not found below /o");
+            assert!(self.fixture.on_disk(&name("/o"), true), "{uri} is not found below /o");
         }
     }
 }
@@ -542,10 +542,10 @@ fn run(seed: u64, weather: Weather) {
     let uris: Vec<String> = model.names.keys().cloned().collect();
     for uri in uris {
         let asked = name(&uri);
-        match model.bed.look(&asked, false, false) {
+        match model.fixture.look(&asked, false, false) {
             Found::Memory(hit) => model.check_served(&asked, false, &hit.packet),
             Found::Disk(found) => {
-                if let Ok(read) = model.bed.store.begin_read(&found) {
+                if let Ok(read) = model.fixture.store.begin_read(&found) {
                     model.reading.entry(read).or_default();
                     model.note_what_reads_may_give();
                     model.settle();
@@ -555,11 +555,11 @@ fn run(seed: u64, weather: Weather) {
                 !model.is_required(&model.names[&uri]),
                 "{uri} is lost: {} {:?}",
                 model.names[&uri],
-                model.bed.stats()
+                model.fixture.stats()
             ),
         }
     }
-    assert!(model.bed.now > Instant::ZERO);
+    assert!(model.fixture.now > Instant::ZERO);
 }
 
 fn run_all(seeds: std::ops::Range<u64>) {

@@ -2,7 +2,7 @@
 //! speed: what was held is still held, or its loss was counted.
 
 use super::super::*;
-use super::bed::*;
+use super::disks::*;
 use crate::{EvictionPolicy, StoreConfig};
 use std::vec;
 use std::vec::Vec;
@@ -36,7 +36,7 @@ struct Workload {
 }
 
 struct Readers {
-    bed: Bed,
+    fixture: Fixture,
     rng: Rng,
     workload: Workload,
     names: Vec<Name>,
@@ -66,61 +66,61 @@ impl Readers {
             policy: workload.policy,
             ..StoreConfig::default()
         };
-        let mut bed = Bed::with(config, memory);
-        bed.settle();
+        let mut fixture = Fixture::with(config, memory);
+        fixture.settle();
         let names = (0..workload.segments).map(|number| segment("/file/v=1", number)).collect();
-        Self { bed, rng: Rng::from_seed(seed), workload, names }
+        Self { fixture, rng: Rng::from_seed(seed), workload, names }
     }
 
     /// Carries out one disk operation, any of those under way.
     fn perform_any(&mut self) {
-        self.bed.take();
-        if self.bed.ops.is_empty() {
+        self.fixture.take();
+        if self.fixture.ops.is_empty() {
             return;
         }
-        let at = self.rng.below(self.bed.ops.len() as u32) as usize;
-        let op = self.bed.ops.remove(at).unwrap();
+        let at = self.rng.below(self.fixture.ops.len() as u32) as usize;
+        let op = self.fixture.ops.remove(at).unwrap();
         let fails = self.rng.below(1_000) < self.workload.write_failures_permille;
         if fails && matches!(op.kind, DiskOpKind::Write { .. }) {
             let failed = DiskOutcome::Failed(DiskFailure::Io);
-            self.bed.store.on_disk_done(self.bed.now, op.id, failed);
+            self.fixture.store.on_disk_done(self.fixture.now, op.id, failed);
         } else {
-            self.bed.perform(op);
+            self.fixture.perform(op);
         }
         self.take_reads();
     }
 
     fn take_reads(&mut self) {
-        while let Some(finished) = self.bed.store.next_finished() {
+        while let Some(finished) = self.fixture.store.next_finished() {
             let ReadOutcome::Data { packet, fresh_until } = finished.outcome else { continue };
             let data = DataView::decode(&packet).unwrap();
             let number = data.name.last().unwrap().as_segment().unwrap();
             assert_eq!(data.content, content(number), "a wrong byte leaves the store");
             let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
-            let (now, pool) = (self.bed.now, &mut self.bed.pool);
+            let (now, pool) = (self.fixture.now, &mut self.fixture.pool);
             let read = (&packet, &data);
-            self.bed.store.promote(now, read, fresh_until, hashes(data.name), fill, pool);
+            self.fixture.store.promote(now, read, fresh_until, hashes(data.name), fill, pool);
         }
     }
 
     /// One Interest, and what it brings.
     fn ask(&mut self, number: u64) {
         let name = self.names[number as usize].clone();
-        match self.bed.look(&name, false, false) {
+        match self.fixture.look(&name, false, false) {
             Found::Memory(_) => {}
             Found::Disk(found) => {
                 let is_bypassed = self.rng.below(1_000) < self.workload.bypassed_permille;
-                if is_bypassed || self.bed.store.begin_read(&found).is_err() {
-                    self.bed.put(&name, &content(number));
+                if is_bypassed || self.fixture.store.begin_read(&found).is_err() {
+                    self.fixture.put_content(&name, &content(number));
                 }
             }
             Found::Nothing => {
-                self.bed.put(&name, &content(number));
+                self.fixture.put_content(&name, &content(number));
             }
         }
-        self.bed.now = self.bed.now.plus_ns(NS_PER_MS / 100);
-        self.bed.store.handle_timeout(self.bed.now);
-        self.bed.take();
+        self.fixture.now = self.fixture.now.plus_ns(NS_PER_MS / 100);
+        self.fixture.store.handle_timeout(self.fixture.now);
+        self.fixture.take();
         let (whole, rest) =
             (self.workload.disk_permille / 1_000, self.workload.disk_permille % 1_000);
         let more = u32::from(self.rng.below(1_000) < rest);
@@ -144,12 +144,12 @@ impl Readers {
 
     fn settle(&mut self) {
         for _ in 0..1_000_000 {
-            self.bed.take();
-            if !self.bed.ops.is_empty() {
+            self.fixture.take();
+            if !self.fixture.ops.is_empty() {
                 self.perform_any();
-            } else if let Some(at) = self.bed.store.next_wakeup() {
-                self.bed.now = self.bed.now.max(at);
-                self.bed.store.handle_timeout(self.bed.now);
+            } else if let Some(at) = self.fixture.store.next_wakeup() {
+                self.fixture.now = self.fixture.now.max(at);
+                self.fixture.store.handle_timeout(self.fixture.now);
             } else {
                 return;
             }
@@ -159,7 +159,8 @@ impl Readers {
 
     fn missing(&mut self) -> u64 {
         let names = std::mem::take(&mut self.names);
-        let is_held = |name: &&Name| !matches!(self.bed.look(name, false, false), Found::Nothing);
+        let is_held =
+            |name: &&Name| !matches!(self.fixture.look(name, false, false), Found::Nothing);
         let held = names.iter().filter(is_held).count();
         self.names = names;
         self.workload.segments - held as u64
@@ -167,7 +168,7 @@ impl Readers {
 
     /// Data that counters say was lost, or not stored.
     fn counted(&self) -> u64 {
-        let disk = self.bed.stats();
+        let disk = self.fixture.stats();
         disk.passed_by
             + disk.no_room
             + disk.not_admitted
@@ -179,13 +180,13 @@ impl Readers {
 
     fn stop(&mut self) {
         for _ in 0..100_000 {
-            if !self.bed.store.flush(self.bed.now) {
-                self.bed.ops.clear();
-                self.bed.restart();
+            if !self.fixture.store.flush(self.fixture.now) {
+                self.fixture.ops.clear();
+                self.fixture.restart();
                 self.settle();
                 return;
             }
-            self.bed.tick();
+            self.fixture.tick();
             self.perform_any();
         }
         panic!("it does not stop");
@@ -215,14 +216,14 @@ fn keeps_all_of_a_file_of_four_times_memory() {
                 let workload = Workload { policy, offer_at, readers, readings, ..usual() };
                 let mut readers = Readers::new(workload.clone(), 1);
                 readers.read_all();
-                assert_eq!(readers.missing(), 0, "{workload:?} {:?}", readers.bed.stats());
-                readers.bed.store.check_disk();
+                assert_eq!(readers.missing(), 0, "{workload:?} {:?}", readers.fixture.stats());
+                readers.fixture.store.check_disk();
                 readers.stop();
                 assert_eq!(
                     readers.missing(),
                     0,
                     "after a stop: {workload:?} {:?}",
-                    readers.bed.stats()
+                    readers.fixture.stats()
                 );
             }
         }
@@ -239,13 +240,13 @@ fn keeps_what_came_again_past_a_busy_disk() {
                 Workload { policy, readings: 3, bypassed_permille, index_bytes_max, ..usual() };
             let mut readers = Readers::new(workload.clone(), 2);
             readers.read_all();
-            assert_eq!(readers.missing(), 0, "{workload:?} {:?}", readers.bed.stats());
+            assert_eq!(readers.missing(), 0, "{workload:?} {:?}", readers.fixture.stats());
             readers.stop();
             assert_eq!(
                 readers.missing(),
                 0,
                 "after a stop: {workload:?} {:?}",
-                readers.bed.stats()
+                readers.fixture.stats()
             );
         }
     }
@@ -275,7 +276,7 @@ fn counts_each_loss_to_slow_failing_and_small_disks() {
         let (missing, counted) = (readers.missing(), readers.counted());
         assert!(missing <= counted, "seed {seed}: {missing} of {counted}: {workload:?}");
         lost += missing;
-        readers.bed.store.check_disk();
+        readers.fixture.store.check_disk();
     }
     assert!(lost > 0, "the workloads lose something, or nothing was tested");
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::tests::{Bed, KEY, name};
+use crate::fixture::{Fixture, KEY, name};
 use crate::{EvictionPolicy, SegmentRange, StoreConfig};
 use alloc::collections::BTreeSet;
 use std::{format, vec};
@@ -7,17 +7,17 @@ use weir_base::Rng;
 use weir_wire::Data;
 use weir_wire::name::Component;
 
-fn put(bed: &mut Bed, object: &str, segment: u64) {
+fn put(fixture: &mut Fixture, object: &str, segment: u64) {
     let mut name = name(object);
     name.push(&Component::segment(segment));
     let wire = Data::new(name).content(vec![1; 100]).encode_with_digest();
-    bed.put_wire(&wire);
+    fixture.put_wire(&wire);
 }
 
-fn ranges(bed: &Bed, object: &str) -> Vec<SegmentRange> {
+fn ranges(fixture: &Fixture, object: &str) -> Vec<SegmentRange> {
     let object = name(object);
     let hash = KEY.hash(object.value());
-    let page = bed.store.holdings_of(object.as_view(), hash).unwrap();
+    let page = fixture.store.holdings_of(object.as_view(), hash).unwrap();
     page.holdings.into_iter().flat_map(|holding| holding.ranges).collect()
 }
 
@@ -27,57 +27,57 @@ const fn range(first: u64, last: u64) -> SegmentRange {
 
 #[test]
 fn what_was_there_before_is_listed_once_the_index_is_built() {
-    let mut bed = Bed::large();
-    (0..200).for_each(|segment| put(&mut bed, "/a/v=1", segment));
-    put(&mut bed, "/b/v=1", 7);
-    bed.put("/b/no-segment", 0);
-    assert_eq!(bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 9), None);
-    bed.store.track_holdings(HoldingsConfig::default());
-    assert!(bed.store.build_holdings(100));
-    let list = |bed: &Bed, uri: &str| {
-        bed.store.holdings(name(uri).as_view(), HoldingsCursor::default(), 100).unwrap()
+    let mut fixture = Fixture::large();
+    (0..200).for_each(|segment| put(&mut fixture, "/a/v=1", segment));
+    put(&mut fixture, "/b/v=1", 7);
+    fixture.put("/b/no-segment", 0);
+    assert_eq!(fixture.store.holdings(name("/").as_view(), HoldingsCursor::default(), 9), None);
+    fixture.store.track_holdings(HoldingsConfig::default());
+    assert!(fixture.store.build_holdings(100));
+    let list = |fixture: &Fixture, uri: &str| {
+        fixture.store.holdings(name(uri).as_view(), HoldingsCursor::default(), 100).unwrap()
     };
-    assert!(list(&bed, "/").is_partial);
+    assert!(list(&fixture, "/").is_partial);
     // What comes and goes meanwhile is in it.
-    put(&mut bed, "/a/v=1", 300);
-    bed.erase("/a/v=1/seg=5", 1);
-    bed.erase("/a/v=1/seg=150", 1);
-    while bed.store.build_holdings(100) {}
-    let page = list(&bed, "/");
+    put(&mut fixture, "/a/v=1", 300);
+    fixture.erase("/a/v=1/seg=5", 1);
+    fixture.erase("/a/v=1/seg=150", 1);
+    while fixture.store.build_holdings(100) {}
+    let page = list(&fixture, "/");
     assert!(!page.is_partial);
     assert_eq!(page.holdings.len(), 2);
     assert_eq!(
-        ranges(&bed, "/a/v=1"),
+        ranges(&fixture, "/a/v=1"),
         [range(0, 4), range(6, 149), range(151, 199), range(300, 300)]
     );
-    assert_eq!(list(&bed, "/b").holdings[0].ranges, [range(7, 7)]);
-    assert_eq!(list(&bed, "/c").holdings, []);
-    bed.store.check();
-    assert!(bed.store.stats().holdings_bytes > 0);
-    bed.store.stop_tracking_holdings();
-    assert_eq!(bed.store.stats().holdings_bytes, 0);
+    assert_eq!(list(&fixture, "/b").holdings[0].ranges, [range(7, 7)]);
+    assert_eq!(list(&fixture, "/c").holdings, []);
+    fixture.store.check();
+    assert!(fixture.store.stats().holdings_bytes > 0);
+    fixture.store.stop_tracking_holdings();
+    assert_eq!(fixture.store.stats().holdings_bytes, 0);
 }
 
 #[test]
 fn changes_add_up_to_what_is_held() {
     for seed in 0..if cfg!(miri) { 1 } else { 20 } {
         let mut rng = Rng::from_seed(seed);
-        let mut bed =
-            Bed::new(40_000, EvictionPolicy::ALL[seed as usize % EvictionPolicy::ALL.len()]);
-        bed.store.track_holdings(HoldingsConfig::default());
+        let mut fixture =
+            Fixture::new(40_000, EvictionPolicy::ALL[seed as usize % EvictionPolicy::ALL.len()]);
+        fixture.store.track_holdings(HoldingsConfig::default());
         let (mut believed, mut generation, mut sequence) = (BTreeSet::new(), 0, 0);
         for step in 0..if cfg!(miri) { 40 } else { 2_000 } {
             match rng.below(30) {
                 0 => {
-                    bed.erase(&format!("/f/{}", rng.below(3)), 10);
+                    fixture.erase(&format!("/f/{}", rng.below(3)), 10);
                 }
-                1 => bed.set_capacity_bytes(20_000 + u64::from(rng.below(30_000))),
-                2 if rng.below(10) == 0 => bed.store.restart_changes(),
+                1 => fixture.set_capacity_bytes(20_000 + u64::from(rng.below(30_000))),
+                2 if rng.below(10) == 0 => fixture.store.restart_changes(),
                 3 => {
-                    bed.store.build_holdings(rng.below(50));
+                    fixture.store.build_holdings(rng.below(50));
                 }
                 4..7 => {
-                    let told = bed.store.take_changes(1 + rng.below(4) as usize).unwrap();
+                    let told = fixture.store.take_changes(1 + rng.below(4) as usize).unwrap();
                     if told.generation != generation {
                         (generation, sequence) = (told.generation, 0);
                         believed.clear();
@@ -86,13 +86,13 @@ fn changes_add_up_to_what_is_held() {
                     assert_eq!(told.sequence, sequence);
                     apply(&mut believed, told);
                 }
-                _ => put(&mut bed, &format!("/f/{}", rng.below(3)), step / 3 % 170),
+                _ => put(&mut fixture, &format!("/f/{}", rng.below(3)), step / 3 % 170),
             }
         }
-        while bed.store.build_holdings(50) {}
-        bed.store.check();
+        while fixture.store.build_holdings(50) {}
+        fixture.store.check();
         loop {
-            let told = bed.store.take_changes(3).unwrap();
+            let told = fixture.store.take_changes(3).unwrap();
             let has_more = told.has_more;
             if told.generation != generation {
                 generation = told.generation;
@@ -104,7 +104,8 @@ fn changes_add_up_to_what_is_held() {
             }
         }
         let mut held = BTreeSet::new();
-        let page = bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100).unwrap();
+        let page =
+            fixture.store.holdings(name("/").as_view(), HoldingsCursor::default(), 100).unwrap();
         for Holding { name, ranges, .. } in page.holdings {
             for range in ranges {
                 held.extend((range.first..=range.last).map(|segment| (name.clone(), segment)));
@@ -112,57 +113,62 @@ fn changes_add_up_to_what_is_held() {
         }
         assert!(!held.is_empty());
         assert_eq!(believed, held, "seed {seed}");
-        bed.store
-            .configure(bed.now, StoreConfig { capacity_bytes: 0, ..bed.store.config().clone() });
-        bed.store.stop_changes();
-        assert_eq!(bed.store.stats().holdings_bytes, 0);
+        fixture.store.configure(
+            fixture.now,
+            StoreConfig { capacity_bytes: 0, ..fixture.store.config().clone() },
+        );
+        fixture.store.stop_changes();
+        assert_eq!(fixture.store.stats().holdings_bytes, 0);
     }
 }
 
 #[test]
 fn what_had_no_room_is_found_when_changes_are_told_anew() {
-    let mut bed = Bed::large();
-    bed.store.track_holdings(HoldingsConfig { bytes_max: 20_000 });
-    while bed.store.build_holdings(100) {}
-    (0..200).for_each(|object| put(&mut bed, &format!("/f/{object}/v=1"), 0));
-    let list = |bed: &Bed| {
-        bed.store.holdings(name("/").as_view(), HoldingsCursor::default(), 1_000).unwrap()
+    let mut fixture = Fixture::large();
+    fixture.store.track_holdings(HoldingsConfig { bytes_max: 20_000 });
+    while fixture.store.build_holdings(100) {}
+    (0..200).for_each(|object| put(&mut fixture, &format!("/f/{object}/v=1"), 0));
+    let list = |fixture: &Fixture| {
+        fixture.store.holdings(name("/").as_view(), HoldingsCursor::default(), 1_000).unwrap()
     };
-    bed.store.take_changes(1_000).unwrap();
-    assert!(list(&bed).is_partial && !bed.store.has_holdings_to_build(), "there is no room");
+    fixture.store.take_changes(1_000).unwrap();
+    assert!(
+        list(&fixture).is_partial && !fixture.store.has_holdings_to_build(),
+        "there is no room"
+    );
     for object in 0..150 {
-        bed.erase(&format!("/f/{object}"), 1);
+        fixture.erase(&format!("/f/{object}"), 1);
     }
-    assert_eq!(list(&bed).holdings.len(), 0, "those that came first were listed");
-    bed.store.restart_changes();
-    assert!(list(&bed).is_partial && bed.store.has_holdings_to_build());
+    assert_eq!(list(&fixture).holdings.len(), 0, "those that came first were listed");
+    fixture.store.restart_changes();
+    assert!(list(&fixture).is_partial && fixture.store.has_holdings_to_build());
     // Told anew again meanwhile, it is built to the end nonetheless.
-    assert!(bed.store.build_holdings(10));
-    bed.store.restart_changes();
+    assert!(fixture.store.build_holdings(10));
+    fixture.store.restart_changes();
     let mut calls = 0;
-    while bed.store.build_holdings(10) {
+    while fixture.store.build_holdings(10) {
         calls += 1;
     }
     assert!((10..40).contains(&calls), "{calls}");
-    let page = list(&bed);
+    let page = list(&fixture);
     assert!(!page.is_partial);
     assert_eq!(page.holdings.len(), 50);
-    bed.store.check();
-    let told = bed.store.take_changes(1_000).unwrap();
+    fixture.store.check();
+    let told = fixture.store.take_changes(1_000).unwrap();
     assert_eq!((told.changes.len(), told.sequence), (50, 1));
 }
 
 #[test]
 fn generations_go_on_after_the_index_was_given_up() {
-    let mut bed = Bed::large();
-    put(&mut bed, "/f/v=1", 1);
-    assert_eq!(bed.store.take_changes(10), None);
+    let mut fixture = Fixture::large();
+    put(&mut fixture, "/f/v=1", 1);
+    assert_eq!(fixture.store.take_changes(10), None);
     for generation in 1..4 {
-        bed.store.track_holdings(HoldingsConfig::default());
-        while bed.store.build_holdings(100) {}
-        let told = bed.store.take_changes(10).unwrap();
+        fixture.store.track_holdings(HoldingsConfig::default());
+        while fixture.store.build_holdings(100) {}
+        let told = fixture.store.take_changes(10).unwrap();
         assert_eq!((told.generation, told.sequence, told.changes.len()), (generation, 1, 1));
-        bed.store.stop_tracking_holdings();
+        fixture.store.stop_tracking_holdings();
     }
 }
 

@@ -1,22 +1,14 @@
 //! A store over disks that are octets in memory.
 
 use super::super::*;
-use crate::{Hit, HoldingsConfig, Lookup, NameHashes, Query, Store, StoreConfig};
-use std::collections::VecDeque;
+pub(super) use crate::fixture::{
+    Fixture, KEY, Octets, STORE_ID, checksum, hashes, name, prefixes, wire,
+};
+use crate::{Hit, HoldingsConfig, Lookup, Query, Store, StoreConfig};
 use std::vec::Vec;
 use std::{format, vec};
-use weir_base::{HashKey, Instant, NS_PER_MS, Packet, Pool};
-use weir_wire::{Data, DataView, Name, NameView};
-
-pub(super) const KEY: HashKey = HashKey::new([7, 8]);
-pub(super) const STORE_ID: u64 = 0x0123_4567_89AB_CDEF;
-
-/// FNV-1a: enough to find what tests flip.
-pub(super) fn checksum(octets: &[u8]) -> u32 {
-    octets
-        .iter()
-        .fold(0x811C_9DC5, |sum, &octet| (sum ^ u32::from(octet)).wrapping_mul(0x0100_0193))
-}
+use weir_base::{Instant, NS_PER_MS, Packet};
+use weir_wire::{DataView, Name};
 
 pub(super) fn geometry(regions: u32, region_bytes: u64, block_bytes: u32) -> DiskGeometry {
     DiskGeometry {
@@ -35,28 +27,6 @@ pub(super) fn tier_config(disks: Vec<DiskGeometry>) -> DiskTierConfig {
         unix_ms_at_zero: 1_700_000_000_000,
         record_bytes_typical: 1024,
         ..DiskTierConfig::new(disks, STORE_ID, KEY, checksum)
-    }
-}
-
-/// The octets of one disk.
-#[derive(Clone, Default)]
-pub(super) struct Octets(pub(super) Vec<u8>);
-
-impl Octets {
-    /// Zeros for all regions.
-    pub(super) fn of(geometry: &DiskGeometry) -> Self {
-        let regions = u64::from(geometry.first + geometry.stride * geometry.regions);
-        Self(vec![0; (geometry.data_offset + regions * geometry.region_bytes) as usize])
-    }
-
-    pub(super) fn read(&self, offset: u64, len: u32) -> Vec<u8> {
-        let begin = (offset as usize).min(self.0.len());
-        let end = (begin + len as usize).min(self.0.len());
-        self.0[begin..end].to_vec()
-    }
-
-    pub(super) fn write(&mut self, offset: u64, octets: &[u8]) {
-        self.0[offset as usize..offset as usize + octets.len()].copy_from_slice(octets);
     }
 }
 
@@ -91,27 +61,6 @@ pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
     }
 }
 
-pub(super) fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
-
-pub(super) fn hashes(name: NameView<'_>) -> NameHashes {
-    let hash = |name: NameView<'_>| (!name.is_empty()).then(|| KEY.hash(name.value()));
-    NameHashes {
-        whole: KEY.hash(name.value()),
-        parent: hash(name.parent()),
-        grandparent: hash(name.parent().parent()),
-    }
-}
-
-pub(super) fn prefixes(name: NameView<'_>, path: &mut Vec<u64>) {
-    path.extend((1..name.component_count()).map(|n| KEY.hash(name.prefix(n).value())));
-}
-
-pub(super) fn wire(name: &Name, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
-    Data::new(name.clone()).freshness_ms(freshness_ms).content(content).encode_with_digest()
-}
-
 /// A segment of an object.
 pub(super) fn segment(uri: &str, number: u64) -> Name {
     let mut name = name(uri);
@@ -125,32 +74,14 @@ pub(super) enum Found {
     Disk(OnDisk),
 }
 
-/// A store with its disks, and operations under way.
-pub(super) struct Bed {
-    pub(super) store: Store,
-    pub(super) disks: Vec<Octets>,
-    pub(super) config: DiskTierConfig,
-    pub(super) memory: StoreConfig,
-    pub(super) ops: VecDeque<DiskOp>,
-    pub(super) pool: Pool,
-    pub(super) now: Instant,
-}
-
-impl Bed {
+/// With disks.
+impl Fixture {
     pub(super) fn with(config: DiskTierConfig, memory: StoreConfig) -> Self {
-        let disks = config.disks.iter().map(Octets::of).collect();
-        let mut store = Store::with_disk(memory.clone(), config.clone());
-        store.track_holdings(HoldingsConfig::default());
-        while store.build_holdings(100) {}
-        Self {
-            store,
-            disks,
-            config,
-            memory,
-            ops: VecDeque::new(),
-            pool: Pool::new(1 << 20),
-            now: Instant::from_ns(1),
-        }
+        let mut fixture = Self::new(0, memory.policy);
+        fixture.disks = config.disks.iter().map(Octets::of).collect();
+        (fixture.config, fixture.memory) = (config, memory);
+        fixture.restart();
+        fixture
     }
 
     /// One disk of 8 regions of 64 KiB, and next to no RAM.
@@ -213,21 +144,12 @@ impl Bed {
         self.store.on_disk_done(self.now, op.id, outcome);
     }
 
-    pub(super) fn put_wire(&mut self, wire: &[u8]) -> bool {
-        let data = DataView::decode(wire).unwrap();
-        let name = data.name;
-        let fill = |path: &mut Vec<u64>| prefixes(name, path);
-        self.store.insert(self.now, &data, hashes(name), 7, fill, &mut self.pool).is_some()
-    }
-
-    pub(super) fn put(&mut self, name: &Name, content: &[u8]) -> bool {
-        self.put_wire(&wire(name, 0, content))
+    pub(super) fn put_content(&mut self, name: &Name, content: &[u8]) -> bool {
+        self.put_wire(&wire(name, 0, content)).is_some()
     }
 
     pub(super) fn look(&mut self, name: &Name, can_be_prefix: bool, must_be_fresh: bool) -> Found {
-        let hashes = hashes(name.as_view());
-        let query = Query { name: name.as_view(), hashes, can_be_prefix, must_be_fresh };
-        match self.store.lookup(self.now, &query) {
+        match self.lookup(name, can_be_prefix, must_be_fresh) {
             Lookup::Hit(hit) => Found::Memory(hit),
             Lookup::OnDisk(found) => Found::Disk(found),
             Lookup::Miss => Found::Nothing,
@@ -264,11 +186,6 @@ impl Bed {
 
     pub(super) fn content(&mut self, name: &Name) -> Option<Vec<u8>> {
         self.fetch(name).map(|wire| DataView::decode(&wire).unwrap().content.to_vec())
-    }
-
-    pub(super) fn erase(&mut self, uri: &str, limit: usize) -> usize {
-        let name = name(uri);
-        self.store.erase(name.as_view(), KEY.hash(name.value()), limit)
     }
 
     pub(super) fn stats(&self) -> DiskTierStats {

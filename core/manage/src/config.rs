@@ -1,0 +1,90 @@
+//! What the manager is started with.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use weir_forward::strategy::StrategyKind as RouterStrategy;
+use weir_security::{DigestSigner, Signer};
+use weir_wire::Name;
+
+use crate::authorize::{AccessPolicy, AnchorLookup};
+use crate::io::StoreSettings;
+use crate::strategy::StrategyKind;
+
+/// What the manager is started with.
+pub struct ManagerConfig {
+    /// Name and version of the program, for status/general.
+    pub version: String,
+    /// Signs all Data of the manager.
+    pub signer: Box<dyn Signer>,
+    /// Whether programs of this host that may not command the router may register prefixes for
+    /// their own face, and unregister them.
+    pub local_registration: bool,
+    /// Who may command the router without a signature, for refusals: "root and group ndn".
+    pub operators: String,
+    /// Which prefix announcements are believed (rib/announce).
+    pub announcements: AccessPolicy,
+    /// The trust anchors, if any.
+    pub anchors: Option<Box<dyn AnchorLookup>>,
+    /// Whether `/localhop/nfd/rib` is served; its commands have to be signed by an anchor.
+    pub localhop: bool,
+    /// Whether neighbours are told which segments of an object are held.
+    pub holdings_for_neighbours: bool,
+    /// The strategies that the router has.
+    pub strategies: Vec<StrategyKind>,
+    /// The strategy of each prefix at the start: prefix and versioned strategy name.
+    pub default_strategies: Vec<(Name, Name)>,
+    /// The content store at the start.
+    pub store: StoreSettings,
+    /// The largest content store that a command makes, in octets.
+    pub store_bytes_max: u64,
+    /// Most routes.
+    pub routes_max: usize,
+    /// Most FIB prefixes.
+    pub fib_entries_max: usize,
+    /// Most prefixes with a strategy of their own.
+    pub strategy_choices_max: usize,
+    /// Most commands and datasets that wait for the driver.
+    pub pending_max: usize,
+}
+
+impl Default for ManagerConfig {
+    /// As NFD: best-route everywhere but in `/localhost` and `/ndn/broadcast`, where it is
+    /// multicast, and best-route again in `/localhost/nfd`.
+    fn default() -> Self {
+        let best_route = StrategyKind::from(RouterStrategy::BestRoute);
+        let multicast = StrategyKind::from(RouterStrategy::Multicast);
+        let name = |components: &[&str]| {
+            let mut name = Name::new();
+            for component in components {
+                name.append_str(component);
+            }
+            name
+        };
+        let default_strategies = alloc::vec![
+            (name(&[]), best_route.versioned_name()),
+            (name(&["localhost"]), multicast.versioned_name()),
+            (name(&["localhost", "nfd"]), best_route.versioned_name()),
+            (name(&["ndn", "broadcast"]), multicast.versioned_name()),
+        ];
+        Self {
+            version: String::from(concat!("weir ", env!("CARGO_PKG_VERSION"))),
+            signer: Box::new(DigestSigner),
+            local_registration: true,
+            operators: String::from("the router's operator"),
+            announcements: AccessPolicy::Any,
+            anchors: None,
+            localhop: false,
+            holdings_for_neighbours: false,
+            strategies: RouterStrategy::ALL.iter().map(|&kind| kind.into()).collect(),
+            default_strategies,
+            store: StoreSettings { capacity_bytes: 512 << 20, admit: true, serve: true },
+            store_bytes_max: u64::MAX,
+            routes_max: 1 << 20,
+            fib_entries_max: 1 << 20,
+            strategy_choices_max: 1 << 16,
+            pending_max: 256,
+        }
+    }
+}
