@@ -4,10 +4,9 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, names, producer, run};
 use weir_control::Placement;
 use weir_netem::LinkConfig;
-use weir_netsim::Network;
 use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity};
@@ -66,15 +65,6 @@ fn with_controller(prefetch: bool) -> Option<ControllerPlan> {
     })
 }
 
-fn run(plan: &Plan) -> Vec<Event> {
-    let mut events = Vec::new();
-    Network::new(plan)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .run(&mut events)
-        .unwrap_or_else(|violation| panic!("{violation}\n{}", violation.last_events.join("\n")));
-    events
-}
-
 /// Data that a consumer got within a time, and when the last of it came.
 fn received(events: &[Event], node: usize, from_ns: u64) -> (u64, u64) {
     let received = events.iter().filter(|event| {
@@ -102,7 +92,7 @@ const SECOND: usize = 6;
 #[test]
 fn the_second_reading_asks_the_producer_for_nothing() {
     for prefetch in [false, true] {
-        let events = run(&plan(with_controller(prefetch)));
+        let (_, events) = run(&plan(with_controller(prefetch)));
         assert_eq!(received(&events, FIRST, 0).0, SEGMENTS);
         assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
         let before = produced(&events, ORIGIN, SECOND_NS);
@@ -110,14 +100,14 @@ fn the_second_reading_asks_the_producer_for_nothing() {
         // Until the controller's answer came, some of another's part was fetched in the usual way.
         assert!((SEGMENTS..SEGMENTS + 100).contains(&before), "{before}");
     }
-    let events = run(&plan(None));
+    let (_, events) = run(&plan(None));
     let before = produced(&events, ORIGIN, SECOND_NS);
     assert!(produced(&events, ORIGIN, u64::MAX) > before + 500, "without it most comes from there");
 }
 
 #[test]
 fn what_is_fetched_ahead_makes_the_first_reading_shorter() {
-    let ended = |prefetch| received(&run(&plan(with_controller(prefetch))), FIRST, 0).1;
+    let ended = |prefetch| received(&run(&plan(with_controller(prefetch))).1, FIRST, 0).1;
     let (without, with) = (ended(false), ended(true));
     assert!(with < without * 9 / 10, "{with} of {without} ns");
 }
@@ -128,7 +118,7 @@ fn a_router_that_keeps_a_part_may_crash() {
     let node = 1;
     plan.faults
         .push(weir_plan::FaultPlan { at_ns: 5 * S, fault: Fault::Crash { node, for_ns: 2 * S } });
-    let events = run(&plan);
+    let (_, events) = run(&plan);
     assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
 }
 
@@ -161,7 +151,7 @@ fn behind(agents: bool) -> Plan {
 #[test]
 fn routers_with_agents_ask_keepers_that_are_no_neighbours() {
     let plan = behind(true);
-    let events = run(&plan);
+    let (_, events) = run(&plan);
     let before = produced(&events, ORIGIN, SECOND_NS);
     assert_eq!(received(&events, FIRST, 0).0, SEGMENTS);
     let (count, last_ns) = received(&events, SECOND, SECOND_NS);
@@ -173,7 +163,7 @@ fn routers_with_agents_ask_keepers_that_are_no_neighbours() {
     let took_ns = last_ns - SECOND_NS;
     assert_eq!(count, SEGMENTS);
     assert!((750 * MS..1100 * MS).contains(&took_ns), "{took_ns}");
-    let events = run(&behind(false));
+    let (_, events) = run(&behind(false));
     let before = produced(&events, ORIGIN, SECOND_NS);
     let after = produced(&events, ORIGIN, u64::MAX);
     assert_eq!(after - before, SEGMENTS, "without agents it has no face to them");
@@ -186,7 +176,7 @@ fn faces_to_routers_that_are_no_neighbours_outlast_a_crash() {
     for (node, at_ns) in [(0, 5 * S), (2, 7 * S)] {
         plan.faults.push(weir_plan::FaultPlan { at_ns, fault: crash(node) });
     }
-    let events = run(&plan);
+    let (_, events) = run(&plan);
     assert_eq!(received(&events, SECOND, 0).0, SEGMENTS);
     let second = produced(&events, ORIGIN, u64::MAX) - produced(&events, ORIGIN, SECOND_NS);
     // The keeper that crashed has lost its part, and the other has not.

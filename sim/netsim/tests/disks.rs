@@ -2,40 +2,23 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, poisson, producer};
+use common::{
+    Builder, MS, S, consumer, count, is_data, names, poisson, producer, received, run, with_disk,
+    without_store,
+};
 use weir_base::units::Time;
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::{Network, Summary};
+use weir_netsim::Network;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind};
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
 
-fn run(plan: &Plan) -> (Summary, Vec<Event>) {
-    let mut events = Vec::new();
-    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("{error}"));
-    let summary = network.run(&mut events).unwrap_or_else(|violation| {
-        panic!("{violation}\n{}", violation.last_events.join("\n"));
-    });
-    (summary, events)
-}
-
-fn count(events: &[Event], is_counted: impl Fn(&EventKind) -> bool) -> usize {
-    events.iter().filter(|event| is_counted(&event.kind)).count()
-}
-
-fn received(events: &[Event]) -> usize {
-    count(events, |kind| matches!(kind, EventKind::DataReceived { .. }))
-}
-
 fn received_between(events: &[Event], from_ns: u64, to_ns: u64) -> usize {
-    let is_it = |event: &&Event| {
-        (from_ns..to_ns).contains(&event.at_ns)
-            && matches!(event.kind, EventKind::DataReceived { .. })
-    };
-    events.iter().filter(is_it).count()
+    let is_in = |event: &&Event| (from_ns..to_ns).contains(&event.at_ns);
+    events.iter().filter(is_in).filter(|event| is_data(&event.kind)).count()
 }
 
 /// What the disks of a node had done at the last sample.
@@ -69,11 +52,6 @@ fn disk_with(options: DisksOptions) -> DiskPlan {
     DiskPlan { options, ..disk() }
 }
 
-fn router(disk: DiskPlan) -> RouterPlan {
-    let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
-    RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
-}
-
 const OBJECTS: u64 = 2000;
 
 /// A consumer at router 0, which has everything on disk, and a producer behind it, 20 ms away and
@@ -81,9 +59,8 @@ const OBJECTS: u64 = 2000;
 fn plan(disk: DiskPlan, rate_hz: f64) -> Plan {
     let mut builder = Builder::new(1, 2 * S);
     builder.plan.sample_ns = 10 * MS;
-    let near = builder.router(router(disk));
-    let far =
-        builder.router(RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() });
+    let near = builder.router(with_disk(disk));
+    let far = builder.router(without_store());
     builder.link(near, far, &LinkConfig { delay_ns: 10 * MS, ..LinkConfig::default() });
     let content = names("/p", Popularity::Sequential { objects: OBJECTS }, 1000, 1000);
     builder.consumer(near, consumer(content.clone(), poisson(rate_hz)));
@@ -243,8 +220,8 @@ fn neighbours_learn_who_is_not_available() {
     let mut builder = Builder::new(3, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let full = disk_with(DisksOptions { threshold: 16, ..options() });
-    let near = builder.router(router(full.clone()));
-    let next = builder.router(router(full));
+    let near = builder.router(with_disk(full.clone()));
+    let next = builder.router(with_disk(full));
     let link = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
     builder.link(near, next, &link);
     let content = names("/p", Popularity::Uniform { objects: OBJECTS }, 1000, 1000);

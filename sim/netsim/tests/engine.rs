@@ -4,9 +4,9 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{Builder, MS, S, consumer, line, names, poisson, producer};
+use common::{Builder, MS, S, consumer, count, line, names, poisson, producer, received, run};
 use weir_netem::LinkConfig;
-use weir_netsim::{Network, Summary, ViolationKind};
+use weir_netsim::{Network, ViolationKind};
 use weir_options::StoreOptions;
 use weir_plan::PlanError;
 use weir_plan::event::{Event, EventKind, Observer};
@@ -18,19 +18,6 @@ struct Blind;
 
 impl Observer for Blind {
     fn observe(&mut self, _event: &Event) {}
-}
-
-fn run(plan: &Plan) -> (Summary, Vec<Event>) {
-    let mut events = Vec::new();
-    let summary = Network::new(plan)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .run(&mut events)
-        .unwrap_or_else(|violation| panic!("{violation}\n{}", violation.last_events.join("\n")));
-    (summary, events)
-}
-
-fn count(events: &[Event], is_counted: impl Fn(&EventKind) -> bool) -> usize {
-    events.iter().filter(|event| is_counted(&event.kind)).count()
 }
 
 fn window(window: u32) -> Demand {
@@ -59,7 +46,7 @@ fn one_seed_one_result_whoever_looks() {
 fn a_line_answers_everything_in_due_time() {
     let (summary, events) = run(&line(1, 4, poisson(500.0)));
     let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
-    let received = count(&events, |kind| matches!(kind, EventKind::DataReceived { .. }));
+    let received = received(&events);
     assert_eq!(sent, received);
     assert!((900..1100).contains(&sent), "{sent} Interests of a Poisson process at 500/s in 2 s");
     let longest = events.iter().filter_map(|event| match event.kind {
@@ -114,13 +101,13 @@ fn a_reliable_link_loses_nothing() {
         builder.producer(b, producer(content));
         let (_, events) = run(&builder.plan);
         let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
-        sent - count(&events, |kind| matches!(kind, EventKind::DataReceived { .. }))
+        sent - received(&events)
     });
     assert!(lost[0] > 30 && lost[1] == 0, "{lost:?}");
 }
 
 /// What a consumer received, in order.
-fn received(events: &[Event]) -> Vec<(u32, u64, u64)> {
+fn segments_received(events: &[Event]) -> Vec<(u32, u64, u64)> {
     let data = events.iter().filter_map(|event| match event.kind {
         EventKind::DataReceived { object, segment, .. } => Some((event.node, object, segment)),
         _ => None,
@@ -155,14 +142,14 @@ fn several_shards_deliver_what_one_does() {
     let (_, two) = run(&plan_with(2));
     let (_, five) = run(&plan_with(5));
     let sorted = |events: &[Event], node| {
-        let mut data = received(events);
+        let mut data = segments_received(events);
         data.retain(|it| it.0 == node);
         // Tokens make packets of several shards longer, so that what is nearly at one time may
         // change places.
         data.sort_unstable();
         data
     };
-    assert!(received(&one).len() > 1000);
+    assert!(segments_received(&one).len() > 1000);
     let mut openly = 0;
     for node in 0..one.iter().map(|event| event.node).max().unwrap() {
         // Closed loops ask for more when answers come sooner; open loops ask for the same.

@@ -2,14 +2,13 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, names, producer, run, with_disk};
 use weir_forward::{Labels, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::Network;
-use weir_options::{DisksOptions, StoreOptions};
-use weir_plan::event::{Event, EventKind};
+use weir_options::DisksOptions;
+use weir_plan::event::EventKind;
 use weir_plan::workload::{Demand, Popularity};
-use weir_plan::{DiskPlan, Plan, RoutePlan, RouterPlan};
+use weir_plan::{DiskPlan, Plan, RoutePlan};
 
 /// Reads that a disk does in a second.
 const READS_HZ: f64 = 4000.0;
@@ -21,28 +20,26 @@ const WARM_UP_NS: u64 = S / 2;
 fn plan(
     labels: Labels,
     seed: u64,
-    (routers, is_ring): (usize, bool),
-    (asked, window): (usize, u32),
+    routers: usize,
+    is_ring: bool,
+    asked: usize,
+    window: u32,
 ) -> Plan {
     let mut builder = Builder::new(seed, LENGTH_NS);
     builder.plan.sample_ns = 100 * MS;
     let read = ServiceTime::Exponential { mean_ns: (1e9 / READS_HZ) as u64 };
-    let router = RouterPlan {
-        store: StoreOptions { admit: false, ..StoreOptions::with_bytes(0) },
-        disk: Some(DiskPlan {
-            bytes: 256 << 20,
-            device: DiskConfig { read, ..DiskConfig::default() },
-            filled: 1.0,
-            options: DisksOptions {
-                threshold: 16,
-                mark: Mark::NbCc,
-                labels,
-                ..DiskPlan::recorded_options()
-            },
-            ..DiskPlan::default()
-        }),
-        ..RouterPlan::default()
-    };
+    let router = with_disk(DiskPlan {
+        bytes: 256 << 20,
+        device: DiskConfig { read, ..DiskConfig::default() },
+        filled: 1.0,
+        options: DisksOptions {
+            threshold: 16,
+            mark: Mark::NbCc,
+            labels,
+            ..DiskPlan::recorded_options()
+        },
+        ..DiskPlan::default()
+    });
     let nodes: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
     let config = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
     let hops = if is_ring { routers } else { routers - 1 };
@@ -74,9 +71,7 @@ struct Outcome {
 
 impl Outcome {
     fn of(plan: &Plan) -> Self {
-        let mut events: Vec<Event> = Vec::new();
-        let run = Network::new(plan).unwrap().run(&mut events);
-        run.unwrap_or_else(|violation| panic!("{violation}"));
+        let (_, events) = run(plan);
         let bins = (LENGTH_NS - WARM_UP_NS) / (100 * MS);
         let mut data = vec![0.0; bins as usize];
         let mut last = std::collections::BTreeMap::new();
@@ -110,10 +105,9 @@ impl Outcome {
 
 #[test]
 fn with_labels_of_paths_a_row_gives_what_all_its_disks_can() {
-    let row = (3, false);
     for seed in 1..=2 {
-        let neighbour = Outcome::of(&plan(Labels::Neighbour, seed, row, (1, 100)));
-        let path = Outcome::of(&plan(Labels::Path, seed, row, (1, 100)));
+        let neighbour = Outcome::of(&plan(Labels::Neighbour, seed, 3, false, 1, 100));
+        let path = Outcome::of(&plan(Labels::Path, seed, 3, false, 1, 100));
         assert!(path.share(3.0) > 0.88, "{path:?}");
         assert!(path.share(3.0) > 1.15 * neighbour.share(3.0), "{neighbour:?} {path:?}");
         assert_eq!(path.announced, 0);
@@ -125,7 +119,7 @@ fn a_ring_with_labels_of_paths_does_not_oscillate() {
     // One that asks for more than its own disk can read, and all of them.
     for (asked, window, share) in [(1, 200, 0.75), (4, 30, 0.95)] {
         for seed in 1..=2 {
-            let outcome = Outcome::of(&plan(Labels::Path, seed, (4, true), (asked, window)));
+            let outcome = Outcome::of(&plan(Labels::Path, seed, 4, true, asked, window));
             let mean = outcome.total() / outcome.data.len() as f64;
             assert!(outcome.share(4.0) > share, "{outcome:?}");
             assert!(

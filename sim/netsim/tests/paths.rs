@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, names, producer, run};
 use weir_netem::LinkConfig;
 use weir_netsim::Network;
 use weir_plan::event::{Event, EventKind};
@@ -45,15 +45,6 @@ fn builder(schedule: &str, links: &[usize]) -> Builder {
     builder
 }
 
-fn run(builder: &Builder) -> Vec<Event> {
-    let mut events = Vec::new();
-    Network::new(&builder.plan)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .run(&mut events)
-        .unwrap_or_else(|violation| panic!("{violation}\n{}", violation.last_events.join("\n")));
-    events
-}
-
 /// Octets of content received within a time.
 fn received_in(events: &[Event], from_ns: u64, to_ns: u64) -> f64 {
     let bytes = events.iter().filter_map(|event| match event.kind {
@@ -74,13 +65,13 @@ fn received(events: &[Event]) -> f64 {
 
 /// What happens with one link alone.
 fn alone(link: usize) -> Vec<Event> {
-    run(&builder("single", &[link]))
+    run(&builder("single", &[link]).plan).1
 }
 
 #[test]
 fn the_bandwidths_of_two_links_add_up() {
     let sum = received(&alone(0)) + received(&alone(1));
-    let events = run(&builder("parallel", &[0, 1]));
+    let (_, events) = run(&builder("parallel", &[0, 1]).plan);
     let share = received(&events) / sum;
     assert!((0.97..1.01).contains(&share), "{share}");
     // What is sampled of the links says the same.
@@ -94,7 +85,7 @@ fn the_bandwidths_of_two_links_add_up() {
     let ratio = by_path[1] as f64 / by_path[0] as f64;
     assert!((1.9..2.1).contains(&ratio), "{by_path:?}");
     // One link carries all as long as it is there.
-    let share = received(&run(&builder("single", &[0, 1]))) / sum;
+    let share = received(&run(&builder("single", &[0, 1]).plan).1) / sum;
     assert!(share < 0.35, "{share}");
 }
 
@@ -105,13 +96,13 @@ fn a_link_that_goes_down_is_left_and_used_again() {
     builder.fault(2 * S, Fault::LinkDown { link: SECOND, for_ns: 2 * S });
     // From 4 to 6 s it begins anew.
     let of_fast = received_in(&fast, S, 2 * S) + received_in(&fast, 0, 2 * S);
-    let share = received(&run(&builder)) / (received(&slow) + of_fast);
+    let share = received(&run(&builder.plan).1) / (received(&slow) + of_fast);
     assert!((0.97..1.02).contains(&share), "{share}");
 
     // Both at once: it goes on when one is back.
     builder.fault(3 * S, Fault::LinkDown { link: 0, for_ns: S / 2 });
     let of_slow = received_in(&slow, S, 3 * S) + received_in(&slow, 4 * S, 6 * S);
-    let share = received(&run(&builder)) / (of_slow + of_fast);
+    let share = received(&run(&builder.plan).1) / (of_slow + of_fast);
     assert!(share > 0.95, "{share}");
 }
 
@@ -123,7 +114,7 @@ fn a_link_that_goes_down_further_on_holds_nothing_up() {
     builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: S });
     // It is tried in growing distances: found again after twice the time at most.
     let measured_s = ((DURATION_NS - WARM_UP_NS) / S) as f64;
-    let share = received(&run(&builder)) / (slow + fast * (1.0 - 2.0 / measured_s));
+    let share = received(&run(&builder.plan).1) / (slow + fast * (1.0 - 2.0 / measured_s));
     assert!(share > 0.95, "{share}");
 }
 
@@ -159,7 +150,7 @@ fn in_turn(windows: [u32; 3]) -> [f64; 3] {
     for router in routers {
         builder.producer(router, producer(content.clone()));
     }
-    let events = run(&builder);
+    let (_, events) = run(&builder.plan);
     let mut bytes = [[0; 3]; 2];
     for event in &events {
         if let EventKind::PathSample { path, content_bytes, .. } = event.kind {
@@ -188,7 +179,7 @@ fn round_robin_keeps_every_pipeline_full() {
 fn a_link_that_goes_down_loses_its_turn() {
     let mut builder = builder("round-robin", &[0, 1]);
     builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: 2 * S });
-    let events = run(&builder);
+    let (_, events) = run(&builder.plan);
     let (before, without) = (received_in(&events, S, 2 * S), received_in(&events, 3 * S, 4 * S));
     // The other link, of 40 Mbit/s, does as much as it does alone.
     let alone = received_in(&alone(0), 3 * S, 4 * S);

@@ -6,12 +6,12 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, names, producer, run_with};
 use weir_base::Rng;
 use weir_base::units::{Size, Time};
 use weir_forward::{Bypass, Mark, StoreIo};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
-use weir_netsim::{Network, Summary};
+use weir_netsim::Summary;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Names, Popularity, Sizes};
@@ -415,11 +415,7 @@ fn run(seed: u64) -> Summary {
 }
 
 fn run_plan(plan: &Plan) -> Summary {
-    let seed = plan.seed;
-    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-    network.run(&mut Counters::default()).unwrap_or_else(|violation| {
-        panic!("seed {seed}: {violation}\n{}", violation.last_events.join("\n"))
-    })
+    run_with(plan, &mut Counters::default())
 }
 
 #[test]

@@ -3,13 +3,11 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, is_data, names, producer, run, without_store};
 use weir_control::Placement;
 use weir_netem::LinkConfig;
-use weir_netsim::Network;
-use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{Arrivals, Demand, Popularity};
-use weir_plan::{ControllerPlan, Plan, RouterPlan, RoutesPlan};
+use weir_plan::{ControllerPlan, Plan, RoutesPlan};
 
 const SIDE: usize = 4;
 const DURATION_NS: u64 = 60 * S;
@@ -18,9 +16,7 @@ const DURATION_NS: u64 = 60 * S;
 /// and a consumer at each router.
 fn plan(seed: u64) -> Plan {
     let mut builder = Builder::new(seed, DURATION_NS);
-    let mut store = RouterPlan::default();
-    store.store.size.bytes = 0;
-    let routers: Vec<usize> = (0..SIDE * SIDE).map(|_| builder.router(store.clone())).collect();
+    let routers: Vec<usize> = (0..SIDE * SIDE).map(|_| builder.router(without_store())).collect();
     let link = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
     for at in 0..SIDE * SIDE {
         if at % SIDE + 1 < SIDE {
@@ -61,17 +57,10 @@ fn plan(seed: u64) -> Plan {
 #[test]
 fn no_interest_comes_to_a_router_twice() {
     for seed in 0..4 {
-        let plan = plan(seed);
-        let mut events: Vec<Event> = Vec::new();
-        let mut network = Network::new(&plan).unwrap_or_else(|error| panic!("{error}"));
-        let done = network.run(&mut events);
-        done.unwrap_or_else(|broken| panic!("{broken}\n{}", broken.last_events.join("\n")));
-        let count = |what: fn(&EventKind) -> bool| {
-            let later = events.iter().filter(|event| event.at_ns > 10 * S);
-            later.filter(|event| what(&event.kind)).count()
-        };
-        let received = count(|kind| matches!(kind, EventKind::DataReceived { .. }));
-        let looped = network.summary().interests_looped;
+        let (summary, events) = run(&plan(seed));
+        let later = events.iter().filter(|event| event.at_ns > 10 * S);
+        let received = later.filter(|event| is_data(&event.kind)).count();
+        let looped = summary.interests_looped;
         println!("seed {seed}: {received} Data after the first 10 s, {looped} Interests came back");
         assert!(received > 35_000, "{received}");
         assert_eq!(looped, 0, "seed {seed}");

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use common::{Builder, MS, S, consumer, names, producer};
 use weir_netem::{LinkConfig, Loss};
-use weir_netsim::Network;
 use weir_options::StoreOptions;
-use weir_plan::event::{Event, EventKind};
+use weir_plan::event::EventKind;
 use weir_plan::workload::{Demand, Popularity};
 use weir_plan::{Plan, RouterPlan, Transport};
 
@@ -23,10 +22,7 @@ fn run(mut plan: Plan, runs: bool) -> (Deliveries, usize, u64) {
     for link in &mut plan.links {
         link.runs = runs;
     }
-    let mut events: Vec<Event> = Vec::new();
-    Network::new(&plan).unwrap().run(&mut events).unwrap_or_else(|violation| {
-        panic!("{violation}\n{}", violation.last_events.join("\n"));
-    });
+    let (_, events) = common::run(&plan);
     let mut frames = BTreeMap::new();
     let mut deliveries = Vec::new();
     let mut completed = 0;

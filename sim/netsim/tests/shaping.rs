@@ -2,10 +2,10 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, count, names, producer, received};
 use weir_netem::LinkConfig;
 use weir_netsim::{Network, Summary};
-use weir_plan::event::{Event, EventKind};
+use weir_plan::event::EventKind;
 use weir_plan::workload::{Arrivals, Demand, Popularity};
 use weir_plan::{Plan, RouterPlan};
 
@@ -31,17 +31,13 @@ fn plan(shaping: &str) -> Plan {
 
 /// What was sent, what came, frames that the links lost.
 fn run(shaping: &str) -> (Summary, usize, usize, u64) {
-    let mut network = Network::new(&plan(shaping)).unwrap();
-    let mut events: Vec<Event> = Vec::new();
-    let summary = network.run(&mut events).unwrap_or_else(|violation| panic!("{violation}"));
-    let count = |is_it: fn(&EventKind) -> bool| events.iter().filter(|e| is_it(&e.kind)).count();
-    let sent = count(|kind| matches!(kind, EventKind::InterestSent { .. }));
-    let received = count(|kind| matches!(kind, EventKind::DataReceived { .. }));
+    let (summary, events) = common::run(&plan(shaping));
+    let sent = count(&events, |kind| matches!(kind, EventKind::InterestSent { .. }));
     let lost = events.iter().filter_map(|event| match event.kind {
         EventKind::LinkSample { dropped, .. } => Some(dropped),
         _ => None,
     });
-    (summary, sent, received, lost.max().unwrap_or(0))
+    (summary, sent, received(&events), lost.max().unwrap_or(0))
 }
 
 #[test]

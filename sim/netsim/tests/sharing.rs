@@ -2,12 +2,12 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, poisson, producer};
+use common::{Builder, MS, S, consumer, is_data, names, poisson, producer, run};
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, ServiceTime};
-use weir_netsim::{Network, Summary};
+use weir_netsim::Network;
 use weir_options::{DisksOptions, StoreOptions};
-use weir_plan::event::{Event, EventKind};
+use weir_plan::event::Event;
 use weir_plan::workload::Popularity;
 use weir_plan::{CpuPlan, DiskPlan, Fault, Plan, Role, RouterPlan, StagesPlan};
 
@@ -62,24 +62,13 @@ fn plan(disk: &DiskPlan, cpu: Option<CpuPlan>) -> Plan {
     builder.plan
 }
 
-fn run(plan: &Plan) -> (Summary, Vec<Event>) {
-    let mut events = Vec::new();
-    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("{error}"));
-    let summary = network.run(&mut events).unwrap_or_else(|violation| {
-        panic!("{violation}\n{}", violation.last_events.join("\n"));
-    });
-    (summary, events)
-}
-
 /// Data a second that the consumer of each router gets while both ask.
 fn rates(plan: &Plan) -> [u64; 2] {
     let (summary, events) = run(plan);
     assert_eq!(run(plan).0, summary, "twice alike");
     [1, 4].map(|node| {
         let is_data = |event: &&Event| {
-            event.node == node
-                && (S / 2..2 * S).contains(&event.at_ns)
-                && matches!(event.kind, EventKind::DataReceived { .. })
+            event.node == node && (S / 2..2 * S).contains(&event.at_ns) && is_data(&event.kind)
         };
         events.iter().filter(is_data).count() as u64 * 2 / 3
     })
@@ -113,7 +102,7 @@ fn a_crash_of_one_router_leaves_the_shared_disk_to_the_other() {
         let is_data = |event: &&Event| {
             event.node == node
                 && (from_ms * MS..to_ms * MS).contains(&event.at_ns)
-                && matches!(event.kind, EventKind::DataReceived { .. })
+                && is_data(&event.kind)
         };
         events.iter().filter(is_data).count() as u64
     };

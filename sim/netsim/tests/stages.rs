@@ -2,9 +2,8 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{Builder, MS, S, consumer, names, producer, run};
 use weir_netem::{LinkConfig, ServiceTime};
-use weir_netsim::Network;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::workload::{Arrivals, Demand, Popularity};
@@ -29,15 +28,6 @@ fn plan(rate_hz: f64, filled: f64, stages: StagesPlan) -> Plan {
     builder.consumer(router, consumer(content.clone(), demand));
     builder.producer(router, producer(content));
     builder.plan
-}
-
-fn run(plan: &Plan) -> Vec<Event> {
-    let mut events = Vec::new();
-    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("{error}"));
-    network.run(&mut events).unwrap_or_else(|violation| {
-        panic!("{violation}\n{}", violation.last_events.join("\n"));
-    });
-    events
 }
 
 fn rtts_ns(events: &[Event]) -> Vec<u64> {
@@ -78,15 +68,15 @@ fn every_stage_takes_its_time() {
         store_miss: None,
         cpu: None,
     };
-    let misses = rtts_ns(&run(&plan(100.0, 0.0, stages.clone())));
+    let misses = rtts_ns(&run(&plan(100.0, 0.0, stages.clone())).1);
     assert!(misses.len() > 90);
     assert!(misses.iter().all(|&rtt_ns| rtt_ns == 12_340), "{:?}", &misses[..3]);
-    let hits = rtts_ns(&run(&plan(100.0, 1.0, stages.clone())));
+    let hits = rtts_ns(&run(&plan(100.0, 1.0, stages.clone())).1);
     assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000), "a hit ends in the store");
     let filtered = StagesPlan { store_miss: Some(ServiceTime::Constant { ns: 5 }), ..stages };
-    let misses = rtts_ns(&run(&plan(100.0, 0.0, filtered.clone())));
+    let misses = rtts_ns(&run(&plan(100.0, 0.0, filtered.clone())).1);
     assert!(misses.iter().all(|&rtt_ns| rtt_ns == 2_345), "known to be a miss at once");
-    let hits = rtts_ns(&run(&plan(100.0, 1.0, filtered)));
+    let hits = rtts_ns(&run(&plan(100.0, 1.0, filtered)).1);
     assert!(hits.iter().all(|&rtt_ns| rtt_ns == 10_000));
 }
 
@@ -95,12 +85,12 @@ fn a_full_store_drops_or_is_passed_by() {
     // Served: one in 2 ms. Asked for: one in 0.5 ms.
     let stages =
         |when_full| StagesPlan { store: stage(2 * MS, 5, when_full), ..StagesPlan::default() };
-    let dropping = run(&plan(2000.0, 1.0, stages(WhenFull::Drop)));
+    let (_, dropping) = run(&plan(2000.0, 1.0, stages(WhenFull::Drop)));
     let (passed, dropped) = full(&dropping, Queue::Store);
     assert_eq!(passed, 0);
     assert_eq!(rtts_ns(&dropping).len() + dropped, 2000, "answered or dropped");
     assert!(rtts_ns(&dropping).len() < 510);
-    let passing = run(&plan(2000.0, 1.0, stages(WhenFull::Bypass)));
+    let (_, passing) = run(&plan(2000.0, 1.0, stages(WhenFull::Bypass)));
     let (passed, dropped) = full(&passing, Queue::Store);
     assert!(passed > 1400 && dropped == 0);
     let rtts = rtts_ns(&passing);
@@ -113,7 +103,7 @@ fn a_full_store_drops_or_is_passed_by() {
 fn what_finds_no_room_to_be_written_passes_unstored() {
     let stages =
         StagesPlan { store_write: stage(10 * MS, 2, WhenFull::Drop), ..StagesPlan::default() };
-    let events = run(&plan(1000.0, 0.0, stages));
+    let (_, events) = run(&plan(1000.0, 0.0, stages));
     let (passed, _) = full(&events, Queue::StoreWrite);
     assert_eq!(rtts_ns(&events).len(), 1000, "all Data goes its way");
     assert_eq!(last_sample(&events).store_entries + passed as u64, 1000);
@@ -133,14 +123,14 @@ fn a_stalled_store_answers_nobody() {
         });
         during.count()
     };
-    let events = run(&staged);
+    let (_, events) = run(&staged);
     assert_eq!(quiet(&events), 0);
     assert_eq!(rtts_ns(&events).len(), 100, "they waited");
     // Without a stage the store is as if it were not there.
     let mut plain = staged.clone();
     let weir_plan::Role::Router(router) = &mut plain.nodes[0].role else { panic!() };
     router.stages = None;
-    let events = run(&plain);
+    let (_, events) = run(&plain);
     assert_eq!(rtts_ns(&events).len(), 100);
     let sample = last_sample(&events);
     assert!((24..=26).contains(&sample.store_misses), "{sample:?}");
@@ -158,13 +148,13 @@ fn one_processor_serves_both_kinds() {
         let cpu = cpu_plan(constant(100_000), constant(300_000), capacity);
         StagesPlan { cpu: Some(cpu), ..StagesPlan::default() }
     };
-    let events = run(&plan(100.0, 0.0, cpu(100)));
+    let (_, events) = run(&plan(100.0, 0.0, cpu(100)));
     assert!(rtts_ns(&events).iter().all(|&rtt_ns| rtt_ns == 400_000));
-    let events = run(&plan(100.0, 1.0, cpu(100)));
+    let (_, events) = run(&plan(100.0, 1.0, cpu(100)));
     assert!(rtts_ns(&events).iter().all(|&rtt_ns| rtt_ns == 100_000));
     // 5,000 a second are twice what it can do: it is always busy, and Interests are dropped; Data
     // comes when there is room for sure, since it was served just before.
-    let events = run(&plan(5000.0, 0.0, cpu(40)));
+    let (_, events) = run(&plan(5000.0, 0.0, cpu(40)));
     let (_, dropped) = full(&events, Queue::Cpu);
     assert!((2300..2700).contains(&rtts_ns(&events).len()), "{}", rtts_ns(&events).len());
     assert!(dropped > 2300, "{dropped}");

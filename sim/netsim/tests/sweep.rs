@@ -4,15 +4,16 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, poisson, producer};
+use common::{
+    Builder, MS, S, consumer, names, poisson, producer, run_with, with_disk, without_store,
+};
 use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::Network;
-use weir_options::{DisksOptions, StoreOptions};
+use weir_options::DisksOptions;
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Popularity};
-use weir_plan::{DiskPlan, Plan, RouterPlan};
+use weir_plan::{DiskPlan, Plan};
 
 /// Objects of one segment, asked for in turn: more than can wait or be on their way, so that no two
 /// Interests share a read or an answer.
@@ -56,11 +57,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn steady(
-        beyond: Beyond,
-        (read_ns, load, round_trip_ns): (u64, f64, u64),
-        interests: u64,
-    ) -> Self {
+    fn steady(beyond: Beyond, read_ns: u64, load: f64, round_trip_ns: u64, interests: u64) -> Self {
         Self { beyond, read_ns, load, round_trip_ns, interests, bursts: None, others: 0.0 }
     }
 
@@ -114,12 +111,7 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
         },
         ..DiskPlan::default()
     };
-    let with_disk = RouterPlan {
-        store: StoreOptions { admit: false, ..StoreOptions::with_bytes(0) },
-        disk: Some(disk),
-        ..RouterPlan::default()
-    };
-    let plain = RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() };
+    let with_disk = with_disk(disk);
     let link = LinkConfig {
         delay_ns: cell.round_trip_ns / 2,
         queue_packets_max: 1 << 20,
@@ -131,7 +123,7 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
         last = builder.router(with_disk);
         builder.link(near, last, &link);
     }
-    let far = builder.router(plain);
+    let far = builder.router(without_store());
     builder.link(last, far, &link);
     let content = names("/p", Popularity::Sequential { objects: OBJECTS }, 100, 100);
     let arrivals = match cell.bursts {
@@ -163,8 +155,7 @@ fn mean_ns(cell: &Cell, bypass: Bypass, threshold: u32) -> f64 {
         let plan = plan(cell, seed, bypass, threshold);
         let from_ns = (plan.duration_ns as f64 * WARM_UP) as u64;
         let mut times = Times { from_ns, sum_ns: 0, count: 0 };
-        let run = Network::new(&plan).unwrap().run(&mut times);
-        run.unwrap_or_else(|violation| panic!("{cell:?}: {violation}"));
+        run_with(&plan, &mut times);
         times.sum_ns as f64 / times.count as f64
     });
     means.iter().sum::<f64>() / means.len() as f64
@@ -250,11 +241,13 @@ fn adaptive_keeps_up_with_the_best_threshold() {
         (2 * MS, 1.5, 10 * MS),
         (2 * MS, 3.0, 200 * MS),
     ];
-    let cells = cells.into_iter().map(|cell| Cell::steady(Beyond::Producer, cell, 10_000));
+    let cells = cells.into_iter().map(|(read_ns, load, round_trip_ns)| {
+        Cell::steady(Beyond::Producer, read_ns, load, round_trip_ns, 10_000)
+    });
     let bursts = Some((250, 2 * S));
-    let others = Cell::steady(Beyond::Disk, (MS / 5, 0.9, MS), 10_000);
+    let others = Cell::steady(Beyond::Disk, MS / 5, 0.9, MS, 10_000);
     sweep(cells.chain([
-        Cell { bursts, ..Cell::steady(Beyond::Producer, (MS / 5, 0.0, 50 * MS), 2500) },
+        Cell { bursts, ..Cell::steady(Beyond::Producer, MS / 5, 0.0, 50 * MS, 2500) },
         Cell { others: 0.8, ..others },
     ]));
 }
@@ -265,7 +258,7 @@ fn grid(read_ns: u64) -> impl Iterator<Item = Cell> {
         let mut cells = Vec::new();
         for &load in loads {
             for &round_trip_ns in round_trips_ns {
-                cells.push(Cell::steady(beyond, (read_ns, load, round_trip_ns), 20_000));
+                cells.push(Cell::steady(beyond, read_ns, load, round_trip_ns, 20_000));
             }
         }
         cells

@@ -3,11 +3,10 @@
 
 use crate::common;
 
-use common::{Builder, S, consumer, names, poisson, producer};
+use common::{Builder, S, consumer, names, poisson, producer, run};
 use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
-use weir_netsim::Network;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::Queue;
 use weir_plan::event::{Event, EventKind};
@@ -73,14 +72,7 @@ fn with_disk(reads: u32, bypass: Bypass) -> RouterPlan {
         },
         ..DiskPlan::default()
     };
-    let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
-    RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
-}
-
-fn run(plan: &Plan) -> Vec<Event> {
-    let mut events = Vec::new();
-    Network::new(plan).unwrap().run(&mut events).unwrap();
-    events
+    common::with_disk(disk)
 }
 
 /// The mean length of a queue in each router over a run.
@@ -101,7 +93,7 @@ fn mean_lengths(plan: &Plan, routers: usize, of: Queue, events: &[Event]) -> Vec
 
 /// What one run measured of the queues: blocking and mean length of each.
 fn measure(plan: &Plan, routers: usize) -> Vec<(f64, f64)> {
-    let events = run(plan);
+    let (_, events) = run(plan);
     let mut offered: u64 = 0;
     let mut full = vec![0u64; routers];
     for event in &events {
@@ -195,7 +187,7 @@ struct Measured {
 }
 
 fn measure_disks(plan: &Plan, routers: usize) -> Measured {
-    let events = run(plan);
+    let (_, events) = run(plan);
     let mut samples = vec![(0, 0); routers];
     let (mut answers, mut rtts_ns) = (0u64, 0u64);
     for event in &events {
@@ -300,7 +292,7 @@ fn pipeline(seed: u64, service_rates: [f64; 5], arrival_rate: f64) -> Plan {
 
 /// Mean packets in each stage over the run.
 fn stage_lengths(plan: &Plan) -> [f64; 5] {
-    let events = run(plan);
+    let (_, events) = run(plan);
     STAGES.map(|stage| mean_lengths(plan, 1, stage, &events)[0])
 }
 

@@ -22,21 +22,7 @@ fn names(components: u32, segment_bytes: u32, popularity: Popularity) -> Names {
 
 /// Medians of ns for an Interest produced, a Data answered, a Data consumed.
 fn measure(names: &Names, demand: Demand) -> [f64; 3] {
-    let plan = ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 4000,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names.clone(),
-        demand,
-    };
+    let plan = ConsumerPlan::new(names.clone(), demand);
     let mut consumer = Consumer::new(&plan, u64::MAX, 1).expect("the plan is good");
     let plan = ProducerPlan { names: names.clone(), freshness_ms: 3_600_000, delay_ns: 0 };
     let mut producer = Producer::new(&plan, 1).expect("the plan is good");

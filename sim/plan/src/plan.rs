@@ -285,6 +285,24 @@ pub struct LinkPlan {
     pub runs: bool,
 }
 
+impl LinkPlan {
+    /// A link within a host that is `way` in both directions.
+    #[must_use]
+    pub fn local(a: usize, b: usize, way: &LinkConfig) -> Self {
+        Self {
+            a,
+            b,
+            a_to_b: way.clone(),
+            b_to_a: way.clone(),
+            is_local: true,
+            transport: Transport::Unix,
+            mtu: 8800,
+            reliability: false,
+            runs: false,
+        }
+    }
+}
+
 /// What carries a link in the real arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -246,8 +246,7 @@ fn build_ends(plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<End>), PlanError> {
             node_ends[node].push(number);
             let seed = seed_of(plan.seed, Part::Egress, number.into());
             let link = face_config(plan, node, link, config, seed)?;
-            let patience_ns = patience_ns[node];
-            ends.push(End { patience_ns, ..End::new(node as u32, face, link, model) });
+            ends.push(End::new(node as u32, face, link, model, patience_ns[node]));
         }
     }
     set_shaping(plan, &node_ends, &mut ends)?;

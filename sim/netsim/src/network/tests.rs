@@ -4,7 +4,7 @@ use weir_link::{CoDelOptions, DisciplineConfig, HrIcpConfig, MarkingPolicy, RemO
 use weir_netem::LinkConfig;
 use weir_plan::event::{Event, EventKind};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan};
 
 use super::Network;
 
@@ -20,36 +20,12 @@ fn plan(rate_hz: f64) -> Plan {
         segment_bytes: 100,
     };
     let demand = Demand::Arrivals { arrivals: Arrivals::Constant { rate_hz } };
-    let consumer = ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 4000,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names.clone(),
-        demand,
-    };
+    let consumer = ConsumerPlan::new(names.clone(), demand);
     let producer = ProducerPlan { names, freshness_ms: 1000, delay_ns: 0 };
     let roles =
         [Role::Consumer(consumer), Role::Router(RouterPlan::default()), Role::Producer(producer)];
     let named = |(number, role)| NodePlan { name: format!("n{number}"), role };
-    let link = |a, b| LinkPlan {
-        a,
-        b,
-        a_to_b: LinkConfig::default(),
-        b_to_a: LinkConfig::default(),
-        is_local: true,
-        transport: Transport::Unix,
-        mtu: 8800,
-        reliability: false,
-        runs: false,
-    };
+    let link = |a, b| LinkPlan::local(a, b, &LinkConfig::default());
     Plan {
         seed: 1,
         duration_ns: S,

@@ -1,9 +1,15 @@
-//! Plans for tests, put together node by node.
+//! Plans for tests, put together node by node, and what a run of one gives.
+
 use std::collections::VecDeque;
 
 use weir_netem::LinkConfig;
+use weir_netsim::{Network, Summary};
+use weir_options::StoreOptions;
+use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_plan::{
+    DiskPlan, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
+};
 
 pub(crate) const MS: u64 = 1_000_000;
 pub(crate) const S: u64 = 1_000_000_000;
@@ -58,31 +64,16 @@ impl Builder {
     }
 
     fn local_link(&mut self, a: usize, b: usize) -> usize {
-        self.plan.links.push(LinkPlan {
-            a,
-            b,
-            a_to_b: self.local.clone(),
-            b_to_a: self.local.clone(),
-            is_local: true,
-            transport: Transport::Unix,
-            mtu: 8800,
-            reliability: false,
-            runs: false,
-        });
+        self.plan.links.push(LinkPlan::local(a, b, &self.local));
         self.plan.links.len() - 1
     }
 
     pub(crate) fn link(&mut self, a: usize, b: usize, config: &LinkConfig) -> usize {
         self.plan.links.push(LinkPlan {
-            a,
-            b,
-            a_to_b: config.clone(),
-            b_to_a: config.clone(),
             is_local: false,
             transport: Transport::Udp,
             mtu: 1400,
-            reliability: false,
-            runs: false,
+            ..LinkPlan::local(a, b, config)
         });
         self.plan.links.len() - 1
     }
@@ -138,21 +129,7 @@ pub(crate) fn names(
 }
 
 pub(crate) fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
-    ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 4000,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names,
-        demand,
-    }
+    ConsumerPlan::new(names, demand)
 }
 
 pub(crate) fn producer(names: Names) -> ProducerPlan {
@@ -175,4 +152,43 @@ pub(crate) fn line(seed: u64, routers: usize, demand: Demand) -> Plan {
     builder.consumer(numbers[0], consumer(content.clone(), demand));
     builder.producer(numbers[routers - 1], producer(content));
     builder.plan
+}
+
+/// A router that stores nothing.
+pub(crate) fn without_store() -> RouterPlan {
+    RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() }
+}
+
+/// A router that keeps what is on its disk, and stores nothing more.
+pub(crate) fn with_disk(disk: DiskPlan) -> RouterPlan {
+    let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
+    RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
+}
+
+/// Runs a plan, which must keep all promises.
+pub(crate) fn run_with(plan: &Plan, observer: &mut dyn Observer) -> Summary {
+    let seed = plan.seed;
+    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    network.run(observer).unwrap_or_else(|violation| {
+        panic!("seed {seed}: {violation}\n{}", violation.last_events.join("\n"))
+    })
+}
+
+/// What a run of a plan comes to, and its events.
+pub(crate) fn run(plan: &Plan) -> (Summary, Vec<Event>) {
+    let mut events = Vec::new();
+    (run_with(plan, &mut events), events)
+}
+
+pub(crate) fn count(events: &[Event], is_counted: impl Fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| is_counted(&event.kind)).count()
+}
+
+pub(crate) fn is_data(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::DataReceived { .. })
+}
+
+/// Data that consumers received.
+pub(crate) fn received(events: &[Event]) -> usize {
+    count(events, is_data)
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
-use weir_transport::PathSchedule;
 use weir_wire::{DataView, LpHeader, NackReason};
 
 use super::*;
@@ -29,21 +28,7 @@ fn varied() -> Names {
 }
 
 fn consumer(names: Names, demand: Demand) -> ConsumerPlan {
-    ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 400,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: PathSchedule::Single,
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names,
-        demand,
-    }
+    ConsumerPlan { lifetime_ms: 400, ..ConsumerPlan::new(names, demand) }
 }
 
 fn objects(count: u64, controller: &str) -> Demand {

@@ -70,6 +70,26 @@ pub struct ConsumerPlan {
 }
 
 impl ConsumerPlan {
+    /// A consumer that asks for `names` as `demand` says, from the start of the run to its end.
+    #[must_use]
+    pub fn new(names: Names, demand: Demand) -> Self {
+        Self {
+            start_ns: 0,
+            stop_ns: None,
+            lifetime_ms: default_lifetime_ms(),
+            verify_ns: 0,
+            decrease_interval_ns: None,
+            waits_for_lifetime: false,
+            chunk_units: default_chunk_units(),
+            schedule: PathSchedule::default(),
+            holdings: Holdings::default(),
+            path_windows: Vec::new(),
+            prefetches: false,
+            names,
+            demand,
+        }
+    }
+
     /// Whether it is one of the transport: all but single Interests.
     #[must_use]
     pub fn has_window(&self) -> bool {

@@ -13,12 +13,12 @@ use crate::peek::Peek;
 
 /// A frame on its way.
 #[derive(Debug)]
-pub(in crate::network) struct InFlight {
+pub(super) struct InFlight {
     /// When it arrives.
-    pub(in crate::network) moment: Moment,
+    pub(super) moment: Moment,
     /// [`LinkModel::cuts`] when it was sent.
-    pub(in crate::network) cuts: u32,
-    pub(in crate::network) frame: Packet,
+    pub(super) cuts: u32,
+    pub(super) frame: Packet,
 }
 
 /// One end of a link.
@@ -28,41 +28,43 @@ pub(in crate::network) struct End {
     pub(in crate::network) link: Link,
     pub(in crate::network) model: LinkModel,
     /// By time of arrival. Only the first one is in the event queue.
-    pub(in crate::network) in_flight: VecDeque<InFlight>,
+    pub(super) in_flight: VecDeque<InFlight>,
     /// What was asked here and may be answered.
-    pub(in crate::network) answers: Answers,
+    pub(super) answers: Answers,
     /// How long after its lifetime an Interest may still be answered, ns.
-    pub(in crate::network) patience_ns: u64,
+    pub(super) patience_ns: u64,
     /// An Interest came here.
-    pub(in crate::network) has_asked: bool,
+    pub(super) has_asked: bool,
     /// The router at the other end has said something of itself.
-    pub(in crate::network) had_signal: bool,
+    pub(super) had_signal: bool,
     /// The share of frames that are damaged now.
-    pub(in crate::network) wrong_bytes: f64,
+    pub(super) wrong_bytes: f64,
     /// Faults that keep the link down.
-    pub(in crate::network) downs: u32,
+    pub(super) downs: u32,
     /// The node has crashed: frames to it are lost.
-    pub(in crate::network) is_node_down: bool,
+    pub(super) is_node_down: bool,
     /// When the face wants to be polled.
-    pub(in crate::network) timer: Timer,
+    pub(super) timer: Timer,
     /// Octets out, in, and drops, of links that crashed with their router.
-    pub(in crate::network) past: Past,
+    pub(super) past: Past,
 }
 
 /// Counters of a face that began anew.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::network) struct Past {
-    pub(in crate::network) in_bytes: u64,
-    pub(in crate::network) out_bytes: u64,
-    pub(in crate::network) drops: u64,
+pub(super) struct Past {
+    pub(super) in_bytes: u64,
+    pub(super) out_bytes: u64,
+    pub(super) drops: u64,
 }
 
 impl End {
+    /// The end at a node whose face and way to the other end have these configurations.
     pub(in crate::network) fn new(
         node: u32,
         face: FaceId,
         link: LinkConfig,
         model: LinkModel,
+        patience_ns: u64,
     ) -> Self {
         Self {
             node,
@@ -71,7 +73,7 @@ impl End {
             model,
             in_flight: VecDeque::new(),
             answers: Answers::default(),
-            patience_ns: 0,
+            patience_ns,
             has_asked: false,
             had_signal: false,
             wrong_bytes: 0.0,
@@ -83,12 +85,7 @@ impl End {
     }
 
     /// Whether an Interest is open that a Data or Nack from here answers, which it is no longer.
-    pub(in crate::network) fn may_answer(
-        &mut self,
-        now: Instant,
-        is_nack: bool,
-        packet: &[u8],
-    ) -> bool {
+    pub(super) fn may_answer(&mut self, now: Instant, is_nack: bool, packet: &[u8]) -> bool {
         let Some(peek) = Peek::of(packet) else { return false };
         if is_nack {
             self.answers.on_nack(now.as_ns(), packet, &peek)
@@ -108,13 +105,13 @@ impl End {
     }
 
     /// Octets that wait to be sent, at the face and before the link.
-    pub(in crate::network) fn waiting_bytes(&mut self, now: Instant) -> u64 {
+    pub(super) fn waiting_bytes(&mut self, now: Instant) -> u64 {
         self.link.queue_bytes() + self.model.queue_bytes(now)
     }
 
     /// Reports the queue of the link to the face, if that matters to what comes in.
     #[inline]
-    pub(in crate::network) fn set_backlog(&mut self, now: Instant) {
+    pub(super) fn set_backlog(&mut self, now: Instant) {
         if self.link.is_shaping() {
             self.link.set_socket_backlog(self.model.queue_bytes(now));
         }
@@ -122,7 +119,7 @@ impl End {
 
     /// Puts a frame among those on their way. Whether it is the first to arrive now.
     #[inline]
-    pub(in crate::network) fn launch(&mut self, frame: InFlight) -> bool {
+    pub(super) fn launch(&mut self, frame: InFlight) -> bool {
         if self.in_flight.back().is_none_or(|last| last.moment < frame.moment) {
             self.in_flight.push_back(frame);
             return self.in_flight.len() == 1;
@@ -135,7 +132,7 @@ impl End {
 
     /// Asks for what the arrival of a frame from here touches.
     #[inline]
-    pub(in crate::network) fn prefetch_arrival(&self) {
+    pub(super) fn prefetch_arrival(&self) {
         prefetch_read(&self.in_flight);
         prefetch_read(&self.model);
         if let Some(first) = self.in_flight.front() {
@@ -145,7 +142,7 @@ impl End {
 
     /// Asks for what the delivery of a packet here touches.
     #[inline]
-    pub(in crate::network) fn prefetch_delivery(&self) {
+    pub(super) fn prefetch_delivery(&self) {
         prefetch_read(&self.node);
         prefetch_read(&self.link);
         prefetch_read(self.link.counters());
@@ -153,7 +150,7 @@ impl End {
     }
 
     /// The face begins anew, as that of a router that crashed.
-    pub(in crate::network) fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.past = self.totals();
         let mut config = self.link.config().clone();
         // As one that draws its first number: the other end remembers those of its former life.
@@ -164,7 +161,7 @@ impl End {
     }
 
     /// Counters since the start of the run.
-    pub(in crate::network) fn totals(&self) -> Past {
+    pub(super) fn totals(&self) -> Past {
         let counters = self.link.counters();
         Past {
             in_bytes: self.past.in_bytes + counters.in_bytes,

@@ -434,8 +434,8 @@ impl Links {
         config.shaping_seed = seed(Part::Shaping);
         let model = weir_netem::LinkConfig { delay_ns, ..weir_netem::LinkConfig::default() };
         let model = LinkModel::new(model, seed(Part::Link));
-        let end = End::new(like.node, face, config, model);
-        self.ends.push(End { patience_ns: like.patience_ns, ..end });
+        let end = End::new(like.node, face, config, model, like.patience_ns);
+        self.ends.push(end);
         number
     }
 

@@ -18,8 +18,8 @@ use self::disk::{DiskFaults, SharedOperations};
 pub(super) use self::disk::{Ended, Library, interest_wait_max_ns as disk_wait_max_ns};
 pub(super) use self::setup::{Life, Setup};
 use self::shards::Shards;
-use self::stages::Stages;
 pub(super) use self::stages::interest_wait_max_ns as stages_wait_max_ns;
+use self::stages::{Pass, Stages};
 use super::faults::FaultChange;
 use super::links::Delivery;
 use super::timeline::Timeline;
@@ -126,7 +126,9 @@ impl RouterNode {
         let shard = self.shards.shard_of(&header, &packet);
         let job = Job { shard, face, header, packet, step: InterestStep::Arrival };
         let wants_processor = match &mut self.stages {
-            Some(stages) => stages.receive(job, &mut self.shards, out, timeline),
+            Some(stages) => {
+                stages.receive(job, &mut Pass { shards: &mut self.shards, out, timeline })
+            }
             None => {
                 self.shards.handle(shard, timeline.now(), job.into_input(), out);
                 false
@@ -148,7 +150,7 @@ impl RouterNode {
     /// Takes up the packets whose service in a stage has ended.
     pub(super) fn end_services(&mut self, out: &mut Outbox, timeline: &mut Timeline) {
         if let Some(stages) = &mut self.stages {
-            stages.end_services(&mut self.shards, out, timeline);
+            stages.end_services(&mut Pass { shards: &mut self.shards, out, timeline });
         }
     }
 
@@ -228,7 +230,7 @@ impl RouterNode {
     ) -> Turn {
         let is_living = self.is_living(life);
         match self.stages.as_mut().filter(|_| is_living) {
-            Some(stages) => stages.end_turn(&mut self.shards, out, timeline),
+            Some(stages) => stages.end_turn(&mut Pass { shards: &mut self.shards, out, timeline }),
             None => Turn::default(),
         }
     }

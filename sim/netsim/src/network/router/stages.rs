@@ -46,6 +46,30 @@ pub(super) struct Stages {
     fib: Option<Stage<Job>>,
 }
 
+/// What a packet on its way through the stages needs.
+pub(super) struct Pass<'a> {
+    pub(super) shards: &'a mut Shards,
+    pub(super) out: &'a mut Outbox,
+    pub(super) timeline: &'a mut Timeline,
+}
+
+impl Pass<'_> {
+    /// A shard takes a packet at once.
+    fn handle(&mut self, job: Job) {
+        self.shards.handle(job.shard, self.timeline.now(), job.into_input(), self.out);
+    }
+
+    /// A shard takes the next step of an Interest. Returns it with the step after that.
+    fn serve(&mut self, job: Job) -> Option<Job> {
+        let now = self.timeline.now();
+        let input = (job.face, &job.header, &job.packet);
+        let router = self.shards.router_mut(job.shard);
+        let next = router.handle_interest_step(now, job.step, input, self.out);
+        self.shards.after(job.shard, now, self.out);
+        next.map(|step| Job { step, ..job })
+    }
+}
+
 /// Where a packet goes from here.
 pub(super) enum Entered {
     /// It waits for its turn.
@@ -89,19 +113,13 @@ impl Stages {
 
     /// A packet that the router has been given, before the processor. Whether the router must
     /// request a core for it.
-    pub(super) fn receive(
-        &mut self,
-        job: Job,
-        shards: &mut Shards,
-        out: &mut Outbox,
-        timeline: &mut Timeline,
-    ) -> bool {
+    pub(super) fn receive(&mut self, job: Job, pass: &mut Pass<'_>) -> bool {
         let is_interest = match PacketView::decode(&job.packet) {
             Ok(PacketView::Interest(_)) if job.header.nack.is_none() => true,
             Ok(PacketView::Data(_)) => false,
             // Nacks and what cannot be decoded take no time and end where they always end.
             _ => {
-                shards.handle(job.shard, timeline.now(), job.into_input(), out);
+                pass.handle(job);
                 return false;
             }
         };
@@ -110,10 +128,10 @@ impl Stages {
             None => CpuEntered::AtOnce(job),
         };
         match entered {
-            CpuEntered::AtOnce(job) => self.begin(is_interest, job, shards, out, timeline),
+            CpuEntered::AtOnce(job) => self.begin(is_interest, job, pass),
             CpuEntered::Queued => {}
             CpuEntered::First => return true,
-            CpuEntered::Full => timeline.stage_full(self.node, Queue::Cpu, false),
+            CpuEntered::Full => pass.timeline.stage_full(self.node, Queue::Cpu, false),
         }
         false
     }
@@ -125,21 +143,16 @@ impl Stages {
     }
 
     /// The packet that had a core has had its time, and the router takes it up.
-    pub(super) fn end_turn(
-        &mut self,
-        shards: &mut Shards,
-        out: &mut Outbox,
-        timeline: &mut Timeline,
-    ) -> Turn {
-        let now_ns = timeline.now_ns();
+    pub(super) fn end_turn(&mut self, pass: &mut Pass<'_>) -> Turn {
+        let now_ns = pass.timeline.now_ns();
         let ended = self.cpu.as_mut().and_then(|cpu| cpu.end(now_ns));
         let mut turn = Turn::default();
         let mut decisions = (0, 0);
         if let Some((is_interest, job)) = ended {
             let shard = job.shard;
-            let before = shards.disk_decisions(shard);
-            self.begin(is_interest, job, shards, out, timeline);
-            let after = shards.disk_decisions(shard);
+            let before = pass.shards.disk_decisions(shard);
+            self.begin(is_interest, job, pass);
+            let after = pass.shards.disk_decisions(shard);
             decisions = (after.0 - before.0, after.1 - before.1);
             turn.shard = Some(shard);
         }
@@ -152,41 +165,29 @@ impl Stages {
     }
 
     /// A packet that the router looks at for the first time.
-    fn begin(
-        &mut self,
-        is_interest: bool,
-        job: Job,
-        shards: &mut Shards,
-        out: &mut Outbox,
-        timeline: &mut Timeline,
-    ) {
+    fn begin(&mut self, is_interest: bool, job: Job, pass: &mut Pass<'_>) {
         if is_interest {
             // The queue before a store that blocks takes the place of those between the stages.
-            if shards.is_store_blocking() {
-                return shards.handle(job.shard, timeline.now(), job.into_input(), out);
+            if pass.shards.is_store_blocking() {
+                return pass.handle(job);
             }
-            return self.walk(job, shards, out, timeline);
+            return self.walk(job, pass);
         }
-        match offer(&mut self.pit_data, timeline.now(), job) {
+        match offer(&mut self.pit_data, pass.timeline.now(), job) {
             Entered::Waits => {}
-            Entered::AtOnce(job) => self.serve_data(job, shards, out, timeline),
-            Entered::Full(..) => timeline.stage_full(self.node, Queue::PitData, false),
+            Entered::AtOnce(job) => self.serve_data(job, pass),
+            Entered::Full(..) => pass.timeline.stage_full(self.node, Queue::PitData, false),
         }
     }
 
     /// Takes up the packets whose service has ended by now.
-    pub(super) fn end_services(
-        &mut self,
-        shards: &mut Shards,
-        out: &mut Outbox,
-        timeline: &mut Timeline,
-    ) {
-        while let Some(served) = self.take_served(timeline.now()) {
+    pub(super) fn end_services(&mut self, pass: &mut Pass<'_>) {
+        while let Some(served) = self.take_served(pass.timeline.now()) {
             match served {
-                Served::Data(job) => self.serve_data(job, shards, out, timeline),
+                Served::Data(job) => self.serve_data(job, pass),
                 Served::Interest(job) => {
-                    if let Some(job) = serve(job, shards, timeline.now(), out) {
-                        self.walk(job, shards, out, timeline);
+                    if let Some(job) = pass.serve(job) {
+                        self.walk(job, pass);
                     }
                 }
             }
@@ -194,24 +195,17 @@ impl Stages {
     }
 
     /// An Interest from the queue before its next step on, until it waits or has come to its end.
-    fn walk(
-        &mut self,
-        mut job: Job,
-        shards: &mut Shards,
-        out: &mut Outbox,
-        timeline: &mut Timeline,
-    ) {
-        let now = timeline.now();
+    fn walk(&mut self, mut job: Job, pass: &mut Pass<'_>) {
         loop {
-            match self.enter(now, job, shards) {
+            match self.enter(job, pass) {
                 Entered::Waits => return,
                 Entered::AtOnce(entered) => {
-                    let Some(served) = serve(entered, shards, now, out) else { return };
+                    let Some(served) = pass.serve(entered) else { return };
                     job = served;
                 }
                 Entered::Full(full, when_full) => {
                     let is_bypass = when_full == WhenFull::Bypass;
-                    timeline.stage_full(self.node, queue_of(&full.step), is_bypass);
+                    pass.timeline.stage_full(self.node, queue_of(&full.step), is_bypass);
                     if !is_bypass {
                         return;
                     }
@@ -222,7 +216,8 @@ impl Stages {
     }
 
     /// An Interest before the queue of its next step.
-    fn enter(&mut self, now: Instant, job: Job, shards: &mut Shards) -> Entered {
+    fn enter(&mut self, job: Job, pass: &mut Pass<'_>) -> Entered {
+        let now = pass.timeline.now();
         let queue = match &job.step {
             InterestStep::Arrival => return Entered::AtOnce(job),
             InterestStep::Store => &mut self.store,
@@ -232,7 +227,7 @@ impl Stages {
         // What the store has nothing for may cost it another time.
         if let (InterestStep::Store, Some(miss), Some(stage)) =
             (&job.step, &self.store_miss, &mut *queue)
-            && !shards.router_mut(job.shard).would_hit(now, &job.packet)
+            && !pass.shards.router_mut(job.shard).would_hit(now, &job.packet)
         {
             let service_ns = miss.sample(&mut self.miss_rng);
             return match stage.server.offer_with(now, job, service_ns) {
@@ -244,19 +239,13 @@ impl Stages {
     }
 
     /// The router takes a Data, and writes it to the store if there is room to.
-    fn serve_data(
-        &mut self,
-        mut job: Job,
-        shards: &mut Shards,
-        out: &mut Outbox,
-        timeline: &mut Timeline,
-    ) {
-        let now = timeline.now();
+    fn serve_data(&mut self, mut job: Job, pass: &mut Pass<'_>) {
+        let now = pass.timeline.now();
         if !job.header.no_cache && !self.write(now) {
             job.header.no_cache = true;
-            timeline.stage_full(self.node, Queue::StoreWrite, true);
+            pass.timeline.stage_full(self.node, Queue::StoreWrite, true);
         }
-        shards.handle(job.shard, now, job.into_input(), out);
+        pass.handle(job);
     }
 
     /// Whether there is room to write one more Data; if so it is being written.
@@ -368,15 +357,6 @@ fn offer(queue: &mut Option<Stage<Job>>, now: Instant, job: Job) -> Entered {
         Ok(()) => Entered::Waits,
         Err(job) => Entered::Full(job, stage.when_full),
     }
-}
-
-/// The router takes the next step of an Interest. Returns it with the step after that.
-fn serve(job: Job, shards: &mut Shards, now: Instant, out: &mut Outbox) -> Option<Job> {
-    let input = (job.face, &job.header, &job.packet);
-    let router = shards.router_mut(job.shard);
-    let next = router.handle_interest_step(now, job.step, input, out);
-    shards.after(job.shard, now, out);
-    next.map(|step| Job { step, ..job })
 }
 
 fn complete(stage: &mut Option<Stage<Job>>, now: Instant) -> Option<Job> {

@@ -130,7 +130,7 @@ impl OpenLoop {
     fn send(&mut self, core: &mut Core, out: &mut AppOutbox) {
         let (object, segment) = self.segments.next_segment(core);
         let nonce = self.nonces.next_u32();
-        self.unanswered.insert(core.now, (object, segment), nonce);
+        self.unanswered.insert(core.now, object, segment, nonce);
         let naming = core.collection.naming();
         let packet = self.template.write(naming, object, segment, nonce, &mut core.pool);
         core.stats.interests += 1;

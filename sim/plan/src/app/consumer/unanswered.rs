@@ -47,7 +47,7 @@ impl Unanswered {
         self.entries.len()
     }
 
-    pub(super) fn insert(&mut self, sent_at: Instant, (object, segment): (u64, u64), nonce: u32) {
+    pub(super) fn insert(&mut self, sent_at: Instant, object: u64, segment: u64, nonce: u32) {
         let order = self.next_order;
         self.next_order += 1;
         let slot = self.entries.insert(Entry { object, segment, sent_at, nonce, order });
