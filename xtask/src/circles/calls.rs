@@ -1,8 +1,8 @@
 //! Circles of calls: a type whose `impl` lies in several files, which call each other's methods.
 //!
 //! A call is `self.x(..)`, `Self::x(..)` or `Type::x(..)` inside an `impl` of the type, also within
-//! the arguments of a macro. It is an edge from its file to each file that defines `x` for the type,
-//! unless its own file defines an `x`, too. Files that call in one direction only are layers of one
+//! the arguments of a macro. It is an edge from its file to each file that defines `x` for the
+//! type, unless its own file defines an `x`, too. Files that call in one direction only are layers of one
 //! type; a circle of them can only be read all at once. Code under `#[cfg(test)]` does not count.
 
 #[cfg(test)]

@@ -652,8 +652,8 @@ fn nonces_of_what_another_shard_answers_are_dead() {
     assert_eq!(cluster.take_left()[0].2, Some(NackReason::Duplicate.code()));
 }
 
-/// A forger that closes at once: the home of the prefix knows the face no more when it is offered the
-/// Data.
+/// A forger that closes at once: the home of the prefix knows the face no more when it is offered
+/// the Data.
 #[test]
 fn data_of_a_face_that_is_gone_satisfies_no_prefix() {
     let mut cluster = Cluster::new(2, IN_MEMORY);

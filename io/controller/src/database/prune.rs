@@ -9,8 +9,8 @@ use super::{Database, DatabaseError, NUMBER_STEP};
 const WITHDRAWN_KEPT: u64 = 100_000;
 
 impl Database {
-    /// Removes the oldest lines of the audit and superseded or ending plans beyond these counts, and
-    /// the names of files that were withdrawn long ago.
+    /// Removes the oldest lines of the audit, and superseded or ending plans, beyond these counts.
+    /// Removes the names of files that were withdrawn long ago.
     pub(crate) async fn prune(&self, audit: u64, plans: u64) -> Result<(), DatabaseError> {
         self.within(self.remove_old(audit, plans)).await
     }

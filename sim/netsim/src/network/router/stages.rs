@@ -2,7 +2,7 @@
 //! packet through them.
 
 use weir_base::{Instant, Rng};
-use weir_forward::{InterestStep, Outbox, Onward};
+use weir_forward::{InterestStep, Onward, Outbox};
 use weir_netem::{Server, ServerConfig, ServiceTime};
 use weir_wire::PacketView;
 
