@@ -58,7 +58,7 @@ pub(super) struct Faces {
 pub(super) enum Closed {
     /// It is permanent and waits for another socket.
     Down(FaceId),
-    Removed(Face),
+    Removed(Box<Face>),
 }
 
 impl Faces {
@@ -248,7 +248,7 @@ impl Faces {
     pub(super) fn close(&mut self, slot: u32) -> Option<Closed> {
         let face = self.table.at(slot)?;
         if face.persistency != FacePersistency::Permanent {
-            return Some(Closed::Removed(self.detach(slot)));
+            return Some(Closed::Removed(Box::new(self.detach(slot))));
         }
         let id = face.id;
         let socket = face.take_down();
