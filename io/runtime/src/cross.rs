@@ -32,7 +32,7 @@ const COPY_BYTES_MAX: usize = 1024;
 
 /// What one packet thread hands to another.
 #[derive(Debug)]
-pub enum Crossing {
+pub(crate) enum Crossing {
     /// A packet for the shard over there.
     In {
         /// The face it arrived on.
@@ -76,7 +76,7 @@ pub(crate) struct CrossPorts {
     /// Whether this thread sleeps.
     bell: Arc<Doorbell>,
     /// Crossings lost to full rings.
-    pub overflows: u64,
+    pub(crate) overflows: u64,
 }
 
 struct Outgoing {
