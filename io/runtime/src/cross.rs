@@ -76,7 +76,7 @@ pub(crate) struct CrossPorts {
     /// Whether this thread sleeps.
     bell: Arc<Doorbell>,
     /// Crossings lost to full rings.
-    pub overflows: u64,
+    pub(crate) overflows: u64,
 }
 
 struct Outgoing {
