@@ -33,7 +33,6 @@ pub(crate) fn topology(tree: &Tree, folder: &Folder, seed: u64) -> Result<Topolo
     let options = ReadOptions {
         delay_from_distance: table.delay_from_distance,
         positions: table.positions.clone(),
-        ..ReadOptions::default()
     };
     let topology = match (&table.builtin, &table.file, &table.generator) {
         (Some(name), None, None) => Topology::builtin(name).ok_or_else(|| {

@@ -246,7 +246,7 @@ impl Network {
 
     /// What a neighbour says about itself concerns every shard of a router.
     fn on_signal(&mut self, node: u32, face: FaceId, signal: HopSignal) -> Result<(), Broken> {
-        self.give_all_shards(node, || Input::Signal { face, signal: signal.clone() })
+        self.give_all_shards(node, || Input::Signal { face, signal })
     }
 
     /// Gives every shard of a router an input.
