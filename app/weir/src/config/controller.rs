@@ -83,7 +83,7 @@ impl Default for ControllerSection {
             insecure: false,
             name: None,
             uris: Vec::new(),
-            interval: super::to_time(std::time::Duration::from_secs(1)),
+            interval: super::text::to_time(std::time::Duration::from_secs(1)),
             routes_max: 100_000,
             state_file: StateFile::Auto,
             prefetch: true,

@@ -1,8 +1,10 @@
+use weir_base::units::Time;
 use weir_disk::Engine;
 #[cfg(feature = "lab")]
 use weir_disk::Service;
 use weir_runtime::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+use weir_wire::Name;
 
 use super::*;
 

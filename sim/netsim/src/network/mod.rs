@@ -533,7 +533,9 @@ impl Network {
         let mut faces = Vec::new();
         for (node, (_, like, _)) in [(one, like_one), (other, like_other)] {
             let face = self.nodes.next_face(node);
-            self.nodes.add_end(node, self.links.add_like(like, face, delay_ns));
+            let end = self.links.add_like(like, face, delay_ns);
+            self.links.set_node_down(end, self.nodes.is_down(node));
+            self.nodes.add_end(node, end);
             faces.push((node, face));
         }
         for (node, face) in faces {

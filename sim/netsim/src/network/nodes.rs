@@ -143,6 +143,10 @@ impl Nodes {
         node.downs == 1
     }
 
+    pub(super) fn is_down(&self, node: u32) -> bool {
+        self.nodes[node as usize].downs > 0
+    }
+
     /// A fault that kept a node down ends. Whether it is up now.
     pub(super) fn bring_up(&mut self, node: u32) -> bool {
         let node = &mut self.nodes[node as usize];

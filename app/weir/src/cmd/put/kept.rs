@@ -8,8 +8,10 @@ use serde_json::json;
 use weir_socket::{Bucket, BucketError, Location, Repository, RepositoryError};
 use weir_wire::Name;
 
+use super::handover;
 use super::publisher::explain;
-use super::{Served, Signing, handover};
+use super::served::Served;
+use super::signing::Signing;
 use crate::table::{count, errln, outln, printable};
 
 /// Where a repository is.

@@ -16,8 +16,8 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
-use super::Signing;
 use super::seen::{Listing, Seen, Stamp, stamp};
+use super::signing::Signing;
 use super::tree::{Cause, Entry, Tree};
 use crate::limits;
 use crate::table::{octets, printable};

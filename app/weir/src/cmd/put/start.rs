@@ -13,9 +13,10 @@ use weir_wire::Name;
 
 use super::publisher::{Before, Found, Publisher, Version, explain};
 use super::seen::{Seen, listing_name};
-use super::tree::Tree;
+use super::served::Root;
+use super::signing::Signing;
+use super::tree::{Source, Tree};
 use super::watch::{Scope, Watched};
-use super::{Root, Signing, Source};
 use crate::transfer::Stop;
 
 /// How long files that are being written are waited for.

@@ -20,6 +20,14 @@ const DEPTH_MAX: usize = 64;
 /// Files and folders at most: with links there may be more than on the disk.
 const ENTRIES_MAX: usize = 1 << 22;
 
+/// What is put.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) path: &'a Path,
+    pub(super) name: &'a Name,
+    pub(super) is_directory: bool,
+}
+
 /// A file or folder, by its parent's number.
 pub(super) struct Entry {
     pub(super) parent: Option<usize>,

@@ -22,8 +22,8 @@ use super::handover::Intake;
 use super::publisher::{Before, Publisher, Version, explain};
 use super::registration::Registering;
 use super::seen::{Seen, folder_name};
-use super::tree::{Folder, Tree};
-use super::{Signing, Source};
+use super::signing::Signing;
+use super::tree::{Folder, Source, Tree};
 use crate::table::{errln, outln};
 use crate::transfer::Stop;
 

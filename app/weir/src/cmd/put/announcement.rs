@@ -1,0 +1,120 @@
+//! What the user reads when all is ready, or skipped.
+
+use anyhow::bail;
+use serde_json::{Value, json};
+use weir_socket::{Published, Repository};
+use weir_wire::Name;
+
+use super::handover;
+use super::publisher::{LeftOut, Standing};
+use super::served::Served;
+use crate::table::{count, errln, octets, outln, printable};
+
+/// Entries of a directory that are left out and reported one by one.
+const LEFT_OUT_TOLD: usize = 20;
+
+/// How it is reported that everything is ready.
+pub(super) struct Announcement<'a> {
+    /// One JSON object, for programs.
+    pub(super) json: bool,
+    /// The name that was put.
+    pub(super) name: Option<&'a Name>,
+    pub(super) has_repository: bool,
+}
+
+impl Announcement<'_> {
+    /// Reports to the user what is served.
+    pub(super) fn print(&self, served: &Served) -> anyhow::Result<()> {
+        let Served { root, left_out, signer, .. } = served;
+        print_left_out(left_out);
+        if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0) {
+            errln!("left out {}", count(more as u64, "more entry", "more entries"));
+        }
+        if let failures @ 1.. = served.failures() {
+            errln!("weir: {} skipped, the rest is served", were_left_out(failures));
+        }
+        if self.json {
+            return Ok(outln!("{}", self.ready(served))?);
+        }
+        let objects: Vec<&Published> = served.store.objects().collect();
+        let is_one = root.as_ref().is_some_and(|root| !root.is_directory) && objects.len() == 1;
+        match root {
+            Some(root) => outln!("{}", root.versioned)?,
+            None => served.names.iter().try_for_each(|name| outln!("{name}"))?,
+        }
+        let what = match is_one {
+            false => format!("{}, ", count(objects.len() as u64, "object", "objects")),
+            true => String::new(),
+        };
+        let by = match (root, signer) {
+            (None, _) => "signed before".to_owned(),
+            (_, None) => "signed by nobody (digests only)".to_owned(),
+            (_, Some(signer)) => format!("signed by {signer}"),
+        };
+        let size_bytes = objects.iter().map(|object| object.size_bytes()).sum();
+        let segments = objects.iter().map(|object| object.segments()).sum();
+        errln!("{what}{} in {}, {by}", octets(size_bytes), count(segments, "segment", "segments"));
+        let unsigned = root.is_some() && signer.is_none();
+        let allow = if unsigned { " --allow-unsigned" } else { "" };
+        if let Some(name) = self.name.or(served.names.first()) {
+            errln!("serving, Ctrl-C to stop; get it with: weir get {name}{allow}");
+        }
+        Ok(())
+    }
+
+    /// What programs are told when all is ready to be got.
+    fn ready(&self, served: &Served) -> Value {
+        let Served { root, left_out, signer, names, was_there, .. } = served;
+        let objects: Vec<&Published> = served.store.objects().collect();
+        let skipped = left_out.iter().filter(|one| one.standing == Standing::Nothing);
+        let mut ready = json!({
+            "name": root.as_ref().map(|root| root.versioned.to_string()),
+            "object": self.name.map(ToString::to_string),
+            "directory": root.as_ref().is_some_and(|root| root.is_directory),
+            "objects": objects.len(),
+            "bytes": objects.iter().map(|object| object.size_bytes()).sum::<u64>(),
+            "segments": objects.iter().map(|object| object.segments()).sum::<u64>(),
+            "signer": signer.as_ref().map(ToString::to_string),
+            "skipped": skipped.count(),
+        });
+        if self.has_repository {
+            ready["names"] = names.iter().map(ToString::to_string).collect();
+            ready["not_signed_again"] = (*was_there).into();
+        }
+        ready
+    }
+
+    /// Hands what was put to the process that serves the repository, and reports it to the user.
+    pub(super) fn hand_over(&self, served: &Served, repository: &Repository) -> anyhow::Result<()> {
+        handover::hand_over(repository.path(), &repository.handed())?;
+        let root = served.root.as_ref().expect("something was put");
+        if self.json {
+            let was_there = served.was_there;
+            let name = root.versioned.to_string();
+            outln!("{}", json!({ "name": name, "not_signed_again": was_there, "served": true }))?;
+        } else {
+            outln!("{}", root.versioned)?;
+            let path = printable(repository.path().display());
+            errln!("served by the process that has {path}");
+        }
+        print_left_out(&served.left_out);
+        tell_failures(served.failures())
+    }
+}
+
+fn print_left_out(left_out: &[LeftOut]) {
+    left_out.iter().take(LEFT_OUT_TOLD).for_each(|one| errln!("{}", one.text()));
+}
+
+/// What was not published makes the command fail, at its end.
+pub(super) fn tell_failures(failures: usize) -> anyhow::Result<()> {
+    match failures {
+        0 => Ok(()),
+        _ => bail!("{} not published", were_left_out(failures)),
+    }
+}
+
+fn were_left_out(failures: usize) -> String {
+    let be = if failures == 1 { "was" } else { "were" };
+    format!("{} {be}", count(failures as u64, "file or directory", "files or directories"))
+}

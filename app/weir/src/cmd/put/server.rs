@@ -1,0 +1,196 @@
+//! Serving what was put, until it is stopped.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use weir_client::Client;
+use weir_socket::{Loss, serve};
+use weir_transport::{METADATA_KEYWORD, Metadata};
+use weir_wire::{DataView, Interest, Name};
+
+use super::announcement::{Announcement, tell_failures};
+use super::handover::Registration;
+use super::served::Served;
+use crate::table::{count, errln, octets};
+use crate::transfer::{RouterArgs, Stop};
+
+/// How long to wait before the router is tried again.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// How long an answer of another producer of the same name is waited for. Without a route there is
+/// a Nack at once.
+const OTHERS_WAIT_MS: u64 = 400;
+/// Names for which others are looked for.
+const NAMES_ASKED_MAX: usize = 4;
+
+/// Serves everything until it is stopped.
+pub(super) struct Server<'a> {
+    pub(super) router: &'a RouterArgs,
+    pub(super) announcement: Announcement<'a>,
+    pub(super) served: Served,
+    pub(super) stop: &'a Stop,
+    /// Names that are to be registered while it serves.
+    pub(super) registrations: Option<Receiver<Registration>>,
+}
+
+impl Server<'_> {
+    /// Serves while another thread publishes what is new. That returns how many entries should be
+    /// served at the end, and are not.
+    pub(super) fn run_beside(
+        &mut self,
+        mut client: Client,
+        publish: impl FnOnce() -> usize + Send,
+        is_over: &AtomicBool,
+    ) -> anyhow::Result<()> {
+        self.warn_of_others(&mut client);
+        self.register(&mut client)?;
+        self.announcement.print(&self.served)?;
+        std::thread::scope(|scope| {
+            let publishing = scope.spawn(publish);
+            let result = self.serve(client);
+            is_over.store(true, Ordering::Relaxed);
+            let failures = publishing.join().expect("it does not panic");
+            result.and_then(|()| tell_failures(failures))
+        })
+    }
+
+    /// Warns where another producer answers for a name already: consumers would get now the content
+    /// of one, now that of the other.
+    fn warn_of_others(&self, client: &mut Client) {
+        for name in self.served.names.iter().take(NAMES_ASKED_MAX) {
+            let metadata = name.clone().append_keyword(METADATA_KEYWORD).clone();
+            let interest = Interest::new(metadata).can_be_prefix(true).must_be_fresh(true);
+            let Ok(found) = client.express(&interest.lifetime_ms(OTHERS_WAIT_MS).encode()) else {
+                continue;
+            };
+            let data = DataView::decode(&found.packet);
+            let Some(metadata) = data.ok().and_then(|data| Metadata::decode(data.content).ok())
+            else {
+                // It may say that there is no such thing.
+                continue;
+            };
+            errln!(
+                "weir: another producer already serves {name} ({}); consumers get the content of \
+                 one or the other. Stop one of them, or choose another name",
+                metadata.versioned
+            );
+        }
+    }
+
+    fn serve(&mut self, mut client: Client) -> anyhow::Result<()> {
+        let (mut lost, mut registration) = (None, None);
+        while lost.is_none() {
+            let served = {
+                let registrations = self.registrations.as_ref();
+                let mut take_losses = losses_told(self.stop, self.served.is_lone_file(), &mut lost);
+                let mut go_on = |losses| {
+                    registration = registrations.and_then(|names| names.try_recv().ok());
+                    take_losses(losses) && registration.is_none()
+                };
+                serve(&mut client, &mut self.served.store, &mut go_on)
+            };
+            if let Some((names, done)) = registration.take() {
+                // Whoever waits for it may have gone.
+                let _ = done.send(self.register_more(&mut client, names));
+                if served.is_ok() && lost.is_none() && !self.stop.is_set() {
+                    continue;
+                }
+            }
+            let Err(error) = served else { break };
+            errln!("weir: {error}; trying to reach the router again");
+            let Some(connected) = self.reconnect() else { break };
+            client = connected;
+            errln!("weir: serving again");
+        }
+        self.unregister(&mut client);
+        if let Some(loss) = lost {
+            bail!("{loss}; run the command again to sign and serve what it is now");
+        }
+        if !self.announcement.json {
+            let stats = self.served.store.stats();
+            errln!("sent {} ({})", count(stats.data, "Data", "Data"), octets(stats.octets));
+        }
+        if let unread @ 1.. = self.served.store.unread() {
+            let packets = count(unread, "packet", "packets");
+            errln!("weir: {packets} of the repository could not be read when asked for");
+        }
+        if let damaged @ 1.. = self.served.store.damaged() {
+            errln!(
+                "weir: {} not sent",
+                count(damaged, "damaged packet was", "damaged packets were")
+            );
+        }
+        Ok(())
+    }
+
+    fn register(&self, client: &mut Client) -> anyhow::Result<()> {
+        for name in &self.served.names {
+            client.register_prefix(name).with_context(|| {
+                format!("cannot register {name} with the router at {}", client.uri())
+            })?;
+        }
+        for name in self.served.key_names() {
+            // The certificate travels with the metadata as well.
+            let _ = client.register_prefix(name);
+        }
+        Ok(())
+    }
+
+    /// Registers names of what has been added.
+    fn register_more(&mut self, client: &mut Client, names: Vec<Name>) -> Result<(), String> {
+        for name in names {
+            let is_above = |above: &Name| above.as_view().is_prefix_of(name.as_view());
+            if self.served.names.iter().any(is_above) {
+                continue;
+            }
+            let registered = client.register_prefix(&name);
+            self.served.names.push(name.clone());
+            self.served.store.own(&name);
+            registered.map_err(|error| format!("cannot register {name}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// The router forgets the routes with the connection; this is for the others.
+    fn unregister(&self, client: &mut Client) {
+        for name in self.served.names.iter().chain(self.served.key_names()) {
+            let _ = client.unregister_prefix(name);
+        }
+    }
+
+    fn reconnect(&self) -> Option<Client> {
+        while !self.stop.is_set() {
+            std::thread::sleep(RECONNECT_PAUSE);
+            let Ok(mut client) = self.router.connect() else { continue };
+            if self.register(&mut client).is_ok() {
+                return Some(client);
+            }
+        }
+        None
+    }
+}
+
+/// Tells of losses. That of a lone file ends it all, but not that of a packet that is kept.
+fn losses_told<'a>(
+    stop: &'a Stop,
+    is_lone_file: bool,
+    lost: &'a mut Option<Loss>,
+) -> impl FnMut(Vec<Loss>) -> bool + 'a {
+    move |losses| {
+        for loss in losses {
+            match loss {
+                Loss::Damaged { .. } => {
+                    errln!("weir: {loss}; it is not served, the rest is: put the file again");
+                }
+                Loss::Unread { .. } | Loss::Away { .. } => {
+                    errln!("weir: {loss}; trying again whenever it is asked for");
+                }
+                Loss::Back { .. } => errln!("weir: {loss}"),
+                loss if is_lone_file => *lost = Some(loss),
+                loss => errln!("weir: {loss}; it is served no more, the rest is"),
+            }
+        }
+        !stop.is_set() && lost.is_none()
+    }
+}

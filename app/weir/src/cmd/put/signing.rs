@@ -1,0 +1,99 @@
+//! Which key signs what is put.
+
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use weir_crypto::{KeyChainError, KeySigner};
+use weir_face::unix_time_ms;
+use weir_security::{Certificate, DigestSigner, Signer};
+use weir_wire::Name;
+
+use crate::table::errln;
+use crate::transfer::{KeyArgs, warn_about_clock};
+
+#[derive(Copy, Clone, PartialEq, Eq, ValueEnum)]
+pub(super) enum Sign {
+    /// Your default key
+    Default,
+    /// SHA-256 only
+    Digest,
+}
+
+/// Who signs, and what shows it.
+pub(super) struct Signing {
+    pub(super) signer: Arc<dyn Signer>,
+    pub(super) certificate: Option<Vec<u8>>,
+    /// Where the certificate is served.
+    pub(super) certificate_prefix: Option<Name>,
+    pub(super) name: Option<Name>,
+}
+
+/// The key that the command line names.
+pub(super) struct KeyChoice<'a> {
+    pub(super) key: Option<&'a Name>,
+    pub(super) sign: Sign,
+    pub(super) keys: &'a KeyArgs,
+}
+
+impl KeyChoice<'_> {
+    pub(super) fn signing(&self) -> anyhow::Result<Signing> {
+        if self.key.is_none() && self.sign == Sign::Digest {
+            let signer = Arc::new(DigestSigner);
+            let (certificate, certificate_prefix, name) = (None, None, None);
+            return Ok(Signing { signer, certificate, certificate_prefix, name });
+        }
+        let chain = self.keys.key_chain()?;
+        let signer: KeySigner = match self.key {
+            Some(name) => chain.signer(name)?,
+            None => chain.default_signer_or_create().map_err(explain_no_key)?,
+        };
+        warn_about_clock();
+        if let Some(certificate) = signer.certificate() {
+            warn_about_validity(certificate);
+        }
+        let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
+        let certificate_prefix =
+            signer.certificate().map(|certificate| certificate.key_name().to_name());
+        let name = Some(signer.locator_name().clone());
+        Ok(Signing { signer: Arc::new(signer), certificate, certificate_prefix, name })
+    }
+
+    /// What signs answers if nothing is put: the named or the default key, unless it needs a
+    /// passphrase.
+    pub(super) fn signer_at_hand(&self) -> Option<Arc<dyn Signer>> {
+        if self.key.is_none() && self.sign == Sign::Digest {
+            return Some(Arc::new(DigestSigner));
+        }
+        let chain = self.keys.key_chain().ok()?;
+        let name = match self.key {
+            Some(name) => name.clone(),
+            None => chain.default_name().ok()??,
+        };
+        let is_usable = !chain.find(&name).ok()?.is_encrypted;
+        is_usable.then(|| chain.signer(&name).ok())?.map(|signer| Arc::new(signer) as _)
+    }
+}
+
+fn warn_about_validity(certificate: &Certificate) {
+    let now_unix_s = (unix_time_ms() / 1000) as i64;
+    if !certificate.validity().contains(now_unix_s) {
+        errln!(
+            "weir: {} is not valid now, and others will refuse what is signed with it; `weir key \
+             renew {}` makes a new certificate of the key, if the clock of this machine is right",
+            certificate.name(),
+            certificate.key_name()
+        );
+    }
+}
+
+fn explain_no_key(error: KeyChainError) -> anyhow::Error {
+    let is_io = matches!(error, KeyChainError::Io { .. });
+    let error = anyhow::Error::from(error);
+    match is_io {
+        true => anyhow::anyhow!(
+            "{error:#}. Name a directory of yours for keys with --home or WEIR_HOME, or do without \
+             a key: --sign digest"
+        ),
+        false => error,
+    }
+}

@@ -1,0 +1,311 @@
+//! `[faces]`: what all faces have in common, and where the router listens.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Error as _, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+use weir_base::units::{Size, Time};
+use weir_runtime::{
+    DisciplineConfig, FaceDefaults, Listener, MarkingPolicy, PitTokenChoice, ShapingConfig,
+    UnixAccess,
+};
+use weir_wire::PACKET_SIZE_MAX;
+
+use super::text::{above_zero, deserialize_text, positive, to_time};
+use super::unix::{GroupText, ModeText, UnixChoice};
+
+/// NDN's port for UDP and TCP.
+const DEFAULT_PORT: u16 = 6363;
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
+pub(crate) struct FacesSection {
+    pub(crate) unix: UnixChoice,
+    pub(crate) unix_mode: ModeText,
+    pub(crate) unix_group: GroupText,
+    #[serde(deserialize_with = "listen_addresses")]
+    pub(crate) udp: Vec<SocketAddr>,
+    #[serde(deserialize_with = "listen_addresses")]
+    pub(crate) tcp: Vec<SocketAddr>,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) faces_max: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) faces_per_host_max: usize,
+    #[serde(deserialize_with = "positive")]
+    pub(crate) faces_per_network_max: usize,
+    #[serde(deserialize_with = "queue_size")]
+    pub(crate) queue_size_max: Size,
+    pub(crate) udp_mtu: MtuChoice,
+    pub(crate) congestion_marking: bool,
+    pub(crate) marking: MarkingText,
+    pub(crate) mark_threshold: Size,
+    #[serde(deserialize_with = "mark_interval")]
+    pub(crate) mark_interval: Time,
+    pub(crate) reliability: bool,
+    pub(crate) runs: bool,
+    pub(crate) pit_token: PitTokenWord,
+    pub(crate) shared_memory: bool,
+    pub(crate) discipline: DisciplineText,
+    pub(crate) shaping: ShapingText,
+    #[serde(deserialize_with = "idle_timeout")]
+    pub(crate) idle_timeout: Time,
+    #[serde(deserialize_with = "stall_timeout")]
+    pub(crate) stall_timeout: Time,
+}
+
+fn default_addresses() -> Vec<SocketAddr> {
+    vec![
+        SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)),
+        SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)),
+    ]
+}
+
+impl Default for FacesSection {
+    fn default() -> Self {
+        let defaults = FaceDefaults::default();
+        Self {
+            unix: UnixChoice::Auto,
+            unix_mode: ModeText(UnixAccess::default().mode),
+            unix_group: GroupText::default(),
+            udp: default_addresses(),
+            tcp: default_addresses(),
+            faces_max: 16384,
+            faces_per_host_max: 1024,
+            faces_per_network_max: 4096,
+            queue_size_max: Size { bytes: defaults.queue_bytes_max as u64 },
+            udp_mtu: MtuChoice(defaults.udp_mtu),
+            congestion_marking: defaults.congestion_marking,
+            marking: MarkingText(defaults.marking),
+            mark_threshold: Size { bytes: defaults.mark_threshold_bytes },
+            mark_interval: to_time(defaults.mark_interval),
+            reliability: defaults.reliability,
+            runs: defaults.runs,
+            pit_token: PitTokenWord::Short,
+            shared_memory: defaults.shared_memory,
+            discipline: DisciplineText(defaults.discipline),
+            shaping: ShapingText(defaults.shaping),
+            idle_timeout: to_time(defaults.idle_timeout),
+            stall_timeout: to_time(defaults.stall_timeout),
+        }
+    }
+}
+
+impl FacesSection {
+    pub(super) fn listeners(&self) -> Vec<Listener> {
+        let mut listeners = Vec::new();
+        match &self.unix {
+            UnixChoice::None => {}
+            UnixChoice::Path(path) => listeners.push(Listener::Unix(path.clone())),
+            UnixChoice::Auto => listeners.push(Listener::UnixDefault),
+        }
+        // IPv6 that this machine lacks is passed over, unless it alone was asked for.
+        let required = |addresses: &[SocketAddr], address: &SocketAddr| {
+            address.is_ipv4() || addresses.iter().all(SocketAddr::is_ipv6)
+        };
+        for &address in &self.udp {
+            let required = required(&self.udp, &address);
+            listeners.push(Listener::Udp { address, required });
+        }
+        for &address in &self.tcp {
+            let required = required(&self.tcp, &address);
+            listeners.push(Listener::Tcp { address, required });
+        }
+        listeners
+    }
+
+    pub(super) fn unix_access(&self) -> anyhow::Result<UnixAccess> {
+        let group = self.unix_group.resolve()?;
+        Ok(UnixAccess { mode: self.unix_mode.0, group })
+    }
+
+    pub(super) fn defaults(&self) -> FaceDefaults {
+        FaceDefaults {
+            udp_mtu: self.udp_mtu.0,
+            queue_bytes_max: usize::try_from(self.queue_size_max.bytes).unwrap_or(usize::MAX),
+            congestion_marking: self.congestion_marking,
+            marking: self.marking.0,
+            mark_threshold_bytes: self.mark_threshold.bytes,
+            mark_interval: Duration::from_nanos(self.mark_interval.ns),
+            reliability: self.reliability,
+            runs: self.runs,
+            pit_token: self.pit_token.into(),
+            shared_memory: self.shared_memory,
+            discipline: self.discipline.0,
+            shaping: self.shaping.0,
+            idle_timeout: Duration::from_nanos(self.idle_timeout.ns),
+            stall_timeout: Duration::from_nanos(self.stall_timeout.ns),
+        }
+    }
+}
+
+/// Which PIT tokens other hosts are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PitTokenWord {
+    Off,
+    Short,
+    Long,
+}
+
+impl From<PitTokenWord> for PitTokenChoice {
+    fn from(word: PitTokenWord) -> Self {
+        match word {
+            PitTokenWord::Off => Self::Off,
+            PitTokenWord::Short => Self::Short,
+            PitTokenWord::Long => Self::Long,
+        }
+    }
+}
+
+fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Error> {
+    let size = Size::deserialize(deserializer)?;
+    if size.bytes >= PACKET_SIZE_MAX as u64 {
+        return Ok(size);
+    }
+    Err(D::Error::custom(format!(
+        "a queue of {} octets has no room for a packet; give at least {PACKET_SIZE_MAX}, for \
+         example \"4MiB\"",
+        size.bytes
+    )))
+}
+
+fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let remedy = "an interval of 0 would mark every packet; give for example \"100ms\", or turn \
+                  marking off with `congestion_marking = false`";
+    above_zero(Time::deserialize(deserializer)?, remedy)
+}
+
+fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let remedy = "a timeout of 0 would close every face at once; give for example \"600s\"";
+    above_zero(Time::deserialize(deserializer)?, remedy)
+}
+
+fn stall_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    let remedy =
+        "a timeout of 0 would close every connection that is busy; give for example \"60s\"";
+    above_zero(Time::deserialize(deserializer)?, remedy)
+}
+
+fn listen_addresses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddr>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts.iter().map(|text| parse_listen_address(text).map_err(D::Error::custom)).collect()
+}
+
+const MTU_MIN: usize = 64;
+const MTU_MAX: usize = 8800;
+
+fn check_mtu<E: serde::de::Error>(mtu: u64) -> Result<usize, E> {
+    match usize::try_from(mtu) {
+        Ok(mtu) if (MTU_MIN..=MTU_MAX).contains(&mtu) => Ok(mtu),
+        _ => Err(E::custom(format!("an MTU of {mtu} cannot be; give {MTU_MIN} to {MTU_MAX}"))),
+    }
+}
+
+pub(super) fn face_mtu<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<usize>, D::Error> {
+    u64::deserialize(deserializer).and_then(check_mtu).map(Some)
+}
+
+/// Reads text or an integer, as sizes and MTUs may be either.
+struct TextOrInteger(&'static str);
+
+enum Scalar {
+    Text(String),
+    Integer(u64),
+}
+
+impl Visitor<'_> for TextOrInteger {
+    type Value = Scalar;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Scalar, E> {
+        Ok(Scalar::Text(text.to_owned()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Scalar, E> {
+        u64::try_from(number)
+            .map(Scalar::Integer)
+            .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Scalar, E> {
+        Ok(Scalar::Integer(number))
+    }
+}
+
+/// An MTU in octets, or "auto" (`None`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MtuChoice(pub(crate) Option<usize>);
+
+impl<'de> Deserialize<'de> for MtuChoice {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match deserializer.deserialize_any(TextOrInteger("an MTU in octets, or \"auto\""))? {
+            Scalar::Text(text) if text == "auto" => Ok(Self(None)),
+            Scalar::Text(text) => Err(D::Error::custom(format!(
+                "`{text}` is not an MTU; write a number of octets, or \"auto\""
+            ))),
+            Scalar::Integer(mtu) => check_mtu(mtu).map(|mtu| Self(Some(mtu))),
+        }
+    }
+}
+
+/// A marking policy by its name and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MarkingText(pub(crate) MarkingPolicy);
+
+impl FromStr for MarkingText {
+    type Err = <MarkingPolicy as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// A queue discipline by its name and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DisciplineText(pub(crate) DisciplineConfig);
+
+impl FromStr for DisciplineText {
+    type Err = <DisciplineConfig as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+/// A shaping of Interests by its name and options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShapingText(pub(crate) ShapingConfig);
+
+impl FromStr for ShapingText {
+    type Err = <ShapingConfig as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().map(Self)
+    }
+}
+
+deserialize_text!(UnixChoice, ModeText, MarkingText, DisciplineText, ShapingText);
+
+/// Reads a listening address from the command line: `IP:PORT`, `IP`, or `:PORT`.
+pub(crate) fn parse_listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(address);
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(ip, DEFAULT_PORT));
+    }
+    if let Some(Ok(port)) = text.strip_prefix(':').map(str::parse::<u16>) {
+        return Ok(SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port)));
+    }
+    Err(format!("`{text}` is not an address; write IP:PORT, for example 0.0.0.0:6363"))
+}

@@ -1,0 +1,115 @@
+//! Values as files have them: texts that become names, addresses and times, with their bounds.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use weir_base::units::Time;
+use weir_face::FaceUri;
+use weir_forward::PREFIX_COMPONENTS_MAX;
+use weir_runtime::StrategyKind;
+use weir_wire::Name;
+
+/// Implements `Deserialize` by `FromStr`.
+macro_rules! deserialize_text {
+    ($($type:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+pub(super) use deserialize_text;
+
+deserialize_text!(UriText, Prefix, StrategyName);
+
+pub(super) fn to_time(duration: Duration) -> Time {
+    Time { ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX) }
+}
+
+pub(super) fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    match usize::deserialize(deserializer)? {
+        0 => Err(D::Error::custom("a bound of 0 leaves no room at all; give at least 1")),
+        count if count > u32::MAX as usize => {
+            Err(D::Error::custom(format!("{count} is too many; give at most {}", u32::MAX)))
+        }
+        count => Ok(count),
+    }
+}
+
+pub(super) fn above_zero<E: serde::de::Error>(time: Time, remedy: &str) -> Result<Time, E> {
+    if time.ns == 0 { Err(E::custom(remedy)) } else { Ok(time) }
+}
+
+/// A forwarder's address: `udp://host:6363`, `tcp://host`, `unix:///path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UriText(pub(crate) String);
+
+impl FromStr for UriText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = ["udp", "udp4", "udp6", "tcp", "tcp4", "tcp6", "unix"];
+        match text.split_once("://") {
+            Some((scheme, rest)) if known.contains(&scheme) && !rest.is_empty() => {
+                FaceUri::check(text).map_err(|error| error.to_string())?;
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err(format!(
+                "`{text}` is not a face address; write udp://HOST:PORT, tcp://HOST:PORT or \
+                 unix:///PATH, for example \"udp://192.0.2.7:6363\""
+            )),
+        }
+    }
+}
+
+/// A name prefix in URI form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix(pub(crate) Name);
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.starts_with('/') && !text.starts_with("ndn:") {
+            return Err(format!("`{text}` is not a prefix; it begins with a slash: \"/{text}\""));
+        }
+        let name = Name::from_str(text).map_err(|error| {
+            format!("`{text}` is not a name: {error}; write for example \"/a/b\"")
+        })?;
+        let count = name.component_count();
+        if count > PREFIX_COMPONENTS_MAX {
+            return Err(format!(
+                "the prefix has {count} components, more than the {PREFIX_COMPONENTS_MAX} that a \
+                 router looks at; write a shorter one"
+            ));
+        }
+        Ok(Self(name))
+    }
+}
+
+/// A strategy: a whole name, or the last part of `/localhost/nfd/strategy/...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StrategyName(pub(crate) Name);
+
+impl FromStr for StrategyName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = StrategyKind::WORDS;
+        let whole = if known.contains(&text) {
+            format!("/localhost/nfd/strategy/{text}")
+        } else if text.starts_with("/localhost/nfd/strategy/") {
+            text.to_owned()
+        } else {
+            return Err(format!(
+                "`{text}` is not a strategy; write one of {known:?}, or a whole name such as \
+                 \"/localhost/nfd/strategy/best-route/v=5\""
+            ));
+        };
+        Name::from_str(&whole).map(Self).map_err(|error| format!("`{text}` is not a name: {error}"))
+    }
+}
