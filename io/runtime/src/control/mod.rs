@@ -157,6 +157,7 @@ impl Control {
             let Ok(internal) = self.receiver.internal.try_recv() else { break };
             let face = self.faces.find(management::ingress_of(&internal));
             let sender = face.map_or(Sender::Remote, |face| face.sender());
+            self.pass_notices();
             self.management.on_packet(sender, internal);
             self.run_manager(now);
         }
@@ -170,6 +171,7 @@ impl Control {
         if self.disks.as_mut().is_some_and(|disks| disks.run_timers(now)) {
             self.is_stopping = true;
         }
+        self.pass_notices();
         let answers = self.contents.run_timers(now);
         self.management.extend(answers);
         self.management.run_timers(now);
@@ -258,6 +260,12 @@ impl Control {
         }
     }
 
+    /// Passes on what happened to faces. The manager must learn of a face before it handles a
+    /// command of that face: both may wait when this thread has been late.
+    fn pass_notices(&mut self) {
+        self.management.extend(self.faces.take_notices());
+    }
+
     /// Feeds the manager what waits for it, and carries out its actions before it answers.
     fn run_manager(&mut self, now: Instant) {
         loop {
@@ -280,7 +288,7 @@ impl Control {
                 let shard = self.workers.shard_of(view.name);
                 self.workers.send(shard, ToWorker::Internal { header, packet: data.packet });
             }
-            self.management.extend(self.faces.take_notices());
+            self.pass_notices();
             if !self.management.handle_next(now) {
                 return;
             }
@@ -292,6 +300,7 @@ impl Control {
             Action::CreateFace { txn, request } => self.faces.create(txn, request),
             Action::UpdateFace { txn, face, changes } => {
                 let result = self.faces.update(face, &changes);
+                self.pass_notices();
                 self.management.push(ManagerInput::FaceUpdated { txn, result });
             }
             Action::DestroyFace { face } => self.faces.destroy(face),
