@@ -17,9 +17,9 @@ mod segment_set;
 pub use congestion::{Controller, ControllerConfig, ControllerConstants, ControllerError};
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
-    Behind, CHUNK_UNITS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
+    Behind, CHUNK_SEGMENTS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
     ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, Holdings, KeyId, MissingSegments,
-    OnBad, Part, PathSchedule, PathStats, PieceId, ReaderMode, Target, TraceEvent, TraceKind, Unit,
+    OnBad, PacketId, PathSchedule, PathStats, RangeId, ReaderMode, Target, TraceEvent, TraceKind,
     Verdict, Verification, VerifyId, VerifyOp,
 };
 pub use interest::{InterestBatch, Selectors};

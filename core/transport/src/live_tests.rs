@@ -11,7 +11,7 @@ use weir_wire::{Component, Data, DataView, InterestView, LpHeader, NackReason, N
 
 use crate::{
     Answer, Behind, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent, ConsumerInput,
-    ConsumerOutbox, METADATA_KEYWORD, Metadata, Part, PathId, Producer, ProducerConfig,
+    ConsumerOutbox, METADATA_KEYWORD, Metadata, PacketId, PathId, Producer, ProducerConfig,
     ProducerInput, ProducerOutbox, ReaderMode, SegmentSet, Source, Target, Verdict,
 };
 
@@ -241,8 +241,8 @@ impl World {
                 self.tell_producer(vec![ProducerInput::Put(data)]);
             }
             Event::Join(viewer) => self.viewers[viewer].has_joined = true,
-            Event::Read(viewer, units) => {
-                self.viewers[viewer].inputs.push(ConsumerInput::Read { units });
+            Event::Read(viewer, segments) => {
+                self.viewers[viewer].inputs.push(ConsumerInput::Read { segments });
             }
             Event::Restart => *self.producer.source_mut() = Growing::new(2),
             Event::Silence => self.is_silent = true,
@@ -276,10 +276,10 @@ impl World {
                 viewer.out.interests.iter().map(|(_, wire)| wire.into()).collect();
             viewer.out.interests.clear();
             for delivery in viewer.out.deliveries.drain(..) {
-                let Part::Unit(unit) = delivery.part else { panic!("{delivery:?}") };
+                let PacketId::Segment(segment) = delivery.id else { panic!("{delivery:?}") };
                 let data = DataView::decode(&delivery.packet).unwrap();
-                assert_eq!(data.content, unit.chunk.to_be_bytes());
-                viewer.got.push(unit.chunk);
+                assert_eq!(data.content, segment.to_be_bytes());
+                viewer.got.push(segment);
                 viewer.at.push(self.now);
             }
             for op in viewer.out.verify.drain(..) {
@@ -306,7 +306,7 @@ impl Viewer {
                     let (have, reader) = (SegmentSet::new(), ReaderMode::InOrder);
                     self.inputs.push(ConsumerInput::Narrow { segments: first..u64::MAX });
                     self.inputs.push(ConsumerInput::Start { have, reader });
-                    self.inputs.push(ConsumerInput::Read { units: self.places });
+                    self.inputs.push(ConsumerInput::Read { segments: self.places });
                 }
                 ConsumerEvent::NeedKey { key, .. } => {
                     let verifier = Ok(crate::tests::digest_verifier());
@@ -462,7 +462,7 @@ fn every_segment_comes_whatever_is_lost() {
 fn a_slow_reader_goes_on_in_order_or_with_the_newest() {
     for (behind, loses) in [(Behind::InOrder, false), (Behind::Skip, true)] {
         let mut world = World::new(3, 0);
-        let config = ConsumerConfig { reader_units_max: 8, behind, ..ConsumerConfig::default() };
+        let config = ConsumerConfig { reader_segments_max: 8, behind, ..ConsumerConfig::default() };
         world.join(1900, true, 8, config);
         steady(&mut world, 400);
         // It reads nothing for 10 s, then everything.

@@ -6,8 +6,8 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
 use crate::PathId;
+use crate::consumer::nack_wait_ns;
 use crate::consumer::scoreboard::GiveUp;
-use crate::consumer::slot::nack_wait_ns;
 use crate::interest::{InterestBatch, Selectors};
 
 /// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial

@@ -194,7 +194,7 @@ fn config() -> ConsumerConfig {
     ConsumerConfig {
         controller: Controller::Ledbat,
         window_max: WINDOW_MAX,
-        reader_units_max: UNITS_MAX,
+        reader_segments_max: UNITS_MAX,
         verification: Verification::Off,
         look_for_manifest: false,
         use_manifest: false,

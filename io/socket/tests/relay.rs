@@ -629,7 +629,7 @@ fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
     let output = MemoryOutput::new(1_000_000);
     let mut host = TestHost::new(output.clone());
     let mut options = DownloadOptions::default();
-    options.fetch.reader_units_max = UNCONSUMED_MAX;
+    options.fetch.reader_segments_max = UNCONSUMED_MAX;
     let mut client = relay.connect();
     host.download(&mut client, latest(), options).unwrap();
     assert!(output.take() == content(1_000_000));

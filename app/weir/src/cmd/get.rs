@@ -12,7 +12,7 @@ use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
-    CHUNK_UNITS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Holdings,
+    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Holdings,
     MissingSegments, PathSchedule, Target,
 };
 use weir_wire::Name;
@@ -87,7 +87,7 @@ pub(crate) struct Args {
     window_max: u32,
     /// Segments that the window counts as one and that are asked for at once
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_UNITS_MAX)))]
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(CHUNK_SEGMENTS_MAX)))]
     chunk: u32,
     /// How long routers keep an Interest, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 4000, value_parser = parse_positive)]
@@ -209,7 +209,7 @@ impl Args {
                 constants: self.pipeline.constants,
                 window: self.window,
                 window_max: self.window_max.max(self.window.unwrap_or(1)),
-                chunk_units: self.chunk,
+                chunk_segments: self.chunk,
                 ..ConsumerConfig::default()
             },
             threads: self.threads.map_or(defaults.threads, |threads| threads as usize),

@@ -62,7 +62,7 @@ pub struct Sample {
     /// or count by their share. Controllers that count marks take them from `round`; the others
     /// hear of the first one of a round in `on_congestion`.
     pub mark: CongestionMark,
-    /// Packets that the answered unit came in.
+    /// Packets that the answered chunk came in.
     pub packets: u32,
     /// Marked packets among them.
     pub marked_packets: u32,
@@ -162,7 +162,7 @@ pub(crate) enum Marks {
 /// window adaptation), so that a controller need not count signals. One that wants the number of
 /// marks finds it in [`Sample::round`].
 pub(crate) trait CongestionControl: Send {
-    /// A unit was answered, with a mark or without.
+    /// A chunk was answered, with a mark or without.
     fn on_data(&mut self, sample: &Sample);
 
     /// The path is congested: shrink.

@@ -7,18 +7,18 @@ use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use weir_base::{Rng, RttConfig};
+use weir_base::{NS_PER_MS, Rng, RttConfig};
 
 use super::path::Answer;
 use super::schedule::Single;
 use super::scoreboard::{Scoreboard, ScoreboardConfig};
 use super::*;
-use crate::congestion::ControllerConfig;
+use crate::congestion::{ControllerConfig, WindowBounds};
 
 const MS: u64 = NS_PER_MS;
 const S: u64 = 1000 * MS;
 
-/// Where the content of a unit is.
+/// Where the content of a segment is.
 #[derive(Copy, Clone, Debug)]
 struct Source {
     /// One way, without the queue, ns.
@@ -131,7 +131,7 @@ impl Net {
             rtt: RttConfig::default(),
             controller,
             constants,
-            chunk_units: 1,
+            chunk_segments: 1,
             window: WindowBounds { initial: None, max: 1 << 16 },
             decrease_interval_ns: None,
             waits_for_lifetime: false,

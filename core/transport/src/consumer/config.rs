@@ -4,6 +4,7 @@ use weir_base::{RttConfig, words};
 
 use super::schedule::PathSchedule;
 use crate::congestion::{Controller, ControllerConstants};
+use crate::interest::Selectors;
 use crate::mapping::NameMapping;
 
 /// How to fetch.
@@ -11,7 +12,7 @@ use crate::mapping::NameMapping;
 pub struct ConsumerConfig {
     /// InterestLifetime, in milliseconds.
     pub lifetime_ms: u64,
-    /// Times that an Interest is sent again before its unit is given up.
+    /// How often an Interest is sent again before its segment is given up.
     pub retries_max: u32,
     /// Which of several paths are used.
     pub schedule: PathSchedule,
@@ -23,18 +24,18 @@ pub struct ConsumerConfig {
     pub window: Option<u32>,
     /// Chunks outstanding on a path at most.
     pub window_max: u32,
-    /// Units of a chunk, 1 to [`CHUNK_UNITS_MAX`](crate::CHUNK_UNITS_MAX): windows count chunks,
-    /// and a chunk is asked for at once (paper chopcop, 3: chunks of 32 packets). Of one that is
-    /// lost, what has not come is asked for again.
-    pub chunk_units: u32,
+    /// Segments of a chunk, 1 to [`CHUNK_SEGMENTS_MAX`](crate::CHUNK_SEGMENTS_MAX): windows count
+    /// chunks, and a chunk is asked for at once (paper chopcop, 3: chunks of 32 packets). Of one
+    /// that is lost, what has not come is asked for again.
+    pub chunk_segments: u32,
     /// A controller hears of congestion once in this time, ns, where a round trip is not to be
     /// measured (paper nb-cache: 50 ms); `None`: once a round trip.
     pub decrease_interval_ns: Option<u64>,
     /// Whether an Interest counts as lost when its lifetime is over and not before (paper
     /// nb-cache): neither when later ones are answered nor when the timeout has passed.
     pub waits_for_lifetime: bool,
-    /// Whether a lost unit is asked for again. If not, each unit is asked for once, and one that is
-    /// lost, refused or damaged is reported as missed and passed over.
+    /// Whether a lost segment is requested again. If not, each segment is requested once, and one
+    /// that is lost, refused or damaged is reported as missed and skipped.
     pub is_reliable: bool,
     /// Whether segments of an object that get no answer are set aside, so that all the others are
     /// fetched before it fails with [`Incomplete`](super::ConsumerError::Incomplete). If not, it
@@ -42,15 +43,16 @@ pub struct ConsumerConfig {
     pub sets_aside: bool,
     /// Whether routers are asked what they hold of the object.
     pub holdings: Holdings,
-    /// Units asked for, being verified or waiting for the reader, at most, but those of one chunk.
-    pub reader_units_max: u32,
+    /// Segments requested, being verified or waiting for the reader: at most this many, or one
+    /// chunk.
+    pub reader_segments_max: u32,
     /// Segments of an object that grows that are asked for before they are made, at most.
     pub ahead_max: u32,
     /// What becomes of segments that an object grows by while the reader has no room.
     pub behind: Behind,
     /// What is verified.
     pub verification: Verification,
-    /// What becomes of a unit that is not what its producer signed.
+    /// What becomes of a segment that is not what its producer signed.
     pub on_bad: OnBad,
     /// Whether stored segments must be fresh.
     pub must_be_fresh: bool,
@@ -69,10 +71,10 @@ pub struct ConsumerConfig {
 
 /// Whether the router of each path is asked which segments of the object it holds (paper
 /// multipath-cache-management, Algorithm 1; docs/holdings.md). A segment that one holds then goes
-/// to one that does, and what no one holds to all, as the schedule has it. Sequences ask nobody.
+/// to one that does, and what none holds to all, as the schedule decides. Sequences ask no router.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Holdings {
-    /// Nobody is asked.
+    /// They are not asked.
     #[default]
     Ignore,
     /// They are asked, and the fetch begins meanwhile.
@@ -84,7 +86,7 @@ pub enum Holdings {
 
 words!(Holdings { Ignore = "ignore", Ask = "ask", Wait = "wait" });
 
-/// How verified units are handed out.
+/// How verified segments are handed out.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReaderMode {
     /// Not at all: the driver keeps what it verifies.
@@ -102,13 +104,13 @@ pub enum Verification {
     /// Signatures, and digests that a signed manifest lists.
     #[default]
     Signatures,
-    /// Whatever the driver holds each unit against.
+    /// Whatever the driver holds each segment against.
     ByDriver,
     /// Nothing.
     Off,
 }
 
-/// What becomes of a unit that is not what its producer signed.
+/// What becomes of a segment that is not what its producer signed.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum OnBad {
     /// It is asked for again: by its digest if that is known, then fresh, then given up.
@@ -134,6 +136,17 @@ pub enum Behind {
 words!(Behind { InOrder = "in-order", Skip = "skip" });
 words!(OnBad { AskAgain = "ask-again", Deliver = "deliver", Fail = "abort" });
 
+impl ConsumerConfig {
+    /// What every Interest for a segment says besides its name.
+    pub(crate) fn selectors(&self) -> Selectors {
+        Selectors {
+            must_be_fresh: self.must_be_fresh,
+            lifetime_ms: self.lifetime_ms,
+            ..Selectors::default()
+        }
+    }
+}
+
 impl Default for ConsumerConfig {
     /// Lifetime 4 s and 15 retries as ndnget has them; 4096 segments of 8 kB in flight fill 2.6
     /// Gbit/s over 100 ms.
@@ -146,13 +159,13 @@ impl Default for ConsumerConfig {
             constants: ControllerConstants::default(),
             window: None,
             window_max: 4096,
-            chunk_units: 1,
+            chunk_segments: 1,
             decrease_interval_ns: None,
             waits_for_lifetime: false,
             is_reliable: true,
             sets_aside: true,
             holdings: Holdings::Ignore,
-            reader_units_max: 8192,
+            reader_segments_max: 8192,
             ahead_max: 64,
             behind: Behind::InOrder,
             verification: Verification::Signatures,

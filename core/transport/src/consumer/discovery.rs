@@ -1,29 +1,34 @@
-//! What there is to fetch: the name of the version, and whether it has a manifest.
+//! Finds what there is to fetch: the name of the version, and whether it has a manifest.
+//!
+//! 1. A request for metadata, or for whatever is below a prefix, finds the version. Where no
+//!    producer answers, a router's store may ([`Target::Latest`]).
+//! 2. The driver says what it has already.
+//! 3. If metadata do not tell, a probe for the first segment and the first manifest part says
+//!    whether there is a manifest.
+//!
+//! Each method returns the [`Step`] that follows; the consumer takes it.
 
-use alloc::string::ToString;
-use alloc::sync::Arc;
 use core::cmp::Ordering;
 
-use weir_base::{Instant, NS_PER_MS, Packet};
-use weir_security::Verifier;
+use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_security::manifest::{ManifestError, ManifestPart, PartId, Shape};
-use weir_wire::{DataView, NackReason};
+use weir_wire::{DataView, InterestView, NackReason, Name};
 
-use super::config::Verification;
-use super::naming::{METADATA_INDEX, Naming, probe_index};
-use super::requests::Purpose;
-use super::scoreboard::{Failed, GiveUp, HoleRules};
-use super::target::{Part, Target, Unit};
+use super::ConsumerError;
+use super::config::ConsumerConfig;
+use super::naming::{METADATA_INDEX, probe_index};
+use super::requests::{Requests, SINGLE_TRIES};
+use super::scoreboard::GiveUp;
+use super::target::Target;
 use super::verify::{Incoming, REFUSALS_MAX};
-use super::{
-    Consumer, ConsumerError, ConsumerEvent, ConsumerOutbox, DISCOVERY_TRIES, SINGLE_TRIES, Stage,
-};
 use crate::PathId;
-use crate::interest::Selectors;
+use crate::interest::{InterestBatch, Selectors};
+use crate::mapping::NameMapping;
 use crate::metadata::Metadata;
-use crate::request::{Request, Tries};
-use crate::segment_set::SegmentSet;
+use crate::request::{Nack, Request, Tries};
 
+/// For the first Interest.
+const DISCOVERY_TRIES: Tries = Tries { needs_route: true, ..SINGLE_TRIES };
 /// For what only a router's store may have: 1 + 2 s.
 const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1, needs_route: false };
 /// Once the first segment is there, its manifest is waited for this many round trips, and at least
@@ -31,335 +36,390 @@ const STORED_TRIES: Tries = Tries { sends_max: 2, nacks_max: 1, needs_route: fal
 const MANIFEST_ROUND_TRIPS: u64 = 4;
 const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 
-impl Consumer {
-    /// Looks for the name of the version, perhaps once more, and perhaps in stores.
-    pub(super) fn discover(&mut self, now: Instant, is_stored: bool) {
+/// What a request of discovery is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Question {
+    /// The name of the version.
+    Version,
+    /// The first part of a manifest, if there is one.
+    Manifest,
+    /// The first segment, while it is not known whether there is a manifest.
+    FirstSegment,
+}
+
+/// A request that Data answers.
+#[derive(Debug)]
+pub(super) struct Answered {
+    question: Question,
+    pub(super) request: Request,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Requests the name of the version.
+    Version {
+        is_stored: bool,
+    },
+    /// The metadata that came are being verified; `None`: the producer says that there is no such
+    /// object.
+    Verifying {
+        metadata: Option<Metadata>,
+        is_stored: bool,
+    },
+    /// The version is known, and the driver must say what it has of it.
+    Found,
+    /// Requests the first segment and the first manifest part.
+    Probing {
+        /// The first segment, once it has come, and until when to wait for a manifest.
+        held: Option<(Incoming, Instant)>,
+        /// The level whose first part is requested.
+        level: u8,
+        /// A part has come: there is a manifest, which is waited for.
+        has_part: bool,
+    },
+    Over,
+}
+
+/// What follows an input to discovery.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Requests are on their way, or there is nothing to do.
+    Wait,
+    /// A packet must be verified before it counts.
+    Verify { index: u64, incoming: Incoming },
+    /// The version is known.
+    Found { metadata: Metadata, is_stored: bool, is_whole: bool },
+    /// The metadata that came are not those of the object.
+    BadMetadata(ConsumerError),
+    /// The manifest part that came is not usable.
+    BadPart,
+    /// The first segment came: what it says of the last segment counts, and then
+    /// [`Discovery::first_segment_came`].
+    FirstSegment,
+    /// The names of all segments are known. The first one may have come already.
+    Begin { manifest: Option<Shape>, first_segment: Option<Incoming> },
+    /// There is nothing to fetch.
+    Failed(ConsumerError),
+    /// Nothing answers for the target.
+    GaveUp(GiveUp),
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Discovery {
+    target: Target,
+    mapping: NameMapping,
+    /// Those of Interests for segments.
+    selectors: Selectors,
+    stage: Stage,
+    requests: Requests<Question>,
+    /// The version that was found.
+    versioned: Name,
+    /// Routers' stores have been asked for metadata.
+    has_asked_stores: bool,
+    /// Why the metadata that came last were refused.
+    refused: Option<ConsumerError>,
+}
+
+impl Discovery {
+    /// Begins at `now`.
+    pub(super) fn new(target: Target, config: &ConsumerConfig, now: Instant) -> Self {
+        let mut discovery = Self {
+            mapping: config.mapping,
+            selectors: config.selectors(),
+            stage: Stage::Found,
+            requests: Requests::default(),
+            versioned: Name::new(),
+            has_asked_stores: false,
+            refused: None,
+            target,
+        };
+        match discovery.target {
+            Target::Latest { .. } => discovery.request_version(now, false),
+            Target::Prefix { .. } => discovery.request_version(now, true),
+            Target::Version { .. } | Target::Range { .. } | Target::Known { .. } => {}
+            Target::Sequence => discovery.stage = Stage::Over,
+        }
+        discovery
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Whether the driver must say what it has.
+    pub(super) fn is_found(&self) -> bool {
+        matches!(self.stage, Stage::Found)
+    }
+
+    /// Whether Data may answer a request.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.stage, Stage::Version { .. } | Stage::Probing { .. })
+    }
+
+    /// When [`Discovery::advance`] or [`Discovery::poll`] has something to do.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        let probe_ends = match &self.stage {
+            Stage::Probing { held: Some((_, until)), has_part: false, .. } => Some(*until),
+            _ => None,
+        };
+        self.requests.next_wakeup().into_iter().chain(probe_ends).min()
+    }
+
+    /// Requests the name of the version, if `is_stored` also from stores.
+    fn request_version(&mut self, now: Instant, is_stored: bool) {
         let ((name, can_be_prefix), must_be_fresh, tries) = match &self.target {
             Target::Latest { object, .. } => {
-                let name = self.config.mapping.metadata_interest(object.as_view());
+                let name = self.mapping.metadata_interest(object.as_view());
                 (name, !is_stored, if is_stored { STORED_TRIES } else { DISCOVERY_TRIES })
             }
             other => ((other.name(), true), false, DISCOVERY_TRIES),
         };
-        let selectors = Selectors {
-            can_be_prefix,
-            must_be_fresh,
-            lifetime_ms: self.config.lifetime_ms,
-            nonce: 0,
-        };
+        let lifetime_ms = self.selectors.lifetime_ms;
+        let selectors = Selectors { can_be_prefix, must_be_fresh, lifetime_ms, nonce: 0 };
         self.requests.clear();
-        self.requests.add(Purpose::Discovery, Request::new(&name, selectors, tries, now));
-        self.stage = Stage::Discovering { is_stored };
+        self.requests.add(Question::Version, Request::new(&name, selectors, tries, now));
+        self.stage = Stage::Version { is_stored };
     }
 
-    /// Data came before the scoreboard took over.
-    pub(super) fn answered(
+    /// Removes the request that `data` answers.
+    pub(super) fn take_answered(&mut self, data: &DataView<'_>) -> Option<Answered> {
+        let (question, request) = self.requests.take_answered(data)?;
+        Some(Answered { question, request })
+    }
+
+    /// Data came for a request of [`Discovery::take_answered`].
+    pub(super) fn on_data(
         &mut self,
         now: Instant,
+        Answered { question, request }: Answered,
         data: &DataView<'_>,
         incoming: Incoming,
-        out: &mut ConsumerOutbox,
-    ) {
-        let Some((purpose, request)) = self.requests.take_answered(data) else {
-            self.stats.unwanted += 1;
-            return;
-        };
-        let rtt_ns = request.rtt_ns(now);
-        if let Some(rtt_ns) = rtt_ns {
-            self.scoreboard.first_rtt(request.path(), rtt_ns);
-        }
+    ) -> Step {
         let is_refusal = data.is_nack();
-        if purpose == Purpose::Manifest {
-            return match ManifestPart::decode(data.content) {
-                Ok(part) if !is_refusal => self.probed(now, part.shape, incoming, out),
+        match question {
+            Question::Version => self.on_version(now, data, incoming),
+            Question::Manifest => match ManifestPart::decode(data.content) {
+                Ok(part) if !is_refusal => self.on_part(now, part.shape, incoming),
                 // A bad copy, perhaps.
-                Err(ManifestError::Malformed) if !is_refusal => self.part_refused(now, out),
-                _ => self.no_manifest(now, out),
-            };
-        }
-        if is_refusal && purpose == Purpose::FirstSegment {
+                Err(ManifestError::Malformed) if !is_refusal => Step::BadPart,
+                _ => self.without_manifest(),
+            },
             // Routers may have kept it from before there was such a version.
-            match request.refreshed(now) {
-                Some(again) => self.requests.add(Purpose::FirstSegment, again),
-                None => self.fail(ConsumerError::Refused(self.target.name()), out),
+            Question::FirstSegment if is_refusal => match request.refreshed(now) {
+                Some(again) => {
+                    self.requests.add(Question::FirstSegment, again);
+                    Step::Wait
+                }
+                None => Step::Failed(ConsumerError::Refused(self.target.name())),
+            },
+            Question::FirstSegment => {
+                let Stage::Probing { held, .. } = &mut self.stage else { return Step::Wait };
+                let wait_ns = MANIFEST_ROUND_TRIPS * request.rtt_ns(now).unwrap_or(0);
+                *held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
+                Step::FirstSegment
             }
-            return;
-        }
-        let Stage::Probing { held, has_part, .. } = &mut self.stage else {
-            return self.discovered(now, data, incoming, out);
-        };
-        let wait_ns = MANIFEST_ROUND_TRIPS * rtt_ns.unwrap_or(0);
-        *held = Some((incoming, now.plus_ns(wait_ns.max(MANIFEST_WAIT_MIN_NS))));
-        let has_part = *has_part;
-        self.learn_last(data, out);
-        if !has_part && !self.requests.contains(Purpose::Manifest) {
-            self.end_probe(now, None, out);
         }
     }
 
-    /// The Data that discovery asked for came.
-    fn discovered(
-        &mut self,
-        now: Instant,
-        data: &DataView<'_>,
-        incoming: Incoming,
-        out: &mut ConsumerOutbox,
-    ) {
-        let Stage::Discovering { is_stored } = self.stage else { return };
+    fn on_version(&mut self, now: Instant, data: &DataView<'_>, incoming: Incoming) -> Step {
+        let Stage::Version { is_stored } = self.stage else { return Step::Wait };
         let object = self.target.name();
         if data.is_nack() {
             if is_stored {
-                return self.give_up(now, Purpose::Discovery, GiveUp::NoRoute, out);
+                return self.give_up(now, Question::Version, GiveUp::NoRoute);
             }
-            self.stage = Stage::Believing { metadata: None, is_stored };
-            return self.accept(now, METADATA_INDEX, incoming, out);
+            self.stage = Stage::Verifying { metadata: None, is_stored };
+            return Step::Verify { index: METADATA_INDEX, incoming };
         }
         if let Target::Prefix { .. } = self.target {
             // The Data is a segment, or the whole object.
-            let is_segment = data.name.last().is_some_and(|last| last.as_segment().is_some());
-            let versioned = if is_segment { data.name.parent() } else { data.name }.to_name();
+            let is_whole = data.name.last().is_none_or(|last| last.as_segment().is_none());
+            let versioned = if is_whole { data.name } else { data.name.parent() }.to_name();
             let mut metadata = Metadata::new(versioned);
-            if !is_segment {
-                metadata.last_segment = Some(0);
-                self.layout_mut().set_whole();
-            }
-            return self.found(metadata, false, out);
+            metadata.last_segment = is_whole.then_some(0);
+            return Step::Found { metadata, is_stored: false, is_whole };
         }
         let metadata = match Metadata::decode(data.content) {
             Ok(metadata) => metadata,
             Err(error) => {
-                let error = ConsumerError::Metadata { name: object, error };
-                return self.refuse_metadata(now, error, out);
+                return Step::BadMetadata(ConsumerError::Metadata { name: object, error });
             }
         };
         if !object.as_view().is_prefix_of(metadata.versioned.as_view()) {
             let versioned = metadata.versioned;
-            let error = ConsumerError::Elsewhere { object, versioned };
-            return self.refuse_metadata(now, error, out);
+            return Step::BadMetadata(ConsumerError::Elsewhere { object, versioned });
         }
-        self.stage = Stage::Believing { metadata: Some(metadata), is_stored };
-        self.accept(now, METADATA_INDEX, incoming, out);
+        self.stage = Stage::Verifying { metadata: Some(metadata), is_stored };
+        Step::Verify { index: METADATA_INDEX, incoming }
     }
 
-    /// What came is no metadata of the object, or not what its producer signed: it is asked for
-    /// once more, fresh, so that routers pass over a bad copy, or given up.
-    pub(super) fn refuse_metadata(
-        &mut self,
-        now: Instant,
-        error: ConsumerError,
-        out: &mut ConsumerOutbox,
-    ) {
-        if self.verification.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
-            return self.fail(error, out);
+    /// The metadata that came are what their producer signed.
+    pub(super) fn metadata_verified(&self) -> Step {
+        match &self.stage {
+            Stage::Verifying { metadata: Some(metadata), is_stored } => {
+                let (metadata, is_stored) = (metadata.clone(), *is_stored);
+                Step::Found { metadata, is_stored, is_whole: false }
+            }
+            Stage::Verifying { metadata: None, .. } => {
+                Step::Failed(ConsumerError::Refused(self.target.name()))
+            }
+            _ => Step::Wait,
         }
-        if self.live.is_some() {
-            return self.renew_again(now);
-        }
+    }
+
+    /// The metadata that came are not usable: they are requested once more, fresh, so that routers
+    /// pass over a bad copy.
+    pub(super) fn metadata_refused(&mut self, now: Instant, error: ConsumerError) {
         self.refused = Some(error);
-        self.discover(now, false);
+        self.request_version(now, false);
     }
 
-    /// The metadata is what its producer signed.
-    pub(super) fn believed(&mut self, out: &mut ConsumerOutbox) {
-        if let Stage::Believing { metadata, is_stored } = &self.stage {
-            let (metadata, is_stored) = (metadata.clone(), *is_stored);
-            match metadata {
-                Some(metadata) => self.found(metadata, is_stored, out),
-                None => self.fail(ConsumerError::Refused(self.target.name()), out),
-            }
-        }
-        self.renewal_believed();
-    }
-
-    pub(super) fn found(&mut self, metadata: Metadata, is_stored: bool, out: &mut ConsumerOutbox) {
-        self.layout_mut().set_version(metadata.versioned.as_view());
-        self.metadata = Some(metadata.clone());
+    /// The version is known.
+    pub(super) fn found(&mut self, versioned: Name) {
+        self.versioned = versioned;
         self.refused = None;
-        self.stage = Stage::Waiting;
-        out.events.push(ConsumerEvent::Found { metadata, is_stored });
+        self.stage = Stage::Found;
     }
 
-    pub(super) fn start(&mut self, now: Instant, have: SegmentSet, out: &mut ConsumerOutbox) {
-        let (Stage::Waiting, Some(metadata)) = (&self.stage, &self.metadata) else { return };
-        let Naming::Object(layout) = &self.naming else { return };
-        self.have = have;
-        let is_told = matches!(self.target, Target::Latest { .. } | Target::Known { .. });
-        let knows = is_told || layout.is_whole();
-        let (last, manifest) = (metadata.last_segment, metadata.manifest);
-        let grows = metadata.grows();
-        let looks = self.config.look_for_manifest && self.manifest_is_of_use();
-        if knows || !looks {
-            if let Some(last) = last {
-                self.set_last(last, false, out);
-                if self.is_over() {
-                    return;
-                }
-            }
-            self.begin(manifest.filter(|_| !grows), out);
-            return self.begin_live(now);
-        }
-        let mut first = self.config.mapping.version_prefix(metadata.versioned.as_view());
-        first.append_segment(layout.first_segment());
+    /// Needs no probe: the transfer begins.
+    pub(super) fn end(&mut self) {
+        self.stage = Stage::Over;
+    }
+
+    /// Looks whether there is a manifest.
+    pub(super) fn probe(&mut self, now: Instant, first_segment: u64) {
+        let mut first = self.mapping.version_prefix(self.versioned.as_view());
+        first.append_segment(first_segment);
         self.stage = Stage::Probing { held: None, level: 1, has_part: false };
-        self.ask_for_part(now, self.selectors());
-        let request = Request::new(&first, self.selectors(), DISCOVERY_TRIES, now);
-        self.requests.add(Purpose::FirstSegment, request);
+        self.request_part(now, 1, self.selectors);
+        let request = Request::new(&first, self.selectors, DISCOVERY_TRIES, now);
+        self.requests.add(Question::FirstSegment, request);
     }
 
-    /// Asks for the first part of the level that is sought.
-    fn ask_for_part(&mut self, now: Instant, selectors: Selectors) {
-        let (Stage::Probing { level, .. }, Some(metadata)) = (&self.stage, &self.metadata) else {
-            return;
-        };
-        let part = PartId { level: *level, number: 0 };
-        let name = self.config.mapping.part_name(metadata.versioned.as_view(), part);
+    /// Requests the first part of a level.
+    fn request_part(&mut self, now: Instant, level: u8, selectors: Selectors) {
+        let part = PartId { level, number: 0 };
+        let name = self.mapping.part_name(self.versioned.as_view(), part);
         let request = Request::new(&name, selectors, SINGLE_TRIES, now);
-        self.requests.add(Purpose::Manifest, request);
+        self.requests.add(Question::Manifest, request);
     }
 
-    /// A part of a manifest of that shape came, if it is to be believed. Only the highest level is
-    /// signed by its producer: that part is asked for, and verified before anything is made of it.
-    fn probed(&mut self, now: Instant, shape: Shape, incoming: Incoming, out: &mut ConsumerOutbox) {
-        let Stage::Probing { level, has_part, .. } = &mut self.stage else { return };
+    /// A part of a manifest of that shape came. Its producer has signed only the highest level: the
+    /// first part of that is requested, and verified before anything is made of it.
+    fn on_part(&mut self, now: Instant, shape: Shape, incoming: Incoming) -> Step {
+        let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         *has_part = true;
         match shape.levels.cmp(level) {
-            Ordering::Equal => self.accept(now, probe_index(shape.levels), incoming, out),
+            Ordering::Equal => Step::Verify { index: probe_index(shape.levels), incoming },
             Ordering::Greater => {
                 *level = shape.levels;
-                self.ask_for_part(now, self.selectors());
+                self.request_part(now, shape.levels, self.selectors);
+                Step::Wait
             }
-            Ordering::Less => self.part_refused(now, out),
+            Ordering::Less => Step::BadPart,
         }
     }
 
-    /// The part of the manifest that came first is not what the producer signed: another is asked
-    /// for a few times, and then there is none.
-    pub(super) fn part_refused(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        let times = self.verification.count_refusal(probe_index(1));
-        let Stage::Probing { level, has_part, .. } = &mut self.stage else { return };
+    /// The manifest part that came is not usable, for the `times`th time: another one is requested
+    /// a few times, and then there is none.
+    pub(super) fn part_refused(&mut self, now: Instant, times: u32) -> Step {
+        let Stage::Probing { level, has_part, .. } = &mut self.stage else { return Step::Wait };
         (*level, *has_part) = (1, true);
         if times > REFUSALS_MAX {
-            return self.no_manifest(now, out);
+            return self.without_manifest();
         }
-        let selectors = self.selectors();
-        let must_be_fresh = selectors.must_be_fresh || times > 1;
-        self.ask_for_part(now, Selectors { must_be_fresh, ..selectors });
+        let must_be_fresh = self.selectors.must_be_fresh || times > 1;
+        self.request_part(now, 1, Selectors { must_be_fresh, ..self.selectors });
+        Step::Wait
     }
 
-    /// The part of the manifest that came first is what its producer signed.
-    pub(super) fn part_believed(
-        &mut self,
-        now: Instant,
-        id: PartId,
-        content: &[u8],
-        signer: Option<Arc<dyn Verifier>>,
-        out: &mut ConsumerOutbox,
-    ) {
-        let Ok(part) = ManifestPart::decode(content) else { return };
-        self.first_part = Some(id);
-        self.end_probe(now, Some(part.shape), out);
-        if let Err(error) = self.verification.take_part(id, content, signer) {
-            let what = "the manifest".into();
-            return self.fail(ConsumerError::Unverified { what, reason: error.to_string() }, out);
+    /// After [`Step::FirstSegment`].
+    pub(super) fn first_segment_came(&mut self) -> Step {
+        let Stage::Probing { has_part: false, .. } = self.stage else { return Step::Wait };
+        match self.requests.contains(Question::Manifest) {
+            true => Step::Wait,
+            false => self.end_probe(None),
         }
-        self.release(now, out);
     }
 
-    /// All that a manifest is for is verification.
-    fn manifest_is_of_use(&self) -> bool {
-        self.config.verification == Verification::Signatures && self.config.use_manifest
+    /// There is no usable manifest. Continues without one once it is known that the object is
+    /// there.
+    fn without_manifest(&mut self) -> Step {
+        self.requests.take(Question::Manifest);
+        let Stage::Probing { held, has_part, .. } = &mut self.stage else { return Step::Wait };
+        *has_part = false;
+        if held.is_some() { self.end_probe(None) } else { Step::Wait }
     }
 
-    /// The names of all segments are known: the scoreboard takes over.
-    fn begin(&mut self, manifest: Option<Shape>, out: &mut ConsumerOutbox) {
-        let manifest = manifest.filter(|_| self.manifest_is_of_use());
-        let layout = self.layout_mut();
-        layout.set_manifest(manifest);
-        let first_index = layout.first_index();
-        self.scoreboard.start_at(first_index);
-        self.reader.start_at(first_index);
-        self.set_limit();
-        if self.config.is_reliable && self.config.sets_aside {
-            self.scoreboard.set_hole_rules(HoleRules::Watch);
-        }
-        self.stage = Stage::Fetching;
-        self.verification.set_manifest(manifest);
-        out.events.push(ConsumerEvent::Manifest { shape: manifest });
-    }
-
-    /// Goes on without a manifest, or with one, once the first segment or a part is there.
-    pub(super) fn end_probe(
-        &mut self,
-        now: Instant,
-        manifest: Option<Shape>,
-        out: &mut ConsumerOutbox,
-    ) {
-        let Stage::Probing { held, .. } = &mut self.stage else { return };
+    /// It is known whether there is a manifest.
+    pub(super) fn end_probe(&mut self, manifest: Option<Shape>) -> Step {
+        let Stage::Probing { held, .. } = &mut self.stage else { return Step::Wait };
         let held = held.take();
         self.requests.clear();
-        self.begin(manifest, out);
+        self.stage = Stage::Over;
         // What waits for parts of two levels might take up all the room that these need.
-        if let Some((incoming, _)) = held.filter(|_| manifest.is_none_or(|it| it.levels == 1)) {
-            let Naming::Object(layout) = &self.naming else { return };
-            let first = layout.first_segment();
-            if !self.have.contains(first) {
-                self.first_segment_done = true;
-                self.accept_at(now, Part::Unit(Unit::segment(first)), incoming, out);
+        let is_of_use = manifest.is_none_or(|shape| shape.levels == 1);
+        let first_segment = held.filter(|_| is_of_use).map(|(incoming, _)| incoming);
+        Step::Begin { manifest, first_segment }
+    }
+
+    /// Ends the probe when the manifest has been waited for long enough.
+    pub(super) fn advance(&mut self, now: Instant) -> Step {
+        match self.stage {
+            Stage::Probing { held: Some((_, until)), has_part: false, .. } if now >= until => {
+                self.end_probe(None)
             }
+            _ => Step::Wait,
         }
     }
 
-    fn accept_at(
+    /// Takes a Nack; what follows, or `None` if it is one of another Interest.
+    pub(super) fn on_nack(
         &mut self,
         now: Instant,
-        part: Part,
-        incoming: Incoming,
-        out: &mut ConsumerOutbox,
-    ) {
-        let Naming::Object(layout) = &self.naming else { return };
-        // Without verification there are no parts of the manifest.
-        let Some(index) = layout.index_of(part) else { return };
-        self.accept(now, index, incoming, out);
-    }
-
-    /// The manifest cannot be had: on without it, once it is known that the object can.
-    fn no_manifest(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        self.requests.take(Purpose::Manifest);
-        let Stage::Probing { held, has_part, .. } = &mut self.stage else { return };
-        *has_part = false;
-        if held.is_some() {
-            self.end_probe(now, None, out);
-        }
-    }
-
-    /// A request was refused, perhaps for the last time.
-    pub(super) fn request_nacked(
-        &mut self,
-        now: Instant,
-        (purpose, result): (Purpose, Result<bool, GiveUp>),
-        reason: NackReason,
-        out: &mut ConsumerOutbox,
-    ) {
-        match (purpose, result) {
-            (_, Err(give_up)) => self.give_up(now, purpose, give_up, out),
+        interest: &InterestView<'_>,
+        nack: Nack,
+    ) -> Option<Step> {
+        let (question, result) = self.requests.nacked(interest, nack, now)?;
+        Some(match (question, result) {
+            (_, Err(give_up)) => self.give_up(now, question, give_up),
             // Another path may have it.
-            (_, Ok(false)) => {}
-            // A Nack of Duplicate says nothing about the manifest; any other, that it cannot be
-            // had.
-            (Purpose::Manifest, Ok(true)) if reason != NackReason::Duplicate => {
-                self.no_manifest(now, out);
+            (_, Ok(false)) => Step::Wait,
+            // Duplicate says nothing about the manifest; any other reason means that there is none.
+            (Question::Manifest, Ok(true)) if nack.reason != NackReason::Duplicate => {
+                self.without_manifest()
             }
             // While the producer may be coming up, a store may do.
-            (Purpose::Discovery, Ok(true))
-                if reason == NackReason::NoRoute && self.may_ask_stores() =>
+            (Question::Version, Ok(true))
+                if nack.reason == NackReason::NoRoute && self.may_ask_stores() =>
             {
                 self.ask_stores(now);
+                Step::Wait
             }
-            _ => {}
-        }
+            _ => Step::Wait,
+        })
     }
 
-    /// Whether metadata that need not be fresh will do, and has not been asked for.
+    /// Sends what is due, and counts it in `sent`. Stops at a request that is given up and returns
+    /// what follows; the caller calls again for the rest.
+    pub(super) fn poll(
+        &mut self,
+        now: Instant,
+        paths: &[PathId],
+        rng: &mut Rng,
+        out: &mut InterestBatch,
+        sent: &mut u64,
+    ) -> Option<Step> {
+        let polled = self.requests.poll(paths, now, rng, out, |_, _| *sent += 1);
+        polled.err().map(|(question, reason)| self.give_up(now, question, reason))
+    }
+
+    pub(super) fn path_removed(&mut self, path: PathId, now: Instant) {
+        self.requests.path_removed(path, now);
+    }
+
+    /// Whether metadata that need not be fresh will do, and have not been requested.
     fn may_ask_stores(&self) -> bool {
         let is_wanted = matches!(self.target, Target::Latest { allow_stored: true, .. });
         is_wanted && !self.has_asked_stores
@@ -367,57 +427,26 @@ impl Consumer {
 
     fn ask_stores(&mut self, now: Instant) {
         self.has_asked_stores = true;
-        self.discover(now, true);
+        self.request_version(now, true);
     }
 
-    /// A single request has come to nothing. Without the first segment there is nothing; without
+    /// A request has come to nothing. Without the first segment there is nothing to fetch; without
     /// the manifest there are signatures.
-    pub(super) fn give_up(
-        &mut self,
-        now: Instant,
-        purpose: Purpose,
-        reason: GiveUp,
-        out: &mut ConsumerOutbox,
-    ) {
-        match (purpose, &self.stage) {
-            (Purpose::Again(index), _) => self.unit_failed(now, Failed { index, reason }, out),
-            (Purpose::Manifest, _) => self.no_manifest(now, out),
-            // Segments have come since: there is a producer.
-            (Purpose::Renewal, _) if self.is_heard_of(now) => {}
+    fn give_up(&mut self, now: Instant, question: Question, reason: GiveUp) -> Step {
+        match (question, &self.stage) {
+            (Question::Manifest, _) => return self.without_manifest(),
             // No store has it: back to waiting for the producer.
-            (Purpose::Discovery, Stage::Discovering { is_stored: true })
+            (Question::Version, Stage::Version { is_stored: true })
                 if reason == GiveUp::NoRoute =>
             {
-                self.discover(now, false);
+                self.request_version(now, false);
             }
-            (Purpose::Discovery, Stage::Discovering { is_stored: false })
-                if self.may_ask_stores() =>
-            {
+            (Question::Version, Stage::Version { is_stored: false }) if self.may_ask_stores() => {
                 self.ask_stores(now);
             }
-            _ => {
-                // What came and was not believed says more than that nothing else came.
-                let refused = self.refused.take();
-                let error = refused.unwrap_or_else(|| self.error_of(self.target.name(), reason));
-                self.fail(error, out);
-            }
+            // What came and was refused says more than that nothing else came.
+            _ => return self.refused.take().map_or(Step::GaveUp(reason), Step::Failed),
         }
-    }
-}
-
-impl Incoming {
-    pub(super) fn new(
-        data: &DataView<'_>,
-        packet: Packet,
-        path: PathId,
-        incoming_face: Option<weir_base::FaceId>,
-    ) -> Self {
-        Self {
-            last_segment: data.final_block_id().and_then(|component| component.as_segment()),
-            content_bytes: data.content.len() as u32,
-            packet,
-            path,
-            incoming_face,
-        }
+        Step::Wait
     }
 }

@@ -1,32 +1,29 @@
-//! Discovery of paper multipath-cache-management (Algorithm 1): one question to each router, which
-//! segments of the object it holds (docs/holdings.md).
+//! Asks each router which segments of the object it holds: discovery of paper
+//! multipath-cache-management (Algorithm 1, docs/holdings.md).
 
 use alloc::vec::Vec;
 
 use weir_base::{Instant, NS_PER_S, Rng};
-use weir_store::{HoldingsStatus, SegmentRange};
+use weir_store::HoldingsStatus;
 use weir_wire::{DataView, InterestView, Name};
 
-use super::config::Holdings;
-use super::{ConsumerEvent, ConsumerOutbox, Naming};
 use crate::PathId;
-use crate::consumer::Consumer;
 use crate::interest::{InterestBatch, Selectors};
 use crate::request::{Nack, Request, Tries};
 
 /// Each segment of an answer is asked for once.
 const TRIES: Tries = Tries { sends_max: 1, nacks_max: 1, needs_route: false };
-/// A router that has not told all by then holds nobody up any longer.
+/// A router that has not answered by then does not delay the fetch any longer.
 const ANSWER_NS: u64 = NS_PER_S;
-/// 4,096 ranges, the most that are told, have 73,728 octets at most.
+/// 4,096 ranges, the most that an answer has, take 73,728 octets at most.
 const OCTETS_MAX: usize = 80_000;
 
-/// The questions that are open.
+/// The questions that are not answered.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     /// What is asked, once the version is known.
     object: Option<Name>,
-    /// Whom to ask, and whether that router is on this machine.
+    /// The paths to ask on, and whether their routers are on this machine.
     paths: Vec<(PathId, bool)>,
     open: Vec<Question>,
 }
@@ -41,11 +38,11 @@ struct Question {
     octets: Vec<u8>,
 }
 
-/// What a packet was to the questions.
-pub(super) enum Told {
-    /// None of theirs.
-    Nothing,
-    /// Theirs, and no answer, or not all of one.
+/// What a packet is to the questions.
+pub(super) enum Reply {
+    /// It answers none of them.
+    Other,
+    /// It answers one, not usefully or not completely.
     Taken,
     /// The router at the other end of the path holds these.
     Held(PathId, HoldingsStatus),
@@ -53,7 +50,7 @@ pub(super) enum Told {
 
 impl Questions {
     /// Asks about the object by all paths that there are and that come.
-    fn begin(&mut self, object: Name, lifetime_ms: u64, now: Instant) {
+    pub(super) fn begin(&mut self, object: Name, lifetime_ms: u64, now: Instant) {
         self.object = Some(object);
         for (path, is_local) in self.paths.clone() {
             self.ask(path, is_local, lifetime_ms, now);
@@ -63,7 +60,8 @@ impl Questions {
     /// A path is there.
     pub(super) fn path_added(
         &mut self,
-        (path, is_local): (PathId, bool),
+        path: PathId,
+        is_local: bool,
         lifetime_ms: u64,
         now: Instant,
     ) {
@@ -87,7 +85,7 @@ impl Questions {
         self.open.is_empty()
     }
 
-    /// Sends what is due, and gives up what is not answered. How many Interests left.
+    /// Sends what is due, and gives up what is not answered. Returns how many Interests left.
     pub(super) fn poll(&mut self, now: Instant, rng: &mut Rng, out: &mut InterestBatch) -> u64 {
         let mut sent = 0;
         self.open.retain_mut(|question| {
@@ -108,18 +106,18 @@ impl Questions {
         self.open.retain(|question| question.path != path);
     }
 
-    /// Takes Data that came by a path.
-    pub(super) fn take(&mut self, path: PathId, data: &DataView<'_>, now: Instant) -> Told {
+    /// Data came by a path.
+    pub(super) fn take(&mut self, path: PathId, data: &DataView<'_>, now: Instant) -> Reply {
         let is_it = |one: &Question| one.path == path && one.request.is_answered_by(data);
-        let Some(at) = self.open.iter().position(is_it) else { return Told::Nothing };
+        let Some(at) = self.open.iter().position(is_it) else { return Reply::Other };
         let mut question = self.open.swap_remove(at);
         question.octets.extend_from_slice(data.content);
         let number = data.name.last().and_then(|last| last.as_segment());
         let last = data.final_block_id().and_then(|last| last.as_segment());
-        let (Some(number), Some(last)) = (number, last) else { return Told::Taken };
+        let (Some(number), Some(last)) = (number, last) else { return Reply::Taken };
         if number < last {
             if data.content.is_empty() || question.octets.len() > OCTETS_MAX {
-                return Told::Taken;
+                return Reply::Taken;
             }
             let mut name = data.name.parent().to_name();
             name.append_segment(number + 1);
@@ -127,12 +125,12 @@ impl Questions {
                 Selectors { lifetime_ms: question.request.lifetime_ms(), ..Selectors::default() };
             question.request = Request::new(&name, selectors, TRIES, now);
             self.open.push(question);
-            return Told::Taken;
+            return Reply::Taken;
         }
         // An application's refusal is no Holdings, either.
         match HoldingsStatus::decode(&question.octets) {
-            Ok(status) => Told::Held(path, status),
-            Err(_) => Told::Taken,
+            Ok(status) => Reply::Held(path, status),
+            Err(_) => Reply::Taken,
         }
     }
 
@@ -150,39 +148,5 @@ impl Questions {
             }
         });
         is_ours
-    }
-}
-
-impl Consumer {
-    /// The version is known: the routers are asked, if that is wanted.
-    pub(super) fn ask_routers(&mut self, now: Instant) {
-        let (Some(metadata), Naming::Object(_)) = (&self.metadata, &self.naming) else { return };
-        if self.config.holdings == Holdings::Ignore {
-            return;
-        }
-        let versioned = self.config.mapping.version_prefix(metadata.versioned.as_view());
-        self.questions.begin(versioned, self.config.lifetime_ms, now);
-    }
-
-    /// Whether units wait for what the routers say.
-    pub(super) fn waits_for_routers(&self) -> bool {
-        self.config.holdings == Holdings::Wait && !self.questions.is_empty()
-    }
-
-    /// Whether routers are still to say what they hold: packets whose names are not below that of
-    /// the object.
-    pub fn awaits_routers(&self) -> bool {
-        !self.questions.is_empty()
-    }
-
-    /// A router has told what it holds.
-    pub(super) fn told(&mut self, path: PathId, status: HoldingsStatus, out: &mut ConsumerOutbox) {
-        let HoldingsStatus { memory, disk, is_partial, .. } = status;
-        let ranges = SegmentRange::join([memory, disk].concat());
-        let segments = ranges.iter().fold(0, |sum: u64, range| {
-            sum.saturating_add((range.last - range.first).saturating_add(1))
-        });
-        self.scoreboard.set_held(path, ranges);
-        out.events.push(ConsumerEvent::Holdings { path, segments, is_partial });
     }
 }

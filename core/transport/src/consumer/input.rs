@@ -1,4 +1,4 @@
-//! What a consumer is told.
+//! Inputs of a consumer.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -10,11 +10,11 @@ use weir_security::Verifier;
 use weir_wire::{LpHeader, Name};
 
 use super::check::{KeyId, Verdict, VerifyId};
-use super::{PieceId, ReaderMode};
+use super::{RangeId, ReaderMode};
 use crate::PathId;
 use crate::segment_set::SegmentSet;
 
-/// One thing that a consumer is told.
+/// One input of a consumer.
 pub enum ConsumerInput {
     /// There is a path. Without any, nothing is sent.
     AddPath {
@@ -27,7 +27,7 @@ pub enum ConsumerInput {
         /// asked for under another name than those of a neighbour.
         is_local: bool,
     },
-    /// A path is no more. What is in flight on it is asked for again on another.
+    /// A path was removed. What is in flight on it is sent again on another.
     RemovePath {
         /// Its number.
         path: PathId,
@@ -47,23 +47,23 @@ pub enum ConsumerInput {
         segments: Range<u64>,
     },
     /// Begin with the segments, now that [`ConsumerEvent::Found`](super::ConsumerEvent::Found) has
-    /// been seen. A sequence needs none: without it, its units are not handed out.
+    /// been seen. A sequence needs none: without it, its segments are not handed out.
     Start {
         /// Segments that need not be fetched.
         have: SegmentSet,
-        /// How verified units are handed out.
+        /// How verified segments are handed out.
         reader: ReaderMode,
     },
-    /// The next piece of a sequence.
+    /// The next range of a sequence.
     Append {
         /// The driver's number, which comes back in events.
-        piece: PieceId,
+        range: RangeId,
         /// What the segments are right below.
         name: Name,
-        /// Which segments. `None`: the piece is one Data of that very name.
+        /// Which segments. `None`: the range is one Data of that very name.
         segments: Option<Range<u64>>,
     },
-    /// No piece follows.
+    /// No range follows.
     Close,
     /// An operation of the driver is done.
     Verified {
@@ -80,10 +80,10 @@ pub enum ConsumerInput {
         /// The answer.
         verifier: Result<Arc<dyn Verifier>, String>,
     },
-    /// The reader takes this many units more.
+    /// The reader takes this many segments more.
     Read {
         /// How many.
-        units: u32,
+        segments: u32,
     },
 }
 

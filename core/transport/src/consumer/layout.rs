@@ -1,5 +1,4 @@
-//! The order in which the units and manifest parts of one object are fetched, and what they are
-//! called.
+//! The order in which the segments and manifest parts of one object are fetched, and their names.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -8,29 +7,28 @@ use weir_security::manifest::{LEVELS_MAX, PartId, Shape};
 use weir_wire::tlv;
 use weir_wire::{Name, NameView};
 
-use super::target::{Part, Unit};
+use super::target::PacketId;
 use crate::mapping::NameMapping;
 use crate::segment_set::SegmentSet;
 
-/// Numbers the packets of an object in the order in which they are wanted: the segments, and before
-/// what a manifest part lists, the part.
+/// Gives each packet of an object its index: the segments in order, and each manifest part before
+/// the packets that it lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// What names are made with.
     mapping: NameMapping,
     prefix: Vec<u8>,
-    /// What the numbers of the manifest's parts are below, level 1 first, and what is added to
-    /// them.
+    /// For each level of the manifest, level 1 first: the prefix of its parts' names, and the
+    /// segment number of part 0.
     manifest_prefixes: Vec<(Vec<u8>, u64)>,
     manifest: Option<Shape>,
     /// The object is one Data of the prefix's name, without a segment number.
     is_whole: bool,
-    /// The segments that are wanted; others count, but are not fetched.
+    /// The segments to fetch; others take an index, too.
     wanted: Range<u64>,
 }
 
 impl Layout {
-    /// That of the version which the application calls so.
+    /// The layout of the version that applications call `versioned`.
     pub(crate) fn new(versioned: NameView<'_>, mapping: NameMapping) -> Self {
         let mut layout = Self {
             mapping,
@@ -79,7 +77,7 @@ impl Layout {
         self.wanted.start
     }
 
-    /// The place to begin with: that of the first segment, or of the highest part above it.
+    /// The first index to fetch: that of the first segment, or of the highest part above it.
     pub(crate) fn first_index(&self) -> u64 {
         match self.manifest {
             Some(shape) => {
@@ -90,8 +88,8 @@ impl Layout {
         }
     }
 
-    /// Where the places end that may be fetched of an object with this last segment; `None` if
-    /// neither that nor the end of what is wanted is known.
+    /// The end of the indices to fetch of an object with this last segment; `None` if neither that
+    /// nor the end of the wanted range is known.
     pub(crate) fn end_index(&self, last_segment: Option<u64>) -> Option<u64> {
         let wanted = (self.wanted.end < u64::MAX).then(|| self.wanted.end.saturating_sub(1));
         let last = last_segment.into_iter().chain(wanted).min()?;
@@ -101,27 +99,27 @@ impl Layout {
         Some(self.index_of_segment(last).saturating_add(1))
     }
 
-    pub(crate) fn part_of(&self, index: u64) -> Part {
-        let Some(shape) = self.manifest else { return Part::Unit(Unit::segment(index)) };
+    pub(crate) fn packet_at(&self, index: u64) -> PacketId {
+        let Some(shape) = self.manifest else { return PacketId::Segment(index) };
         let mut level = shape.levels;
-        let (mut number, mut place) = (index / places(shape, level), index % places(shape, level));
-        while level > 0 && place > 0 {
-            place -= 1;
+        let (mut number, mut rest) = (index / indices(shape, level), index % indices(shape, level));
+        while level > 0 && rest > 0 {
+            rest -= 1;
             level -= 1;
-            let size = places(shape, level);
-            number = number * shape.digests_per_part() + place / size;
-            place %= size;
+            let size = indices(shape, level);
+            number = number * shape.digests_per_part() + rest / size;
+            rest %= size;
         }
         match level {
-            0 => Part::Unit(Unit::segment(number)),
-            _ => Part::Manifest(PartId { level, number }),
+            0 => PacketId::Segment(number),
+            _ => PacketId::Manifest(PartId { level, number }),
         }
     }
 
-    pub(crate) fn index_of(&self, part: Part) -> Option<u64> {
-        match (part, self.manifest) {
-            (Part::Unit(unit), _) => Some(self.index_of_segment(unit.chunk)),
-            (Part::Manifest(id), Some(shape)) if id.level <= shape.levels => {
+    pub(crate) fn index_of(&self, packet: PacketId) -> Option<u64> {
+        match (packet, self.manifest) {
+            (PacketId::Segment(segment), _) => Some(self.index_of_segment(segment)),
+            (PacketId::Manifest(id), Some(shape)) if id.level <= shape.levels => {
                 id.number.checked_mul(shape.segments_below(id.level))?;
                 Some(index_of_part(shape, id))
             }
@@ -136,68 +134,70 @@ impl Layout {
         }
     }
 
-    /// The number among all that manifest parts of the next level list, and the level of what is
-    /// listed: 0 for segments. `None` where a signature says what is right.
-    pub(crate) fn listed_as(&self, part: Part) -> Option<(u8, u64)> {
-        match (part, self.manifest?) {
-            (Part::Unit(unit), _) => Some((0, unit.chunk)),
-            (Part::Manifest(id), shape) if id.level < shape.levels => Some((id.level, id.number)),
+    /// The level and number under which a manifest part of the next level lists a packet; level 0
+    /// for segments. `None` for packets verified by their signature.
+    pub(crate) fn listed_as(&self, packet: PacketId) -> Option<(u8, u64)> {
+        match (packet, self.manifest?) {
+            (PacketId::Segment(segment), _) => Some((0, segment)),
+            (PacketId::Manifest(id), shape) if id.level < shape.levels => {
+                Some((id.level, id.number))
+            }
             _ => None,
         }
     }
 
-    /// The part of the manifest that lists this one; `None` where a signature says what is right.
-    pub(crate) fn lister_of(&self, part: Part) -> Option<Part> {
-        let (level, number) = self.listed_as(part)?;
+    /// The manifest part that lists a packet; `None` for packets verified by their signature.
+    pub(crate) fn lister_of(&self, packet: PacketId) -> Option<PacketId> {
+        let (level, number) = self.listed_as(packet)?;
         let number = number / self.manifest?.digests_per_part();
-        Some(Part::Manifest(PartId { level: level + 1, number }))
+        Some(PacketId::Manifest(PartId { level: level + 1, number }))
     }
 
-    /// Where the places end of all that is below a part of the manifest.
-    pub(crate) fn end_of_part(&self, part: Part) -> Option<u64> {
-        let (Part::Manifest(id), Some(shape)) = (part, self.manifest) else { return None };
-        Some(self.index_of(part)?.saturating_add(places(shape, id.level)))
+    /// The end of the indices of everything below a manifest part.
+    pub(crate) fn end_of_part(&self, packet: PacketId) -> Option<u64> {
+        let (PacketId::Manifest(id), Some(shape)) = (packet, self.manifest) else { return None };
+        Some(self.index_of(packet)?.saturating_add(indices(shape, id.level)))
     }
 
-    /// The segments at these places, which lie one after another.
-    pub(crate) fn segments_at(&self, indices: &Range<u64>) -> Range<u64> {
-        let segment = |index| match self.part_of(index) {
-            Part::Unit(unit) => Some(unit.chunk),
+    /// The segments at these indices.
+    pub(crate) fn segments_at(&self, range: &Range<u64>) -> Range<u64> {
+        let segment = |index| match self.packet_at(index) {
+            PacketId::Segment(segment) => Some(segment),
             _ => None,
         };
-        // Manifest parts precede what they list: a few places are none.
-        let first = indices.clone().find_map(segment);
-        let last = indices.clone().rev().find_map(segment);
+        // Manifest parts precede what they list, so that a few indices are no segments.
+        let first = range.clone().find_map(segment);
+        let last = range.clone().rev().find_map(segment);
         first.zip(last).map_or(0..0, |(first, last)| first..last + 1)
     }
 
-    /// The parts of the manifest that list these segments, or list such parts.
-    pub(crate) fn parts_above(&self, segments: &Range<u64>) -> impl Iterator<Item = Part> {
+    /// The manifest parts that list these segments, directly or through other parts.
+    pub(crate) fn parts_above(&self, segments: &Range<u64>) -> impl Iterator<Item = PacketId> {
         let shape = self.manifest.filter(|_| !segments.is_empty());
         let (first, last) = (segments.start, segments.end.saturating_sub(1));
         shape.into_iter().flat_map(move |shape| {
             (1..=shape.levels).flat_map(move |level| {
                 let below = shape.segments_below(level);
-                let part = move |number| Part::Manifest(PartId { level, number });
+                let part = move |number| PacketId::Manifest(PartId { level, number });
                 (first / below..=last / below).map(part)
             })
         })
     }
 
-    /// The segments that are wanted of an object with this last segment.
+    /// The segments to fetch of an object with this last segment.
     pub(crate) fn wanted_segments(&self, last_segment: Option<u64>) -> Range<u64> {
         let end = last_segment.map_or(self.wanted.end, |last| last.saturating_add(1));
         let end = end.min(self.wanted.end);
         self.wanted.start.min(end)..end
     }
 
-    /// Whether `part` need not be fetched: its segments are there, or are not wanted.
-    pub(crate) fn is_had(&self, part: Part, have: &SegmentSet, last: Option<u64>) -> bool {
-        match (part, self.manifest) {
-            (Part::Unit(unit), _) => {
-                !self.wanted.contains(&unit.chunk) || have.contains(unit.chunk)
+    /// Whether a packet need not be fetched: its segments are held already, or are not wanted.
+    pub(crate) fn is_had(&self, packet: PacketId, have: &SegmentSet, last: Option<u64>) -> bool {
+        match (packet, self.manifest) {
+            (PacketId::Segment(segment), _) => {
+                !self.wanted.contains(&segment) || have.contains(segment)
             }
-            (Part::Manifest(id), Some(shape)) => {
+            (PacketId::Manifest(id), Some(shape)) => {
                 let segments = shape.segments_below(id.level);
                 let first = id.number.saturating_mul(segments);
                 let end = first.saturating_add(segments).min(self.wanted.end);
@@ -208,42 +208,42 @@ impl Layout {
         }
     }
 
-    /// What a name is the name of.
-    pub(crate) fn part_of_name(&self, name: &[u8]) -> Option<Part> {
+    /// The packet that has this name.
+    pub(crate) fn packet_of_name(&self, name: &[u8]) -> Option<PacketId> {
         if self.is_whole {
-            return (name == self.prefix).then_some(Part::Unit(Unit::segment(0)));
+            return (name == self.prefix).then_some(PacketId::Segment(0));
         }
         let rest = name.strip_prefix(self.prefix.as_slice())?;
         if let Some(number) = tlv::segment(rest) {
-            let part = self.mapping.part_of_number(number).map(Part::Manifest);
-            return Some(part.unwrap_or(Part::Unit(Unit::segment(number))));
+            let part = self.mapping.part_of_number(number).map(PacketId::Manifest);
+            return Some(part.unwrap_or(PacketId::Segment(number)));
         }
         (1..).zip(&self.manifest_prefixes).find_map(|(level, (prefix, _))| {
             let number = tlv::segment(name.strip_prefix(prefix.as_slice())?)?;
-            Some(Part::Manifest(PartId { level, number }))
+            Some(PacketId::Manifest(PartId { level, number }))
         })
     }
 
-    /// The value of the prefix and the segment number that name a part.
-    pub(crate) fn interest_name(&self, part: Part) -> (&[u8], Option<u64>) {
-        match part {
-            Part::Unit(_) if self.is_whole => (&self.prefix, None),
-            Part::Unit(unit) => (&self.prefix, Some(unit.chunk)),
-            Part::Manifest(id) => {
+    /// The value of the prefix and the segment number that name a packet.
+    pub(crate) fn interest_name(&self, packet: PacketId) -> (&[u8], Option<u64>) {
+        match packet {
+            PacketId::Segment(_) if self.is_whole => (&self.prefix, None),
+            PacketId::Segment(segment) => (&self.prefix, Some(segment)),
+            PacketId::Manifest(id) => {
                 let (prefix, first) = &self.manifest_prefixes[usize::from(id.level) - 1];
                 (prefix, Some(first.saturating_add(id.number)))
             }
-            Part::Metadata => (&self.prefix, None),
+            PacketId::Metadata => (&self.prefix, None),
         }
     }
 }
 
-/// Places that a full part of a level takes with all below it; 1 for level 0, which is a segment.
-fn places(shape: Shape, level: u8) -> u64 {
+/// Indices of a full part of a level and everything below it; 1 for level 0, which is a segment.
+fn indices(shape: Shape, level: u8) -> u64 {
     (0..level).fold(1, |below, _| 1 + shape.digests_per_part() * below)
 }
 
-/// The place of a part of the manifest, or, on level 0, of a segment.
+/// The index of a manifest part, or, on level 0, of a segment.
 fn index_of_part(shape: Shape, PartId { level, number }: PartId) -> u64 {
     let first = number.saturating_mul(shape.segments_below(level));
     // Before it come the segments before its own, the parts before these, and those above it.
@@ -266,8 +266,8 @@ pub(crate) fn name_below(prefix: &[u8], segment: Option<u64>) -> Name {
 mod tests {
     use super::*;
 
-    fn name_of(layout: &Layout, part: Part) -> Name {
-        let (prefix, segment) = layout.interest_name(part);
+    fn name_of(layout: &Layout, packet: PacketId) -> Name {
+        let (prefix, segment) = layout.interest_name(packet);
         name_below(prefix, segment)
     }
 
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn units_and_parts_are_one_to_one() {
+    fn packets_and_indices_are_one_to_one() {
         let shapes = [(1, 1), (3, 1), (248, 1), (1, 2), (3, 2), (20, 2)];
         let shapes = shapes.into_iter().map(|(per_part, levels)| Shape::new(per_part, levels));
         let hicn = "hicn:2001:db8::/32".parse().unwrap();
@@ -294,10 +294,10 @@ mod tests {
             let mut segments = 0;
             let mut parts = [0; LEVELS_MAX as usize];
             for index in 0..1000 {
-                let part = layout.part_of(index);
+                let part = layout.packet_at(index);
                 assert_eq!(layout.index_of(part), Some(index), "{shape:?}");
                 match part {
-                    Part::Unit(Unit { chunk: segment, .. }) => {
+                    PacketId::Segment(segment) => {
                         assert_eq!(segment, segments);
                         assert_eq!(layout.end_index(Some(segment)), Some(index + 1));
                         segments += 1;
@@ -308,14 +308,14 @@ mod tests {
                             assert_eq!(parts[usize::from(level) - 1], above);
                         }
                     }
-                    Part::Manifest(PartId { level, number }) => {
+                    PacketId::Manifest(PartId { level, number }) => {
                         assert_eq!(number, parts[usize::from(level) - 1]);
                         parts[usize::from(level) - 1] += 1;
                     }
-                    Part::Metadata => panic!("metadata has no unit"),
+                    PacketId::Metadata => panic!("metadata has no index"),
                 }
                 let name = name_of(&layout, part);
-                assert_eq!(layout.part_of_name(name.value()), Some(part));
+                assert_eq!(layout.packet_of_name(name.value()), Some(part));
             }
         }
     }
@@ -327,12 +327,12 @@ mod tests {
         let have = SegmentSet::new();
         let from = layout.first_index();
         let end = layout.end_index(Some(100)).unwrap();
-        let wanted = (from..end).map(|index| layout.part_of(index));
+        let wanted = (from..end).map(|index| layout.packet_at(index));
         let wanted: Vec<_> = wanted.filter(|part| !layout.is_had(*part, &have, None)).collect();
         let (top, leaf) = (PartId { level: 2, number: 1 }, PartId::leaf);
-        let segment = |number| Part::Unit(Unit::segment(number));
-        let parts = [Part::Manifest(top), Part::Manifest(leaf(4)), segment(14)];
-        assert_eq!(wanted, [&parts[..], &[Part::Manifest(leaf(5)), segment(15)]].concat());
+        let segment = |number| PacketId::Segment(number);
+        let parts = [PacketId::Manifest(top), PacketId::Manifest(leaf(4)), segment(14)];
+        assert_eq!(wanted, [&parts[..], &[PacketId::Manifest(leaf(5)), segment(15)]].concat());
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
         for name in ["/a/54=%01", "/a/54=%01/8=%00", "/a/54=%02/50=%00", "/a/54=%01/50=%00/b", "/"]
         {
             let name: Name = name.parse().unwrap();
-            assert_eq!(layout.part_of_name(name.value()), None, "{name}");
+            assert_eq!(layout.packet_of_name(name.value()), None, "{name}");
         }
     }
 
@@ -352,11 +352,11 @@ mod tests {
         for segment in [0, 1, 2, 3] {
             have.insert(segment);
         }
-        assert!(layout.is_had(Part::Manifest(PartId::leaf(0)), &have, None));
-        assert!(!layout.is_had(Part::Manifest(PartId::leaf(1)), &have, None));
-        assert!(layout.is_had(Part::Manifest(PartId::leaf(1)), &have, Some(3)));
-        assert!(layout.is_had(Part::Unit(Unit::segment(3)), &have, None));
-        assert!(!layout.is_had(Part::Unit(Unit::segment(4)), &have, None));
+        assert!(layout.is_had(PacketId::Manifest(PartId::leaf(0)), &have, None));
+        assert!(!layout.is_had(PacketId::Manifest(PartId::leaf(1)), &have, None));
+        assert!(layout.is_had(PacketId::Manifest(PartId::leaf(1)), &have, Some(3)));
+        assert!(layout.is_had(PacketId::Segment(3), &have, None));
+        assert!(!layout.is_had(PacketId::Segment(4), &have, None));
     }
 
     #[test]
@@ -364,7 +364,7 @@ mod tests {
         let name: Name = "/a/b".parse().unwrap();
         let mut layout = Layout::new(name.as_view(), NameMapping::Identity);
         layout.set_whole();
-        assert_eq!(layout.part_of_name(name.value()), Some(Part::Unit(Unit::segment(0))));
-        assert_eq!(name_of(&layout, Part::Unit(Unit::segment(0))), name);
+        assert_eq!(layout.packet_of_name(name.value()), Some(PacketId::Segment(0)));
+        assert_eq!(name_of(&layout, PacketId::Segment(0)), name);
     }
 }

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use weir_wire::Name;
 
-use super::slot::GiveUp;
+use super::chunk::GiveUp;
 
 /// Ranges of missing segments that are named one by one at most.
 pub(super) const RANGES_MAX: usize = 8;

@@ -1,61 +1,89 @@
-//! The consumer: everything that asks with a window, whatever it asks for.
+//! The consumer: finds out what a target consists of, and fetches it.
+//!
+//! [`Consumer`] owns three components and calls them in order; they never call it.
+//! [`Transfer`] likewise owns those below it.
+//!
+//! ```text
+//! called by Consumer: owns                               returns
+//!   Discovery         requests for version and manifest  Step: verify, found, begin, failed
+//!   Questions         questions to routers               the ranges that a router holds
+//!   Transfer          what is fetched, and all below     Verified: what concerns discovery
+//! called by Transfer:
+//!   Inventory         names of packets, which are here   whether a packet is needed
+//!   Scoreboard        what is requested, lost, done      the next chunk, what is given up
+//!   Requests          Interests outside the window       what is given up
+//!   VerifyQueue       packets held or with the driver    Outcome: what becomes of a packet
+//!   Reader            segments that wait for the reader  segments to hand out
+//!   Live              when metadata are renewed          the request, verified metadata
+//!   Holes             packets that were set aside        Step: request these, skip, new pass
+//! called by Scoreboard:
+//!   Outstanding       chunks, those to send again        the next chunk, what failed
+//!   Paths             the paths and their schedule       the path for the next chunk
+//!   Path              round trips, controller, pace      what is lost, what may be sent
+//!   Ahead             how many segments to request       the end of those
+//!                     before they are made
+//! ```
+//!
+//! Discovery has requests of its own. The methods of `Transfer` lie in four files that call one
+//! way: `mod` (what is sent and what comes), `verdicts` (what becomes of a packet), `set_aside`
+//! (does what `Holes` says), `failure` (what is given up, and the end).
 
 #[cfg(test)]
 mod bottleneck_tests;
 mod check;
+mod chunk;
 mod chunks;
 mod config;
 mod discovery;
 mod holdings;
 mod holes;
 mod input;
+mod inventory;
 mod layout;
 mod live;
 mod missing;
 mod naming;
 mod outbox;
 pub(crate) mod path;
-mod pieces;
+mod ranges;
 mod reader;
 mod requests;
 pub(crate) mod schedule;
 pub(crate) mod scoreboard;
-pub(crate) mod slot;
 mod stats;
 mod target;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod verify;
 
 use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use weir_base::{FaceId, Instant, NS_PER_MS, Packet, Rng};
-use weir_security::manifest::PartId;
-use weir_wire::{CongestionMark, DataView, InterestView, LpHeader, NackReason, Name};
+use weir_base::{FaceId, Instant, Packet, Rng};
+use weir_security::Verifier;
+use weir_security::manifest::ManifestPart;
+use weir_store::{HoldingsStatus, SegmentRange};
+use weir_wire::{CongestionMark, DataView, InterestView, LpHeader};
 
-use self::holdings::{Questions, Told};
-use self::holes::Holes;
-use self::layout::Layout;
-use self::live::Live;
-use self::naming::Naming;
+use self::discovery::{Discovery, Step};
+use self::holdings::{Questions, Reply};
+use self::naming::{METADATA_INDEX, probe_index};
 use self::path::Answer;
-use self::pieces::Pieces;
-use self::reader::Reader;
-use self::requests::{Purpose, Requests};
 use self::schedule::Schedule;
-use self::scoreboard::{GiveUp, Scoreboard, ScoreboardConfig};
-use self::verify::{Incoming, Verifying};
+use self::transfer::{Transfer, Verified};
+use self::verify::{AcceptedPart, Incoming, REFUSALS_MAX};
 use crate::PathId;
-use crate::congestion::WindowBounds;
-use crate::interest::Selectors;
 use crate::metadata::Metadata;
-use crate::request::{Nack, Tries};
+use crate::request::Nack;
 use crate::segment_set::SegmentSet;
 
 pub use self::check::{Check, KeyId, Verdict, VerifyId};
-pub use self::chunks::CHUNK_UNITS_MAX;
+pub(crate) use self::chunk::nack_wait_ns;
+pub use self::chunks::CHUNK_SEGMENTS_MAX;
 pub use self::config::{Behind, ConsumerConfig, Holdings, OnBad, ReaderMode, Verification};
 pub use self::input::ConsumerInput;
 pub use self::missing::MissingSegments;
@@ -64,90 +92,26 @@ pub use self::outbox::{
 };
 pub use self::schedule::PathSchedule;
 pub use self::stats::{ConsumerStats, PathStats};
-pub use self::target::{Part, PieceId, Target, Unit};
+pub use self::target::{PacketId, RangeId, Target};
 
-/// How often a single Interest is tried: 1 + 2 + 4 + 4 s with the default lifetime.
-const SINGLE_TRIES: Tries = Tries { sends_max: 4, nacks_max: 6, needs_route: false };
-/// The same for the first Interest.
-const DISCOVERY_TRIES: Tries = Tries { needs_route: true, ..SINGLE_TRIES };
-
-#[derive(Debug)]
-enum Stage {
-    /// Looks for the name of the version.
-    Discovering {
-        is_stored: bool,
-    },
-    /// What came is being verified.
-    Believing {
-        /// `None`: it says that there is no such object.
-        metadata: Option<Metadata>,
-        is_stored: bool,
-    },
-    /// The driver is to say what is there already.
-    Waiting,
-    /// Looks whether the version has a manifest.
-    Probing {
-        /// The first segment, once it has come, and when to go on without a manifest.
-        held: Option<(Incoming, Instant)>,
-        /// The level of the part that is asked for, its first.
-        level: u8,
-        /// A part has come: there is a manifest, which is waited for.
-        has_part: bool,
-    },
-    Fetching,
-    Over,
-}
-
-/// Fetches one object, or pieces of objects one after another. See [`ConsumerInput`] and
+/// Fetches one object, or ranges of objects one after another. See [`ConsumerInput`] and
 /// [`ConsumerOutbox`]; the driver calls [`Consumer::handle`] with what came and whenever
 /// [`Consumer::next_wakeup`] has passed.
 pub struct Consumer {
-    config: ConsumerConfig,
-    target: Target,
     rng: Rng,
-    stage: Stage,
-    scoreboard: Scoreboard,
-    naming: Naming,
-    /// Segments that were there or have been verified.
-    have: SegmentSet,
-    requests: Requests,
+    /// What is there to fetch?
+    discovery: Discovery,
+    /// Which router holds what of it?
     questions: Questions,
-    verification: Verifying,
-    reader: Reader,
-    /// Units that came and have not been handed out: held, being verified, or with the reader.
-    unread: u32,
-    /// Routers' stores have been asked for metadata.
-    has_asked_stores: bool,
-    /// These came before the scoreboard took over.
-    first_part: Option<PartId>,
-    first_segment_done: bool,
-    metadata: Option<Metadata>,
-    /// Why the metadata that came last was not taken.
-    refused: Option<ConsumerError>,
-    /// A router that lies behind the first one said last that it has no route.
-    has_far_no_route: bool,
-    last_segment: Option<u64>,
-    last_is_from_segment: bool,
-    /// Of an object that grows.
-    live: Option<Live>,
-    /// Units that got no answer, if there are any.
-    holes: Option<Box<Holes>>,
-    /// No piece of the sequence follows.
-    is_closed: bool,
-    /// The driver has been told that more may be appended.
-    has_asked_for_more: bool,
-    stats: ConsumerStats,
-    /// Units that a packet answers; here so that its memory stays.
-    found: Vec<u64>,
+    /// Fetches it.
+    transfer: Transfer,
 }
 
 impl fmt::Debug for Consumer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumer")
-            .field("target", &self.target)
-            .field("stage", &self.stage)
-            .field("last_segment", &self.last_segment)
-            .field("unread", &self.unread)
+            .field("discovery", &self.discovery)
+            .field("inventory", &self.transfer.inventory)
             .finish_non_exhaustive()
     }
 }
@@ -166,219 +130,109 @@ impl Consumer {
         now: Instant,
         schedule: Box<dyn Schedule>,
     ) -> Self {
-        let scoreboard = ScoreboardConfig {
-            lifetime_ns: config.lifetime_ms.saturating_mul(NS_PER_MS),
-            retries_max: config.retries_max,
-            asks_once: !config.is_reliable,
-            chunk_units: config.chunk_units,
-            rtt: config.rtt,
-            controller: config.controller,
-            constants: config.constants,
-            window: WindowBounds { initial: config.window, max: config.window_max },
-            decrease_interval_ns: config.decrease_interval_ns,
-            waits_for_lifetime: config.waits_for_lifetime,
-            trace: config.trace,
-        };
-        let naming = match &target {
-            Target::Sequence => Naming::Sequence(Pieces::new(seed)),
-            Target::Range { versioned, segments } => {
-                let mut layout = Layout::new(versioned.as_view(), config.mapping);
-                layout.set_wanted(segments.clone());
-                Naming::Object(layout)
-            }
-            _ => Naming::Object(Layout::new(Name::new().as_view(), config.mapping)),
-        };
-        let mut scoreboard = Scoreboard::new(scoreboard, schedule);
-        if let Naming::Sequence(pieces) = &naming {
-            scoreboard.set_limit(Some(pieces.end_index()));
-        }
-        let mut consumer = Self {
-            target,
+        Self {
             rng: Rng::from_seed(seed),
-            stage: Stage::Waiting,
-            scoreboard,
-            naming,
-            have: SegmentSet::new(),
-            requests: Requests::default(),
             questions: Questions::default(),
-            verification: Verifying::new(),
-            reader: Reader::new(ReaderMode::None),
-            unread: 0,
-            has_asked_stores: false,
-            first_part: None,
-            first_segment_done: false,
-            metadata: None,
-            refused: None,
-            has_far_no_route: false,
-            last_segment: None,
-            last_is_from_segment: false,
-            live: None,
-            holes: None,
-            is_closed: false,
-            has_asked_for_more: false,
-            stats: ConsumerStats::default(),
-            found: Vec::new(),
-            config,
-        };
-        match &consumer.target {
-            Target::Latest { .. } => consumer.discover(now, false),
-            Target::Prefix { .. } => consumer.discover(now, true),
-            Target::Version { .. } | Target::Range { .. } | Target::Known { .. } => {}
-            Target::Sequence => consumer.stage = Stage::Fetching,
+            discovery: Discovery::new(target.clone(), &config, now),
+            transfer: Transfer::new(&target, config, schedule, seed),
         }
-        consumer
     }
 
-    /// Takes what came, drained from `inputs`, and appends what is to be done to `out`.
+    /// Takes `inputs`, which it drains, and appends what the driver must do to `out`.
     pub fn handle(
         &mut self,
         now: Instant,
         inputs: &mut Vec<ConsumerInput>,
         out: &mut ConsumerOutbox,
     ) {
-        if let (Stage::Waiting, None) = (&self.stage, &self.metadata) {
-            let metadata = match &self.target {
-                Target::Known { metadata } => metadata.clone(),
-                other => Metadata::new(other.name()),
-            };
-            self.found(metadata, false, out);
-        }
+        self.find_known(now, out);
         for input in inputs.drain(..) {
             self.input(now, input, out);
         }
         self.advance(now, out);
-        self.trace(out);
-        if let Naming::Sequence(pieces) = &mut self.naming {
-            pieces.tidy(self.scoreboard.first_open());
-        }
+        self.transfer.end_turn(out);
     }
 
     fn input(&mut self, now: Instant, input: ConsumerInput, out: &mut ConsumerOutbox) {
         match input {
             ConsumerInput::AddPath { path, window, is_local } => {
-                let is_new = self.scoreboard.add_path(path, window);
+                let is_new = self.transfer.scoreboard.add_path(path, window);
                 debug_assert!(is_new, "{path:?} is there already");
-                self.questions.path_added((path, is_local), self.config.lifetime_ms, now);
+                let lifetime_ms = self.transfer.config.lifetime_ms;
+                self.questions.path_added(path, is_local, lifetime_ms, now);
             }
             ConsumerInput::RemovePath { path } => {
-                self.scoreboard.remove_path(path, now);
-                self.requests.path_removed(path, now);
+                self.discovery.path_removed(path, now);
+                self.transfer.path_removed(path, now);
                 self.questions.path_removed(path);
             }
             ConsumerInput::Packet { path, header, packet } => {
                 self.packet(now, path, &header, packet, out);
             }
             ConsumerInput::Narrow { segments } => {
-                debug_assert!(matches!(self.stage, Stage::Waiting), "it has begun");
-                self.layout_mut().set_wanted(segments);
+                debug_assert!(self.discovery.is_found(), "it has begun");
+                self.transfer.inventory.layout_mut().set_wanted(segments);
             }
             ConsumerInput::Start { have, reader } => {
-                self.reader.set_mode(reader);
-                self.scoreboard.set_in_order(reader == ReaderMode::InOrder);
+                self.transfer.set_reader(reader);
                 self.ask_routers(now);
                 self.start(now, have, out);
             }
-            ConsumerInput::Append { piece, name, segments } => {
-                let Naming::Sequence(pieces) = &mut self.naming else {
-                    debug_assert!(false, "only a sequence has pieces");
-                    return;
-                };
-                if !pieces.append(piece, &name, segments) {
-                    return out.events.push(ConsumerEvent::PieceDone { piece });
-                }
-                self.scoreboard.set_limit(Some(pieces.end_index()));
-                self.has_asked_for_more = false;
+            ConsumerInput::Append { range, name, segments } => {
+                self.transfer.append(range, &name, segments, out);
             }
-            ConsumerInput::Close => self.is_closed = true,
+            ConsumerInput::Close => self.transfer.close(),
             ConsumerInput::Verified { .. } | ConsumerInput::Key { .. } if self.is_over() => {}
-            ConsumerInput::Verified { op, verdict } => self.verified(now, op, verdict, out),
+            ConsumerInput::Verified { op, verdict } => self.verdict(now, op, verdict, out),
             ConsumerInput::Key { key, verifier } => self.key(now, key, verifier, out),
-            ConsumerInput::Read { units } => self.reader.read(units),
+            ConsumerInput::Read { segments } => self.transfer.reader.read(segments),
+        }
+    }
+
+    /// Sends what may be sent, and ends what has ended.
+    fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        // 1. The probe for a manifest has waited long enough.
+        let step = self.discovery.advance(now);
+        self.take_step(now, step, out);
+        // 2. Losses and timeouts.
+        self.transfer.check(now, out);
+        // 3. Single Interests: those of discovery, those outside the window, and questions.
+        self.poll_discovery(now, out);
+        self.transfer.poll_requests(now, &mut self.rng, out);
+        if !self.questions.is_empty() && !self.is_over() {
+            let sent = self.questions.poll(now, &mut self.rng, &mut out.interests);
+            self.transfer.stats.interests += sent;
+        }
+        // 4. The reader.
+        self.transfer.hand_out(&mut out.deliveries);
+        // 5. An object that grows.
+        if self.transfer.is_running() {
+            self.transfer.advance_live(now, out);
+        }
+        // 6. The window.
+        if self.transfer.is_running() {
+            if !self.waits_for_routers() {
+                self.transfer.advance(now, &mut self.rng, out);
+            }
+            self.transfer.end_if_done(now, out);
         }
     }
 
     /// When [`Consumer::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
-        // Without a path nothing can be sent.
-        if self.scoreboard.has_no_path() {
+        // Without a path nothing can be sent; without a verdict or the driver's start, neither.
+        let has_path = !self.transfer.scoreboard.paths().is_empty();
+        if !has_path || !(self.discovery.is_asking() || self.transfer.is_running()) {
             return None;
         }
-        let of_stage = match &self.stage {
-            Stage::Discovering { .. } => None,
-            Stage::Probing { has_part: true, .. } => None,
-            Stage::Probing { held, .. } => held.as_ref().map(|&(_, until)| until),
-            Stage::Fetching => {
-                let wakeups =
-                    [self.scoreboard.next_wakeup(), self.live_wakeup(), self.holes_wakeup()];
-                wakeups.into_iter().flatten().min()
-            }
-            Stage::Believing { .. } | Stage::Waiting | Stage::Over => return None,
-        };
-        let others = [self.requests.next_wakeup(), self.questions.next_wakeup()];
-        others.into_iter().chain([of_stage]).flatten().min()
+        let discovery = self.discovery.next_wakeup();
+        let wakeups = [discovery, self.transfer.next_wakeup(), self.questions.next_wakeup()];
+        wakeups.into_iter().flatten().min()
     }
+}
 
-    /// Whether it has ended, well or not.
-    pub fn is_over(&self) -> bool {
-        matches!(self.stage, Stage::Over)
-    }
-
-    /// The number of the last segment, if known; not verified.
-    pub fn last_segment(&self) -> Option<u64> {
-        self.last_segment
-    }
-
-    /// Counters and measures so far. The window is that of all paths in use, the smoothed and the
-    /// smallest round-trip time are those of the path that was there first.
-    pub fn stats(&self) -> ConsumerStats {
-        let histogram = self.scoreboard.histogram();
-        let mut stats = self.stats.clone();
-        stats.add(self.scoreboard.counters());
-        stats.outstanding = self.scoreboard.in_flight();
-        stats.rtt_median_ns = histogram.and_then(|histogram| histogram.quantile(0.5));
-        stats.rtt_p99_ns = histogram.and_then(|histogram| histogram.quantile(0.99));
-        let in_use = self.scoreboard.paths_in_use();
-        stats.window = in_use.iter().map(|path| path.allowance().window).sum();
-        if let Some(path) = in_use.first() {
-            stats.rtt_smoothed_ns = path.rtt.smoothed_ns();
-            stats.rtt_min_ns = path.rtt.min_ns();
-        }
-        stats
-    }
-
-    /// The window of a path, in chunks; `None` if there is no such path.
-    pub fn window_of(&self, path: PathId) -> Option<f64> {
-        let paths = self.scoreboard.paths();
-        paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
-    }
-
-    /// What happened on a path so far, since it was there first.
-    pub fn path_stats(&self, path: PathId) -> PathStats {
-        self.scoreboard.path_stats(path)
-    }
-
-    /// Holds the state against itself.
-    #[cfg(test)]
-    pub(crate) fn assert_consistent(&self) {
-        self.scoreboard.assert_consistent();
-    }
-
-    fn layout_mut(&mut self) -> &mut Layout {
-        match &mut self.naming {
-            Naming::Object(layout) => layout,
-            Naming::Sequence(_) => unreachable!("a sequence has no layout"),
-        }
-    }
-
-    /// What every Interest for a unit asks for besides its name.
-    fn selectors(&self) -> Selectors {
-        Selectors {
-            must_be_fresh: self.config.must_be_fresh,
-            lifetime_ms: self.config.lifetime_ms,
-            ..Selectors::default()
-        }
-    }
-
+/// Packets.
+impl Consumer {
     fn packet(
         &mut self,
         now: Instant,
@@ -391,104 +245,31 @@ impl Consumer {
         if let Some(nack) = Nack::of(header) {
             match InterestView::decode(&octets) {
                 Ok(interest) => self.nack(now, &interest, nack, out),
-                Err(_) => self.stats.malformed += 1,
+                Err(_) => self.transfer.stats.malformed += 1,
             }
             return;
         }
         let Ok(data) = DataView::decode(&octets) else {
-            self.stats.malformed += 1;
+            self.transfer.stats.malformed += 1;
             return;
         };
         match self.questions.take(path, &data, now) {
-            Told::Nothing => {}
-            Told::Taken => return,
-            Told::Held(path, status) => return self.told(path, status, out),
+            Reply::Other => {}
+            Reply::Taken => return,
+            Reply::Held(path, status) => return self.set_held(path, status, out),
         }
         let incoming = Incoming::new(&data, packet, path, header.incoming_face.map(FaceId));
-        match &self.stage {
-            Stage::Discovering { .. } | Stage::Probing { .. } => {
-                self.answered(now, &data, incoming, out);
-            }
-            Stage::Fetching => {
-                let mark = CongestionMark::from_value(header.congestion_mark);
-                let packet_bytes = incoming.packet.len();
-                let answer = Answer { now, path, mark, packet_bytes };
-                self.data(&answer, &data, incoming, out);
-            }
-            _ => self.stats.unwanted += 1,
-        }
-    }
-
-    /// Data came while units are fetched.
-    fn data(
-        &mut self,
-        answer: &Answer,
-        data: &DataView<'_>,
-        incoming: Incoming,
-        out: &mut ConsumerOutbox,
-    ) {
-        let now = answer.now;
-        let Some(incoming) = self.take_renewal(now, data, incoming, out) else { return };
-        let mut found = core::mem::take(&mut self.found);
-        self.naming.find(data.name.value(), &mut found);
-        if found.is_empty() {
-            self.stats.unwanted += 1;
-        }
-        let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
-        for &index in &found {
-            if let Some(request) = self.requests.take(Purpose::Again(index)) {
-                let rtt_ns = request.elapsed_ns(now);
-                self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
-                self.answered_aside(index, answer, true);
-            } else if !self.scoreboard.answered(index, answer)
-                && !self.answered_aside(index, answer, false)
-            {
-                continue;
-            }
-            if data.is_nack() {
-                self.unit_refused(now, index, out);
-                continue;
-            }
-            if matches!(self.naming.part_of(index).1, Part::Unit(_)) {
-                self.learn_last(data, out);
-            }
-            let packet = packet.clone();
-            let incoming = Incoming { packet, path, incoming_face, last_segment, content_bytes };
-            self.accept(now, index, incoming, out);
-        }
-        self.found = found;
-    }
-
-    fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
-        let Naming::Object(layout) = &self.naming else { return };
-        let last = if layout.is_whole() {
-            Some(0)
+        if self.is_over() {
+            self.transfer.stats.unwanted += 1;
+        } else if self.discovery.is_asking() {
+            self.discovery_data(now, &data, incoming, out);
+        } else if self.transfer.is_running() {
+            let mark = CongestionMark::from_value(header.congestion_mark);
+            let answer = Answer { now, path, mark, packet_bytes: octets.len() };
+            let verified = self.transfer.on_data(&answer, &data, incoming, out);
+            self.on_verified(now, verified, out);
         } else {
-            data.final_block_id().and_then(|component| component.as_segment())
-        };
-        if let Some(last) = last
-            && !self.last_is_from_segment
-        {
-            self.set_last(last, true, out);
-        }
-    }
-
-    fn set_last(&mut self, last: u64, is_from_segment: bool, out: &mut ConsumerOutbox) {
-        self.last_is_from_segment = is_from_segment;
-        if self.last_segment == Some(last) {
-            return;
-        }
-        if let Err(error) = self.config.mapping.check_last(last) {
-            return self.fail(error.into(), out);
-        }
-        self.last_segment = Some(last);
-        self.set_limit();
-        out.events.push(ConsumerEvent::LastSegment(last));
-    }
-
-    fn set_limit(&mut self) {
-        if let Naming::Object(layout) = &self.naming {
-            self.scoreboard.set_limit(layout.end_index(self.last_segment));
+            self.transfer.stats.unwanted += 1;
         }
     }
 
@@ -502,240 +283,315 @@ impl Consumer {
         if self.is_over() || self.questions.nacked(interest, nack, now) {
             return;
         }
-        let reason = nack.reason;
-        self.has_far_no_route = reason == NackReason::NoRoute && !nack.is_of_first_router;
-        if let Some((purpose, result)) = self.requests.nacked(interest, nack, now) {
-            self.stats.nacks += 1;
-            return self.request_nacked(now, (purpose, result), reason, out);
-        }
-        let mut found = core::mem::take(&mut self.found);
-        self.naming.find(interest.name.value(), &mut found);
-        for &index in &found {
-            let (_, segment) = self.naming.interest_name(index);
-            let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
-            match self.scoreboard.nacked(index, nonce, reason, now) {
-                Ok(_) => {}
-                Err(failed) => self.unit_failed(now, failed, out),
+        self.transfer.note_nack(nack);
+        match self.discovery.on_nack(now, interest, nack) {
+            Some(step) => {
+                self.transfer.stats.nacks += 1;
+                self.take_step(now, step, out);
             }
-        }
-        self.found = found;
-    }
-
-    /// A unit is passed over.
-    fn miss(&mut self, index: u64, out: &mut ConsumerOutbox) {
-        let (piece, part) = self.naming.part_of(index);
-        self.reader.pass(index);
-        out.events.push(ConsumerEvent::Missed { piece, part });
-        self.unit_over(index, out);
-    }
-
-    /// An answer says that there is no such unit. It is requested once more, past all caches; a
-    /// second such answer ends the transfer.
-    fn unit_refused(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
-        let name = self.naming.name_of(index);
-        let selectors = Selectors { must_be_fresh: true, ..self.selectors() };
-        let retries_max = self.config.retries_max;
-        let is_first = self.verification.count_refusal(index) == 1 && self.config.is_reliable;
-        if !is_first
-            || !self.requests.ask_again(index, name.clone(), None, selectors, retries_max, now)
-        {
-            self.fail_unit(index, ConsumerError::Refused(name), out);
-        }
-    }
-
-    /// Nothing more is to be done for a unit.
-    fn unit_over(&mut self, index: u64, out: &mut ConsumerOutbox) {
-        if let Naming::Sequence(pieces) = &mut self.naming
-            && let Some(piece) = pieces.unit_done(index)
-        {
-            out.events.push(ConsumerEvent::PieceDone { piece });
-        }
-    }
-
-    /// Why there is nothing under this name.
-    fn error_of(&self, name: Name, reason: GiveUp) -> ConsumerError {
-        match reason {
-            GiveUp::NoRoute if self.has_far_no_route => ConsumerError::NoRouteBeyond(name),
-            GiveUp::NoRoute => ConsumerError::NoRoute(name),
-            GiveUp::Unanswered => ConsumerError::Unanswered(name),
-            GiveUp::Nacked(reason) => ConsumerError::Nacked { name, reason },
-        }
-    }
-
-    /// For want of a unit its object fails, or its piece.
-    fn fail_unit(&mut self, index: u64, error: ConsumerError, out: &mut ConsumerOutbox) {
-        let Naming::Sequence(pieces) = &mut self.naming else { return self.fail(error, out) };
-        let asked_end = self.scoreboard.next_index();
-        let Some((piece, units)) = pieces.give_up(index, asked_end) else { return };
-        self.scoreboard.set_limit(Some(pieces.end_index()));
-        for index in units {
-            if index >= self.scoreboard.first_open() {
-                self.scoreboard.give_up(index);
-            }
-            self.reader.pass_open(index);
-        }
-        self.forget_unwanted();
-        out.events.push(ConsumerEvent::PieceFailed { piece, error });
-    }
-
-    fn fail(&mut self, error: ConsumerError, out: &mut ConsumerOutbox) {
-        if !self.is_over() {
-            self.stage = Stage::Over;
-            out.events.push(ConsumerEvent::Failed(error));
-        }
-    }
-
-    /// Sends what may be sent, and ends what has ended.
-    fn advance(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if let Stage::Probing { held: Some((_, until)), has_part: false, .. } = self.stage
-            && now >= until
-        {
-            self.end_probe(now, None, out);
-        }
-        if let Stage::Fetching = self.stage {
-            while !self.is_over()
-                && let Err(failed) = self.scoreboard.check(now)
-            {
-                self.unit_failed(now, failed, out);
-            }
-        }
-        if !self.requests.is_empty() {
-            self.poll_requests(now, out);
-        }
-        if !self.questions.is_empty() && !self.is_over() {
-            self.stats.interests += self.questions.poll(now, &mut self.rng, &mut out.interests);
-        }
-        self.unread -= self.reader.hand_out(&mut out.deliveries);
-        if let Stage::Fetching = self.stage {
-            self.advance_live(now, out);
-        }
-        if let Stage::Fetching = self.stage {
-            self.advance_units(now, out);
-        }
-    }
-
-    fn advance_units(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        if !self.waits_for_routers() {
-            let has_room = self.send(now, out);
-            if self.holes.is_some() && self.advance_holes(now, has_room, out) {
-                self.send(now, out);
-            }
-        }
-        if self.is_over() {
-            return;
-        }
-        let is_ended = match self.naming {
-            Naming::Sequence(_) => self.is_closed,
-            Naming::Object(_) => true,
-        };
-        // What was passed over may have made room for the reader.
-        self.unread -= self.reader.hand_out(&mut out.deliveries);
-        let is_settled =
-            self.requests.is_empty() && self.verification.is_idle() && self.holes.is_none();
-        if is_ended && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
-            self.stage = Stage::Over;
-            out.events.push(ConsumerEvent::Done);
-        } else if !is_ended && !self.has_asked_for_more && self.scoreboard.wants_more(now) {
-            self.has_asked_for_more = true;
-            out.events.push(ConsumerEvent::NeedsMore);
-        }
-    }
-
-    fn poll_requests(&mut self, now: Instant, out: &mut ConsumerOutbox) {
-        let paths = self.scoreboard.paths_to_ask();
-        while !self.is_over() {
-            let Self { requests, rng, stats, scoreboard, .. } = self;
-            let polled = requests.poll(&paths, now, rng, &mut out.interests, |purpose, path| {
-                stats.interests += 1;
-                if let Purpose::Again(index) = purpose {
-                    scoreboard.note_sent_again(index, path);
-                }
-            });
-            let Err((purpose, give_up)) = polled else { return };
-            self.give_up(now, purpose, give_up, out);
-        }
-    }
-
-    /// Asks for units while a path, and the reader, have room. Whether the reader has.
-    fn send(&mut self, now: Instant, out: &mut ConsumerOutbox) -> bool {
-        let mut selectors = self.selectors();
-        let is_behind = self.is_behind();
-        let Self { scoreboard, naming, have, rng, config, reader, unread, .. } = self;
-        let (holes, verification) = (&mut self.holes, &self.verification);
-        // A chunk is asked for as a whole, so that there must be room for one.
-        let chunk_units = config.chunk_units.clamp(1, CHUNK_UNITS_MAX);
-        let units_max = match holes {
-            Some(holes) => holes.units_max(config.reader_units_max, scoreboard.is_in_order()),
-            None => config.reader_units_max,
-        };
-        let units_max = units_max.max(chunk_units);
-        // What is asked for at once may leave as a run, whose nonces follow the segment numbers.
-        let mut base = None;
-        let has_room = loop {
-            let committed = scoreboard.unanswered().saturating_add(*unread);
-            let room_units = units_max.saturating_sub(committed);
-            let may_ask = !is_behind
-                && match (&*holes, &*naming) {
-                    (Some(holes), Naming::Object(layout)) => {
-                        let end = layout.end_index(self.last_segment);
-                        holes.skip_gap(scoreboard, layout, verification, end.unwrap_or(u64::MAX))
-                    }
-                    _ => true,
-                };
-            let room_units = if may_ask { room_units - room_units % chunk_units } else { 0 };
-            if scoreboard.knows_holders() {
-                scoreboard.prefer_holders(naming.segment_of(scoreboard.next_index()));
-            }
-            let next = scoreboard.next_to_send(now, room_units, |index| {
-                let is_needed = match naming {
-                    Naming::Sequence(_) => true,
-                    Naming::Object(layout) => match layout.part_of(index) {
-                        Part::Manifest(id) if self.first_part == Some(id) => false,
-                        Part::Unit(unit)
-                            if self.first_segment_done && unit.chunk == layout.first_segment() =>
-                        {
-                            // It is with the reader, or will be.
-                            return false;
-                        }
-                        part => !layout.is_had(part, have, self.last_segment),
-                    },
-                };
-                if !is_needed {
-                    reader.pass_open(index);
-                }
-                match (&mut *holes, &*naming) {
-                    (Some(holes), Naming::Object(layout)) => {
-                        holes.admits(index, is_needed, layout, verification)
-                    }
-                    _ => is_needed,
-                }
-            });
-            let Some((first, path)) = next else { break room_units > 0 };
-            let base = *base.get_or_insert_with(|| rng.next_u32());
-            for index in scoreboard.open_units(first) {
-                let (prefix, segment) = naming.interest_name(index);
-                selectors.nonce = base.wrapping_add(segment.unwrap_or(0) as u32);
-                out.interests.push(path, prefix, segment, selectors);
-            }
-            scoreboard.sent(first, path, base, now);
-        };
-        if !has_room {
-            self.reader_is_full();
-        }
-        has_room
-    }
-
-    /// Says of single units what happened to them.
-    fn trace(&mut self, out: &mut ConsumerOutbox) {
-        let Self { scoreboard, naming, .. } = self;
-        for (index, path, kind) in scoreboard.trace().drain(..) {
-            let (piece, part) = naming.part_of(index);
-            out.trace.push(TraceEvent { piece, part, path, kind });
+            None => self.transfer.on_nack(now, interest, nack, out),
         }
     }
 }
 
-/// What was drawn for all Interests that were sent with the one of this nonce and segment.
-fn nonce_base(nonce: u32, segment: Option<u64>) -> u32 {
-    nonce.wrapping_sub(segment.unwrap_or(0) as u32)
+/// Discovery.
+impl Consumer {
+    /// The version of some targets is known from the start.
+    fn find_known(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        if !self.discovery.is_found() || self.transfer.inventory.metadata.is_some() {
+            return;
+        }
+        let metadata = match self.discovery.target() {
+            Target::Known { metadata } => metadata.clone(),
+            other => Metadata::new(other.name()),
+        };
+        let found = Step::Found { metadata, is_stored: false, is_whole: false };
+        self.take_step(now, found, out);
+    }
+
+    fn discovery_data(
+        &mut self,
+        now: Instant,
+        data: &DataView<'_>,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Some(answered) = self.discovery.take_answered(data) else {
+            self.transfer.stats.unwanted += 1;
+            return;
+        };
+        if let Some(rtt_ns) = answered.request.rtt_ns(now) {
+            self.transfer.scoreboard.first_rtt(answered.request.path(), rtt_ns);
+        }
+        let mut step = self.discovery.on_data(now, answered, data, incoming);
+        if let Step::FirstSegment = step {
+            self.transfer.learn_last(data, out);
+            step = self.discovery.first_segment_came();
+        }
+        self.take_step(now, step, out);
+    }
+
+    fn poll_discovery(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        if !self.discovery.is_asking() {
+            return;
+        }
+        let paths = self.transfer.scoreboard.paths_for_requests();
+        while !self.is_over() && self.discovery.is_asking() {
+            let sent = &mut self.transfer.stats.interests;
+            let polled = self.discovery.poll(now, &paths, &mut self.rng, &mut out.interests, sent);
+            let Some(step) = polled else { return };
+            self.take_step(now, step, out);
+        }
+    }
+
+    /// Does what follows from discovery.
+    fn take_step(&mut self, now: Instant, step: Step, out: &mut ConsumerOutbox) {
+        if self.is_over() {
+            return;
+        }
+        match step {
+            Step::Wait | Step::FirstSegment => {}
+            Step::Verify { index, incoming } => {
+                let verified = self.transfer.accept(now, index, incoming, out);
+                self.on_verified(now, verified, out);
+            }
+            Step::Found { metadata, is_stored, is_whole } => {
+                self.transfer.inventory.set_metadata(metadata.clone(), is_whole);
+                self.discovery.found(metadata.versioned.clone());
+                out.events.push(ConsumerEvent::Found { metadata, is_stored });
+            }
+            Step::BadMetadata(error) => self.metadata_refused(now, error, out),
+            Step::BadPart => self.part_refused(now, out),
+            Step::Begin { manifest, first_segment } => {
+                self.transfer.begin(manifest, out);
+                let Some(incoming) = first_segment else { return };
+                if let Some(index) = self.transfer.inventory.take_first_segment() {
+                    let verified = self.transfer.accept(now, index, incoming, out);
+                    self.on_verified(now, verified, out);
+                }
+            }
+            Step::Failed(error) => self.transfer.fail(error, out),
+            Step::GaveUp(reason) => {
+                let error = self.transfer.error_of(self.discovery.target().name(), reason);
+                self.transfer.fail(error, out);
+            }
+        }
+    }
+
+    /// The driver says which segments it has: fetches the others.
+    fn start(&mut self, now: Instant, have: SegmentSet, out: &mut ConsumerOutbox) {
+        let Some(metadata) = &self.transfer.inventory.metadata else { return };
+        if !self.discovery.is_found() || self.is_over() {
+            return;
+        }
+        let (last, manifest) = (metadata.last_segment, metadata.manifest);
+        let manifest = manifest.filter(|_| !metadata.grows());
+        self.transfer.inventory.have = have;
+        let target = self.discovery.target();
+        let layout = self.transfer.inventory.layout_mut();
+        let has_metadata = matches!(target, Target::Latest { .. } | Target::Known { .. });
+        let looks = self.transfer.config.look_for_manifest;
+        if !has_metadata && !layout.is_whole() && looks && self.transfer.uses_manifest() {
+            let first_segment = self.transfer.inventory.layout_mut().first_segment();
+            return self.discovery.probe(now, first_segment);
+        }
+        if let Some(last) = last {
+            self.transfer.set_last(last, false, out);
+            if self.is_over() {
+                return;
+            }
+        }
+        self.transfer.begin(manifest, out);
+        self.transfer.begin_live(now, target);
+        self.discovery.end();
+    }
+}
+
+/// Verification.
+impl Consumer {
+    /// The driver's verdict on a packet.
+    fn verdict(&mut self, now: Instant, op: VerifyId, verdict: Verdict, out: &mut ConsumerOutbox) {
+        let Transfer { verify, inventory, .. } = &mut self.transfer;
+        let Some((index, outcome)) = verify.conclude(op, verdict, inventory) else { return };
+        let verified = self.transfer.settle(now, index, outcome, out);
+        self.on_verified(now, verified, out);
+    }
+
+    /// The driver says what verifies a signer's packets, or that it does not trust the signer.
+    fn key(
+        &mut self,
+        now: Instant,
+        key: KeyId,
+        verifier: Result<Arc<dyn Verifier>, String>,
+        out: &mut ConsumerOutbox,
+    ) {
+        match verifier {
+            Ok(verifier) => {
+                if !self.transfer.verify.set_key(key, verifier) {
+                    return;
+                }
+            }
+            Err(reason) => {
+                let Some(refused) = self.transfer.verify.remove_key(key) else { return };
+                for (index, incoming) in self.transfer.verify.take_held() {
+                    let data = DataView::decode(&incoming.packet).expect("it was decoded before");
+                    let Transfer { verify, inventory, .. } = &mut self.transfer;
+                    if !verify.needs_signer(inventory, index) || !refused.signed(&data) {
+                        verify.hold(index, incoming);
+                        continue;
+                    }
+                    let (_, id) = inventory.packet_at(index);
+                    let outcome = verify.untrusted(id, reason.clone());
+                    let verified = self.transfer.settle(now, index, outcome, out);
+                    self.on_verified(now, verified, out);
+                }
+            }
+        }
+        self.release(now, out);
+    }
+
+    /// Looks again at the packets that were held.
+    fn release(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        for (index, incoming) in self.transfer.verify.take_held() {
+            let verified = self.transfer.examine(now, index, incoming, out);
+            self.on_verified(now, verified, out);
+        }
+    }
+
+    /// Does what follows from verification for discovery, an object that grows, and held packets.
+    fn on_verified(&mut self, now: Instant, verified: Option<Verified>, out: &mut ConsumerOutbox) {
+        match verified {
+            None => {}
+            Some(Verified::Metadata) => {
+                let step = self.discovery.metadata_verified();
+                self.take_step(now, step, out);
+                self.transfer.renewal_verified();
+            }
+            Some(Verified::BadMetadata(error)) => self.metadata_refused(now, error, out),
+            Some(Verified::FirstPart(part)) => self.first_part(now, part, out),
+            Some(Verified::BadFirstPart) => self.part_refused(now, out),
+            Some(Verified::Part) => self.release(now, out),
+        }
+    }
+
+    /// The metadata that came are not those of the object, or not what its producer signed: they
+    /// are requested again a few times.
+    fn metadata_refused(&mut self, now: Instant, error: ConsumerError, out: &mut ConsumerOutbox) {
+        if self.transfer.verify.count_refusal(METADATA_INDEX) > REFUSALS_MAX {
+            return self.transfer.fail(error, out);
+        }
+        if !self.transfer.renew_later(now) {
+            self.discovery.metadata_refused(now, error);
+        }
+    }
+
+    /// The first part of the manifest is what its producer signed: it gives the shape.
+    fn first_part(&mut self, now: Instant, part: AcceptedPart, out: &mut ConsumerOutbox) {
+        let data = DataView::decode(&part.packet).expect("it was decoded before");
+        let Ok(manifest) = ManifestPart::decode(data.content) else { return };
+        self.transfer.inventory.set_first_part(part.id);
+        let step = self.discovery.end_probe(Some(manifest.shape));
+        self.take_step(now, step, out);
+        if let Err(error) = self.transfer.verify.add_part(part) {
+            let (what, reason) = ("the manifest".into(), alloc::format!("{error}"));
+            return self.transfer.fail(ConsumerError::Unverified { what, reason }, out);
+        }
+        self.release(now, out);
+    }
+
+    /// The first part of the manifest is not usable.
+    fn part_refused(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        let times = self.transfer.verify.count_refusal(probe_index(1));
+        let step = self.discovery.part_refused(now, times);
+        self.take_step(now, step, out);
+    }
+}
+
+/// What routers hold.
+impl Consumer {
+    /// The version is known: asks the routers what they hold of it, if that is wanted.
+    fn ask_routers(&mut self, now: Instant) {
+        let Transfer { config, inventory, .. } = &self.transfer;
+        let (Some(metadata), Some(_)) = (&inventory.metadata, inventory.layout()) else { return };
+        if config.holdings == Holdings::Ignore {
+            return;
+        }
+        let versioned = config.mapping.version_prefix(metadata.versioned.as_view());
+        self.questions.begin(versioned, config.lifetime_ms, now);
+    }
+
+    /// Whether the fetch waits for what the routers say.
+    fn waits_for_routers(&self) -> bool {
+        self.transfer.config.holdings == Holdings::Wait && self.awaits_routers()
+    }
+
+    /// Whether routers are still to say what they hold: packets whose names are not below that of
+    /// the object.
+    pub fn awaits_routers(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    fn set_held(&mut self, path: PathId, status: HoldingsStatus, out: &mut ConsumerOutbox) {
+        let HoldingsStatus { memory, disk, is_partial, .. } = status;
+        let ranges = SegmentRange::join([memory, disk].concat());
+        let segments = ranges.iter().fold(0, |sum: u64, range| {
+            sum.saturating_add((range.last - range.first).saturating_add(1))
+        });
+        self.transfer.scoreboard.set_held(path, ranges);
+        out.events.push(ConsumerEvent::Holdings { path, segments, is_partial });
+    }
+}
+
+/// State and measures.
+impl Consumer {
+    /// Whether it has ended, well or not.
+    pub fn is_over(&self) -> bool {
+        self.transfer.is_over()
+    }
+
+    /// The segments that are there: those of the start, and those verified since.
+    pub fn have(&self) -> &SegmentSet {
+        &self.transfer.inventory.have
+    }
+
+    /// The number of the last segment, if known; not verified.
+    pub fn last_segment(&self) -> Option<u64> {
+        self.transfer.inventory.last_segment()
+    }
+
+    /// Counters and measures so far. The window is that of all paths in use, the smoothed and the
+    /// smallest round-trip time are those of the path that was there first.
+    pub fn stats(&self) -> ConsumerStats {
+        let Transfer { scoreboard, stats, .. } = &self.transfer;
+        let histogram = scoreboard.histogram();
+        let mut stats = stats.clone();
+        stats.add(scoreboard.counters());
+        stats.outstanding = scoreboard.in_flight();
+        stats.rtt_median_ns = histogram.and_then(|histogram| histogram.quantile(0.5));
+        stats.rtt_p99_ns = histogram.and_then(|histogram| histogram.quantile(0.99));
+        let in_use = scoreboard.paths_in_use();
+        stats.window = in_use.iter().map(|path| path.allowance().window).sum();
+        if let Some(path) = in_use.first() {
+            stats.rtt_smoothed_ns = path.rtt.smoothed_ns();
+            stats.rtt_min_ns = path.rtt.min_ns();
+        }
+        stats
+    }
+
+    /// The window of a path, in chunks; `None` if there is no such path.
+    pub fn window_of(&self, path: PathId) -> Option<f64> {
+        let paths = self.transfer.scoreboard.paths();
+        paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
+    }
+
+    /// What happened on a path so far, since it was there first.
+    pub fn path_stats(&self, path: PathId) -> PathStats {
+        self.transfer.scoreboard.path_stats(path)
+    }
+
+    /// Checks the state against itself.
+    #[cfg(test)]
+    pub(crate) fn assert_consistent(&self) {
+        self.transfer.scoreboard.assert_consistent();
+    }
 }

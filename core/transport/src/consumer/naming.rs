@@ -1,4 +1,4 @@
-//! What the units of a target are called.
+//! Names of the packets of a target, by their index: an object's or a sequence's.
 
 use alloc::vec::Vec;
 
@@ -6,77 +6,79 @@ use weir_security::manifest::{LEVELS_MAX, PartId};
 use weir_wire::Name;
 
 use super::layout::{Layout, name_below};
-use super::pieces::Pieces;
-use super::target::{Part, PieceId};
+use super::ranges::Ranges;
+use super::target::{PacketId, RangeId};
 
-/// The place of metadata, which has none in the order of units.
+/// The index of metadata, which are no part of the fetch order.
 pub(crate) const METADATA_INDEX: u64 = u64::MAX;
-/// The places of the first part of each level of a manifest whose shape is not known yet end before
-/// that of metadata.
+/// While the shape of a manifest is not known, the first parts of its levels have the indices from
+/// here to that of metadata.
 const PROBES_FROM: u64 = METADATA_INDEX - LEVELS_MAX as u64;
 
-/// The place of the first part of a level while the shape of the manifest is not known.
+/// The index of the first part of a level while the shape of the manifest is not known.
 pub(crate) fn probe_index(level: u8) -> u64 {
     METADATA_INDEX - u64::from(level)
 }
 
-/// Whether the place is one of those.
+/// Whether it is the index of such a part.
 pub(crate) fn is_probe(index: u64) -> bool {
     (PROBES_FROM..METADATA_INDEX).contains(&index)
 }
 
-/// Names of units by their place in the order in which they are wanted.
+/// See the module's text.
 #[derive(Debug)]
 pub(crate) enum Naming {
     Object(Layout),
-    Sequence(Pieces),
+    Sequence(Ranges),
 }
 
 impl Naming {
-    /// What the unit `index` is.
-    pub(crate) fn part_of(&self, index: u64) -> (PieceId, Part) {
+    /// The packet of this index, and its range; range 0 unless the target is a sequence.
+    pub(crate) fn packet_at(&self, index: u64) -> (RangeId, PacketId) {
         match self {
-            _ if index == METADATA_INDEX => (PieceId(0), Part::Metadata),
+            _ if index == METADATA_INDEX => (RangeId(0), PacketId::Metadata),
             _ if is_probe(index) => {
                 let level = (METADATA_INDEX - index) as u8;
-                (PieceId(0), Part::Manifest(PartId { level, number: 0 }))
+                (RangeId(0), PacketId::Manifest(PartId { level, number: 0 }))
             }
-            Self::Object(layout) => (PieceId(0), layout.part_of(index)),
-            Self::Sequence(pieces) => pieces.part_of(index),
+            Self::Object(layout) => (RangeId(0), layout.packet_at(index)),
+            Self::Sequence(ranges) => ranges.packet_at(index),
         }
     }
 
-    /// The number of the segment that the unit `index` of an object is.
+    /// The segment number of this index, if it is a segment of an object.
     pub(crate) fn segment_of(&self, index: u64) -> Option<u64> {
-        match (self, self.part_of(index).1) {
-            (Self::Object(layout), Part::Unit(unit)) if !layout.is_whole() => Some(unit.chunk),
+        match (self, self.packet_at(index).1) {
+            (Self::Object(layout), PacketId::Segment(segment)) if !layout.is_whole() => {
+                Some(segment)
+            }
             _ => None,
         }
     }
 
-    /// The value of the prefix and the segment number that name the unit `index`.
+    /// The value of the prefix and the segment number that name the packet of this index.
     pub(crate) fn interest_name(&self, index: u64) -> (&[u8], Option<u64>) {
         match self {
-            Self::Object(layout) => layout.interest_name(layout.part_of(index)),
-            Self::Sequence(pieces) => pieces.interest_name(index),
+            Self::Object(layout) => layout.interest_name(layout.packet_at(index)),
+            Self::Sequence(ranges) => ranges.interest_name(index),
         }
     }
 
-    /// The name of the unit `index`.
+    /// The name of the packet of this index.
     pub(crate) fn name_of(&self, index: u64) -> Name {
         let (prefix, segment) = self.interest_name(index);
         name_below(prefix, segment)
     }
 
-    /// Replaces `found` by the places of the units that have this name.
+    /// Replaces `found` by the indices of the packets that have this name.
     pub(crate) fn find(&self, name: &[u8], found: &mut Vec<u64>) {
         found.clear();
         match self {
             Self::Object(layout) => {
-                let part = layout.part_of_name(name);
-                found.extend(part.and_then(|part| layout.index_of(part)));
+                let packet = layout.packet_of_name(name);
+                found.extend(packet.and_then(|packet| layout.index_of(packet)));
             }
-            Self::Sequence(pieces) => pieces.find(name, found),
+            Self::Sequence(ranges) => ranges.find(name, found),
         }
     }
 }

@@ -10,7 +10,7 @@ use weir_wire::{NackReason, Name};
 
 use super::check::{Check, KeyId, VerifyId};
 use super::missing::MissingSegments;
-use super::{Part, PieceId};
+use super::{PacketId, RangeId};
 use crate::PathId;
 use crate::interest::InterestBatch;
 use crate::metadata::Metadata;
@@ -23,11 +23,11 @@ pub struct ConsumerOutbox {
     /// Packets to verify, on whatever thread; each is answered by
     /// [`ConsumerInput::Verified`](super::ConsumerInput::Verified).
     pub verify: Vec<VerifyOp>,
-    /// Units for the reader, unless there is [none](super::ReaderMode::None).
+    /// Segments for the reader, unless there is [none](super::ReaderMode::None).
     pub deliveries: Vec<Delivery>,
     /// What happened.
     pub events: Vec<ConsumerEvent>,
-    /// What happened to single units, if [wanted](super::ConsumerConfig::trace).
+    /// What happened to single segments, if [wanted](super::ConsumerConfig::trace).
     pub trace: Vec<TraceEvent>,
 }
 
@@ -36,31 +36,31 @@ pub struct ConsumerOutbox {
 pub struct VerifyOp {
     /// Comes back in the answer.
     pub op: VerifyId,
-    /// The piece that it is part of; 0 unless the target is a sequence.
-    pub piece: PieceId,
-    /// What it is a packet of.
-    pub part: Part,
+    /// Its range; 0 unless the target is a sequence.
+    pub range: RangeId,
+    /// Which packet.
+    pub id: PacketId,
     /// The Data, decodable and of the right name, nothing more.
     pub packet: Packet,
     /// The path that it came by.
     pub path: PathId,
-    /// Where the router had it from, if it tells.
+    /// The router's face that it came from, if the router says so.
     pub incoming_face: Option<FaceId>,
     /// What it is held against.
     pub check: Check,
 }
 
-/// A unit for the reader.
+/// A segment for the reader.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// The piece that it is part of; 0 unless the target is a sequence.
-    pub piece: PieceId,
-    /// Which unit.
-    pub part: Part,
+    /// Its range; 0 unless the target is a sequence.
+    pub range: RangeId,
+    /// Which segment.
+    pub id: PacketId,
     /// The Data.
     pub packet: Packet,
     /// Whether it is known to be what the producer signed. It is, unless verification is off or
-    /// bad units are [wanted](super::OnBad::Deliver).
+    /// bad segments are [wanted](super::OnBad::Deliver).
     pub is_verified: bool,
 }
 
@@ -81,7 +81,7 @@ pub enum ConsumerEvent {
         /// How it is cut into parts, if there is one.
         shape: Option<Shape>,
     },
-    /// A router has told what it holds of the object.
+    /// A router has reported what it holds of the object.
     Holdings {
         /// The path to it.
         path: PathId,
@@ -92,55 +92,55 @@ pub enum ConsumerEvent {
     },
     /// The number of the last segment is known, or known better; not verified.
     LastSegment(u64),
-    /// Who is to be believed? Answered by [`ConsumerInput::Key`](super::ConsumerInput::Key); the
-    /// rest goes on in the meantime.
+    /// A signer must be trusted or not. Answered by
+    /// [`ConsumerInput::Key`](super::ConsumerInput::Key); the rest continues in the meantime.
     NeedKey {
         /// Comes back in the answer.
         key: KeyId,
         /// A Data that the signer in question signed, or says it did.
         packet: Packet,
     },
-    /// A unit is passed over: the consumer is not reliable.
+    /// A packet is skipped: the consumer is not reliable.
     Missed {
-        /// The piece that it is part of; 0 unless the target is a sequence.
-        piece: PieceId,
-        /// Which unit.
-        part: Part,
+        /// Its range; 0 unless the target is a sequence.
+        range: RangeId,
+        /// Which segment.
+        id: PacketId,
     },
-    /// All of a piece has been verified, or passed over.
-    PieceDone {
+    /// All of a range has been verified, or skipped.
+    RangeDone {
         /// The driver's number of it.
-        piece: PieceId,
+        range: RangeId,
     },
-    /// A piece is given up; the others go on.
-    PieceFailed {
+    /// A range is given up; the others continue.
+    RangeFailed {
         /// The driver's number of it.
-        piece: PieceId,
+        range: RangeId,
         /// Why.
         error: ConsumerError,
     },
-    /// Everything of a sequence has been asked for and the window has room: more may be appended.
+    /// All of a sequence has been requested and the window has room: more may be appended.
     NeedsMore,
-    /// Every unit has been verified and handed out.
+    /// Every segment has been verified and handed out.
     Done,
     /// The consumer gives up.
     Failed(ConsumerError),
 }
 
-/// Something that happened to one unit.
+/// Something that happened to one packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// The piece that it is part of; 0 unless the target is a sequence.
-    pub piece: PieceId,
-    /// Which unit.
-    pub part: Part,
+    /// Its range; 0 unless the target is a sequence.
+    pub range: RangeId,
+    /// Which segment.
+    pub id: PacketId,
     /// The path that it was sent on last.
     pub path: PathId,
     /// What happened.
     pub kind: TraceKind,
 }
 
-/// What happened to a unit.
+/// What happened to a packet.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum TraceKind {
     /// Its Interest left.

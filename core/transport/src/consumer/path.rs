@@ -9,7 +9,7 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
 use weir_store::SegmentRange;
 use weir_wire::{CongestionMark, PACKET_SIZE_MAX};
 
-use super::slot::{Counters, Slot, nack_wait_ns};
+use super::chunk::{Chunk, Counters, nack_wait_ns};
 use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::{
@@ -54,21 +54,21 @@ pub(crate) struct Path {
     pub(crate) rtt: RttEstimator,
     control: Box<dyn CongestionControl>,
     in_flight: u32,
-    /// In the order of sending; entries whose unit was answered or sent again are skipped.
+    /// In the order of sending; entries whose chunk was answered or sent again are skipped.
     pub(crate) sent: VecDeque<Sent>,
-    /// The segments that the router at its other end holds, if it told; in order, with gaps.
+    /// The segments that the router at its other end reported to hold; in order, with gaps.
     held: Vec<SegmentRange>,
     /// Routers of other paths hold what is sent next, and this one's does not.
     is_passed_over: bool,
     next_order: u64,
-    /// The largest place in the order of sending that was answered, plus one.
+    /// The end of the orders (numbers in the order of sending) that were answered.
     answered_order_end: u64,
-    /// Signals about Interests sent before this place belong to the last decrease.
+    /// Signals about Interests sent before this order belong to the last decrease.
     recovery_order: u64,
     /// In place of that: signals that come within this time of the last decrease do.
     decrease_interval_ns: Option<u64>,
     decreased_at: Option<Instant>,
-    /// Only the end of its lifetime tells that an Interest is lost.
+    /// An Interest is lost only when its lifetime ends.
     waits_for_lifetime: bool,
     /// What is found lost is given up, so that it should be certain.
     asks_once: bool,
@@ -90,7 +90,7 @@ pub(crate) struct Path {
     rests_until: Instant,
     stats: PathStats,
     round: Round,
-    /// An answer to an Interest from this place on begins the next round.
+    /// An answer to an Interest from this order on begins the next round.
     round_end: u64,
     /// When the pace lets the next Interest leave.
     paced_until: Instant,
@@ -200,7 +200,7 @@ impl Path {
         self.held = held;
     }
 
-    /// Whether its router holds a segment, as far as it told.
+    /// Whether its router reported to hold a segment.
     pub(crate) fn holds(&self, segment: u64) -> bool {
         let after = self.held.partition_point(|range| range.first <= segment);
         after > 0 && self.held[after - 1].contains(segment)
@@ -241,17 +241,17 @@ impl Path {
         }
     }
 
-    /// The Interests for `units` units of the chunk that begins with `index` leave. Their place in
-    /// the order of sending.
-    pub(crate) fn sent(&mut self, index: u64, units: u32, now: Instant) -> u64 {
+    /// The Interests for the `segments` open ones of the chunk that begins with `index` leave.
+    /// Returns their order.
+    pub(crate) fn sent(&mut self, index: u64, segments: u32, now: Instant) -> u64 {
         debug_assert!(self.window_has_room());
         let order = self.next_order;
         self.next_order += 1;
         self.in_flight += 1;
-        self.stats.interests += u64::from(units);
+        self.stats.interests += u64::from(segments);
         self.sent.push_back(Sent { index, order });
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
-            let bits = 8 * u64::from(units) * self.packet_bytes.unsigned_abs();
+            let bits = 8 * u64::from(segments) * self.packet_bytes.unsigned_abs();
             let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
             // What was not used of the past is not made up for, except where a driver's timer is
             // coarse.
@@ -261,10 +261,10 @@ impl Path {
         order
     }
 
-    /// The Interests for `units` units that are not made yet leave. They have no place in the
-    /// window and in the order of sending.
-    pub(crate) fn sent_ahead(&mut self, units: u32) -> u64 {
-        self.stats.interests += u64::from(units);
+    /// The Interests for `segments` that are not made yet leave. They take no room in the window,
+    /// and have no order.
+    pub(crate) fn sent_ahead(&mut self, segments: u32) -> u64 {
+        self.stats.interests += u64::from(segments);
         0
     }
 
@@ -289,19 +289,19 @@ impl Path {
         (self.waited_ns, self.refusals) = (None, 0);
     }
 
-    /// The unit of `slot`, which was sent here last, is answered; it is still counted in flight if
-    /// it was. The round-trip time, if it is known for sure.
+    /// `chunk`, which was sent here last, is answered; it is still counted in flight if it was.
+    /// Returns the round-trip time, if it is known for sure.
     pub(crate) fn time_answer(
         &mut self,
-        slot: &Slot,
+        chunk: &Chunk,
         now: Instant,
         counters: &mut Counters,
     ) -> Option<u64> {
         self.waited_ns = None;
         self.refusals = 0;
-        let elapsed_ns = now.ns_since(slot.sent_at);
-        let is_waiting = !slot.is_flying();
-        if slot.is_presumed_lost
+        let elapsed_ns = now.ns_since(chunk.sent_at);
+        let is_waiting = !chunk.is_flying();
+        if chunk.is_presumed_lost
             && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
         {
             counters.false_losses += 1;
@@ -311,8 +311,8 @@ impl Path {
         if is_waiting {
             return None;
         }
-        self.answered_order_end = self.answered_order_end.max(slot.order + 1);
-        if slot.sends > 1 {
+        self.answered_order_end = self.answered_order_end.max(chunk.order + 1);
+        if chunk.sends > 1 {
             return None;
         }
         self.rtt.sample(elapsed_ns, (self.in_flight / 2).max(1));
@@ -323,12 +323,12 @@ impl Path {
     /// Tells the controller that all of a chunk has come.
     pub(crate) fn answered(
         &mut self,
-        chunk: &Slot,
+        chunk: &Chunk,
         rtt_ns: Option<u64>,
         now: Instant,
         counters: &mut Counters,
     ) {
-        let &Slot { order, packets, marked_packets, mark, bytes, .. } = chunk;
+        let &Chunk { order, packets, marked_packets, mark, bytes, .. } = chunk;
         let packet_bytes = (bytes / packets.max(1) as usize) as i64;
         self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_PARTS;
         if order >= self.round_end {
@@ -360,8 +360,8 @@ impl Path {
         }
     }
 
-    /// Tells the controller of congestion that the Interest of place `order` met, unless it was
-    /// sent before the last decrease.
+    /// Reports congestion that the Interest of this order met to the controller, unless it was sent
+    /// before the last decrease.
     pub(crate) fn congested(
         &mut self,
         now: Instant,
@@ -379,7 +379,7 @@ impl Path {
     }
 
     /// The Interests for a chunk have timed out.
-    pub(crate) fn timed_out(&mut self, now: Instant, chunk: &Slot, counters: &mut Counters) {
+    pub(crate) fn timed_out(&mut self, now: Instant, chunk: &Chunk, counters: &mut Counters) {
         let order = chunk.order;
         // A path that is tried again and is still dead says no more of its congestion (RFC 5681,
         // 3.1, has ssthresh stay as it is).
@@ -402,8 +402,8 @@ impl Path {
         }
     }
 
-    /// Whether a signal about the Interest of place `order` is the first one since the last
-    /// decrease. If so, it begins the next.
+    /// Whether a signal about the Interest of this order is the first one since the last decrease.
+    /// If so, it begins the next.
     fn starts_decrease(&mut self, now: Instant, order: u64) -> bool {
         let is_new = match (self.decrease_interval_ns, self.decreased_at) {
             (Some(interval_ns), Some(at)) => now >= at.plus_ns(interval_ns),
@@ -417,7 +417,7 @@ impl Path {
         is_new
     }
 
-    /// What has become of the Interest of place `order`, sent at `sent_at`, the oldest in flight.
+    /// What has become of the Interest of this order, sent at `sent_at`, the oldest in flight.
     pub(crate) fn fate(&self, now: Instant, order: u64, sent_at: Instant, max_ns: u64) -> Fate {
         if now >= self.timeout_at(sent_at, max_ns) {
             Fate::TimedOut

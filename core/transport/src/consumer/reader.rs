@@ -1,4 +1,4 @@
-//! Units that wait for the reader: in order or not, never more than it asked for.
+//! Segments that wait for the reader: in order or not, never more than it asked for.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -6,13 +6,12 @@ use alloc::vec::Vec;
 use super::config::ReaderMode;
 use super::outbox::Delivery;
 
-/// A place in the order of units.
 #[derive(Debug)]
-enum Place {
-    /// Its unit is not there yet.
-    Open,
-    /// It holds nothing for the reader.
-    Passed,
+enum Entry {
+    /// The packet has not come yet.
+    Missing,
+    /// The packet is no segment, or will not come.
+    Skipped,
     Ready(Delivery),
 }
 
@@ -20,22 +19,24 @@ enum Place {
 #[derive(Debug)]
 pub(crate) struct Reader {
     mode: ReaderMode,
-    /// The units from `base` on if the reader wants them in order, else those that are ready.
-    places: VecDeque<Place>,
+    /// The packets from index `base` if the reader wants them in order, else those that are ready.
+    entries: VecDeque<Entry>,
     base: u64,
     ready: u32,
-    /// Units that the reader still takes.
+    /// Packets that came and have not been handed out: held, being verified, or ready.
+    unread: u32,
+    /// Segments that the reader still takes.
     credit: u64,
 }
 
 impl Reader {
     pub(crate) fn new(mode: ReaderMode) -> Self {
-        Self { mode, places: VecDeque::new(), base: 0, ready: 0, credit: 0 }
+        Self { mode, entries: VecDeque::new(), base: 0, ready: 0, unread: 0, credit: 0 }
     }
 
-    /// Before the first unit: how they are handed out.
+    /// Sets how segments are handed out, before the first one.
     pub(crate) fn set_mode(&mut self, mode: ReaderMode) {
-        debug_assert!(self.places.is_empty());
+        debug_assert!(self.entries.is_empty());
         self.mode = mode;
     }
 
@@ -49,73 +50,86 @@ impl Reader {
         self.ready == 0
     }
 
-    /// Whether every unit that was asked for has been handed out or passed over.
+    /// Whether every requested segment has been handed out or skipped.
     pub(crate) fn is_drained(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
-    /// The first unit, or the next one when all others have been handed out, is this one.
+    /// Packets that came and have not been handed out.
+    pub(crate) fn unread(&self) -> u32 {
+        self.unread
+    }
+
+    /// The first index, or the next one once everything has been handed out.
     pub(crate) fn start_at(&mut self, index: u64) {
-        debug_assert!(self.places.is_empty());
+        debug_assert!(self.entries.is_empty());
         self.base = index;
     }
 
     /// The reader takes this many more.
-    pub(crate) fn read(&mut self, units: u32) {
-        self.credit += u64::from(units);
+    pub(crate) fn read(&mut self, segments: u32) {
+        self.credit += u64::from(segments);
     }
 
-    /// The unit `index` is there.
+    /// A packet came; it takes room until it is handed out or [dropped](Self::drop_unread).
+    pub(crate) fn add_unread(&mut self) {
+        self.unread += 1;
+    }
+
+    /// Packets that came are nothing for the reader.
+    pub(crate) fn drop_unread(&mut self, count: u32) {
+        self.unread -= count;
+    }
+
+    /// The segment of this index is ready.
     pub(crate) fn put(&mut self, index: u64, delivery: Delivery) {
         self.ready += 1;
         match self.mode {
-            ReaderMode::InOrder => self.set(index, Place::Ready(delivery)),
-            _ => self.places.push_back(Place::Ready(delivery)),
+            ReaderMode::InOrder => self.set(index, Entry::Ready(delivery)),
+            _ => self.entries.push_back(Entry::Ready(delivery)),
         }
     }
 
-    /// The unit `index` is nothing for the reader, or does not come.
-    pub(crate) fn pass(&mut self, index: u64) {
+    /// The packet of this index is no segment, or will not come.
+    pub(crate) fn skip(&mut self, index: u64) {
         if self.mode == ReaderMode::InOrder {
-            self.set(index, Place::Passed);
+            self.set(index, Entry::Skipped);
         }
     }
 
-    /// As [`Reader::pass`], unless the unit is there.
-    pub(crate) fn pass_open(&mut self, index: u64) {
+    /// As [`Reader::skip`], unless the segment is ready.
+    pub(crate) fn skip_missing(&mut self, index: u64) {
         let at = index.checked_sub(self.base).map(|at| at as usize);
-        let is_ready = at.is_some_and(|at| matches!(self.places.get(at), Some(Place::Ready(_))));
+        let is_ready = at.is_some_and(|at| matches!(self.entries.get(at), Some(Entry::Ready(_))));
         if !is_ready {
-            self.pass(index);
+            self.skip(index);
         }
     }
 
-    fn set(&mut self, index: u64, place: Place) {
+    fn set(&mut self, index: u64, entry: Entry) {
         let Some(at) = index.checked_sub(self.base) else { return };
         let at = at as usize;
-        while self.places.len() <= at {
-            self.places.push_back(Place::Open);
+        while self.entries.len() <= at {
+            self.entries.push_back(Entry::Missing);
         }
-        self.places[at] = place;
+        self.entries[at] = entry;
     }
 
-    /// Hands out what the reader takes; how many units.
-    pub(crate) fn hand_out(&mut self, out: &mut Vec<Delivery>) -> u32 {
-        let mut count = 0;
+    /// Hands out as many segments as the reader takes.
+    pub(crate) fn hand_out(&mut self, out: &mut Vec<Delivery>) {
         loop {
-            match self.places.front() {
-                Some(Place::Passed) => {}
-                Some(Place::Ready(_)) if self.credit > 0 => {}
+            match self.entries.front() {
+                Some(Entry::Skipped) => {}
+                Some(Entry::Ready(_)) if self.credit > 0 => {}
                 _ => break,
             }
-            if let Some(Place::Ready(delivery)) = self.places.pop_front() {
+            if let Some(Entry::Ready(delivery)) = self.entries.pop_front() {
                 out.push(delivery);
                 self.credit -= 1;
                 self.ready -= 1;
-                count += 1;
+                self.unread -= 1;
             }
             self.base += 1;
         }
-        count
     }
 }

@@ -1,16 +1,16 @@
 //! What fetching cost and met.
 
-use super::slot::Counters;
+use super::chunk::Counters;
 
 /// Counters and measures of one consumer.
 #[derive(Clone, Debug, Default)]
 pub struct ConsumerStats {
-    /// Packets that came and were wanted: units, manifest parts and metadata.
+    /// Packets that came and were wanted: segments, manifest parts and metadata.
     pub delivered: u64,
     /// Their octets, headers included.
     pub octets: u64,
-    /// Units verified, or handed out without.
-    pub units: u64,
+    /// Segments verified, or handed out without.
+    pub segments: u64,
     /// Octets of their Content.
     pub content_octets: u64,
     /// Interests sent.
@@ -29,7 +29,7 @@ pub struct ConsumerStats {
     pub decreases: u64,
     /// Losses that were none: the answer came after all.
     pub false_losses: u64,
-    /// Packets nobody had asked for, or had asked for before and got.
+    /// Packets that were not requested, or had come before.
     pub unwanted: u64,
     /// Packets that could not be decoded.
     pub malformed: u64,
@@ -67,20 +67,20 @@ impl ConsumerStats {
 /// What happened on one path.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathStats {
-    /// Interests sent for units.
+    /// Interests sent for segments.
     pub interests: u64,
     /// Chunks found lost because later ones had been answered.
     pub losses: u64,
     /// Chunks that timed out.
     pub timeouts: u64,
-    /// Nacks received for units.
+    /// Nacks received for segments.
     pub nacks: u64,
     /// The smoothed round-trip time, in nanoseconds; of the last connection, if there were several.
     pub rtt_smoothed_ns: Option<u64>,
 }
 
 impl PathStats {
-    /// Adds what happened on a path after this, or beside it.
+    /// Adds what happened on a path after this, or on another path.
     pub fn add(&mut self, other: &Self) {
         self.interests += other.interests;
         self.losses += other.losses;

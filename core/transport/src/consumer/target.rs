@@ -22,7 +22,7 @@ pub enum Target {
         /// The name, usually with a Version component at its end.
         versioned: Name,
     },
-    /// The version that this metadata, believed before, tells of.
+    /// The version that this metadata, verified before, names.
     Known {
         /// The metadata.
         metadata: Metadata,
@@ -40,7 +40,7 @@ pub enum Target {
         /// Which. An end of `u64::MAX` is none: the object may grow for ever.
         segments: Range<u64>,
     },
-    /// Pieces that come with [`ConsumerInput::Append`](super::ConsumerInput::Append), one after
+    /// Ranges that come with [`ConsumerInput::Append`](super::ConsumerInput::Append), one after
     /// another within one window. Several may have the same name at one time; one Data answers all
     /// of them.
     Sequence,
@@ -80,33 +80,17 @@ impl Target {
     }
 }
 
-/// The driver's number of a piece of a sequence.
+/// The driver's number of a range of a sequence.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PieceId(pub u64);
+pub struct RangeId(pub u64);
 
-/// What is asked for with one Interest. A segment is a chunk of one unit.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Unit {
-    /// The chunk's number.
-    pub chunk: u64,
-    /// The unit's place in it.
-    pub offset: u32,
-}
-
-impl Unit {
-    /// The one unit of a segment.
-    pub const fn segment(number: u64) -> Self {
-        Self { chunk: number, offset: 0 }
-    }
-}
-
-/// What a packet is a part of.
+/// One packet of what is fetched.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum PacketId {
     /// The metadata that named the version.
     Metadata,
     /// A part of the digest manifest.
     Manifest(PartId),
-    /// A unit of the object.
-    Unit(Unit),
+    /// A segment, by its number; 0 for one Data that is a whole object or range.
+    Segment(u64),
 }

@@ -103,7 +103,8 @@ impl Buffer {
     pub(super) fn promote(
         &mut self,
         now: Instant,
-        (packet, data): (&Packet, &DataView<'_>),
+        packet: &Packet,
+        data: &DataView<'_>,
         fresh_until: Instant,
     ) {
         let hashes = self.hashes(data.name);

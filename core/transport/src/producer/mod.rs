@@ -1,4 +1,8 @@
 //! The producer: Interests in, Data out, with what is needed in between as operations.
+//!
+//! [`Producer`] owns and calls `Buffer` (Data that was put or read), `Waiting` (Interests for what
+//! does not exist yet), `DiskReads` (Interests whose answer the disk reads; returns which of them
+//! are answered) and `Absence` (signed answers that there is no such Data).
 
 mod absence;
 mod buffer;
@@ -21,7 +25,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::absence::Absence;
 use self::buffer::Buffer;
-use self::disk::DiskWaiters;
+use self::disk::{DiskReads, Finished, Started};
 use self::input::Asker;
 use self::waiting::{Joined, Waiting};
 use crate::{METADATA_KEYWORD, PathId};
@@ -32,7 +36,7 @@ pub use self::input::{ProducerEvent, ProducerInput, ProducerOutbox, ReadOp};
 pub use self::object::{SealedObject, Signatures};
 pub use self::template::{Frame, SegmentTemplate};
 
-/// How long an Interest for what is to be made waits, whatever its lifetime.
+/// How long an Interest for what will be made waits at most, whatever its lifetime.
 const EARLY_WAIT_NS_MAX: u64 = 60 * NS_PER_S;
 
 /// Answers Interests: with what its [`Source`] has, with what was put into its output buffer, or,
@@ -42,7 +46,7 @@ pub struct Producer<S = Catalog> {
     config: ProducerConfig,
     buffer: Buffer,
     waiting: Waiting,
-    disk_waiters: DiskWaiters,
+    disk_reads: DiskReads,
     reads: usize,
     absence: Absence,
     stats: ProducerStats,
@@ -68,7 +72,7 @@ impl<S: Source> Producer<S> {
             source,
             buffer: Buffer::new(&config, disk),
             waiting: Waiting::new(&config),
-            disk_waiters: DiskWaiters::default(),
+            disk_reads: DiskReads::default(),
             config,
             reads: 0,
             absence: Absence::default(),
@@ -93,7 +97,7 @@ impl<S: Source> Producer<S> {
         self.absence.set_signer(signer);
     }
 
-    /// What is below `prefix` this producer has, or nobody.
+    /// Only this producer has what is below `prefix`.
     pub fn own(&mut self, prefix: &Name) {
         self.absence.own(prefix);
     }
@@ -126,8 +130,8 @@ impl<S: Source> Producer<S> {
         self.reads
     }
 
-    /// Takes what happened, drained from `inputs`, and appends what is to be done to `out`. To be
-    /// called also, without inputs, when [`Producer::next_wakeup`] has come.
+    /// Takes `inputs`, which it drains, and appends what the driver must do to `out`. Must also be
+    /// called, without inputs, when [`Producer::next_wakeup`] has come.
     pub fn handle(
         &mut self,
         now: Instant,
@@ -205,14 +209,64 @@ impl<S: Source> Producer<S> {
         if let Lookup::Hit(hit) = found {
             return send(&mut self.stats, &asker, hit.packet, out);
         }
-        let mut asker = Asker { interest: packet.clone(), ..asker };
-        if let Lookup::OnDisk(found) = found {
-            match self.read_from_disk(&found, asker, out) {
-                Ok(()) => return,
-                Err(back) => asker = back,
+        let asker = Asker { interest: packet.clone(), ..asker };
+        let Lookup::OnDisk(found) = found else {
+            return self.ask_source(now, &interest, asker, out);
+        };
+        let reads_max = self.config.reads_max;
+        match self.disk_reads.start(&mut self.buffer, &found, asker, reads_max) {
+            Started::Waits => {}
+            Started::Refused(asker) => {
+                self.stats.refused += 1;
+                self.refuse(asker, NackReason::Congestion, out);
+            }
+            Started::Stalled(asker) => {
+                self.stats.disk_vain += 1;
+                self.ask_source(now, &interest, asker, out);
             }
         }
-        self.ask_source(now, &interest, asker, out);
+    }
+
+    /// Answers the Interests whose reads have ended, and makes the disk do what is next.
+    fn serve_disk(&mut self, now: Instant, out: &mut ProducerOutbox) {
+        if !self.buffer.has_disk() {
+            return;
+        }
+        while let Some(finished) = self.disk_reads.next_finished(now, &mut self.buffer) {
+            let Finished { data, answered, unanswered } = finished;
+            for (asker, data) in answered.into_iter().zip(data.iter().cycle()) {
+                if now > asker.deadline {
+                    self.stats.reads_late += 1;
+                } else {
+                    self.stats.disk_data += 1;
+                    send(&mut self.stats, &asker, data.clone(), out);
+                }
+            }
+            for asker in unanswered {
+                self.answer_without_disk(now, asker, out);
+            }
+        }
+        self.buffer.take_disk_ops(now, &mut out.disk_ops);
+    }
+
+    /// The disk has nothing for an Interest: it is answered as if there were no disk.
+    fn answer_without_disk(&mut self, now: Instant, asker: Asker, out: &mut ProducerOutbox) {
+        self.stats.disk_vain += 1;
+        if now > asker.deadline {
+            self.stats.reads_late += 1;
+            return;
+        }
+        let packet = asker.interest.clone();
+        let interest = InterestView::decode(&packet).expect("it was decoded before");
+        // It may have been published again meanwhile. A disk that fails is not asked twice.
+        match self.buffer.find(now, &interest) {
+            Lookup::Hit(hit) => send(&mut self.stats, &asker, hit.packet, out),
+            Lookup::OnDisk(_) => {
+                self.buffer.decline_read();
+                self.ask_source(now, &interest, asker, out);
+            }
+            Lookup::Miss => self.ask_source(now, &interest, asker, out),
+        }
     }
 
     /// Answers an Interest for what the output buffer has not.
@@ -308,7 +362,7 @@ impl<S: Source> Producer<S> {
     /// Refuses all that wait, also for the disk.
     fn refuse_all(&mut self, out: &mut ProducerOutbox) {
         let unanswered = self.config.unanswered;
-        let mut askers = self.disk_waiters.take_all();
+        let mut askers = self.disk_reads.take_all();
         self.waiting.take_all(|asker| askers.push(asker));
         self.stats.unknown += askers.len() as u64;
         for asker in askers {

@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
+use super::paths::SLOW;
 use super::*;
-use crate::{GiveUp, MissingSegments};
+use crate::{GiveUp, MissingSegments, PathSchedule};
 
 /// Segments of 100 octets in the objects of these tests.
 const COUNT: u64 = 5000;
@@ -223,8 +224,8 @@ fn fetches_behind_holes_with_a_manifest() {
 
 #[test]
 fn a_reader_in_order_gets_all_before_the_hole() {
-    for reader_units_max in [8192, 64] {
-        let config = ConsumerConfig { reader_units_max, ..ConsumerConfig::default() };
+    for reader_segments_max in [8192, 64] {
+        let config = ConsumerConfig { reader_segments_max, ..ConsumerConfig::default() };
         let reader = ReaderMode::InOrder;
         let mut holes = Holes { reader, config, ..Holes::one(1000..1200) };
         let outcome = holes.run();

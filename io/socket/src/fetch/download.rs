@@ -6,8 +6,8 @@ use std::sync::Arc;
 use weir_base::{FaceId, Instant, NS_PER_S};
 use weir_client::{Client, ClientError, FromRouter};
 use weir_transport::{
-    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, Part, PathId,
-    ReaderMode, SegmentSet, Target, Unit, Verdict, VerifyOp,
+    Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, PacketId, PathId,
+    ReaderMode, SegmentSet, Target, Verdict, VerifyOp,
 };
 use weir_wire::DataView;
 
@@ -106,7 +106,7 @@ impl Download {
             serial,
             notifiers,
             id,
-            units_max: fetch.reader_units_max,
+            units_max: fetch.reader_segments_max,
             consumer: Consumer::new(target, fetch, client.random(), now),
             inputs: client.paths().map(|path| add_path(path, client.is_local_at(path))).collect(),
             out: ConsumerOutbox::default(),
@@ -246,7 +246,7 @@ impl Download {
             let by_path = self.by_path.entry(op.path).or_default();
             by_path.packets += 1;
             by_path.octets += data.content.len() as u64;
-            let Part::Unit(unit) = op.part else {
+            let PacketId::Segment(segment) = op.id else {
                 // What waits for the size of segments must not hold up what leads to them.
                 if self.object.as_ref().is_none_or(Object::is_ready) {
                     self.tasks.push(op);
@@ -258,7 +258,7 @@ impl Download {
             let object = self.object.as_mut().expect("a segment is of an object");
             // A producer's metadata may not tell the size of segments. Only what is verified does:
             // a forged segment would put all others in wrong places.
-            if let (Place::File(None), Some(size)) = (&object.place, stated_size(unit, &data)) {
+            if let (Place::File(None), Some(size)) = (&object.place, stated_size(segment, &data)) {
                 if !self.verified_here.check(&op) {
                     continue;
                 }
@@ -305,7 +305,7 @@ impl Download {
             _ => 0,
         };
         if units > 0 {
-            self.inputs.push(ConsumerInput::Read { units });
+            self.inputs.push(ConsumerInput::Read { segments: units });
         }
         Ok(())
     }
@@ -384,7 +384,7 @@ impl Download {
             object.set_segment_size(size)?;
         }
         self.inputs.push(ConsumerInput::Start { have, reader });
-        self.inputs.push(ConsumerInput::Read { units });
+        self.inputs.push(ConsumerInput::Read { segments: units });
         Ok(())
     }
 
@@ -485,7 +485,7 @@ impl Download {
             metadata,
             is_stored,
             octets: stats.content_octets,
-            segments: stats.units,
+            segments: stats.segments,
             segments_resumed: object.resumed,
             was_there: !is_opened,
             took_ns: now.ns_since(self.started),
@@ -522,9 +522,9 @@ impl Object {
 }
 
 /// Octets of every segment but the last, which any of them shows, and a sole one.
-fn stated_size(unit: Unit, data: &DataView<'_>) -> Option<u64> {
+fn stated_size(segment: u64, data: &DataView<'_>) -> Option<u64> {
     let last = data.final_block_id().and_then(|component| component.as_segment());
-    let shows = last != Some(unit.chunk) || unit.chunk == 0;
+    let shows = last != Some(segment) || segment == 0;
     shows.then(|| (data.content.len() as u64).max(1))
 }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use weir_client::Waker;
-use weir_transport::{Check, Metadata, Part, Verdict, VerifyId, VerifyOp};
+use weir_transport::{Check, Metadata, PacketId, Verdict, VerifyId, VerifyOp};
 use weir_wire::{DataView, Name};
 
 use super::host::DownloadError;
@@ -162,8 +162,7 @@ fn verify(ops: &[VerifyOp], file: Option<&FileSink>) -> (Verified, Option<Fault>
     let packets: Vec<_> = ops.iter().map(|op| (&op.check, decoded(op))).collect();
     for ((op, (_, data)), verdict) in ops.iter().zip(&packets).zip(Check::run_all(&packets)) {
         let is_good = verified.note(op, data, verdict);
-        if let (true, Some(file), Part::Unit(unit)) = (is_good, &file, op.part) {
-            let segment = unit.chunk;
+        if let (true, Some(file), PacketId::Segment(segment)) = (is_good, &file, op.id) {
             if !has_size(data, segment, file.segment_size()) {
                 return (verified, Some(Fault::Size { segment, len: data.content.len() }));
             }

@@ -345,7 +345,7 @@ impl ConsumerOptions {
             window: Some(self.window).filter(|&window| window > 0),
             window_max: self.window_max.max(self.window),
             is_reliable: self.reliable,
-            reader_units_max: (self.places() / 2).max(1),
+            reader_segments_max: (self.places() / 2).max(1),
             verification: match self.verify {
                 true => Verification::Signatures,
                 false => Verification::Off,
@@ -488,7 +488,7 @@ mod tests {
     fn the_input_buffer_bounds_packets_on_both_sides() {
         let mut options = ConsumerOptions::default();
         options.set("input_buffer", "1MiB").unwrap();
-        let packets = options.config().reader_units_max + options.reader_places();
+        let packets = options.config().reader_segments_max + options.reader_places();
         assert!(u64::from(packets) * PACKET_BYTES <= 1 << 20);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{self, Poll, ready};
 
 use weir_base::Packet;
-use weir_transport::{Delivery, Metadata, Part, Target};
+use weir_transport::{Delivery, Metadata, PacketId, Target};
 use weir_wire::{DataView, Name};
 
 use super::SocketError;
@@ -273,8 +273,7 @@ impl Reader {
         let flow = self.flow.as_mut().expect("it has begun");
         let (skip, left) = flow.left.as_mut().expect("it is known");
         let Ok(data) = DataView::decode(&delivery.packet) else { return Ok(()) };
-        let Part::Unit(unit) = delivery.part else { return Ok(()) };
-        let segment = unit.chunk;
+        let PacketId::Segment(segment) = delivery.id else { return Ok(()) };
         let missed = segment.saturating_sub(flow.next_segment);
         self.missed += missed;
         flow.next_segment = segment + 1;

@@ -10,7 +10,7 @@ use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, Trace, WorkloadError,
 };
 use weir_transport::{
-    CHUNK_UNITS_MAX, Controller, ControllerConfig, ControllerError, Holdings, PathSchedule,
+    CHUNK_SEGMENTS_MAX, Controller, ControllerConfig, ControllerError, Holdings, PathSchedule,
 };
 
 use super::{Place, ProducerGroup};
@@ -250,9 +250,9 @@ impl ConsumerTable {
 
     fn chunk_units(&self, place: &Place<'_>, demand: &Demand) -> Result<u32, ScenarioError> {
         let chunk_units = self.chunk.map_or(1, NonZeroU32::get);
-        if chunk_units > CHUNK_UNITS_MAX {
+        if chunk_units > CHUNK_SEGMENTS_MAX {
             let problem =
-                format!("is {chunk_units}; a chunk has {CHUNK_UNITS_MAX} segments at most");
+                format!("is {chunk_units}; a chunk has {CHUNK_SEGMENTS_MAX} segments at most");
             return Err(place.error("chunk", problem));
         }
         if chunk_units > 1 && matches!(demand, Demand::Arrivals { .. }) {

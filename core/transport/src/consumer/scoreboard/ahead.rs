@@ -1,232 +1,84 @@
-//! Asking for what is not made yet: units of an object that grows.
+//! How far ahead segments of an object that grows are requested, before they are made.
 //!
-//! Such an Interest waits at the producer until its unit is made, as long as it lives, and is sent
-//! again then. How long it waited says nothing of the path, so that it has no place in a window, is
-//! no sample of a round trip and no sign of loss. How many there are at a time follows what comes:
-//! one more for each unit that was there when it was asked for, one less when none would have been
-//! for a while, half as many whenever one has waited in vain. So consumers of one object come to
-//! ask for a unit at the same time, whatever they have seen before, and routers take their
-//! Interests for one. A unit is known to be there once it or a later one has come, or metadata say
-//! so. Those before it that were asked for ahead are lost or about to come.
+//! Such an Interest waits at the producer until its segment is made, or until its lifetime ends;
+//! then it is sent again. How long it waited says nothing about the path. So it takes no room in a
+//! window, is no sample of a round trip and no sign of loss. How many there are at a time follows
+//! the answers: one more for each segment that existed when it was requested, one less when none
+//! would have for a while, half as many whenever one timed out. So consumers of one object come to
+//! request a segment at the same time, whatever they have seen before, and routers aggregate their
+//! Interests. A segment is known to exist once it or a later one has come, or metadata say so.
+//! Earlier ones that were requested ahead are lost or about to come.
 
-use alloc::collections::BTreeSet;
-
-use weir_base::{Instant, NS_PER_MS};
-use weir_wire::NackReason;
-
-use super::{Failed, GiveUp, NO_ROUTE_MAX, Scoreboard, Slot, State, give_up_of, nack_wait_ns};
-use crate::PathId;
-
-/// Units that are asked for ahead at least, and at first.
+/// Segments requested ahead at least, and at first.
 const AHEAD_MIN: u32 = 2;
-/// A unit that comes within so many round trips of its Interest was there, or nearly.
+/// A segment that comes within this many round trips of its Interest existed, or nearly.
 const LATE_ROUND_TRIPS: u64 = 2;
-/// A unit that would have waited for so many round trips, had it been asked for one unit later, is
-/// asked for earlier than it needs to be.
+/// A segment that would have waited for this many round trips, had it been requested one segment
+/// later, is requested earlier than needed.
 const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
-/// Units in a row that are asked for earlier than they need to be before there are fewer: as many
-/// as are asked for at a time, so that all of what is made at once counts, and at least so many.
-const EARLY_UNITS_MIN: u32 = 4;
-/// How long a unit that was overtaken is waited for: half a round trip, at least the first of
-/// these, and the second while no round trip has been measured.
-const OVERTAKEN_NS_MIN: u64 = 10 * NS_PER_MS;
-const OVERTAKEN_NS: u64 = 100 * NS_PER_MS;
-/// A unit that is asked for once is lost when so many later ones are there.
-const OVERTAKEN_UNITS: u64 = 3;
+/// Consecutive segments requested earlier than needed before there are fewer: as many as are
+/// requested at a time, so that all of a burst counts, and at least this many.
+const EARLY_SEGMENTS_MIN: u32 = 4;
 
-/// What is asked for before it is made.
+/// See the module's text.
 pub(super) struct Ahead {
-    /// The first unit that is not known to be there.
+    /// The first segment that is not known to exist.
     horizon: u64,
-    /// Units from there on that are asked for: now, and at most.
-    units: u32,
-    units_max: u32,
-    /// Units in a row that were asked for earlier than they needed to be.
-    early_units: u32,
-    /// When the Interests end that are under way, with the first units of their chunks.
-    ends: BTreeSet<(Instant, u64)>,
+    /// Segments from there on that are requested: now, and at most.
+    segments: u32,
+    segments_max: u32,
+    /// Consecutive segments that were requested earlier than needed.
+    early_segments: u32,
 }
 
 impl Ahead {
-    pub(super) fn sent(&mut self, end: Instant, first: u64) {
-        self.ends.insert((end, first));
+    pub(super) fn new(horizon: u64, segments_max: u32) -> Self {
+        let segments_max = segments_max.max(1);
+        Self { horizon, segments: AHEAD_MIN.min(segments_max), segments_max, early_segments: 0 }
     }
 
-    pub(super) fn ended(&mut self, end: Instant, first: u64) {
-        self.ends.remove(&(end, first));
+    /// Whether a segment is not known to exist.
+    pub(super) fn contains(&self, index: u64) -> bool {
+        index >= self.horizon
     }
 
-    pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        self.ends.first().map(|&(end, _)| end)
+    /// The end of the segments that are requested.
+    pub(super) fn end(&self) -> u64 {
+        self.horizon.saturating_add(u64::from(self.segments))
     }
 
-    fn has_fewer(&mut self) {
-        self.units = (self.units / 2).max(AHEAD_MIN.min(self.units_max));
-        self.early_units = 0;
+    /// The segment `index` and all before it exist.
+    pub(super) fn set_newest(&mut self, index: u64) {
+        self.horizon = index.saturating_add(1);
     }
 
-    /// A unit came that was asked for early, or not.
-    fn note_early(&mut self, is_early: bool) {
-        self.early_units = if is_early { self.early_units + 1 } else { 0 };
-        if self.early_units >= self.units.max(EARLY_UNITS_MIN) {
-            self.units = (self.units - 1).max(AHEAD_MIN.min(self.units_max));
-            self.early_units = 0;
-        }
-    }
-}
-
-impl Scoreboard {
-    /// The object grows: no unit from `horizon` on is known to be there. At most `units_max` of
-    /// them are asked for at a time. Chunks must be of one unit.
-    pub(crate) fn set_horizon(&mut self, horizon: u64, units_max: u32) {
-        let units_max = units_max.max(1);
-        let units = AHEAD_MIN.min(units_max);
-        let ends = BTreeSet::new();
-        self.ahead = Some(Ahead { horizon, units, units_max, early_units: 0, ends });
+    /// Requests half as many at a time.
+    pub(super) fn halve(&mut self) {
+        self.segments = (self.segments / 2).max(AHEAD_MIN.min(self.segments_max));
+        self.early_segments = 0;
     }
 
-    /// Units that are asked for ahead.
-    pub(crate) fn ahead_count(&self) -> u32 {
-        self.ahead.as_ref().map_or(0, |ahead| ahead.ends.len() as u32)
-    }
-
-    pub(super) fn is_ahead(&self, index: u64) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| index >= ahead.horizon)
-    }
-
-    /// As [`Scoreboard::next_to_send`], of units that are not known to be there.
-    pub(super) fn next_ahead(
+    /// A segment came `waited_ns` after its Interest, and `next_waited_ns` after that for the next
+    /// one, if there is one. `is_last`: no other is requested ahead.
+    pub(super) fn answered(
         &mut self,
-        again: Option<u64>,
-        now: Instant,
-        room_units: u32,
-        mut is_needed: impl FnMut(u64) -> bool,
-    ) -> Option<(u64, PathId)> {
-        self.is_paced = false;
-        let path = *self.paths_to_ask().first()?;
-        if again.is_some() {
-            self.again.pop_first();
-            return again.map(|first| (first, path));
+        rtt_ns: Option<u64>,
+        waited_ns: u64,
+        next_waited_ns: Option<u64>,
+        is_last: bool,
+    ) {
+        let existed = rtt_ns.is_some_and(|rtt_ns| waited_ns < LATE_ROUND_TRIPS * rtt_ns);
+        if existed || is_last {
+            self.segments = self.segments.saturating_add(1).min(self.segments_max);
         }
-        let Ahead { horizon, units, .. } = self.ahead.as_ref()?;
-        let end = horizon.saturating_add(u64::from(*units));
-        if room_units == 0 || self.next_index() >= end {
-            return None;
-        }
-        self.push_next(now, path, &mut is_needed)
-    }
-
-    /// A unit came that was asked for ahead.
-    pub(super) fn came_ahead(&mut self, slot: &Slot, now: Instant) {
-        let path = self.paths.iter().find(|path| path.id == slot.path);
-        let rtt_ns = path.and_then(|path| path.rtt.smoothed_ns());
-        let waited_ns = now.ns_since(slot.sent_at);
-        // The next one was asked for when this one would have been with one less at a time.
-        let next = self.chunks.find(slot.first + 1).map(|at| *self.chunks.slot(at));
-        let next = next.filter(|next| matches!(next.state, State::Ahead(_)));
-        let Some(ahead) = &mut self.ahead else { return };
-        let was_there = rtt_ns.is_some_and(|rtt_ns| waited_ns < LATE_ROUND_TRIPS * rtt_ns);
-        if was_there || ahead.ends.is_empty() {
-            ahead.units = ahead.units.saturating_add(1).min(ahead.units_max);
-        }
+        // The next one was requested when this one would have been with one less at a time.
         let is_early = rtt_ns
-            .zip(next)
-            .is_some_and(|(rtt_ns, next)| now.ns_since(next.sent_at) >= EARLY_ROUND_TRIPS * rtt_ns);
-        ahead.note_early(is_early);
-    }
-
-    /// The unit `index` is there, and so is all before it: what was asked for ahead of that is on
-    /// its way or lost, and is asked for again unless it comes soon.
-    pub(crate) fn made(&mut self, index: u64, now: Instant) {
-        if !self.is_ahead(index) {
-            return;
-        }
-        if let Some(ahead) = &mut self.ahead {
-            ahead.horizon = index.saturating_add(1);
-        }
-        let asks_once = self.config.asks_once;
-        let mut is_overtaken = false;
-        for at in 0..self.chunks.len() {
-            let &Slot { state, first, path, .. } = self.chunks.slot(at);
-            if first > index {
-                break;
-            }
-            if !matches!(state, State::Ahead(_)) {
-                continue;
-            }
-            if !asks_once {
-                is_overtaken = true;
-                let path = self.paths.iter().find(|one| one.id == path);
-                let rtt_ns = path.and_then(|path| path.rtt.smoothed_ns());
-                let wait_ns = rtt_ns.map_or(OVERTAKEN_NS, |ns| (ns / 2).max(OVERTAKEN_NS_MIN));
-                self.ask_ahead_again(at, now.plus_ns(wait_ns));
-            } else if first + OVERTAKEN_UNITS <= index {
-                is_overtaken = true;
-                self.fail_chunk(at, GiveUp::Unanswered);
-            }
-        }
-        self.chunks.shift();
-        if let Some(ahead) = self.ahead.as_mut().filter(|_| is_overtaken) {
-            ahead.has_fewer();
-        }
-    }
-
-    /// A chunk that was asked for ahead is asked for again at `when`. What was tried before its
-    /// units were made does not count.
-    pub(super) fn ask_ahead_again(&mut self, at: usize, when: Instant) {
-        let slot = self.chunks.slot_mut(at);
-        let State::Ahead(end) = slot.state else { return };
-        slot.state = State::Waiting(when);
-        slot.sends = 1;
-        let first = slot.first;
-        if let Some(ahead) = &mut self.ahead {
-            ahead.ended(end, first);
-        }
-        self.again.insert((when, first));
-    }
-
-    /// An Interest for a unit that is not made yet was refused: there may be no producer any more.
-    pub(super) fn refused_ahead(
-        &mut self,
-        at: usize,
-        reason: NackReason,
-        now: Instant,
-    ) -> Result<bool, Failed> {
-        let slot = self.chunks.slot_mut(at);
-        slot.no_routes += u32::from(reason != NackReason::Duplicate);
-        let is_in_vain = reason != NackReason::Congestion && slot.no_routes > NO_ROUTE_MAX;
-        let wait_ns = nack_wait_ns(slot.no_routes.saturating_sub(1));
-        if is_in_vain {
-            self.fail_chunk(at, give_up_of(reason));
-            self.chunks.shift();
-        } else {
-            self.ask_ahead_again(at, now.plus_ns(wait_ns));
-        }
-        self.failed.pop_front().map_or(Ok(true), Err)
-    }
-
-    /// Sends again what has waited in vain, less of it.
-    pub(super) fn check_ahead(&mut self, now: Instant) {
-        let mut is_in_vain = false;
-        while let Some(ahead) = &self.ahead
-            && let Some(&(end, first)) = ahead.ends.first()
-            && end <= now
-        {
-            let at = self.chunks.find(first).expect("what is under way has a slot");
-            if !self.is_ahead(first) {
-                // It was made, is asked for once and has not come.
-                self.fail_chunk(at, GiveUp::Unanswered);
-                continue;
-            }
-            is_in_vain = true;
-            self.chunks.slot_mut(at).no_routes = 0;
-            self.ask_ahead_again(at, now);
-        }
-        self.chunks.shift();
-        if let Some(ahead) = self.ahead.as_mut().filter(|_| is_in_vain) {
-            ahead.has_fewer();
-            let end = ahead.horizon.saturating_add(u64::from(ahead.units));
-            self.cut(end);
+            .zip(next_waited_ns)
+            .is_some_and(|(rtt_ns, next_ns)| next_ns >= EARLY_ROUND_TRIPS * rtt_ns);
+        self.early_segments = if is_early { self.early_segments + 1 } else { 0 };
+        if self.early_segments >= self.segments.max(EARLY_SEGMENTS_MIN) {
+            self.segments = (self.segments - 1).max(AHEAD_MIN.min(self.segments_max));
+            self.early_segments = 0;
         }
     }
 }

@@ -192,7 +192,7 @@ fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
     let config = ConsumerConfig {
         window: Some(4),
         schedule: PathSchedule::Parallel,
-        reader_units_max: 8,
+        reader_segments_max: 8,
         ..config(Holdings::Wait)
     };
     let (mut bench, _) = asking_with(config, ReaderMode::InOrder);
@@ -206,7 +206,7 @@ fn a_slow_holder_is_asked_though_faster_paths_would_fill_the_reader() {
     bench.step();
     bench.now = bench.now.plus_ns(100 * NS_PER_MS);
     bench.inputs = [0, 5, 6, 7].into_iter().map(|number| data(FAR, number)).collect();
-    bench.inputs.push(ConsumerInput::Read { units: 8 });
+    bench.inputs.push(ConsumerInput::Read { segments: 8 });
     let names = bench.step();
     assert!(left(&bench, &names).contains_key(&FAR), "{names:?}");
 }

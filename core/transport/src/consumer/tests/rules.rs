@@ -25,7 +25,7 @@ fn ruled(rules: Rules) -> Bench {
     let mut bench = sequence(1);
     bench.tell(ConsumerInput::RemovePath { path: PATH });
     let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
-    bench.consumer.scoreboard.push_path(path);
+    bench.consumer.transfer.scoreboard.push_path(path);
     bench
 }
 
@@ -182,7 +182,7 @@ fn who_asks_once_gives_nothing_up_early() {
         bench.tell(ConsumerInput::RemovePath { path: PATH });
         let rules = Rules { overtaken: Overtaken::Early, ..Rules::default() };
         let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
-        bench.consumer.scoreboard.push_path(path.with_rules(None, false, asks_once));
+        bench.consumer.transfer.scoreboard.push_path(path.with_rules(None, false, asks_once));
         bench.append(1, "/a", Some(0..10));
         bench.now = Instant::from_ns(NS_PER_MS);
         for index in 1..10 {

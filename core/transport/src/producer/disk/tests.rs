@@ -14,8 +14,9 @@ use weir_store::disk::{
 };
 use weir_wire::{Data, DataView, Interest, InterestView, LpHeader, NackReason, Name, PitToken};
 
-use super::super::{Catalog, ProducerConfig, ProducerEvent, ProducerInput};
-use super::*;
+use super::super::{
+    Catalog, Producer, ProducerConfig, ProducerEvent, ProducerInput, ProducerOutbox,
+};
 use crate::PathId;
 
 const KEY: HashKey = HashKey::new([5, 6]);
@@ -460,5 +461,5 @@ fn run_history(rng: &mut Rng, bed: &mut Bed, seed: u64) {
     bed.settle();
     bed.pass(2500);
     bed.settle();
-    assert_eq!((bed.producer.waiting(), bed.producer.disk_waiters.len()), (0, 0), "seed {seed}");
+    assert_eq!((bed.producer.waiting(), bed.producer.disk_reads.len()), (0, 0), "seed {seed}");
 }

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use weir_base::{Instant, Packet};
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, ControllerConfig,
-    ControllerError, Part, PathId, PieceId, Target, TraceEvent, TraceKind, Verdict, Verification,
-    VerifyId,
+    ControllerError, PacketId, PathId, RangeId, Target, TraceEvent, TraceKind, Verdict,
+    Verification, VerifyId,
 };
 use weir_wire::{DataView, LpHeader};
 
@@ -20,12 +20,12 @@ pub(super) const WINDOW_MAX: u32 = 1 << 16;
 
 /// What a consumer of the transport fetches, and who is told how far it is.
 pub(super) trait Wanted {
-    /// The object of a piece; none when the piece is over.
-    fn object_of(&self, piece: PieceId) -> Option<u64>;
-    /// The first Interest for a piece leaves.
-    fn began(&mut self, core: &Core, piece: PieceId, out: &mut AppOutbox);
-    /// A segment of a piece came, with the right octets.
-    fn answered(&mut self, piece: PieceId);
+    /// The object of a range; none when the range is over.
+    fn object_of(&self, range: RangeId) -> Option<u64>;
+    /// The first Interest for a range leaves.
+    fn began(&mut self, core: &Core, range: RangeId, out: &mut AppOutbox);
+    /// A segment of a range came, with the right octets.
+    fn answered(&mut self, range: RangeId);
     /// Something else happened; what the consumer is to be told is appended to `inputs`.
     fn happened(
         &mut self,
@@ -55,7 +55,7 @@ pub(super) struct Fetch {
 /// A Data that a segment was answered with.
 #[derive(Clone, Copy, Debug)]
 struct Answer {
-    piece: PieceId,
+    range: RangeId,
     segment: u64,
     path: PathId,
     asked_at: Instant,
@@ -95,10 +95,10 @@ pub(super) fn config(
         waits_for_lifetime: plan.waits_for_lifetime,
         // Papers' consumers retry in their window, and what is kept of their runs stays comparable.
         sets_aside: false,
-        chunk_units: plan.chunk_units,
+        chunk_segments: plan.chunk_units,
         schedule: plan.schedule,
         holdings: plan.holdings,
-        reader_units_max: u32::MAX,
+        reader_segments_max: u32::MAX,
         verification: Verification::ByDriver,
         look_for_manifest: false,
         trace: true,
@@ -185,14 +185,12 @@ impl Fetch {
         wanted: &mut impl Wanted,
         out: &mut AppOutbox,
     ) {
-        let (Some(object), Part::Unit(unit)) = (wanted.object_of(event.piece), event.part) else {
-            return;
-        };
-        let segment = unit.chunk;
+        let object = wanted.object_of(event.range);
+        let (Some(object), PacketId::Segment(segment)) = (object, event.id) else { return };
         match event.kind {
             TraceKind::Sent { is_resend } => {
                 if segment == 0 && !is_resend {
-                    wanted.began(core, event.piece, out);
+                    wanted.began(core, event.range, out);
                 }
                 core.stats.interests += 1;
                 out.events.push(EventKind::InterestSent {
@@ -203,8 +201,8 @@ impl Fetch {
             }
             TraceKind::Answered { rtt_ns, is_marked } => {
                 let asked_at = Instant::from_ns(core.now.as_ns().saturating_sub(rtt_ns));
-                let TraceEvent { piece, path, .. } = event;
-                self.answers.push(Answer { piece, segment, path, asked_at, is_marked });
+                let TraceEvent { range, path, .. } = event;
+                self.answers.push(Answer { range, segment, path, asked_at, is_marked });
                 self.left_over = self.left_over.map(|count| count.saturating_sub(1));
             }
             TraceKind::TimedOut | TraceKind::Lost => {
@@ -221,9 +219,10 @@ impl Fetch {
     fn begin_checks(&mut self, core: &mut Core) {
         let Self { out, answers, refused, checks, .. } = self;
         for op in out.verify.drain(..) {
-            let Part::Unit(unit) = op.part else { unreachable!("there are segments alone") };
-            let (piece, segment) = (op.piece, unit.chunk);
-            let is_same = |answer: &Answer| (answer.piece, answer.segment) == (piece, segment);
+            let PacketId::Segment(segment) = op.id else {
+                unreachable!("there are segments alone")
+            };
+            let is_same = |answer: &Answer| (answer.range, answer.segment) == (op.range, segment);
             let answer = match answers.iter().position(is_same) {
                 Some(at) => answers.swap_remove(at),
                 // A second Data for a segment of which the first was damaged.
@@ -245,19 +244,19 @@ impl Fetch {
         let Some(Check { op, packet, answer, rtt_ns, .. }) = self.checks.pop_front() else {
             return;
         };
-        let Answer { piece, segment, path, is_marked, .. } = answer;
-        // The piece was given up meanwhile.
-        let Some(object) = wanted.object_of(piece) else {
+        let Answer { range, segment, path, is_marked, .. } = answer;
+        // The range was given up meanwhile.
+        let Some(object) = wanted.object_of(range) else {
             self.inputs.push(ConsumerInput::Verified { op, verdict: Verdict::Good });
             return;
         };
         let data = DataView::decode(&packet).expect("the consumer decoded it");
         let verdict = match core.collection.check(object, segment, &data) {
             Ok(()) => {
-                wanted.answered(piece);
+                wanted.answered(range);
                 core.path_bytes[usize::from(path.0)] += data.content.len() as u64;
                 core.received((object, segment), &data, rtt_ns, is_marked, out);
-                self.refused.retain(|it| (it.piece, it.segment) != (piece, segment));
+                self.refused.retain(|it| (it.range, it.segment) != (range, segment));
                 Verdict::Good
             }
             Err(wrong) => {

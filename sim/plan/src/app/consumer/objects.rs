@@ -2,7 +2,7 @@
 
 use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_transport::{
-    ConsumerConfig, ConsumerEvent, ConsumerInput, PathId, PieceId, ReaderMode, SegmentSet, Target,
+    ConsumerConfig, ConsumerEvent, ConsumerInput, PathId, RangeId, ReaderMode, SegmentSet, Target,
 };
 use weir_wire::{DataView, InterestView};
 
@@ -216,13 +216,13 @@ impl ObjectLoop {
 }
 
 impl Wanted for Object {
-    fn object_of(&self, _: PieceId) -> Option<u64> {
+    fn object_of(&self, _: RangeId) -> Option<u64> {
         self.end.is_none().then_some(self.object)
     }
 
-    fn began(&mut self, _: &Core, _: PieceId, _: &mut AppOutbox) {}
+    fn began(&mut self, _: &Core, _: RangeId, _: &mut AppOutbox) {}
 
-    fn answered(&mut self, _: PieceId) {}
+    fn answered(&mut self, _: RangeId) {}
 
     fn happened(
         &mut self,

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use weir_base::Instant;
-use weir_transport::{ConsumerEvent, ConsumerInput, PathId, PieceId, Target};
+use weir_transport::{ConsumerEvent, ConsumerInput, PathId, RangeId, Target};
 
 use super::fetch::{self, Fetch, WINDOW_MAX, Wanted};
 use super::{AppInput, AppOutbox, Core};
@@ -16,16 +16,16 @@ use crate::workload::{ConsumerPlan, Demand, ObjectChooser, WorkloadError};
 #[derive(Debug)]
 pub(super) struct WindowLoop {
     fetch: Fetch,
-    pieces: Pieces,
+    ranges: Ranges,
     has_begun: bool,
 }
 
 /// What the consumer has been given to fetch.
 #[derive(Debug)]
-struct Pieces {
+struct Ranges {
     chooser: ObjectChooser,
     /// From the first on that is not over.
-    pieces: VecDeque<Piece>,
+    ranges: VecDeque<WantedRange>,
     /// Number of the first of them.
     base: u64,
     /// Segments to be answered in all.
@@ -39,16 +39,16 @@ struct Pieces {
 }
 
 #[derive(Debug)]
-struct Piece {
+struct WantedRange {
     object: u64,
-    kind: PieceKind,
+    kind: RangeKind,
     /// Segments that did not come yet.
     left: u64,
     is_over: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum PieceKind {
+enum RangeKind {
     /// A whole object, since its first Interest.
     Object { started: Instant },
     /// The beginning of one: the count ends amid it.
@@ -71,9 +71,9 @@ impl WindowLoop {
         let config = weir_transport::ConsumerConfig { window_max: WINDOW_MAX, ..config };
         Ok(Self {
             fetch: Fetch::new(Target::Sequence, config, mix(seed), core),
-            pieces: Pieces {
+            ranges: Ranges {
                 chooser: ObjectChooser::new(&plan.names.popularity, mix(seed ^ 2))?,
-                pieces: VecDeque::new(),
+                ranges: VecDeque::new(),
                 base: 0,
                 count: count.unwrap_or(u64::MAX),
                 committed: 0,
@@ -102,16 +102,16 @@ impl WindowLoop {
         if !self.has_begun {
             return;
         }
-        let Self { fetch, pieces, .. } = self;
-        if core.now >= core.stop && !pieces.is_closed {
-            pieces.is_closed = true;
+        let Self { fetch, ranges, .. } = self;
+        if core.now >= core.stop && !ranges.is_closed {
+            ranges.is_closed = true;
             fetch.push(ConsumerInput::Close);
         }
-        fetch.turn(core, pieces, out);
-        // A piece that was given up may have made room in the count.
-        while let Some(append) = pieces.append(core) {
+        fetch.turn(core, ranges, out);
+        // A range that was given up may have made room in the count.
+        while let Some(append) = ranges.append(core) {
             fetch.push(append);
-            fetch.turn(core, pieces, out);
+            fetch.turn(core, ranges, out);
         }
     }
 
@@ -124,7 +124,7 @@ impl WindowLoop {
 
     pub(super) fn is_done(&self, core: &Core) -> bool {
         let begins_never = !self.has_begun && core.start.max(core.now) >= core.stop;
-        begins_never || self.pieces.answered >= self.pieces.count || self.fetch.is_over(core)
+        begins_never || self.ranges.answered >= self.ranges.count || self.fetch.is_over(core)
     }
 
     pub(super) fn fetch(&self) -> &Fetch {
@@ -132,8 +132,8 @@ impl WindowLoop {
     }
 }
 
-impl Pieces {
-    /// The next piece, if the consumer is to have one.
+impl Ranges {
+    /// The next range, if the consumer is to have one.
     fn append(&mut self, core: &Core) -> Option<ConsumerInput> {
         let left = self.count - self.committed;
         if !self.needs_more || left == 0 || !core.may_ask() {
@@ -142,57 +142,57 @@ impl Pieces {
         self.needs_more = false;
         let (object, segment) = self.chooser.next_request();
         let (segments, kind) = match segment {
-            Some(segment) => (segment..segment + 1, PieceKind::Segment),
+            Some(segment) => (segment..segment + 1, RangeKind::Segment),
             None => {
                 let all = core.collection.shape(object).segments;
                 let kind = match all <= left {
-                    true => PieceKind::Object { started: core.now },
-                    false => PieceKind::Part,
+                    true => RangeKind::Object { started: core.now },
+                    false => RangeKind::Part,
                 };
                 (0..all.min(left), kind)
             }
         };
         let count = segments.end - segments.start;
         self.committed += count;
-        let piece = PieceId(self.base + self.pieces.len() as u64);
-        self.pieces.push_back(Piece { object, kind, left: count, is_over: false });
+        let range = RangeId(self.base + self.ranges.len() as u64);
+        self.ranges.push_back(WantedRange { object, kind, left: count, is_over: false });
         let name = core.collection.naming().object_name(object);
-        Some(ConsumerInput::Append { piece, name, segments: Some(segments) })
+        Some(ConsumerInput::Append { range, name, segments: Some(segments) })
     }
 
-    fn get(&mut self, id: PieceId) -> Option<&mut Piece> {
+    fn get(&mut self, id: RangeId) -> Option<&mut WantedRange> {
         let at = usize::try_from(id.0.checked_sub(self.base)?).ok()?;
-        self.pieces.get_mut(at).filter(|piece| !piece.is_over)
+        self.ranges.get_mut(at).filter(|range| !range.is_over)
     }
 
     fn tidy(&mut self) {
-        while self.pieces.front().is_some_and(|piece| piece.is_over) {
-            self.pieces.pop_front();
+        while self.ranges.front().is_some_and(|range| range.is_over) {
+            self.ranges.pop_front();
             self.base += 1;
         }
     }
 }
 
-impl Wanted for Pieces {
-    fn object_of(&self, piece: PieceId) -> Option<u64> {
-        let at = usize::try_from(piece.0.checked_sub(self.base)?).ok()?;
-        self.pieces.get(at).filter(|piece| !piece.is_over).map(|piece| piece.object)
+impl Wanted for Ranges {
+    fn object_of(&self, range: RangeId) -> Option<u64> {
+        let at = usize::try_from(range.0.checked_sub(self.base)?).ok()?;
+        self.ranges.get(at).filter(|range| !range.is_over).map(|range| range.object)
     }
 
-    fn began(&mut self, core: &Core, piece: PieceId, out: &mut AppOutbox) {
-        let Some(Piece { object, kind, .. }) = self.get(piece) else { return };
-        if let PieceKind::Object { started } = kind {
+    fn began(&mut self, core: &Core, range: RangeId, out: &mut AppOutbox) {
+        let Some(WantedRange { object, kind, .. }) = self.get(range) else { return };
+        if let RangeKind::Object { started } = kind {
             *started = core.now;
         }
-        if *kind != PieceKind::Segment {
+        if *kind != RangeKind::Segment {
             out.events.push(EventKind::ObjectStarted { object: *object });
         }
     }
 
-    fn answered(&mut self, piece: PieceId) {
+    fn answered(&mut self, range: RangeId) {
         self.answered += 1;
-        if let Some(piece) = self.get(piece) {
-            piece.left -= 1;
+        if let Some(range) = self.get(range) {
+            range.left -= 1;
         }
     }
 
@@ -208,19 +208,19 @@ impl Wanted for Pieces {
                 self.needs_more = true;
                 inputs.extend(self.append(core));
             }
-            ConsumerEvent::PieceDone { piece } => {
-                let Some(piece) = self.get(piece) else { return };
-                piece.is_over = true;
-                if let Piece { object, kind: PieceKind::Object { started }, .. } = *piece {
+            ConsumerEvent::RangeDone { range } => {
+                let Some(range) = self.get(range) else { return };
+                range.is_over = true;
+                if let WantedRange { object, kind: RangeKind::Object { started }, .. } = *range {
                     core.object_completed(object, started, out);
                 }
                 self.tidy();
             }
-            ConsumerEvent::PieceFailed { piece, .. } => {
-                let Some(piece) = self.get(piece) else { return };
-                piece.is_over = true;
-                let (object, left) = (piece.object, piece.left);
-                if piece.kind != PieceKind::Segment {
+            ConsumerEvent::RangeFailed { range, .. } => {
+                let Some(range) = self.get(range) else { return };
+                range.is_over = true;
+                let (object, left) = (range.object, range.left);
+                if range.kind != RangeKind::Segment {
                     core.object_failed(object, out);
                 }
                 self.committed -= left;

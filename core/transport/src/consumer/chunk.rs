@@ -1,4 +1,4 @@
-//! What the scoreboard knows of one chunk, and what it counts.
+//! One chunk of the scoreboard: its state, and what is counted.
 
 use core::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) fn nack_wait_ns(times: u32) -> u64 {
     (NACK_WAIT_NS << times.min(8)).min(NACK_WAIT_MAX_NS)
 }
 
-/// Why a unit is given up.
+/// Why a segment is given up.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum GiveUp {
     /// Every try timed out or was lost.
@@ -25,6 +25,22 @@ pub enum GiveUp {
     NoRoute,
     /// Another Nack, again and again.
     Nacked(NackReason),
+}
+
+impl GiveUp {
+    pub(super) fn of_nack(reason: NackReason) -> Self {
+        match reason {
+            NackReason::NoRoute => Self::NoRoute,
+            other => Self::Nacked(other),
+        }
+    }
+}
+
+/// A segment that is given up.
+#[derive(Copy, Clone, Eq, PartialEq, Debug)]
+pub(crate) struct Failed {
+    pub(crate) index: u64,
+    pub(crate) reason: GiveUp,
 }
 
 /// Counters of a scoreboard.
@@ -39,27 +55,27 @@ pub(crate) struct Counters {
     pub(crate) decreases: u64,
     pub(crate) false_losses: u64,
     pub(crate) unwanted: u64,
-    /// Most units that were outstanding at one time.
+    /// Most segments that were in flight at one time.
     pub(crate) in_flight_max: u32,
 }
 
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(super) enum State {
+pub(super) enum ChunkState {
     /// Sent, not answered.
     Flying,
-    /// Sent before it is known that there is such a unit; the Interest ends at this time.
+    /// Sent before the segment is known to exist; the Interest ends at this time.
     Ahead(Instant),
-    /// In the list of those to be sent again, under this time.
+    /// To be sent again at this time.
     Waiting(Instant),
     /// Answered or not needed.
     Done,
 }
 
-/// What is known of one chunk.
+/// One chunk.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Slot {
-    pub(super) state: State,
-    /// Its first unit, how many it has, and how many of them are wanted and have not come.
+pub(crate) struct Chunk {
+    pub(super) state: ChunkState,
+    /// Its first segment, how many it has, and how many of them are wanted and have not come.
     pub(super) first: u64,
     pub(super) len: u32,
     pub(super) open: u32,
@@ -69,29 +85,29 @@ pub(crate) struct Slot {
     /// What the marks of all of them mean.
     pub(super) mark: CongestionMark,
     pub(super) bytes: usize,
-    /// The path that it was sent on last, when, and in which place.
+    /// The path that it was sent on last, when, and its number in the order of sending there.
     pub(super) path: PathId,
-    /// That path is no more, though there may be another of its number.
+    /// That path was removed, though there may be another of its number.
     pub(super) is_path_gone: bool,
     pub(super) sent_at: Instant,
     pub(crate) order: u64,
     /// The nonce of each of its Interests, less the number of its segment.
     pub(super) nonce: u32,
     pub(crate) sends: u32,
-    /// Open units refused since it was sent last, why the last of them, and how often all that was
-    /// open was refused for want of a route.
+    /// Open segments refused since it was sent last, why the last of them, and how often all that
+    /// was open was refused for want of a route.
     pub(super) nacked: u32,
     pub(super) nack_reason: NackReason,
     pub(super) no_routes: u32,
-    /// Sent again because later ones had been answered.
+    /// Sent again because later chunks had been answered.
     pub(crate) is_presumed_lost: bool,
 }
 
-impl Slot {
-    /// A chunk without units that is to be sent now.
+impl Chunk {
+    /// A chunk without segments, to be sent now.
     pub(super) fn new(path: PathId, now: Instant) -> Self {
         Self {
-            state: State::Waiting(now),
+            state: ChunkState::Waiting(now),
             first: 0,
             len: 0,
             open: 0,
@@ -112,11 +128,11 @@ impl Slot {
         }
     }
 
-    pub(super) fn units(&self) -> Range<u64> {
+    pub(super) fn segments(&self) -> Range<u64> {
         self.first..self.first + u64::from(self.len)
     }
 
     pub(crate) fn is_flying(&self) -> bool {
-        self.state == State::Flying
+        self.state == ChunkState::Flying
     }
 }

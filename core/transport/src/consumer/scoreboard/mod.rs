@@ -1,0 +1,769 @@
+//! What is requested on which path, lost, to be sent again, and done.
+//!
+//! The scoreboard knows packets by their index in the fetch order, counted from 0; here all of them
+//! are called segments, manifest parts included. Its state is one record for each chunk between the
+//! first unanswered and the last requested one, whatever the number of paths. A chunk is sent, lost
+//! and counted in the window as one; of one that is sent again, only what has not come is
+//! requested.
+//!
+//! [`Outstanding`] keeps the chunks, [`Paths`] chooses where the next one goes, [`Ahead`] says how
+//! many segments are requested before they are made, [`HoleRules`] when one without an answer is
+//! given up. This file alone calls them.
+
+mod ahead;
+mod config;
+mod outstanding;
+mod paths;
+mod set_aside;
+#[cfg(test)]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use weir_base::{Histogram, Instant, NS_PER_MS, bucket_count};
+use weir_store::SegmentRange;
+use weir_wire::NackReason;
+
+use self::ahead::Ahead;
+pub(crate) use self::config::ScoreboardConfig;
+use self::outstanding::Outstanding;
+use self::paths::Paths;
+pub(crate) use self::set_aside::HoleRules;
+use self::set_aside::NO_ROUTE_MAX;
+pub(crate) use super::chunk::Failed;
+pub use super::chunk::GiveUp;
+use super::chunk::{Chunk, ChunkState, Counters, nack_wait_ns};
+use super::outbox::TraceKind;
+use super::path::{Answer, Fate, Path};
+use super::schedule::{Next, Schedule};
+use super::stats::PathStats;
+use crate::PathId;
+use crate::congestion::Congestion;
+
+/// How long to wait for a segment that was requested ahead once a later one is there: half a round
+/// trip and at least the first of these, and the second while no round trip has been measured.
+const OVERTAKEN_NS_MIN: u64 = 10 * NS_PER_MS;
+const OVERTAKEN_NS: u64 = 100 * NS_PER_MS;
+/// A segment that is requested once is lost when one this far after it is there.
+const OVERTAKEN_SEGMENTS: u64 = 3;
+
+/// Round-trip times in nanoseconds, to one part in eight.
+pub(crate) type RttHistogram = Histogram<8, { bucket_count(8) }>;
+
+/// See the module's text.
+pub(crate) struct Scoreboard {
+    config: ScoreboardConfig,
+    paths: Paths,
+    outstanding: Outstanding,
+    /// Of an object that grows.
+    ahead: Option<Ahead>,
+    hole_rules: HoleRules,
+    /// The reader wants all in order.
+    is_in_order: bool,
+    /// Segments in all, once known.
+    limit: Option<u64>,
+    /// When the Interest that timed out first was sent.
+    unheard_since: Option<Instant>,
+    /// Round-trip times of packets. Made with the first: many a consumer only waits, and this is
+    /// larger than the rest of it.
+    histogram: Option<Box<RttHistogram>>,
+    counters: Counters,
+    /// What happened to segments, if that is wanted.
+    trace: Vec<(u64, PathId, TraceKind)>,
+}
+
+/// State and measures.
+impl Scoreboard {
+    pub(crate) fn new(config: ScoreboardConfig, schedule: Box<dyn Schedule>) -> Self {
+        Self {
+            config,
+            paths: Paths::new(schedule),
+            outstanding: Outstanding::new(config.chunk_segments),
+            ahead: None,
+            hole_rules: HoleRules::Off,
+            is_in_order: true,
+            limit: None,
+            unheard_since: None,
+            histogram: None,
+            counters: Counters::default(),
+            trace: Vec::new(),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// `None` before the first packet.
+    pub(crate) fn histogram(&self) -> Option<&RttHistogram> {
+        self.histogram.as_deref()
+    }
+
+    pub(crate) fn paths(&self) -> &[Path] {
+        self.paths.all()
+    }
+
+    /// Those that are used now.
+    pub(crate) fn paths_in_use(&self) -> &[Path] {
+        self.paths.in_use()
+    }
+
+    /// The paths for requests that need no window, those that have answered first.
+    pub(crate) fn paths_for_requests(&self) -> Vec<PathId> {
+        self.paths.for_requests()
+    }
+
+    /// What happened on a path so far.
+    pub(crate) fn path_stats(&self, id: PathId) -> PathStats {
+        self.paths.stats(id)
+    }
+
+    /// Segments whose Interests are in flight or wait at the producer.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.outstanding.in_flight()
+    }
+
+    /// Segments requested and not answered: in flight, or to be sent again.
+    pub(crate) fn unanswered(&self) -> u32 {
+        self.outstanding.unanswered()
+    }
+
+    /// Segments that are requested ahead.
+    pub(crate) fn ahead_count(&self) -> u32 {
+        self.outstanding.ahead_count()
+    }
+
+    /// The first index that has not been requested.
+    pub(crate) fn next_index(&self) -> u64 {
+        self.outstanding.next_index()
+    }
+
+    /// The first segment of the first chunk that is neither answered nor given up.
+    pub(crate) fn first_open(&self) -> u64 {
+        self.outstanding.first_index()
+    }
+
+    /// The segments to request of the chunk that begins with `first`.
+    pub(crate) fn open_segments(&self, first: u64) -> impl Iterator<Item = u64> {
+        let found = self.outstanding.find(first);
+        found.into_iter().flat_map(|at| self.outstanding.open_segments(at))
+    }
+
+    /// Whether a segment is requested and not answered.
+    pub(crate) fn is_requested(&self, index: u64) -> bool {
+        self.outstanding.is_open(index)
+    }
+
+    /// Whether a segment that has not been requested in its order is answered.
+    pub(crate) fn is_answered_early(&self, index: u64) -> bool {
+        self.outstanding.is_answered_early(index)
+    }
+
+    /// Whether every segment has been answered.
+    pub(crate) fn is_done(&self) -> bool {
+        self.outstanding.is_empty() && self.is_all_requested()
+    }
+
+    /// Whether the next segment could be sent, if there were more of them.
+    pub(crate) fn wants_more(&self, now: Instant) -> bool {
+        self.is_all_requested()
+            && self.outstanding.has_room()
+            && self.paths.next_departure().is_some_and(|at| at <= now)
+    }
+
+    fn is_all_requested(&self) -> bool {
+        self.limit.is_some_and(|limit| self.next_index() >= limit)
+    }
+
+    /// Whether the reader wants all in order.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.is_in_order
+    }
+
+    /// Whether a router has reported that it holds something.
+    pub(crate) fn knows_holders(&self) -> bool {
+        self.paths.knows_holders()
+    }
+
+    /// Whether nothing has come on any path since a timeout.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.paths.are_unheard()
+    }
+
+    /// Since when nothing has come, if something has timed out since.
+    pub(crate) fn silent_since(&self) -> Option<Instant> {
+        let heard_at = self.paths().iter().filter_map(|path| path.heard_at()).max();
+        heard_at.or(self.unheard_since).filter(|_| self.is_silent())
+    }
+
+    /// When [`Scoreboard::check`] or [`Scoreboard::next_to_send`] has something to do, if no packet
+    /// comes before.
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
+        let decided = self.paths().iter().filter_map(|path| {
+            path.sent.iter().find_map(|sent| {
+                let at = self.outstanding.flying(sent.index, path.id, sent.order)?;
+                let sent_at = self.outstanding.get(at).sent_at;
+                Some(path.decided_at(sent.order, sent_at, self.config.lifetime_ns))
+            })
+        });
+        let resend = self.outstanding.first_resend().and_then(|(at, index)| {
+            if self.is_ahead(index) {
+                return Some(at);
+            }
+            Some(at.max(self.paths.departure(Next::Again)?))
+        });
+        let ahead = self.outstanding.first_ahead_end().map(|(end, _)| end);
+        decided.chain(resend).chain(ahead).chain(self.paths.paced_departure()).min()
+    }
+
+    /// What happened since the last call; the caller drains it.
+    pub(crate) fn trace(&mut self) -> &mut Vec<(u64, PathId, TraceKind)> {
+        &mut self.trace
+    }
+
+    fn note(&mut self, index: u64, path: PathId, kind: TraceKind) {
+        if self.config.trace {
+            self.trace.push((index, path, kind));
+        }
+    }
+
+    /// Adds a path whose controller has no name.
+    #[cfg(test)]
+    pub(crate) fn push_path(&mut self, path: Path) {
+        self.paths.add(path);
+    }
+
+    /// Checks the counters against the chunks.
+    #[cfg(test)]
+    pub(crate) fn assert_consistent(&self) {
+        self.outstanding.assert_consistent(&self.paths);
+    }
+}
+
+/// Paths and bounds.
+impl Scoreboard {
+    /// Adds a path, with a window of its own if given. Returns false if it is there already.
+    pub(crate) fn add_path(&mut self, id: PathId, initial_window: Option<u32>) -> bool {
+        let is_new = self.paths.get(id).is_none();
+        if is_new {
+            let ScoreboardConfig { rtt, controller, constants, mut window, .. } = self.config;
+            window.initial = initial_window.or(window.initial);
+            let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, asks_once, .. } =
+                self.config;
+            let path = Path::new(id, rtt, controller.make(&constants, window));
+            self.paths.add(path.with_rules(decrease_interval_ns, waits_for_lifetime, asks_once));
+        }
+        is_new
+    }
+
+    /// Removes a path. What is in flight on it is sent again, which is no sign of congestion.
+    pub(crate) fn remove_path(&mut self, id: PathId, now: Instant) {
+        self.paths.remove(id);
+        self.outstanding.path_removed(id, now);
+    }
+
+    /// A round-trip time measured before the first segment was sent.
+    pub(crate) fn first_rtt(&mut self, path: Option<PathId>, rtt_ns: u64) {
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            path.rtt.sample(rtt_ns, 1);
+        }
+    }
+
+    /// What the router of a path holds.
+    pub(crate) fn set_held(&mut self, id: PathId, held: Vec<SegmentRange>) {
+        self.paths.set_held(id, held);
+    }
+
+    /// Makes the next new chunk, which begins with this segment, go to a path whose router holds
+    /// it.
+    pub(crate) fn prefer_holders(&mut self, segment: Option<u64>) {
+        self.paths.prefer_holders(segment);
+    }
+
+    /// Whether the reader wants all in order, so that what comes too early takes room.
+    pub(crate) fn set_in_order(&mut self, is_in_order: bool) {
+        self.is_in_order = is_in_order;
+    }
+
+    pub(crate) fn set_hole_rules(&mut self, rules: HoleRules) {
+        self.hole_rules = rules;
+    }
+
+    /// The object grows: no segment from `horizon` on is known to exist. At most `segments_max` of
+    /// them are requested at a time. Chunks must be of one segment.
+    pub(crate) fn set_horizon(&mut self, horizon: u64, segments_max: u32) {
+        self.ahead = Some(Ahead::new(horizon, segments_max));
+    }
+
+    /// Nothing before `index` is wanted.
+    pub(crate) fn start_at(&mut self, index: u64) {
+        self.outstanding.start_at(index);
+    }
+
+    /// Sets how many segments there are, if that is known. Of those beyond, only which are answered
+    /// is remembered: a forged segment may have said so, and there may be more after all.
+    pub(crate) fn set_limit(&mut self, segments: Option<u64>) {
+        self.limit = segments;
+        if let Some(segments) = segments {
+            self.outstanding.cut(segments, &mut self.paths);
+        }
+    }
+
+    /// A segment is not wanted any more.
+    pub(crate) fn give_up(&mut self, index: u64) {
+        self.outstanding.give_up(index, &mut self.paths);
+    }
+
+    /// Gives up everything that is requested and not answered, and returns it.
+    pub(crate) fn give_up_all(&mut self) -> Vec<u64> {
+        self.outstanding.give_up_all(&mut self.paths)
+    }
+
+    /// See [`Outstanding::skip_to`].
+    pub(crate) fn skip_to(&mut self, index: u64) -> Vec<u64> {
+        self.outstanding.skip_to(index)
+    }
+}
+
+/// What is sent.
+impl Scoreboard {
+    /// The next chunk to request, by its first segment, and the path that takes it, if a path may
+    /// send and, for a chunk that was not requested before, the caller has room for segments.
+    /// `is_needed` says of a segment seen for the first time whether it is wanted at all. The
+    /// caller requests its [`Scoreboard::open_segments`] and calls [`Scoreboard::sent`].
+    pub(crate) fn next_to_send(
+        &mut self,
+        now: Instant,
+        room: u32,
+        is_needed: impl FnMut(u64) -> bool,
+    ) -> Option<(u64, PathId)> {
+        for path in self.paths.all_mut() {
+            path.note_limit(room > 0, now);
+        }
+        // What is sent again was counted before; the caller's room may be waiting for just this.
+        let resend = self.outstanding.first_resend().filter(|&(at, _)| at <= now);
+        let resend = resend.map(|(_, index)| index);
+        if resend.is_some() && self.knows_holders() {
+            // The router that holds it did not bring it.
+            self.prefer_holders(None);
+        }
+        let index = resend.unwrap_or(self.next_index());
+        let ahead = self.ahead.as_ref().filter(|ahead| ahead.contains(index));
+        let has_room = room > 0 && ahead.is_none_or(|ahead| index < ahead.end());
+        let path = if ahead.is_some() {
+            self.paths.set_unpaced();
+            *self.paths.for_requests().first()?
+        } else {
+            let chunk_segments = self.config.chunk_segments.max(1);
+            let next = match resend {
+                Some(_) => Next::Again,
+                None if room > 0 && !self.is_in_order => Next::New { room_chunks: u32::MAX },
+                None => Next::New { room_chunks: room.div_ceil(chunk_segments) },
+            };
+            self.paths.choose(next, now)?
+        };
+        if let Some(first) = resend {
+            self.outstanding.take_resend();
+            return Some((first, path));
+        }
+        if !has_room {
+            return None;
+        }
+        let limit = self.limit.unwrap_or(u64::MAX);
+        let first = self.outstanding.push_next(path, now, limit, is_needed)?;
+        Some((first, path))
+    }
+
+    /// The Interests for the chunk that begins with `first`, from [`Scoreboard::next_to_send`],
+    /// leave on `path` now.
+    pub(crate) fn sent(&mut self, first: u64, path: PathId, nonce: u32, now: Instant) {
+        let at = self.outstanding.find(first).expect("a chunk to send has a record");
+        let is_ahead = self.is_ahead(first);
+        let segments = self.outstanding.get(at).open;
+        let taken = self.paths.get_mut(path).expect("the path was chosen");
+        let order = match is_ahead {
+            true => taken.sent_ahead(segments),
+            false => taken.sent(first, segments, now),
+        };
+        let ahead_until = is_ahead.then(|| now.plus_ns(self.config.lifetime_ns));
+        self.outstanding.sent(at, ahead_until);
+        let chunk = self.outstanding.get_mut(at);
+        chunk.path = path;
+        chunk.is_path_gone = false;
+        chunk.sent_at = now;
+        chunk.order = order;
+        chunk.nonce = nonce;
+        chunk.sends += 1;
+        let is_resend = chunk.sends > 1;
+        self.counters.resent += if is_resend { u64::from(segments) } else { 0 };
+        self.counters.sent += u64::from(segments);
+        self.counters.in_flight_max = self.counters.in_flight_max.max(self.in_flight());
+        if self.config.trace {
+            let kind = TraceKind::Sent { is_resend };
+            self.trace.extend(self.outstanding.open_segments(at).map(|index| (index, path, kind)));
+        }
+    }
+
+    fn is_ahead(&self, index: u64) -> bool {
+        self.ahead.as_ref().is_some_and(|ahead| ahead.contains(index))
+    }
+
+    /// A segment, requested again outside the window, left on `path`.
+    pub(crate) fn note_sent_again(&mut self, index: u64, path: PathId) {
+        self.note(index, path, TraceKind::Sent { is_resend: true });
+    }
+}
+
+/// What comes.
+impl Scoreboard {
+    /// Data for `index` came. Returns whether it was wanted: requested, and not answered before.
+    pub(crate) fn answered(&mut self, index: u64, answer: &Answer) -> bool {
+        let found = self.outstanding.find(index);
+        let found = found.filter(|&at| self.outstanding.get(at).sends > 0);
+        let Some(at) = found.filter(|&at| self.outstanding.close(at, index)) else {
+            self.counters.unwanted += 1;
+            return false;
+        };
+        let chunk = self.outstanding.get_mut(at);
+        chunk.packets += 1;
+        chunk.marked_packets += u32::from(answer.mark.is_set());
+        chunk.mark = chunk.mark.with(answer.mark);
+        chunk.bytes += answer.packet_bytes;
+        let chunk = *chunk;
+        let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
+        if let Some(path) = self.paths.get_mut(answer.path).filter(|_| !is_ahead) {
+            path.heard(answer.now);
+        }
+        if is_ahead {
+            // How long it waited says nothing about the path.
+            self.end(at);
+            self.answered_ahead(&chunk, answer.now);
+        } else if chunk.open == 0 {
+            self.chunk_answered(at, &chunk, answer);
+        } else if chunk.nacked > 0 {
+            self.check_refused(at, answer.now);
+        }
+        let rtt_ns = answer.now.ns_since(chunk.sent_at);
+        let is_marked = answer.mark.is_set();
+        self.note(index, chunk.path, TraceKind::Answered { rtt_ns, is_marked });
+        self.made(index, answer.now);
+        true
+    }
+
+    /// With the packet of `answer` all of a chunk is there.
+    fn chunk_answered(&mut self, at: usize, chunk: &Chunk, answer: &Answer) {
+        // An answer by another path is one to an Interest sent before the last.
+        let path = (chunk.path == answer.path && !chunk.is_path_gone).then_some(chunk.path);
+        let Self { paths, counters, histogram, .. } = self;
+        let timed = path.and_then(|path| paths.get_mut(path));
+        let rtt_ns = timed.and_then(|path| path.time_answer(chunk, answer.now, counters));
+        if let Some(rtt_ns) = rtt_ns {
+            histogram.get_or_insert_default().record(rtt_ns);
+        }
+        self.end(at);
+        if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
+            path.answered(chunk, rtt_ns, answer.now, &mut self.counters);
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        self.outstanding.end(at, &mut self.paths);
+        self.outstanding.shift();
+    }
+
+    /// A segment came that was requested ahead.
+    fn answered_ahead(&mut self, chunk: &Chunk, now: Instant) {
+        let rtt_ns = self.paths.get(chunk.path).and_then(|path| path.rtt.smoothed_ns());
+        let next = self.outstanding.find(chunk.first + 1).map(|at| self.outstanding.get(at));
+        let next = next.filter(|next| matches!(next.state, ChunkState::Ahead(_)));
+        let next_waited_ns = next.map(|next| now.ns_since(next.sent_at));
+        let is_last = self.outstanding.ahead_count() == 0;
+        if let Some(ahead) = &mut self.ahead {
+            ahead.answered(rtt_ns, now.ns_since(chunk.sent_at), next_waited_ns, is_last);
+        }
+    }
+
+    /// Segment `index` exists, and so do all before it: those that were requested ahead are on
+    /// their way or lost, and are sent again unless they come soon.
+    pub(crate) fn made(&mut self, index: u64, now: Instant) {
+        let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.contains(index)) else { return };
+        ahead.set_newest(index);
+        let mut is_overtaken = false;
+        for at in 0..self.outstanding.len() {
+            let &Chunk { state, first, path, .. } = self.outstanding.get(at);
+            if first > index {
+                break;
+            }
+            if !matches!(state, ChunkState::Ahead(_)) {
+                continue;
+            }
+            if !self.config.asks_once {
+                is_overtaken = true;
+                let rtt_ns = self.paths.get(path).and_then(|path| path.rtt.smoothed_ns());
+                let wait_ns = rtt_ns.map_or(OVERTAKEN_NS, |ns| (ns / 2).max(OVERTAKEN_NS_MIN));
+                self.outstanding.resend_ahead(at, now.plus_ns(wait_ns));
+            } else if first + OVERTAKEN_SEGMENTS <= index {
+                is_overtaken = true;
+                self.outstanding.fail(at, GiveUp::Unanswered, &mut self.paths);
+            }
+        }
+        self.outstanding.shift();
+        if let Some(ahead) = self.ahead.as_mut().filter(|_| is_overtaken) {
+            ahead.halve();
+        }
+    }
+
+    /// Data for a segment that is requested outside the window came.
+    pub(crate) fn note_answer(
+        &mut self,
+        index: u64,
+        path: Option<PathId>,
+        rtt_ns: u64,
+        answer: &Answer,
+    ) {
+        if let Some(path) = path {
+            let is_marked = answer.mark.is_set();
+            self.note(index, path, TraceKind::Answered { rtt_ns, is_marked });
+        }
+    }
+
+    /// Data for a segment that was set aside came by this path.
+    pub(crate) fn heard_aside(&mut self, path: PathId, now: Instant) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.heard_aside(now);
+        }
+    }
+
+    /// A segment that has not been requested in its order is answered.
+    pub(crate) fn answered_early(&mut self, index: u64) {
+        self.outstanding.answered_early(index);
+    }
+
+    /// A Nack for `index` came. Returns whether it counts: whether it answers the last Interest
+    /// that was sent for the segment.
+    pub(crate) fn nacked(
+        &mut self,
+        index: u64,
+        nonce: Option<u32>,
+        reason: NackReason,
+        now: Instant,
+    ) -> Result<bool, Failed> {
+        let found = self.outstanding.find(index).filter(|_| self.is_requested(index));
+        let Some(at) = found else { return Ok(false) };
+        let chunk = self.outstanding.get(at);
+        let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
+        let is_out = chunk.is_flying() || is_ahead;
+        if !is_out || nonce.is_some_and(|nonce| nonce != chunk.nonce) {
+            return Ok(false);
+        }
+        let (path, order) = (chunk.path, chunk.order);
+        if !self.outstanding.refuse(at, index) {
+            return Ok(false);
+        }
+        self.counters.nacks += 1;
+        self.note(index, path, TraceKind::Nacked { reason });
+        if is_ahead {
+            self.refused_ahead(at, reason, now);
+            return self.outstanding.take_failed().map_or(Ok(true), Err);
+        }
+        if let Some(path) = self.paths.get_mut(path) {
+            path.nacked();
+            match reason {
+                NackReason::Congestion => {
+                    path.congested(now, order, Congestion::Nack, &mut self.counters);
+                }
+                NackReason::Duplicate => {}
+                _ => path.refused(now),
+            }
+        }
+        if self.config.asks_once {
+            self.give_up(index);
+            return Err(Failed { index, reason: GiveUp::of_nack(reason) });
+        }
+        self.outstanding.get_mut(at).nack_reason = reason;
+        self.check_refused(at, now);
+        self.outstanding.take_failed().map_or(Ok(true), Err)
+    }
+
+    /// An Interest for a segment that is not made yet was refused: the producer may be gone.
+    fn refused_ahead(&mut self, at: usize, reason: NackReason, now: Instant) {
+        let chunk = self.outstanding.get_mut(at);
+        chunk.no_routes += u32::from(reason != NackReason::Duplicate);
+        let is_in_vain = reason != NackReason::Congestion && chunk.no_routes > NO_ROUTE_MAX;
+        let wait_ns = nack_wait_ns(chunk.no_routes.saturating_sub(1));
+        if is_in_vain {
+            self.give_up_chunk(at, GiveUp::of_nack(reason));
+        } else {
+            self.outstanding.resend_ahead(at, now.plus_ns(wait_ns));
+        }
+    }
+
+    /// If all that is open of a chunk was refused, it waits, or is given up.
+    fn check_refused(&mut self, at: usize, now: Instant) {
+        let (retries_max, no_routes_max) = (self.config.retries_max, self.rules().no_routes_max());
+        let in_use = self.paths.in_use();
+        let paths = in_use.len().max(1) as u32;
+        let refuse_all = !in_use.iter().any(|path| path.rests_until() == Instant::ZERO);
+        let chunk = self.outstanding.get_mut(at);
+        if !chunk.is_flying() || chunk.nacked < chunk.open {
+            return;
+        }
+        let (tries, reason) = (chunk.sends, chunk.nack_reason);
+        let (wait_ns, failed) = match reason {
+            NackReason::Duplicate => (0, tries > retries_max),
+            NackReason::Congestion => (nack_wait_ns(tries - 1), tries > retries_max),
+            _ => {
+                chunk.no_routes += 1;
+                // Another path may have a route.
+                let (round, rest) = (chunk.no_routes / paths, chunk.no_routes % paths);
+                let wait_ns = if rest == 0 { nack_wait_ns(round - 1) } else { 0 };
+                (wait_ns, refuse_all && chunk.no_routes > no_routes_max * paths)
+            }
+        };
+        if failed {
+            self.give_up_chunk(at, GiveUp::of_nack(reason));
+        } else {
+            self.outstanding.resend(at, now.plus_ns(wait_ns), &mut self.paths);
+        }
+    }
+
+    /// Nothing more of a chunk is requested. [`Scoreboard::check`] reports what has not come.
+    fn give_up_chunk(&mut self, at: usize, reason: GiveUp) {
+        self.outstanding.fail(at, reason, &mut self.paths);
+        self.outstanding.shift();
+    }
+
+    /// The rules in force. Without a known end there is nothing to skip to.
+    fn rules(&self) -> HoleRules {
+        if self.limit.is_some() { self.hole_rules } else { HoleRules::Off }
+    }
+}
+
+/// What does not come.
+impl Scoreboard {
+    /// Finds what is lost or timed out by now and queues it to be sent again. Stops at a segment
+    /// that is given up; the caller calls again for the rest.
+    pub(crate) fn check(&mut self, now: Instant) -> Result<(), Failed> {
+        let timeouts = self.counters.timeouts;
+        for at in 0..self.paths().len() {
+            self.check_path(at, now);
+        }
+        if self.counters.timeouts > timeouts {
+            self.give_up_silent(now);
+        }
+        if self.paths_in_use().len() > 1 {
+            self.take_from_silent(now);
+        }
+        self.check_ahead(now);
+        self.outstanding.take_failed().map_or(Ok(()), Err)
+    }
+
+    fn check_path(&mut self, path_at: usize, now: Instant) {
+        let ScoreboardConfig { lifetime_ns, asks_once, retries_max, .. } = self.config;
+        let tries_max = self.rules().tries_max(retries_max);
+        while let Some(&sent) = self.paths()[path_at].sent.front() {
+            let path = &mut self.paths.all_mut()[path_at];
+            let id = path.id;
+            let Some(at) = self.outstanding.flying(sent.index, id, sent.order) else {
+                path.sent.pop_front();
+                continue;
+            };
+            let chunk = *self.outstanding.get(at);
+            let fate = path.fate(now, sent.order, chunk.sent_at, lifetime_ns);
+            let kind = match fate {
+                Fate::Open => return,
+                Fate::TimedOut => {
+                    path.timed_out(now, &chunk, &mut self.counters);
+                    self.unheard_since.get_or_insert(chunk.sent_at);
+                    TraceKind::TimedOut
+                }
+                Fate::Lost => {
+                    self.counters.lost += 1;
+                    path.congested(now, sent.order, Congestion::Loss, &mut self.counters);
+                    TraceKind::Lost
+                }
+                Fate::Silent => {
+                    self.counters.lost += 1;
+                    path.fell_silent();
+                    TraceKind::Lost
+                }
+            };
+            let resend_at = match fate {
+                Fate::TimedOut => now,
+                _ => Path::resend_at(now, chunk.sent_at, chunk.sends),
+            };
+            path.sent.pop_front();
+            // One event for the chunk, under the first segment that has not come.
+            let first_open = self.outstanding.open_segments(at).next().unwrap_or(sent.index);
+            self.note(first_open, id, kind);
+            // A refusal is an answer: it is no try without one.
+            if chunk.sends.saturating_sub(chunk.no_routes) > tries_max || asks_once {
+                self.give_up_chunk(at, GiveUp::Unanswered);
+                continue;
+            }
+            // A path that stalls says nothing of how far answers overtake others.
+            self.outstanding.get_mut(at).is_presumed_lost |= fate == Fate::Lost;
+            self.outstanding.resend(at, resend_at, &mut self.paths);
+        }
+    }
+
+    /// After a timeout: gives up what would be sent again, if nothing has come for long enough.
+    fn give_up_silent(&mut self, now: Instant) {
+        let Some(lifetimes) = self.rules().silent_lifetimes() else { return };
+        let enough_ns = self.config.lifetime_ns.saturating_mul(lifetimes);
+        if self.silent_since().is_none_or(|since| now.ns_since(since) < enough_ns) {
+            return;
+        }
+        for at in 0..self.outstanding.len() {
+            if matches!(self.outstanding.get(at).state, ChunkState::Waiting(_)) {
+                self.outstanding.fail(at, GiveUp::Unanswered, &mut self.paths);
+            }
+        }
+        self.outstanding.shift();
+    }
+
+    /// When nothing new is left to request, what a silent path was tried with is sent on another,
+    /// so that the end of the transfer does not wait for it.
+    fn take_from_silent(&mut self, now: Instant) {
+        let is_left = self.limit.is_none_or(|limit| self.next_index() < limit);
+        let has_other = self.paths_in_use().iter().any(|path| !path.is_failing());
+        if !has_other || (is_left && self.outstanding.has_room()) {
+            return;
+        }
+        for path_at in 0..self.paths().len() {
+            while self.paths()[path_at].is_silent()
+                && let Some(sent) = self.paths.all_mut()[path_at].sent.pop_front()
+            {
+                let id = self.paths()[path_at].id;
+                if let Some(at) = self.outstanding.flying(sent.index, id, sent.order) {
+                    self.outstanding.resend(at, now, &mut self.paths);
+                }
+            }
+        }
+    }
+
+    /// Sends again what was requested ahead and has timed out, less of it.
+    fn check_ahead(&mut self, now: Instant) {
+        let mut has_timed_out = false;
+        while let Some((end, first)) = self.outstanding.first_ahead_end()
+            && end <= now
+        {
+            let at = self.outstanding.find(first).expect("what is in flight has a record");
+            if !self.is_ahead(first) {
+                // It was made, is requested once and has not come.
+                self.outstanding.fail(at, GiveUp::Unanswered, &mut self.paths);
+                continue;
+            }
+            has_timed_out = true;
+            self.outstanding.get_mut(at).no_routes = 0;
+            self.outstanding.resend_ahead(at, now);
+        }
+        self.outstanding.shift();
+        if let Some(ahead) = self.ahead.as_mut().filter(|_| has_timed_out) {
+            ahead.halve();
+            let end = ahead.end();
+            self.outstanding.cut(end, &mut self.paths);
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The chunks that were requested and are not answered, and those of them to send again.
+//!
+//! A chunk is in flight, or waits to be sent again, or was requested ahead (see [`super::ahead`]),
+//! or is done. This keeps the counts and lists in step with the states of the chunks.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use weir_base::Instant;
+
+use super::paths::Paths;
+use super::{Failed, GiveUp};
+use crate::PathId;
+use crate::consumer::chunk::{Chunk, ChunkState};
+use crate::consumer::chunks::Chunks;
+
+/// How far the last Interest may be ahead of the first unanswered one, in segments, about. What is
+/// lost twice comes after three round trips, and 10 Gbit/s over 300 ms are 47,000 packets of 8 kB
+/// in each. A consumer has a record of some 120 octets for each packet past the first missing one:
+/// 60 MB after half a million of them.
+const SEGMENTS_MAX: u64 = 1 << 19;
+
+/// See the module's text.
+pub(super) struct Outstanding {
+    chunks: Chunks,
+    /// When chunks are sent again, with their first segments.
+    resends: BTreeSet<(Instant, u64)>,
+    /// When Interests end that were sent ahead, with the first segments of their chunks.
+    ahead_ends: BTreeSet<(Instant, u64)>,
+    /// Segments of chunks that were given up, to be reported.
+    failed: VecDeque<Failed>,
+    /// Segments requested and not answered, in flight or to be sent again.
+    unanswered: u32,
+    /// Those of them in flight.
+    in_flight: u32,
+    /// Segments that were answered before they are requested in their order.
+    done_beyond: BTreeSet<u64>,
+}
+
+impl Outstanding {
+    pub(super) fn new(chunk_segments: u32) -> Self {
+        Self {
+            chunks: Chunks::new(chunk_segments),
+            resends: BTreeSet::new(),
+            ahead_ends: BTreeSet::new(),
+            failed: VecDeque::new(),
+            unanswered: 0,
+            in_flight: 0,
+            done_beyond: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn unanswered(&self) -> u32 {
+        self.unanswered
+    }
+
+    /// Segments whose Interests are in flight or wait at the producer.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight + self.ahead_count()
+    }
+
+    /// Chunks that were requested ahead.
+    pub(super) fn ahead_count(&self) -> u32 {
+        self.ahead_ends.len() as u32
+    }
+
+    /// The first index that has not been requested.
+    pub(super) fn next_index(&self) -> u64 {
+        self.chunks.next_index()
+    }
+
+    /// The first segment of the first chunk that is not done.
+    pub(super) fn first_index(&self) -> u64 {
+        self.chunks.first_index()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.chunks.segments() < SEGMENTS_MAX
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    pub(super) fn find(&self, index: u64) -> Option<usize> {
+        self.chunks.find(index)
+    }
+
+    pub(super) fn get(&self, at: usize) -> &Chunk {
+        self.chunks.get(at)
+    }
+
+    pub(super) fn get_mut(&mut self, at: usize) -> &mut Chunk {
+        self.chunks.get_mut(at)
+    }
+
+    /// The segments of a chunk that are wanted and have not come.
+    pub(super) fn open_segments(&self, at: usize) -> impl Iterator<Item = u64> {
+        self.chunks.open_segments(at)
+    }
+
+    /// Whether a segment is requested and not answered.
+    pub(super) fn is_open(&self, index: u64) -> bool {
+        self.find(index).is_some_and(|at| self.chunks.is_open(at, index))
+    }
+
+    /// The chunk that begins with `first`, if it is in flight there and in this order.
+    pub(super) fn flying(&self, first: u64, path: PathId, order: u64) -> Option<usize> {
+        let at = self.find(first)?;
+        let chunk = self.get(at);
+        (chunk.is_flying() && chunk.path == path && chunk.order == order).then_some(at)
+    }
+
+    /// The next chunk to send again, and when.
+    pub(super) fn first_resend(&self) -> Option<(Instant, u64)> {
+        self.resends.first().copied()
+    }
+
+    /// When the first of the Interests that were sent ahead ends, and the first segment of its
+    /// chunk.
+    pub(super) fn first_ahead_end(&self) -> Option<(Instant, u64)> {
+        self.ahead_ends.first().copied()
+    }
+
+    pub(super) fn take_failed(&mut self) -> Option<Failed> {
+        self.failed.pop_front()
+    }
+
+    /// Nothing before `index` is wanted.
+    pub(super) fn start_at(&mut self, index: u64) {
+        self.chunks.start_at(index);
+    }
+
+    /// Adds the next chunk before `limit` that has a needed segment, to be sent on `path`. Returns
+    /// its first segment.
+    pub(super) fn push_next(
+        &mut self,
+        path: PathId,
+        now: Instant,
+        limit: u64,
+        mut is_needed: impl FnMut(u64) -> bool,
+    ) -> Option<u64> {
+        loop {
+            if self.next_index() >= limit || !self.has_room() {
+                return None;
+            }
+            let Self { chunks, done_beyond, .. } = self;
+            let at = chunks.push(Chunk::new(path, now), limit, |index| {
+                !done_beyond.remove(&index) && is_needed(index)
+            });
+            let chunk = chunks.get_mut(at);
+            if chunk.open > 0 {
+                self.unanswered += chunk.open;
+                return Some(chunk.first);
+            }
+            chunk.state = ChunkState::Done;
+            chunks.shift();
+        }
+    }
+
+    /// A chunk is about to be sent again.
+    pub(super) fn take_resend(&mut self) {
+        self.resends.pop_first();
+    }
+
+    /// A chunk was sent: in the window, or ahead until the given time.
+    pub(super) fn sent(&mut self, at: usize, ahead_until: Option<Instant>) {
+        let chunk = self.chunks.get_mut(at);
+        debug_assert!(matches!(chunk.state, ChunkState::Waiting(_)), "{chunk:?}");
+        let Chunk { first, open, .. } = *chunk;
+        match ahead_until {
+            Some(end) => {
+                chunk.state = ChunkState::Ahead(end);
+                self.ahead_ends.insert((end, first));
+            }
+            None => {
+                chunk.state = ChunkState::Flying;
+                self.in_flight += open;
+            }
+        }
+        self.chunks.forget_refused(at);
+    }
+
+    /// A segment of a chunk is not wanted any more. Returns whether it was.
+    pub(super) fn close(&mut self, at: usize, index: u64) -> bool {
+        let was_open = self.chunks.close(at, index);
+        let is_flying = self.chunks.get(at).is_flying();
+        self.unanswered -= u32::from(was_open);
+        self.in_flight -= u32::from(was_open && is_flying);
+        was_open
+    }
+
+    /// An open segment was refused. Returns false if it had been before.
+    pub(super) fn refuse(&mut self, at: usize, index: u64) -> bool {
+        self.chunks.refuse(at, index)
+    }
+
+    /// Nothing of a chunk is wanted any more; the caller [shifts](Self::shift).
+    pub(super) fn end(&mut self, at: usize, paths: &mut Paths) {
+        let chunk = self.chunks.get_mut(at);
+        let (path, first) = (chunk.path, chunk.first);
+        match core::mem::replace(&mut chunk.state, ChunkState::Done) {
+            ChunkState::Flying => {
+                if let Some(path) = paths.get_mut(path) {
+                    path.landed();
+                }
+            }
+            ChunkState::Waiting(at) => {
+                self.resends.remove(&(at, first));
+            }
+            ChunkState::Ahead(end) => {
+                self.ahead_ends.remove(&(end, first));
+            }
+            ChunkState::Done => {}
+        }
+    }
+
+    /// Forgets the leading chunks that are done.
+    pub(super) fn shift(&mut self) {
+        self.chunks.shift();
+    }
+
+    /// Sends a chunk in flight again at `when`.
+    pub(super) fn resend(&mut self, at: usize, when: Instant, paths: &mut Paths) {
+        let chunk = self.chunks.get_mut(at);
+        debug_assert!(chunk.is_flying());
+        chunk.state = ChunkState::Waiting(when);
+        let Chunk { path, first, open, .. } = *chunk;
+        self.in_flight -= open;
+        if let Some(path) = paths.get_mut(path) {
+            path.landed();
+        }
+        self.resends.insert((when, first));
+    }
+
+    /// Sends a chunk that was requested ahead again at `when`. What was tried before its
+    /// segments were made does not count.
+    pub(super) fn resend_ahead(&mut self, at: usize, when: Instant) {
+        let chunk = self.chunks.get_mut(at);
+        let ChunkState::Ahead(end) = chunk.state else { return };
+        chunk.state = ChunkState::Waiting(when);
+        chunk.sends = 1;
+        let first = chunk.first;
+        self.ahead_ends.remove(&(end, first));
+        self.resends.insert((when, first));
+    }
+
+    /// A path was removed: what was sent on it is sent again at once.
+    pub(super) fn path_removed(&mut self, path: PathId, now: Instant) {
+        for at in 0..self.chunks.len() {
+            let chunk = self.chunks.get_mut(at);
+            if chunk.path != path {
+                continue;
+            }
+            chunk.is_path_gone = true;
+            if chunk.is_flying() {
+                chunk.state = ChunkState::Waiting(now);
+                self.in_flight -= chunk.open;
+                self.resends.insert((now, chunk.first));
+            } else {
+                self.resend_ahead(at, now);
+            }
+        }
+    }
+
+    /// Gives up a chunk. Its open segments are reported as failed; the caller
+    /// [shifts](Self::shift).
+    pub(super) fn fail(&mut self, at: usize, reason: GiveUp, paths: &mut Paths) {
+        let Self { chunks, failed, .. } = self;
+        failed.extend(chunks.open_segments(at).map(|index| Failed { index, reason }));
+        for index in self.chunks.get(at).segments() {
+            self.close(at, index);
+        }
+        self.end(at, paths);
+    }
+
+    /// A segment is not wanted any more.
+    pub(super) fn give_up(&mut self, index: u64, paths: &mut Paths) {
+        let Some(at) = self.find(index) else { return };
+        self.close(at, index);
+        if self.get(at).open == 0 {
+            self.end(at, paths);
+            self.shift();
+        }
+    }
+
+    /// Gives up all open segments, and returns them.
+    pub(super) fn give_up_all(&mut self, paths: &mut Paths) -> Vec<u64> {
+        let mut open = Vec::new();
+        for at in 0..self.chunks.len() {
+            open.extend(self.chunks.open_segments(at));
+            for index in self.chunks.get(at).segments() {
+                self.close(at, index);
+            }
+            self.end(at, paths);
+        }
+        self.shift();
+        open
+    }
+
+    /// Nothing from index `limit` on is requested any more.
+    pub(super) fn cut(&mut self, limit: u64, paths: &mut Paths) {
+        while self.next_index() > limit && !self.chunks.is_empty() {
+            let at = self.chunks.len() - 1;
+            let beyond = self.chunks.get(at).segments();
+            for index in beyond.start.max(limit)..beyond.end {
+                if !self.close(at, index) {
+                    self.done_beyond.insert(index);
+                }
+            }
+            if self.chunks.get(at).open == 0 {
+                self.end(at, paths);
+            }
+            self.chunks.cut(limit);
+        }
+        self.shift();
+    }
+
+    /// While nothing is requested: the next index is this one, after the present one or before it.
+    /// Returns the indices between them that have been answered already.
+    pub(super) fn skip_to(&mut self, index: u64) -> Vec<u64> {
+        debug_assert!(self.chunks.is_empty());
+        let later = self.done_beyond.split_off(&index);
+        let done = core::mem::replace(&mut self.done_beyond, later);
+        self.chunks.start_at(index);
+        done.into_iter().collect()
+    }
+
+    /// A segment that has not been requested in its order is answered.
+    pub(super) fn answered_early(&mut self, index: u64) {
+        if index >= self.next_index() {
+            self.done_beyond.insert(index);
+        }
+    }
+
+    /// Whether a segment that has not been requested in its order is answered.
+    pub(super) fn is_answered_early(&self, index: u64) -> bool {
+        self.done_beyond.contains(&index)
+    }
+
+    /// Checks counts and lists against the states of the chunks.
+    #[cfg(test)]
+    pub(super) fn assert_consistent(&self, paths: &Paths) {
+        let flying = |id| self.chunks.iter().filter(move |s| s.is_flying() && s.path == id);
+        for path in paths.all() {
+            assert_eq!(flying(path.id).count(), path.in_flight() as usize, "{:?}", path.id);
+        }
+        let mut open = (0, 0);
+        for at in 0..self.chunks.len() {
+            let chunk = self.chunks.get(at);
+            assert_eq!(self.chunks.open_segments(at).count(), chunk.open as usize);
+            assert_eq!(chunk.open == 0, chunk.state == ChunkState::Done, "{chunk:?}");
+            open.0 += chunk.open;
+            open.1 += if chunk.is_flying() { chunk.open } else { 0 };
+        }
+        assert_eq!(open, (self.unanswered, self.in_flight));
+        let waiting = |chunk: &&Chunk| matches!(chunk.state, ChunkState::Waiting(_));
+        assert_eq!(self.chunks.iter().filter(waiting).count(), self.resends.len());
+        let ahead = |chunk: &&Chunk| matches!(chunk.state, ChunkState::Ahead(_));
+        assert_eq!(self.chunks.iter().filter(ahead).count(), self.ahead_count() as usize);
+    }
+}

@@ -1,0 +1,146 @@
+//! The paths of one scoreboard, and which of them takes the next chunk.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use weir_base::Instant;
+use weir_store::SegmentRange;
+
+use crate::PathId;
+use crate::consumer::path::Path;
+use crate::consumer::schedule::{Next, Schedule};
+use crate::consumer::stats::PathStats;
+
+/// See the module's text.
+pub(super) struct Paths {
+    schedule: Box<dyn Schedule>,
+    all: Vec<Path>,
+    /// What happened on paths that were removed.
+    removed: BTreeMap<PathId, PathStats>,
+    /// A router has reported that it holds segments.
+    knows_holders: bool,
+    /// What a path was chosen for last.
+    next: Next,
+    /// Only the pace kept the last Interest back.
+    is_paced: bool,
+}
+
+impl Paths {
+    pub(super) fn new(schedule: Box<dyn Schedule>) -> Self {
+        Self {
+            schedule,
+            all: Vec::new(),
+            removed: BTreeMap::new(),
+            knows_holders: false,
+            next: Next::Again,
+            is_paced: false,
+        }
+    }
+
+    pub(super) fn all(&self) -> &[Path] {
+        &self.all
+    }
+
+    pub(super) fn all_mut(&mut self) -> &mut [Path] {
+        &mut self.all
+    }
+
+    /// The paths that the schedule uses now.
+    pub(super) fn in_use(&self) -> &[Path] {
+        &self.all[..self.schedule.used(&self.all)]
+    }
+
+    pub(super) fn get(&self, id: PathId) -> Option<&Path> {
+        self.all.iter().find(|path| path.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.all.iter_mut().find(|path| path.id == id)
+    }
+
+    pub(super) fn add(&mut self, path: Path) {
+        self.all.reserve_exact(1);
+        self.all.push(path);
+    }
+
+    pub(super) fn remove(&mut self, id: PathId) {
+        let stats = self.stats(id);
+        self.removed.insert(id, stats);
+        self.all.retain(|path| path.id != id);
+    }
+
+    /// What happened on a path so far.
+    pub(super) fn stats(&self, id: PathId) -> PathStats {
+        let mut stats = self.removed.get(&id).copied().unwrap_or_default();
+        if let Some(path) = self.get(id) {
+            stats.add(&path.stats());
+        }
+        stats
+    }
+
+    /// The paths for requests that need no window, those that have answered first.
+    pub(super) fn for_requests(&self) -> Vec<PathId> {
+        let mut paths: Vec<&Path> = self.in_use().iter().collect();
+        paths.sort_by_key(|path| (path.is_failing(), path.rtt.smoothed_ns().is_none()));
+        paths.into_iter().map(|path| path.id).collect()
+    }
+
+    /// Whether nothing has come on any path since a timeout.
+    pub(super) fn are_unheard(&self) -> bool {
+        let in_use = self.in_use();
+        !in_use.is_empty() && in_use.iter().all(Path::is_unheard)
+    }
+
+    pub(super) fn set_held(&mut self, id: PathId, held: Vec<SegmentRange>) {
+        self.knows_holders |= !held.is_empty();
+        if let Some(path) = self.get_mut(id) {
+            path.set_held(held);
+        }
+    }
+
+    pub(super) fn knows_holders(&self) -> bool {
+        self.knows_holders
+    }
+
+    /// Makes paths whose routers hold this segment take the next new chunk. A holder that fails
+    /// does not count: its segments go to all paths.
+    pub(super) fn prefer_holders(&mut self, segment: Option<u64>) {
+        let holds = |path: &Path| segment.is_some_and(|segment| path.holds(segment));
+        let has_holder = self.in_use().iter().any(|path| holds(path) && !path.is_failing());
+        for path in &mut self.all {
+            let is_passed_over = has_holder && !holds(path);
+            path.set_passed_over(is_passed_over);
+        }
+    }
+
+    /// The path that takes the next chunk now.
+    pub(super) fn choose(&mut self, next: Next, now: Instant) -> Option<PathId> {
+        self.next = next;
+        let chosen = self.schedule.choose(&self.all, next, now);
+        self.is_paced = chosen.is_none() && self.departure(next).is_some();
+        let path = &self.all[chosen?];
+        debug_assert!(path.may_send(now));
+        Some(path.id)
+    }
+
+    /// Interests that are requested ahead have no pace.
+    pub(super) fn set_unpaced(&mut self) {
+        self.is_paced = false;
+    }
+
+    /// When a path can take a chunk at the earliest while windows stay as they are.
+    pub(super) fn departure(&self, next: Next) -> Option<Instant> {
+        self.schedule.departure(&self.all, next)
+    }
+
+    /// When a path can take what one was chosen for last.
+    pub(super) fn next_departure(&self) -> Option<Instant> {
+        self.departure(self.next)
+    }
+
+    /// When the pace lets the next Interest leave, if only the pace kept the last one back.
+    pub(super) fn paced_departure(&self) -> Option<Instant> {
+        if self.is_paced { self.next_departure() } else { None }
+    }
+}

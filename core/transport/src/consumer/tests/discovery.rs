@@ -1,0 +1,110 @@
+//! Metadata that cannot be used, and stores that have some.
+
+use weir_wire::Interest;
+
+use super::*;
+
+/// Looks for metadata of `/a`, which has come from where it need not be fresh: from a store, for
+/// there is no route.
+fn asking_stores(verification: Verification) -> Bench {
+    let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
+    let config = ConsumerConfig { verification, ..ConsumerConfig::default() };
+    let mut bench = Bench::new(target, config);
+    assert!(bench.asked().must_be_fresh);
+    let asked = bench.asked[0].clone();
+    bench.nack(&asked, NackReason::NoRoute);
+    assert!(!bench.asked().must_be_fresh);
+    bench
+}
+
+fn metadata_of(versioned: &str) -> Vec<u8> {
+    Metadata::new(versioned.parse().unwrap()).encode()
+}
+
+/// Metadata that is malformed, of another object, forged or of a stranger says nothing of the
+/// object: the right one may come, from beyond the store that has this one.
+#[test]
+fn bad_metadata_is_asked_for_again_and_fresh() {
+    let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
+    type Spoil = fn(&mut Bench, &Name);
+    let spoilt: [(Spoil, &str); 4] = [
+        (|bench, name| drop(bench.data(name)), "Metadata {"),
+        (|bench, name| drop(bench.data_with(name, &metadata_of("/b/54=%01"))), "Elsewhere {"),
+        (
+            |bench, name| {
+                bench.data_with(name, &metadata_of("/a/54=%01"));
+                assert!(bench.asked.is_empty());
+                bench.verify(false);
+            },
+            "Unverified {",
+        ),
+        (
+            |bench, name| {
+                bench.consumer.transfer.verify.set_mode(Verification::Signatures);
+                bench.data_with(name, &metadata_of("/a/54=%01"));
+                let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
+                    panic!("the signer is not known")
+                };
+                bench.tell(ConsumerInput::Key { key, verifier: Err("a stranger".into()) });
+                bench.consumer.transfer.verify.set_mode(Verification::ByDriver);
+            },
+            "Untrusted(",
+        ),
+    ];
+    for (spoil, error) in spoilt {
+        let mut bench = asking_stores(Verification::ByDriver);
+        for _ in 0..4 {
+            spoil(&mut bench, &name);
+            assert!(bench.asked().must_be_fresh, "{error}");
+        }
+        bench.data_with(&name, &metadata_of("/a/54=%02"));
+        bench.verify(true);
+        assert!(bench.events()[0].starts_with("Found { metadata: Metadata"), "{error}");
+
+        let mut bench = asking_stores(Verification::ByDriver);
+        (0..5).for_each(|_| spoil(&mut bench, &name));
+        assert!(bench.asked.is_empty(), "it is asked for a bounded number of times");
+        let events = bench.events();
+        assert!(events[0].starts_with(&std::format!("Failed({error}")), "{events:?}");
+    }
+}
+
+/// The store's copy was refused and the producer is away: the refusal is what the user can act on.
+#[test]
+fn why_metadata_was_refused_is_told_when_no_other_comes() {
+    let mut bench = asking_stores(Verification::ByDriver);
+    let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
+    bench.data_with(&name, &metadata_of("/b/54=%01"));
+    while bench.out.events.is_empty() {
+        match bench.asked.pop() {
+            Some(asked) => bench.nack(&asked, NackReason::NoRoute),
+            None => {
+                bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
+                bench.step()
+            }
+        };
+    }
+    let events = bench.events();
+    assert!(events[0].starts_with("Failed(Elsewhere {"), "{events:?}");
+}
+
+/// A Nack of another Interest does not tell that the producer of this one is away.
+#[test]
+fn only_a_nack_of_what_was_asked_leads_to_the_stores() {
+    let target = Target::Latest { object: "/a".parse().unwrap(), allow_stored: true };
+    let mut bench = Bench::new(target, ConsumerConfig::default());
+    let asked = bench.asked[0].clone();
+    let nonce = bench.asked().nonce.unwrap();
+    let name = bench.asked().name.to_name();
+    let other = |name: &str, nonce| Interest::new(name.parse().unwrap()).nonce(nonce);
+    let others = [
+        other("/b", nonce),
+        other("/a/32=metadata", nonce),
+        other("/a/32=metadata", nonce ^ 1).can_be_prefix(true),
+    ];
+    for other in others {
+        assert!(bench.nack(&other.encode(), NackReason::NoRoute).is_empty());
+    }
+    assert_eq!(bench.nack(&asked, NackReason::NoRoute), [name]);
+    assert!(!bench.asked().must_be_fresh);
+}

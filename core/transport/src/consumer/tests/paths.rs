@@ -1,0 +1,157 @@
+//! Paths: their pace, and which of them takes what.
+
+use super::*;
+
+/// A controller that paces.
+struct Paced;
+
+impl CongestionControl for Paced {
+    fn on_data(&mut self, _sample: &Sample) {}
+
+    fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+    fn on_timeout(&mut self, _now: Instant) {}
+
+    fn allowance(&self) -> Allowance {
+        // A packet of 8800 octets each 10 ms.
+        Allowance { window: 5.0, pacing_bps: Some(7_040_000) }
+    }
+}
+
+#[test]
+fn the_pace_is_kept() {
+    let mut bench = sequence(1);
+    bench.tell(ConsumerInput::RemovePath { path: PATH });
+    let path = Path::new(PathId(9), RttConfig::default(), Box::new(Paced));
+    bench.consumer.transfer.scoreboard.push_path(path);
+    assert_eq!(bench.append(1, "/a", Some(0..100)).len(), 1);
+    let mut sent = 1;
+    while sent < 5 {
+        bench.now = bench.consumer.next_wakeup().unwrap();
+        sent += bench.step().len();
+        assert_eq!(bench.now, Instant::from_ns((sent as u64 - 1) * 10 * NS_PER_MS));
+    }
+    // Now the window is full.
+    let next = bench.consumer.next_wakeup().unwrap();
+    assert_eq!(next, Instant::from_ns(NS_PER_S), "the timeout of the first");
+}
+
+/// The driver does not call for nothing while a path that is not used has room.
+#[test]
+fn a_path_that_stands_by_wakes_no_driver() {
+    let mut bench = sequence(1);
+    bench.tell(ConsumerInput::AddPath { path: PathId(9), window: None, is_local: false });
+    assert_eq!(bench.append(1, "/a", Some(0..9)).len(), 1);
+    let wakeup = bench.consumer.next_wakeup().unwrap();
+    assert_eq!(wakeup, Instant::from_ns(NS_PER_S), "the timeout of the first");
+}
+
+/// What was sent on a path that has gone is not taken for sent on another of the same number, whose
+/// order of sending begins anew.
+#[test]
+fn a_path_that_comes_back_knows_nothing_of_the_earlier_one() {
+    /// Keeps the places of the Interests that were answered.
+    struct Orders(alloc::sync::Arc<std::sync::Mutex<Vec<(u64, u64)>>>);
+
+    impl CongestionControl for Orders {
+        fn on_data(&mut self, sample: &Sample) {
+            self.0.lock().unwrap().push((sample.sent_order, sample.next_order));
+        }
+
+        fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {}
+
+        fn on_timeout(&mut self, _now: Instant) {}
+
+        fn allowance(&self) -> Allowance {
+            Allowance::window(1.0)
+        }
+    }
+
+    let mut bench = sequence(4);
+    assert_eq!(bench.append(1, "/a", Some(0..4)).len(), 4);
+    assert!(bench.tell(ConsumerInput::RemovePath { path: PATH }).is_empty());
+    let orders = alloc::sync::Arc::default();
+    let control = Box::new(Orders(alloc::sync::Arc::clone(&orders)));
+    bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
+    assert_eq!(bench.step(), [segment("/a", 0)], "the window is one");
+    // The earlier path's last.
+    bench.data(&segment("/a", 3));
+    assert!(orders.lock().unwrap().is_empty(), "it is no answer to what was sent on this one");
+    bench.data(&segment("/a", 0));
+    assert_eq!(*orders.lock().unwrap(), [(0, 1)]);
+}
+
+/// With little room only the faster of two paths is used: what came by it would wait for the
+/// slower one (paper chopcop, 4.2: freeze and resume).
+#[test]
+fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
+    const SLOW: PathId = PathId(9);
+    let asked_of_slow = |reader_segments_max| {
+        let config = ConsumerConfig {
+            controller: Controller::Fixed,
+            window: Some(4),
+            verification: Verification::Off,
+            schedule: PathSchedule::Parallel,
+            reader_segments_max,
+            ..ConsumerConfig::default()
+        };
+        let mut bench = Bench::new(Target::Sequence, config);
+        bench.tell(ConsumerInput::AddPath { path: SLOW, window: None, is_local: false });
+        let mut asked = bench.append(1, "/a", Some(0..1000));
+        // The first answers tell how fast the paths are: 1 and 20 ms.
+        assert_eq!(asked.len(), 8);
+        let of_slow = asked.split_off(4);
+        bench.now = bench.now.plus_ns(NS_PER_MS);
+        for name in &asked {
+            bench.data(name);
+        }
+        bench.now = bench.now.plus_ns(19 * NS_PER_MS);
+        let mut count = 0;
+        for name in &of_slow {
+            let packet = Data::new(name.clone()).encode_with_digest().into();
+            let header = LpHeader::default();
+            bench.tell(ConsumerInput::Packet { path: SLOW, header, packet });
+            count += bench.out_paths.iter().filter(|&&path| path == SLOW).count();
+        }
+        count
+    };
+    // In 20 ms the fast path brings 80.
+    assert_eq!(asked_of_slow(40), 0);
+    assert_eq!(asked_of_slow(400), 4);
+}
+
+#[test]
+fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
+    const SILENT: PathId = PathId(9);
+    let config = ConsumerConfig {
+        controller: Controller::Fixed,
+        window: Some(4),
+        verification: Verification::Off,
+        schedule: PathSchedule::Parallel,
+        ..ConsumerConfig::default()
+    };
+    let mut bench = Bench::new(Target::Sequence, config);
+    bench.tell(ConsumerInput::AddPath { path: SILENT, window: None, is_local: false });
+    let mut asked = bench.append(1, "/a", Some(0..10_000));
+    assert_eq!(bench.out_paths.iter().filter(|&&path| path == SILENT).count(), 4);
+    let mut lost = asked.split_off(4);
+    let mut tries = 0;
+    for _ in 0..10_000 {
+        bench.now = bench.now.plus_ns(NS_PER_MS);
+        let name = asked.remove(0);
+        let next = bench.data(&name);
+        for (name, path) in next.into_iter().zip(bench.out_paths.clone()) {
+            if path == SILENT {
+                assert!(!lost.contains(&name), "{name} was lost there");
+                lost.push(name);
+                tries += 1;
+            } else {
+                asked.push(name);
+            }
+        }
+        if asked.is_empty() {
+            break;
+        }
+    }
+    assert!((2..=10).contains(&tries), "{tries}");
+}

@@ -1,0 +1,157 @@
+//! What is given up, and the end of what is fetched.
+
+use weir_base::Instant;
+use weir_wire::Name;
+
+use super::{Purpose, State, Transfer};
+use crate::consumer::naming::Naming;
+use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
+use crate::consumer::requests::SINGLE_TRIES;
+use crate::consumer::scoreboard::GiveUp;
+use crate::request::{Request, Tries};
+
+impl Transfer {
+    pub(in crate::consumer) fn is_running(&self) -> bool {
+        self.state == State::Running
+    }
+
+    /// Whether it has ended, well or not.
+    pub(in crate::consumer) fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// The transfer fails.
+    pub(in crate::consumer) fn fail(&mut self, error: ConsumerError, out: &mut ConsumerOutbox) {
+        if !self.is_over() {
+            self.state = State::Over;
+            out.events.push(ConsumerEvent::Failed(error));
+        }
+    }
+
+    /// Why there is nothing under this name.
+    pub(in crate::consumer) fn error_of(&self, name: Name, reason: GiveUp) -> ConsumerError {
+        match reason {
+            GiveUp::NoRoute if self.has_far_no_route => ConsumerError::NoRouteBeyond(name),
+            GiveUp::NoRoute => ConsumerError::NoRoute(name),
+            GiveUp::Unanswered => ConsumerError::Unanswered(name),
+            GiveUp::Nacked(reason) => ConsumerError::Nacked { name, reason },
+        }
+    }
+
+    /// Without this packet its object fails, or its range.
+    pub(super) fn fail_packet(
+        &mut self,
+        index: u64,
+        error: ConsumerError,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Naming::Sequence(ranges) = &mut self.inventory.naming else {
+            return self.fail(error, out);
+        };
+        let requested_end = self.scoreboard.next_index();
+        let Some((range, indices)) = ranges.give_up(index, requested_end) else { return };
+        self.scoreboard.set_limit(Some(ranges.end_index()));
+        for index in indices {
+            if index >= self.scoreboard.first_open() {
+                self.scoreboard.give_up(index);
+            }
+            self.reader.skip_missing(index);
+        }
+        let is_wanted = |index| ranges.is_wanted(index);
+        self.requests.retain(|purpose| match purpose {
+            Purpose::Again(index) => is_wanted(index),
+            Purpose::Renewal => true,
+        });
+        self.reader.drop_unread(self.verify.retain(is_wanted));
+        out.events.push(ConsumerEvent::RangeFailed { range, error });
+    }
+
+    /// A packet is skipped.
+    pub(super) fn miss(&mut self, index: u64, out: &mut ConsumerOutbox) {
+        let (range, id) = self.inventory.packet_at(index);
+        self.reader.skip(index);
+        out.events.push(ConsumerEvent::Missed { range, id });
+        self.packet_done(index, out);
+    }
+
+    /// A packet is verified or skipped.
+    pub(super) fn packet_done(&mut self, index: u64, out: &mut ConsumerOutbox) {
+        if let Naming::Sequence(ranges) = &mut self.inventory.naming
+            && let Some(range) = ranges.segment_done(index)
+        {
+            out.events.push(ConsumerEvent::RangeDone { range });
+        }
+    }
+
+    /// An answer says that there is no such packet. It is requested once more, past all caches; a
+    /// second such answer ends the transfer.
+    pub(super) fn packet_refused(&mut self, now: Instant, index: u64, out: &mut ConsumerOutbox) {
+        let is_first = self.verify.count_refusal(index) == 1 && self.config.is_reliable;
+        if !is_first || !self.request_again(now, index, None, true, self.config.retries_max) {
+            let name = self.inventory.naming.name_of(index);
+            self.fail_packet(index, ConsumerError::Refused(name), out);
+        }
+    }
+
+    /// Requests a packet outside the window, with its digest if that is known: routers then pass
+    /// over what they have of its name. Should no one have the packet of this digest, any of the
+    /// name may do: a producer may have signed the object again. Returns false when there are too
+    /// many requests.
+    pub(super) fn request_again(
+        &mut self,
+        now: Instant,
+        index: u64,
+        digest: Option<[u8; 32]>,
+        must_be_fresh: bool,
+        retries_max: u32,
+    ) -> bool {
+        if !self.requests.has_room() {
+            return false;
+        }
+        let mut name = self.inventory.naming.name_of(index);
+        let mut selectors = self.config.selectors();
+        selectors.must_be_fresh |= must_be_fresh;
+        let tries = Tries { sends_max: retries_max.saturating_add(1), ..SINGLE_TRIES };
+        let request = Request::new(&name, selectors, tries, now);
+        let purpose = Purpose::Again(index);
+        match digest {
+            Some(digest) => {
+                name.append_implicit_digest(digest);
+                let exact = Request::new(&name, selectors, SINGLE_TRIES, now);
+                self.requests.add_with_fallback(purpose, exact, request);
+            }
+            None => self.requests.add(purpose, request),
+        }
+        true
+    }
+
+    /// Whether a packet is being requested outside the window.
+    pub(super) fn is_requesting_again(&self) -> bool {
+        self.requests.any(|purpose| matches!(purpose, Purpose::Again(_)))
+    }
+
+    /// The number of the last segment is known, or known better.
+    pub(in crate::consumer) fn set_last(
+        &mut self,
+        last: u64,
+        is_from_segment: bool,
+        out: &mut ConsumerOutbox,
+    ) {
+        match self.inventory.set_last(last, is_from_segment, self.config.mapping) {
+            Ok(true) => {
+                self.set_limit();
+                out.events.push(ConsumerEvent::LastSegment(last));
+            }
+            Ok(false) => {}
+            Err(error) => self.fail(error.into(), out),
+        }
+    }
+
+    /// The scoreboard requests nothing beyond the end of an object.
+    pub(super) fn set_limit(&mut self) {
+        if let Some(layout) = self.inventory.layout() {
+            let end = layout.end_index(self.inventory.last_segment());
+            self.scoreboard.set_limit(end);
+        }
+    }
+}

@@ -1,0 +1,543 @@
+//! The transfer: fetches the packets of a target whose names are known.
+//!
+//! [`Transfer`] owns the components and calls them. Its methods lie in four files, each of which
+//! calls only the next ones: this one (what is sent and what comes), `verdicts` (what becomes of a
+//! packet that came), `set_aside` (holes), `failure` (what is given up).
+
+mod failure;
+mod set_aside;
+mod verdicts;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use weir_base::{Instant, Rng};
+use weir_security::manifest::Shape;
+use weir_wire::{DataView, InterestView, NackReason, Name};
+
+pub(super) use self::verdicts::Verified;
+use super::chunks::CHUNK_SEGMENTS_MAX;
+use super::config::{Behind, ConsumerConfig, ReaderMode, Verification};
+use super::holes::Holes;
+use super::inventory::{Inventory, Need};
+use super::live::{Live, LiveState};
+use super::naming::{METADATA_INDEX, Naming};
+use super::outbox::{ConsumerEvent, ConsumerOutbox, Delivery, TraceEvent};
+use super::path::Answer;
+use super::reader::Reader;
+use super::requests::Requests;
+use super::schedule::Schedule;
+use super::scoreboard::{Failed, GiveUp, HoleRules, Scoreboard, ScoreboardConfig};
+use super::stats::ConsumerStats;
+use super::target::{PacketId, RangeId, Target};
+use super::verify::{Incoming, VerifyQueue};
+use crate::PathId;
+use crate::request::Nack;
+
+/// What a request of the transfer is for.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Whether an object that grows still does.
+    Renewal,
+    /// The packet of this index, outside the window: it came damaged, or got no answer.
+    Again(u64),
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// The names of the packets are not known yet.
+    Waiting,
+    Running,
+    Over,
+}
+
+/// See the module's text.
+pub(super) struct Transfer {
+    pub(super) config: ConsumerConfig,
+    state: State,
+    pub(super) inventory: Inventory,
+    pub(super) scoreboard: Scoreboard,
+    requests: Requests<Purpose>,
+    pub(super) verify: VerifyQueue,
+    pub(super) reader: Reader,
+    /// Of an object that grows.
+    live: Option<Live>,
+    /// Packets that got no answer, if there are any.
+    holes: Option<Box<Holes>>,
+    /// A router behind the first one reported last that it has no route.
+    has_far_no_route: bool,
+    /// No range of the sequence follows.
+    is_closed: bool,
+    /// The driver has been asked for more ranges.
+    has_asked_for_more: bool,
+    pub(super) stats: ConsumerStats,
+    /// Packets that a Data or Nack answers; here so that its memory stays.
+    found: Vec<u64>,
+}
+
+impl Transfer {
+    pub(super) fn new(
+        target: &Target,
+        config: ConsumerConfig,
+        schedule: Box<dyn Schedule>,
+        seed: u64,
+    ) -> Self {
+        let mut scoreboard = Scoreboard::new(ScoreboardConfig::new(&config), schedule);
+        let inventory = Inventory::new(target, config.mapping, seed);
+        if let Naming::Sequence(ranges) = &inventory.naming {
+            scoreboard.set_limit(Some(ranges.end_index()));
+        }
+        Self {
+            state: match target {
+                Target::Sequence => State::Running,
+                _ => State::Waiting,
+            },
+            inventory,
+            scoreboard,
+            requests: Requests::default(),
+            verify: VerifyQueue::new(config.verification, config.on_bad),
+            reader: Reader::new(ReaderMode::None),
+            live: None,
+            holes: None,
+            has_far_no_route: false,
+            is_closed: false,
+            has_asked_for_more: false,
+            stats: ConsumerStats::default(),
+            found: Vec::new(),
+            config,
+        }
+    }
+
+    pub(super) fn path_removed(&mut self, path: PathId, now: Instant) {
+        self.scoreboard.remove_path(path, now);
+        self.requests.path_removed(path, now);
+    }
+
+    pub(super) fn set_reader(&mut self, mode: ReaderMode) {
+        self.reader.set_mode(mode);
+        self.verify.set_reader(self.reader.is_there());
+        self.scoreboard.set_in_order(mode == ReaderMode::InOrder);
+    }
+
+    /// Appends a range to a sequence.
+    pub(super) fn append(
+        &mut self,
+        range: RangeId,
+        name: &Name,
+        segments: Option<core::ops::Range<u64>>,
+        out: &mut ConsumerOutbox,
+    ) {
+        let Naming::Sequence(ranges) = &mut self.inventory.naming else {
+            debug_assert!(false, "only a sequence has ranges");
+            return;
+        };
+        if !ranges.append(range, name, segments) {
+            return out.events.push(ConsumerEvent::RangeDone { range });
+        }
+        self.scoreboard.set_limit(Some(ranges.end_index()));
+        self.has_asked_for_more = false;
+    }
+
+    /// No range follows.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// A manifest serves only verification.
+    pub(super) fn uses_manifest(&self) -> bool {
+        self.config.verification == Verification::Signatures && self.config.use_manifest
+    }
+
+    /// The names of all packets are known: the scoreboard takes over.
+    pub(super) fn begin(&mut self, manifest: Option<Shape>, out: &mut ConsumerOutbox) {
+        let manifest = manifest.filter(|_| self.uses_manifest());
+        let layout = self.inventory.layout_mut();
+        layout.set_manifest(manifest);
+        let first_index = layout.first_index();
+        self.scoreboard.start_at(first_index);
+        self.reader.start_at(first_index);
+        self.set_limit();
+        if self.config.is_reliable && self.config.sets_aside {
+            self.scoreboard.set_hole_rules(HoleRules::Watch);
+        }
+        self.state = State::Running;
+        self.verify.set_manifest(manifest);
+        out.events.push(ConsumerEvent::Manifest { shape: manifest });
+    }
+
+    /// If the object grows, segments may be requested that are not made yet.
+    pub(super) fn begin_live(&mut self, now: Instant, target: &Target) {
+        let grows = self.inventory.metadata.as_ref().filter(|metadata| metadata.grows());
+        let Some(next) = grows.and_then(|metadata| metadata.next_segment) else { return };
+        if self.config.chunk_segments > 1 || !self.is_running() {
+            return;
+        }
+        self.scoreboard.set_horizon(next, self.config.ahead_max);
+        self.scoreboard.set_hole_rules(HoleRules::Off);
+        self.live = Some(Live::new(target, self.config.lifetime_ms, now));
+    }
+}
+
+/// What comes.
+impl Transfer {
+    /// Data came.
+    pub(super) fn on_data(
+        &mut self,
+        answer: &Answer,
+        data: &DataView<'_>,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        let now = answer.now;
+        if let (Some(live), Some(metadata)) = (&mut self.live, &self.inventory.metadata) {
+            live.on_data(now, data.name, &metadata.versioned);
+            if self.requests.take_if_answered(Purpose::Renewal, data) {
+                return match live.take_renewal(data) {
+                    Ok(()) => self.accept(now, METADATA_INDEX, incoming, out),
+                    Err(error) => Some(Verified::BadMetadata(error)),
+                };
+            }
+        }
+        let mut found = core::mem::take(&mut self.found);
+        self.inventory.naming.find(data.name.value(), &mut found);
+        if found.is_empty() {
+            self.stats.unwanted += 1;
+        }
+        let Incoming { packet, path, incoming_face, last_segment, content_bytes } = incoming;
+        for &index in &found {
+            if !self.answered(index, answer) {
+                continue;
+            }
+            if data.is_nack() {
+                self.packet_refused(now, index, out);
+                continue;
+            }
+            if matches!(self.inventory.packet_at(index).1, PacketId::Segment(_)) {
+                self.learn_last(data, out);
+            }
+            let packet = packet.clone();
+            let incoming = Incoming { packet, path, incoming_face, last_segment, content_bytes };
+            let verified = self.accept(now, index, incoming, out);
+            debug_assert!(verified.is_none(), "only metadata and first parts concern others");
+        }
+        self.found = found;
+        None
+    }
+
+    /// A packet came. Returns whether it was wanted.
+    fn answered(&mut self, index: u64, answer: &Answer) -> bool {
+        if let Some(request) = self.requests.take(Purpose::Again(index)) {
+            let rtt_ns = request.elapsed_ns(answer.now);
+            self.scoreboard.note_answer(index, request.path(), rtt_ns, answer);
+            self.answered_again(index, answer);
+            return true;
+        }
+        self.scoreboard.answered(index, answer) || self.answered_aside(index, answer)
+    }
+
+    /// A segment says which one is the last.
+    pub(super) fn learn_last(&mut self, data: &DataView<'_>, out: &mut ConsumerOutbox) {
+        let Some(layout) = self.inventory.layout() else { return };
+        let last = if layout.is_whole() {
+            Some(0)
+        } else {
+            data.final_block_id().and_then(|component| component.as_segment())
+        };
+        if let Some(last) = last
+            && !self.inventory.last_is_from_segment()
+        {
+            self.set_last(last, true, out);
+        }
+    }
+
+    /// Nacks count as being of the first router, or of one behind it.
+    pub(super) fn note_nack(&mut self, nack: Nack) {
+        self.has_far_no_route = nack.reason == NackReason::NoRoute && !nack.is_of_first_router;
+    }
+
+    /// A Nack came.
+    pub(super) fn on_nack(
+        &mut self,
+        now: Instant,
+        interest: &InterestView<'_>,
+        nack: Nack,
+        out: &mut ConsumerOutbox,
+    ) {
+        if let Some((purpose, result)) = self.requests.nacked(interest, nack, now) {
+            self.stats.nacks += 1;
+            if let Err(reason) = result {
+                self.request_failed(now, purpose, reason, out);
+            }
+            return;
+        }
+        let mut found = core::mem::take(&mut self.found);
+        self.inventory.naming.find(interest.name.value(), &mut found);
+        for &index in &found {
+            let (_, segment) = self.inventory.naming.interest_name(index);
+            let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
+            if let Err(failed) = self.scoreboard.nacked(index, nonce, nack.reason, now) {
+                self.packet_failed(now, failed, out);
+            }
+        }
+        self.found = found;
+    }
+
+    /// A single request has come to nothing.
+    fn request_failed(
+        &mut self,
+        now: Instant,
+        purpose: Purpose,
+        reason: GiveUp,
+        out: &mut ConsumerOutbox,
+    ) {
+        match (purpose, &self.live) {
+            (Purpose::Again(index), _) => self.packet_failed(now, Failed { index, reason }, out),
+            (Purpose::Renewal, Some(live)) if !live.is_heard_of(now) => {
+                self.fail(self.error_of(live.target(), reason), out);
+            }
+            // Segments have come since: there is a producer.
+            (Purpose::Renewal, _) => {}
+        }
+    }
+}
+
+/// What is sent.
+impl Transfer {
+    /// Finds what is lost or timed out.
+    pub(super) fn check(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        while self.is_running()
+            && let Err(failed) = self.scoreboard.check(now)
+        {
+            self.packet_failed(now, failed, out);
+        }
+    }
+
+    /// Sends the single requests that are due.
+    pub(super) fn poll_requests(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) {
+        if self.requests.is_empty() {
+            return;
+        }
+        let paths = self.scoreboard.paths_for_requests();
+        while !self.is_over() {
+            let Self { requests, stats, scoreboard, .. } = self;
+            let polled = requests.poll(&paths, now, rng, &mut out.interests, |purpose, path| {
+                stats.interests += 1;
+                if let Purpose::Again(index) = purpose {
+                    scoreboard.note_sent_again(index, path);
+                }
+            });
+            let Err((purpose, reason)) = polled else { return };
+            self.request_failed(now, purpose, reason, out);
+        }
+    }
+
+    /// Hands out what the reader takes.
+    pub(super) fn hand_out(&mut self, out: &mut Vec<Delivery>) {
+        self.reader.hand_out(out);
+    }
+
+    /// Learns how far an object has grown, and requests its metadata again when that is due.
+    pub(super) fn advance_live(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        let (Some(live), Some(known)) = (&mut self.live, &self.inventory.metadata) else { return };
+        match live.take_verified(now, &known.versioned) {
+            Ok(Some(metadata)) => self.renewed(now, &metadata, out),
+            Ok(None) => {}
+            Err(error) => self.fail(error, out),
+        }
+        if self.inventory.last_segment().is_some() {
+            self.requests.take(Purpose::Renewal);
+        }
+        let state = self.live_state();
+        let mapping = self.config.mapping;
+        let request = self.live.as_mut().and_then(|live| live.advance(now, &state, mapping));
+        if let Some(request) = request {
+            self.requests.add(Purpose::Renewal, request);
+        }
+    }
+
+    fn live_state(&self) -> LiveState {
+        LiveState {
+            is_end_known: self.inventory.last_segment().is_some(),
+            is_renewing: self.requests.contains(Purpose::Renewal),
+            unanswered: self.scoreboard.unanswered(),
+            ahead: self.scoreboard.ahead_count(),
+            unread: self.reader.unread(),
+            is_drained: self.reader.is_drained(),
+        }
+    }
+
+    /// Verified metadata say how far the object has grown.
+    fn renewed(
+        &mut self,
+        now: Instant,
+        metadata: &crate::metadata::Metadata,
+        out: &mut ConsumerOutbox,
+    ) {
+        let is_idle = self.scoreboard.unanswered() == 0
+            && self.reader.is_drained()
+            && self.verify.is_idle()
+            && !self.is_requesting_again();
+        let may_skip = is_idle && self.live.as_mut().is_some_and(Live::take_behind);
+        if let Some(newest) = metadata.newest_segment() {
+            self.scoreboard.made(newest, now);
+            if may_skip && newest > self.scoreboard.next_index() {
+                self.scoreboard.start_at(newest);
+                self.reader.start_at(newest);
+            }
+        }
+        if let Some(last) = metadata.last_segment {
+            self.set_last(last, false, out);
+        }
+    }
+
+    /// The metadata that came again are verified.
+    pub(super) fn renewal_verified(&mut self) {
+        if let Some(live) = &mut self.live {
+            live.renewal_verified();
+        }
+        self.verify.forget_refusals(METADATA_INDEX);
+    }
+
+    /// The metadata that came are not usable. Returns whether they are requested again, as those of
+    /// an object that grows.
+    pub(super) fn renew_later(&mut self, now: Instant) -> bool {
+        self.live.as_mut().map(|live| live.renew_later(now)).is_some()
+    }
+
+    /// Requests packets while paths, and the reader, have room, and ends when all are there.
+    pub(super) fn advance(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) {
+        let has_room = self.send(now, rng, out);
+        if self.advance_holes(now, has_room, out) {
+            self.send(now, rng, out);
+        }
+    }
+
+    /// Ends when all is there, or reports that more ranges may follow.
+    pub(super) fn end_if_done(&mut self, now: Instant, out: &mut ConsumerOutbox) {
+        if self.is_over() {
+            return;
+        }
+        let may_end = match self.inventory.naming {
+            Naming::Sequence(_) => self.is_closed,
+            Naming::Object(_) => true,
+        };
+        // What was skipped may have made room for the reader.
+        self.reader.hand_out(&mut out.deliveries);
+        let is_settled = self.requests.is_empty() && self.verify.is_idle() && self.holes.is_none();
+        if may_end && is_settled && self.reader.is_empty() && self.scoreboard.is_done() {
+            self.state = State::Over;
+            out.events.push(ConsumerEvent::Done);
+        } else if !may_end && !self.has_asked_for_more && self.scoreboard.wants_more(now) {
+            self.has_asked_for_more = true;
+            out.events.push(ConsumerEvent::NeedsMore);
+        }
+    }
+
+    /// Requests chunks while a path, and the reader, have room. Returns whether the reader has.
+    fn send(&mut self, now: Instant, rng: &mut Rng, out: &mut ConsumerOutbox) -> bool {
+        let mut selectors = self.config.selectors();
+        let room_max = self.room_max();
+        // What is requested at once may leave as a run, whose nonces follow the segment numbers.
+        let mut base = None;
+        let has_room = loop {
+            let room = if self.may_request() { self.room(room_max) } else { 0 };
+            if self.scoreboard.knows_holders() {
+                let next = self.inventory.naming.segment_of(self.scoreboard.next_index());
+                self.scoreboard.prefer_holders(next);
+            }
+            let Some((first, path)) = self.next_chunk(now, room) else { break room > 0 };
+            let base = *base.get_or_insert_with(|| rng.next_u32());
+            for index in self.scoreboard.open_segments(first) {
+                let (prefix, segment) = self.inventory.naming.interest_name(index);
+                selectors.nonce = base.wrapping_add(segment.unwrap_or(0) as u32);
+                out.interests.push(path, prefix, segment, selectors);
+            }
+            self.scoreboard.sent(first, path, base, now);
+        };
+        let skips = self.config.behind == Behind::Skip && self.reader.is_there();
+        if !has_room
+            && skips
+            && self.inventory.last_segment().is_none()
+            && let Some(live) = &mut self.live
+        {
+            live.set_behind();
+        }
+        has_room
+    }
+
+    /// Segments that may be requested and unread; those of one chunk at least.
+    fn room_max(&self) -> u32 {
+        let max = self.config.reader_segments_max;
+        let max = match &self.holes {
+            Some(holes) => holes.reader_room(max, self.scoreboard.is_in_order()),
+            None => max,
+        };
+        max.max(self.chunk_segments())
+    }
+
+    /// The room for new segments, in whole chunks: a chunk is requested at once.
+    fn room(&self, room_max: u32) -> u32 {
+        let committed = self.scoreboard.unanswered().saturating_add(self.reader.unread());
+        let room = room_max.saturating_sub(committed);
+        room - room % self.chunk_segments()
+    }
+
+    fn chunk_segments(&self) -> u32 {
+        self.config.chunk_segments.clamp(1, CHUNK_SEGMENTS_MAX)
+    }
+
+    /// Whether new segments may be requested: not before it is known what an object that grows has,
+    /// or where a pass over what is set aside continues.
+    fn may_request(&mut self) -> bool {
+        !self.live.as_ref().is_some_and(Live::is_behind) && self.skip_gap()
+    }
+
+    /// The next chunk to request, by its first segment, and its path.
+    fn next_chunk(&mut self, now: Instant, room: u32) -> Option<(u64, PathId)> {
+        let Self { scoreboard, inventory, reader, holes, verify, .. } = self;
+        scoreboard.next_to_send(now, room, |index| {
+            let need = inventory.need(index);
+            if need == Need::Came {
+                return false;
+            }
+            let is_needed = need == Need::Fetch;
+            if !is_needed {
+                reader.skip_missing(index);
+            }
+            match (&mut *holes, inventory.layout()) {
+                (Some(holes), Some(layout)) => holes.admits(index, is_needed, layout, verify),
+                _ => is_needed,
+            }
+        })
+    }
+
+    /// When something is due if no packet comes before.
+    pub(super) fn next_wakeup(&self) -> Option<Instant> {
+        let requests = self.requests.next_wakeup();
+        if !self.is_running() {
+            return requests;
+        }
+        let live = self.live.as_ref().and_then(|live| live.next_wakeup(&self.live_state()));
+        [requests, self.scoreboard.next_wakeup(), live, self.holes_wakeup()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Ends the turn: reports what happened to single packets, and forgets what is over.
+    pub(super) fn end_turn(&mut self, out: &mut ConsumerOutbox) {
+        let Self { scoreboard, inventory, .. } = self;
+        for (index, path, kind) in scoreboard.trace().drain(..) {
+            let (range, id) = inventory.packet_at(index);
+            out.trace.push(TraceEvent { range, id, path, kind });
+        }
+        if let Naming::Sequence(ranges) = &mut inventory.naming {
+            ranges.tidy(scoreboard.first_open());
+        }
+    }
+}
+
+/// What was drawn for all Interests that were sent with the one of this nonce and segment.
+fn nonce_base(nonce: u32, segment: Option<u64>) -> u32 {
+    nonce.wrapping_sub(segment.unwrap_or(0) as u32)
+}

@@ -1,0 +1,290 @@
+//! Does what [`Holes`] says about packets that get no answer.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+
+use weir_base::{Instant, NS_PER_MS};
+
+use super::{Purpose, Transfer};
+use crate::consumer::holes::{Holes, PassState, Step};
+use crate::consumer::outbox::{ConsumerError, ConsumerOutbox};
+use crate::consumer::path::Answer;
+use crate::consumer::scoreboard::{Failed, HoleRules};
+use crate::consumer::target::PacketId;
+
+/// Segments of an object at most for packets of it to be set aside. A stranger may say that there
+/// are any number, and what is set aside is searched part by part.
+const SEGMENTS_MAX: u64 = 1 << 32;
+
+impl Transfer {
+    /// Whether a packet that gets no answer can be set aside: the object has a known end and does
+    /// not grow.
+    fn may_set_aside(&self) -> bool {
+        self.config.sets_aside
+            && self.config.is_reliable
+            && self.live.is_none()
+            && self.is_running()
+            && self.inventory.end_index().is_some_and(|end| end <= SEGMENTS_MAX)
+    }
+
+    /// A packet gets no answer. It is set aside if that is possible; otherwise its object fails.
+    pub(super) fn packet_failed(&mut self, now: Instant, failed: Failed, out: &mut ConsumerOutbox) {
+        if !self.config.is_reliable {
+            return self.miss(failed.index, out);
+        }
+        if !self.may_set_aside() {
+            let name = self.inventory.naming.name_of(failed.index);
+            let error = self.error_of(name, failed.reason);
+            return self.fail_packet(failed.index, error, out);
+        }
+        if self.scoreboard.is_requested(failed.index) {
+            // A pass has requested it meanwhile.
+            return;
+        }
+        if self.holes.is_none() {
+            // As long as nothing is there, waiting counts from the first Interest, as for any name.
+            let since = self.scoreboard.silent_since().filter(|_| self.has_nothing());
+            let since = since.unwrap_or(now);
+            let lifetime_ns = self.config.lifetime_ms.saturating_mul(NS_PER_MS);
+            let retries_max = self.config.retries_max;
+            let holes = Holes::new(lifetime_ns, retries_max, since, now, self.stats.segments);
+            self.holes = Some(Box::new(holes));
+            self.set_aside_soon();
+        }
+        let Some(holes) = &mut self.holes else { return };
+        holes.add_failed(failed);
+        if let PacketId::Manifest(_) = self.inventory.packet_at(failed.index).1 {
+            self.set_aside_held();
+        }
+    }
+
+    /// Packets without an answer are set aside soon from now on. In order nothing is gained by
+    /// that, and as long as nothing is there they may all be missing.
+    fn set_aside_soon(&mut self) {
+        if !self.scoreboard.is_in_order() && !self.has_nothing() {
+            self.scoreboard.set_hole_rules(HoleRules::Known);
+        }
+    }
+
+    /// Whether no segment is there.
+    fn has_nothing(&self) -> bool {
+        self.stats.segments == 0 && self.inventory.have.is_empty()
+    }
+
+    /// Sets aside the packets that wait for a manifest part which is missing.
+    fn set_aside_held(&mut self) {
+        for (index, incoming) in self.verify.take_held() {
+            if !self.set_aside_unlisted(index) {
+                self.verify.hold(index, incoming);
+            }
+        }
+    }
+
+    /// Sets aside a packet that came, if the manifest part that lists it is set aside. Returns
+    /// whether it did.
+    pub(super) fn set_aside_unlisted(&mut self, index: u64) -> bool {
+        let (Some(holes), Some(layout)) = (&mut self.holes, self.inventory.layout()) else {
+            return false;
+        };
+        if !holes.lacks_lister(layout, layout.packet_at(index)) {
+            return false;
+        }
+        holes.set_aside(index);
+        self.reader.drop_unread(1);
+        true
+    }
+
+    /// Data came for a packet that was requested outside the window.
+    pub(super) fn answered_again(&mut self, index: u64, answer: &Answer) {
+        // A pass may have requested it meanwhile, or may be about to.
+        self.scoreboard.give_up(index);
+        self.scoreboard.answered_early(index);
+        self.note_aside(index, answer);
+    }
+
+    /// Data came for a packet that is not requested. Returns whether it is set aside, so that it is
+    /// wanted: it answers an Interest that was given up, whose time is not known any more.
+    pub(super) fn answered_aside(&mut self, index: u64, answer: &Answer) -> bool {
+        if !self.holes.as_ref().is_some_and(|holes| holes.is_aside(index)) {
+            return false;
+        }
+        self.scoreboard.note_answer(index, Some(answer.path), 0, answer);
+        self.note_aside(index, answer);
+        true
+    }
+
+    fn note_aside(&mut self, index: u64, answer: &Answer) {
+        let Some(holes) = &mut self.holes else { return };
+        let was_seeking = holes.answered(index, answer.now);
+        self.scoreboard.heard_aside(answer.path, answer.now);
+        self.scoreboard.answered_early(index);
+        if was_seeking && !self.scoreboard.is_in_order() {
+            self.skip_to_answered(index);
+        }
+    }
+
+    /// The pass skips a hole: it continues with the packet that was answered, or with the first
+    /// manifest part that is needed to verify it.
+    fn skip_to_answered(&mut self, index: u64) {
+        let next = self.scoreboard.next_index();
+        let to = self.needed_first(index);
+        let to = if to < next { index } else { to };
+        if to > next {
+            self.skip(to);
+        }
+    }
+
+    /// The index of a packet, or of the manifest part without which it cannot be verified.
+    fn needed_first(&self, index: u64) -> u64 {
+        let layout = self.inventory.layout();
+        layout.map_or(index, |layout| self.verify.needed_first(layout, index))
+    }
+
+    /// The pass continues with the packet `to`; those before it are set aside.
+    fn skip(&mut self, to: u64) {
+        let Some(holes) = &mut self.holes else { return };
+        for index in self.scoreboard.give_up_all() {
+            holes.set_aside(index);
+        }
+        let next = self.scoreboard.next_index();
+        let answered = self.scoreboard.skip_to(to);
+        holes.skipped(next..to, answered);
+        self.set_aside_held();
+    }
+
+    /// Before a pass over what is set aside requests the next packet: skips a long gap, once
+    /// everything requested before it is answered. Returns whether the pass may request one now.
+    pub(super) fn skip_gap(&mut self) -> bool {
+        let (Some(holes), Some(layout)) = (&self.holes, self.inventory.layout()) else {
+            return true;
+        };
+        let end = self.inventory.end_index().unwrap_or(u64::MAX);
+        let rest = self.scoreboard.next_index()..end;
+        let Some(to) = holes.end_of_gap(rest, layout, &self.verify) else { return true };
+        let is_idle = self.scoreboard.unanswered() == 0;
+        if is_idle {
+            self.scoreboard.skip_to(to);
+        }
+        is_idle
+    }
+
+    /// Requests again what is set aside, and ends passes. `has_room`: the reader takes more.
+    /// Returns whether a pass begins.
+    pub(super) fn advance_holes(
+        &mut self,
+        now: Instant,
+        has_room: bool,
+        out: &mut ConsumerOutbox,
+    ) -> bool {
+        let segments = self.stats.segments;
+        let Some(holes) = &mut self.holes else { return false };
+        if holes.note_verified(segments, now) {
+            self.set_aside_soon();
+        }
+        // 1. The pass under way.
+        let is_stuck = !has_room && self.scoreboard.unanswered() == 0;
+        let state = self.pass_state(now, is_stuck);
+        let Some(holes) = &mut self.holes else { return false };
+        let step = holes.advance(&state);
+        self.take_step(now, step, out);
+        // 2. Its end, when nothing is on its way any more.
+        let is_idle = !self.is_requesting_again() && self.verify.is_idle();
+        let mut begins = false;
+        if is_idle && self.holes.is_some() && (self.scoreboard.is_done() || is_stuck) {
+            begins = self.end_pass(now, out);
+        }
+        // 3. The end of patience.
+        let ends = self.holes.as_ref().map(|holes| holes.patience_ends());
+        if self.verify.is_idle() && ends.is_some_and(|ends| now >= ends) {
+            self.fail_incomplete(out);
+        }
+        begins && !self.is_over()
+    }
+
+    fn pass_state(&self, now: Instant, is_stuck: bool) -> PassState {
+        let next = self.scoreboard.next_index();
+        PassState {
+            now,
+            has_nothing: self.has_nothing(),
+            is_in_order: self.scoreboard.is_in_order(),
+            is_passing: !self.scoreboard.is_done() && !is_stuck,
+            is_silent: self.scoreboard.is_silent(),
+            is_requesting: self.is_requesting_again(),
+            rest: next..self.inventory.end_index().unwrap_or(next),
+        }
+    }
+
+    /// Ends a pass. Returns whether another one begins.
+    fn end_pass(&mut self, now: Instant, out: &mut ConsumerOutbox) -> bool {
+        let state = self.pass_state(now, false);
+        let answered = self.scoreboard.skip_to(state.rest.end);
+        let Some(holes) = &mut self.holes else { return false };
+        let step = holes.end_pass(&state, answered);
+        let begins = matches!(step, Step::Pass(_));
+        self.take_step(now, step, out);
+        begins
+    }
+
+    fn take_step(&mut self, now: Instant, step: Step, out: &mut ConsumerOutbox) {
+        match step {
+            Step::Wait => {}
+            Step::Complete => {
+                self.scoreboard.set_hole_rules(HoleRules::Watch);
+                self.holes = None;
+            }
+            Step::Request(round) => self.request_round(now, round),
+            Step::SkipRest => {
+                self.skip(self.inventory.end_index().unwrap_or(self.scoreboard.next_index()));
+            }
+            Step::Pass(first) => {
+                self.scoreboard.skip_to(first);
+            }
+            Step::Incomplete => self.fail_incomplete(out),
+        }
+    }
+
+    /// Requests each of these packets once, or what must come before it.
+    fn request_round(&mut self, now: Instant, round: BTreeSet<u64>) {
+        let next = self.scoreboard.next_index();
+        for index in round {
+            // Behind a hole there may be parts of the manifest and no segments: only segments show
+            // that the hole has ended.
+            let is_aside = self.holes.as_ref().is_some_and(|holes| holes.is_aside(index));
+            let is_behind = index >= next && !is_aside;
+            let index = if is_behind { index } else { self.needed_first(index) };
+            let is_requested = self.requests.contains(Purpose::Again(index))
+                || self.scoreboard.is_requested(index);
+            if !is_requested
+                && !self.inventory.is_had(index)
+                && !self.scoreboard.is_answered_early(index)
+            {
+                self.request_again(now, index, None, false, 0);
+            }
+        }
+    }
+
+    /// When [`Transfer::advance_holes`] has something to do, if no packet comes before.
+    pub(super) fn holes_wakeup(&self) -> Option<Instant> {
+        // A verdict comes first.
+        let holes = self.holes.as_ref().filter(|_| self.verify.is_idle())?;
+        Some(holes.next_wakeup(self.is_requesting_again()))
+    }
+
+    /// Nothing more comes.
+    fn fail_incomplete(&mut self, out: &mut ConsumerOutbox) {
+        let Some(mut holes) = self.holes.take() else { return };
+        for index in self.scoreboard.give_up_all() {
+            holes.set_aside(index);
+        }
+        let next = self.scoreboard.next_index();
+        holes.skipped(next..self.inventory.end_index().unwrap_or(0), alloc::vec::Vec::new());
+        if self.has_nothing() {
+            let name = self.inventory.naming.name_of(holes.first_aside().unwrap_or(0));
+            return self.fail(self.error_of(name, holes.reason()), out);
+        }
+        let missing = holes.missing(&self.inventory);
+        if missing.missing > 0 {
+            self.fail(ConsumerError::Incomplete(Box::new(missing)), out);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What becomes of a packet that came.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use weir_base::Instant;
+use weir_security::manifest::Listed;
+
+use super::Transfer;
+use crate::consumer::naming::is_probe;
+use crate::consumer::outbox::{ConsumerError, ConsumerOutbox, Delivery};
+use crate::consumer::target::PacketId;
+use crate::consumer::verify::{AcceptedPart, AcceptedSegment, Incoming, Outcome, REFUSALS_MAX};
+
+/// Times that a packet which came damaged or forged is requested by the digest that the manifest
+/// lists.
+const BY_DIGEST: u32 = 2;
+
+/// What verification says that concerns others than the transfer.
+#[must_use]
+pub(in crate::consumer) enum Verified {
+    Metadata,
+    /// Metadata are not usable.
+    BadMetadata(ConsumerError),
+    /// The first part of a manifest whose shape was not known.
+    FirstPart(AcceptedPart),
+    /// It is not usable.
+    BadFirstPart,
+    /// Another part of the manifest: packets that wait for it can be verified.
+    Part,
+}
+
+impl Transfer {
+    /// Takes a packet, the first one of its index or one that was requested again.
+    pub(in crate::consumer) fn accept(
+        &mut self,
+        now: Instant,
+        index: u64,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        self.reader.add_unread();
+        self.stats.delivered += 1;
+        self.stats.octets += incoming.packet.len() as u64;
+        self.examine(now, index, incoming, out)
+    }
+
+    /// Has a packet verified, now that it came, or that what it waited for may be there.
+    pub(in crate::consumer) fn examine(
+        &mut self,
+        now: Instant,
+        index: u64,
+        incoming: Incoming,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        let outcome = self.verify.examine(index, incoming, &self.inventory, out);
+        self.settle(now, index, outcome, out)
+    }
+
+    /// Does what follows from verification.
+    pub(in crate::consumer) fn settle(
+        &mut self,
+        now: Instant,
+        index: u64,
+        outcome: Outcome,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        match outcome {
+            Outcome::Waits => {}
+            Outcome::Unwanted => self.reader.drop_unread(1),
+            Outcome::Unlisted(incoming) => {
+                if !self.set_aside_unlisted(index) {
+                    self.verify.hold(index, incoming);
+                }
+            }
+            Outcome::Segment(segment) => self.accept_segment(index, segment, out),
+            Outcome::Metadata => {
+                self.reader.drop_unread(1);
+                return Some(Verified::Metadata);
+            }
+            Outcome::Part(part) => return self.accept_part(now, index, part, out),
+            Outcome::Bad { reason, digest } => {
+                return self.refuse(now, index, reason, digest, out);
+            }
+            Outcome::Untrusted(reason) => {
+                self.reader.drop_unread(1);
+                let error = ConsumerError::Untrusted(reason);
+                if is_probe(index) {
+                    return Some(Verified::BadFirstPart);
+                }
+                if self.inventory.packet_at(index).1 == PacketId::Metadata {
+                    return Some(Verified::BadMetadata(error));
+                }
+                self.fail_packet(index, error, out);
+            }
+            Outcome::Fatal(reason) => {
+                self.reader.drop_unread(1);
+                let error = self.unverified(index, reason);
+                self.fail_packet(index, error, out);
+            }
+        }
+        None
+    }
+
+    fn unverified(&self, index: u64, reason: String) -> ConsumerError {
+        let what = match self.inventory.packet_at(index).1 {
+            PacketId::Metadata => "the metadata".into(),
+            PacketId::Manifest(id) => {
+                format!("part {} of level {} of the manifest", id.number, id.level)
+            }
+            PacketId::Segment(segment) => format!("segment {segment}"),
+        };
+        ConsumerError::Unverified { what, reason }
+    }
+
+    fn accept_part(
+        &mut self,
+        now: Instant,
+        index: u64,
+        part: AcceptedPart,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        if is_probe(index) {
+            self.reader.drop_unread(1);
+            return Some(Verified::FirstPart(part));
+        }
+        if let Err(error) = self.verify.add_part(part) {
+            return self.refuse(now, index, error.to_string(), None, out);
+        }
+        self.reader.drop_unread(1);
+        self.reader.skip(index);
+        if let Some(holes) = &mut self.holes {
+            holes.part_verified();
+        }
+        Some(Verified::Part)
+    }
+
+    /// A segment is there for good.
+    fn accept_segment(&mut self, index: u64, segment: AcceptedSegment, out: &mut ConsumerOutbox) {
+        let AcceptedSegment { last_segment, content_bytes, packet, is_verified } = segment;
+        self.stats.segments += 1;
+        self.stats.content_octets += u64::from(content_bytes);
+        let (range, id) = self.inventory.packet_at(index);
+        match packet.filter(|_| self.reader.is_there()) {
+            Some(packet) => self.reader.put(index, Delivery { range, id, packet, is_verified }),
+            None => self.reader.drop_unread(1),
+        }
+        if let (Some(layout), PacketId::Segment(number)) = (self.inventory.layout(), id) {
+            let last_segment = last_segment.filter(|_| is_verified && !layout.is_whole());
+            self.inventory.add_verified(number);
+            if let Some(last) = last_segment {
+                self.last_verified(last, out);
+            }
+        }
+        self.packet_done(index, out);
+    }
+
+    /// A verified segment says which one is the last.
+    fn last_verified(&mut self, stated: u64, out: &mut ConsumerOutbox) {
+        if let Err(known) = self.verify.set_last_segment(stated) {
+            let what = "the number of segments".to_string();
+            let reason = format!("one says that {stated} is the last, another {known}");
+            return self.fail(ConsumerError::Unverified { what, reason }, out);
+        }
+        self.set_last(stated, true, out);
+    }
+
+    /// A packet came that is not what its producer signed: it is requested once more, or given up.
+    fn refuse(
+        &mut self,
+        now: Instant,
+        index: u64,
+        reason: String,
+        digest: Option<[u8; 32]>,
+        out: &mut ConsumerOutbox,
+    ) -> Option<Verified> {
+        self.reader.drop_unread(1);
+        let (_, id) = self.inventory.packet_at(index);
+        let error = self.unverified(index, reason);
+        if id == PacketId::Metadata {
+            return Some(Verified::BadMetadata(error));
+        }
+        if is_probe(index) {
+            return Some(Verified::BadFirstPart);
+        }
+        if !self.config.is_reliable {
+            self.miss(index, out);
+            return None;
+        }
+        let times = self.verify.count_refusal(index);
+        if times > REFUSALS_MAX {
+            self.fail_packet(index, error, out);
+            return None;
+        }
+        let layout = self.inventory.layout();
+        let listed = match layout.and_then(|layout| self.verify.listed(layout, id)) {
+            Some(Listed::As(digest)) => Some(digest),
+            _ => None,
+        };
+        let digest = digest.or(listed).filter(|_| times <= BY_DIGEST);
+        // After the first time, damage on the way is less likely than a bad copy in a router.
+        let must_be_fresh = digest.is_none() && times > 1;
+        if !self.request_again(now, index, digest, must_be_fresh, self.config.retries_max) {
+            let name = self.inventory.naming.name_of(index);
+            self.fail_packet(index, ConsumerError::Damaged(name), out);
+            return None;
+        }
+        if matches!(id, PacketId::Segment(_)) {
+            self.forget_last(out);
+        }
+        None
+    }
+
+    /// What a refused segment said of the last one does not count any more.
+    fn forget_last(&mut self, out: &mut ConsumerOutbox) {
+        if !self.inventory.last_is_from_segment() || self.verify.knows_last_segment() {
+            return;
+        }
+        match self.inventory.metadata.as_ref().and_then(|metadata| metadata.last_segment) {
+            Some(last) => self.set_last(last, false, out),
+            None => {
+                self.inventory.forget_last();
+                self.set_limit();
+            }
+        }
+    }
+}
