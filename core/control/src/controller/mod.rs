@@ -50,7 +50,7 @@ const SLACK_BYTES: u64 = 1 << 20;
 /// The controller's knowledge and decisions. It has no clock: `now` counts from its start.
 ///
 /// Its components do not know it; the README has a table. `Registry` knows no other one, `Routing`
-/// reads the registry's network, and `Plans` replaces plans by a [`Context`] of the two.
+/// reads the registry's network, and `Plans` replaces plans by a `Context` of the two.
 pub struct Controller {
     config: ControllerConfig,
     registry: Registry,
