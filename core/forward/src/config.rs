@@ -17,7 +17,7 @@ pub struct RouterConfig {
     pub shard: u16,
     /// Shards of the router. With more than one, Interests leave with a PIT token.
     pub shard_count: u16,
-    /// Key of name hashes: secret, drawn anew for each run, the same for all shards.
+    /// Key of name hashes: secret, random for each run, the same for all shards.
     pub hash_key: HashKey,
     /// Seed of nonces given to Interests without one.
     pub seed: u64,
@@ -45,7 +45,7 @@ pub struct RouterConfig {
     pub name_components_max: usize,
     /// Whose Data satisfies a pending Interest.
     pub data_source: DataSource,
-    /// What to do with Data nobody asked for.
+    /// What to do with Data that no Interest requested.
     pub unsolicited: UnsolicitedPolicy,
     /// Octets of free packet blocks kept for reuse.
     pub pool_bytes_max: usize,

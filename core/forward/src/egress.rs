@@ -107,8 +107,8 @@ impl Egress {
         self.out.packets.push(OutPacket { face, header, packet });
     }
 
-    /// Sends Data to one downstream. Data under `/localhost` leaves by local faces only, whoever
-    /// asked for it. `name` is the name of the Data, or the prefix of it that was asked for.
+    /// Sends Data to one downstream. Data under `/localhost` leaves by local faces only. `name` is
+    /// the name of the Data, or the prefix of it that was requested.
     #[inline(always)]
     pub(crate) fn data(
         &mut self,

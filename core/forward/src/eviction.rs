@@ -82,8 +82,8 @@ impl Share {
 }
 
 impl Tables {
-    /// Entries to evict for an Interest of `requester`, out of one random sample; none if nobody
-    /// holds much more than the requester. `kept` is never among them. Entries of programs of this
+    /// Entries to evict for an Interest of `requester`, out of one random sample. None if no holder
+    /// has much more than the requester. `kept` is never among them. Entries of programs of this
     /// host are evicted for one another only.
     pub(crate) fn victims(
         &mut self,

@@ -16,11 +16,11 @@ pub(crate) enum StoreOutcome {
     AskShards,
     /// A Nack for congestion.
     Refuse(DropReason),
-    /// It goes on to the PIT.
+    /// It continues to the PIT.
     Pending(Onward),
 }
 
-/// How an Interest that the store has not answered goes on from the PIT.
+/// How an Interest that the store has not answered continues from the PIT.
 #[derive(Clone, Debug)]
 pub enum Onward {
     /// To FIB and strategy.

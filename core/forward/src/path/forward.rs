@@ -22,7 +22,7 @@ use crate::table::prefixes::PrefixHashes;
 use crate::table::records::OutRecord;
 
 impl Router {
-    /// An Interest goes on from its PIT entry as the store has decided.
+    /// Forwards an Interest from its PIT entry as the store has decided.
     #[inline(always)]
     pub(crate) fn go_onward(
         &mut self,
@@ -93,7 +93,7 @@ impl Router {
         }
     }
 
-    /// Forwards an entry that has waited in vain for a disk or for other shards. `is_stalled`: the
+    /// Forwards an entry after a disk or the other shards could not answer it. `is_stalled`: the
     /// disk has stopped responding.
     pub(crate) fn forward_waiting(&mut self, waiter: &Waiter, is_stalled: bool) {
         let now = self.now;

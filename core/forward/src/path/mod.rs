@@ -3,7 +3,7 @@
 //! ```text
 //! shards   refill                messages of other shards; the router's own Interests
 //! interest data  nack  reads     where a packet or a finished read begins its path
-//! lookup   show  forward         store stage; Data for other shards; FIB and strategy
+//! lookup   offer forward         store stage; Data for other shards; FIB and strategy
 //! bypass                         whether an Interest waits for a disk
 //! pending                        PIT stage
 //! wait                           how an entry waits for a disk or for other shards

@@ -22,7 +22,7 @@ impl Router {
         self.content.watches.homes_of(data.name, self.tables.hash_prefixes(data.name))
     }
 
-    /// Shows Data to the first of its homes, which passes it on to the next.
+    /// Offers Data to the first of its homes, which passes it on to the next.
     #[cold]
     #[inline(never)]
     pub(crate) fn offer(&mut self, mut offered: OfferedData) {
@@ -36,7 +36,7 @@ impl Router {
         }
     }
 
-    /// Shows Data that no entry here has asked for. It is kept if one of the homes has sent an
+    /// Offers Data that no entry here has requested. It is kept if one of the homes has sent an
     /// Interest for it to the face that it came from.
     #[cold]
     #[inline(never)]

@@ -1,9 +1,5 @@
-//! multipath: the segments of an object are spread over all next hops, and each is asked of one of
-//! them (paper multipath-cache-management, 4.1, 4.2, 5.2).
-//!
-//! Segments go where their part of the object is said to be, the others by ratio and need: the next
-//! hops take turns as their weights say, but none gets more than its share of the Interests that
-//! are under way. So one that answers late gets fewer.
+//! multipath: the segments of an object are spread over all next hops (paper
+//! multipath-cache-management, 4.1, 4.2, 5.2).
 //!
 //! Each segment of an object is requested from one next hop. `part~FACE:FIRST-LAST` in the name of
 //! the strategy assigns segments to a face (up to 256 parts, which must not overlap). The other
