@@ -52,7 +52,8 @@ impl Router {
     }
 
     /// Looks up FIB and strategy and sends the Interest. `only`: the next hops to choose from, if
-    /// not all of them.
+    /// not all of them. Without a route, a Nack would be wrong while the disks are read in after a
+    /// start: the entry ends without one, and a retransmission looks in the store again.
     pub(crate) fn forward(
         &mut self,
         entry: u32,
@@ -60,15 +61,18 @@ impl Router {
         only: Option<HopSet>,
         interest: &InterestView<'_>,
     ) {
-        self.consult(entry, origin, only, interest, |strategy, context| {
+        let may_be_found_later = self.content.store.is_recovering();
+        let is_dropped = self.consult(entry, origin, only, interest, |strategy, context| {
             match (origin.next_hop_face, context.next_hops) {
+                (_, []) if may_be_found_later => return true,
                 (Some(_), &[chosen]) => {
                     context.send_interest(chosen);
                 }
                 _ => strategy.on_interest(context),
             }
+            false
         });
-        if self.tables.pit.entry(entry).is_abandoned() {
+        if is_dropped || self.tables.pit.entry(entry).is_abandoned() {
             self.end_unsatisfied(entry);
         }
     }

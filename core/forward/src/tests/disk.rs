@@ -20,7 +20,6 @@ use super::*;
 use crate::{BusyPolicy, BusyStats, Bypass, Mark, StoreIo};
 
 const KEY: HashKey = HashKey::new([11, 12]);
-/// A neighbour that asks.
 const ASKER: FaceId = FaceId(300);
 
 /// A router over one or more disks.
@@ -58,6 +57,20 @@ impl DiskFixture {
         disks: usize,
         change: impl FnOnce(&mut DiskTierConfig),
     ) -> Self {
+        let mut fixture = Self::start(
+            Self::config(busy, capacity_bytes, disks, change),
+            vec![vec![0; DISK_OCTETS]; disks],
+        );
+        fixture.settle();
+        fixture
+    }
+
+    fn config(
+        busy: BusyPolicy,
+        capacity_bytes: u64,
+        disks: usize,
+        change: impl FnOnce(&mut DiskTierConfig),
+    ) -> RouterConfig {
         let geometry = DiskGeometry {
             data_offset: 4096,
             region_bytes: REGION_BYTES,
@@ -74,17 +87,20 @@ impl DiskFixture {
             ..DiskTierConfig::new(vec![geometry; disks], STORE_ID, KEY, checksum)
         };
         change(&mut disk);
-        let config = RouterConfig {
+        RouterConfig {
             hash_key: KEY,
             store: StoreConfig { capacity_bytes, ..StoreConfig::default() },
             disk: Some(disk),
             busy,
             ..RouterConfig::default()
-        };
-        let octets = vec![0; DISK_OCTETS];
+        }
+    }
+
+    /// A router that begins to read in what is on its disks.
+    fn start(config: RouterConfig, disks: Vec<Vec<u8>>) -> Self {
         let mut fixture = Self {
             fixture: Fixture::with_config(config),
-            disks: vec![octets; disks],
+            disks,
             ops: VecDeque::new(),
             nonce: 1_000_000,
         };
@@ -92,7 +108,6 @@ impl DiskFixture {
             face: ASKER,
             attributes: FaceAttributes::point_to_point(FaceScope::NonLocal),
         });
-        fixture.settle();
         fixture
     }
 
@@ -140,7 +155,6 @@ impl DiskFixture {
         }
     }
 
-    /// Puts Data on the disk.
     fn put(&mut self, name: &str, freshness_ms: u64) {
         self.route("/", &[(U, 0)]);
         self.nonce += 1;
@@ -200,6 +214,21 @@ fn one_read_answers_all_who_wait_for_the_name() {
     assert_eq!((stats.pit_entries, stats.busy.reads_begun, stats.busy.reads_joined), (0, 3, 1));
     assert_eq!((stats.busy.answered, stats.unsatisfied), (3, 0));
     assert_eq!(stats.busy.read_latency.count(), 3);
+}
+
+#[test]
+fn a_name_without_route_is_not_refused_while_disks_are_read_in() {
+    let config = || DiskFixture::config(BusyPolicy::default(), 0, 1, |_| {});
+    let mut before = DiskFixture::start(config(), vec![vec![0; DISK_OCTETS]]);
+    before.settle();
+    before.put_segments(1);
+    let mut router = DiskFixture::start(config(), before.disks);
+    assert!(router.want(0).is_empty(), "the Data may be on the disk");
+    assert_eq!(router.router.stats().unsatisfied, 1);
+    router.settle();
+    assert!(router.want(0).is_empty(), "a read begins");
+    assert_eq!(uri(&router.step()[0]), "/d/seg=0");
+    assert_eq!(router.want(1)[0].header.nack, Some(NackReason::NoRoute));
 }
 
 #[test]

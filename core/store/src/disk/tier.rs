@@ -39,7 +39,6 @@ pub(crate) struct DiskTier {
     pub(super) last_sequence: u32,
     /// The disk that is looked at first for one to append to.
     pub(super) next_disk: usize,
-    /// What was lost lately.
     pub(crate) lost: LostSegments,
     /// Octets of all disks that are of use.
     pub(super) log_bytes: u64,
@@ -147,7 +146,6 @@ impl DiskTier {
         backlogs.reduce(|sum, bytes| sum + bytes)
     }
 
-    /// Octets written so far.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.stats.written_bytes
     }
@@ -165,6 +163,7 @@ impl DiskTier {
         self.pending.evicted_bytes()
     }
 
+    #[inline]
     pub(crate) fn is_recovering(&self) -> bool {
         !self.recovery.is_over()
     }

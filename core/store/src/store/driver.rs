@@ -25,6 +25,13 @@ impl Store {
         self.disks.is_some()
     }
 
+    /// Whether what was on the disks before is still being read in: a name that is not found may
+    /// be found later.
+    #[inline]
+    pub fn is_recovering(&self) -> bool {
+        self.disks.as_ref().is_some_and(|disks| disks.tier.is_recovering())
+    }
+
     /// Whether the filter alone says that no Data of a name is on the disks. Never where there is
     /// no filter (paper nb-cache, III-B: the first bypass).
     pub fn is_ruled_out(&self, name: NameView<'_>, hashes: &NameHashes) -> bool {
