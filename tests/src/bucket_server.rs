@@ -20,7 +20,6 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::port::free_port;
 
-/// The bucket that there is.
 const BUCKET: &str = "bucket";
 const ACCESS_KEY: &str = "weir-tests";
 const SECRET_KEY: &str = "weir-tests-secret";

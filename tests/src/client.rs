@@ -12,9 +12,7 @@ use crate::{PATIENCE, Process, Router, Site};
 /// A library that Weir must get along with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Library {
-    /// python-ndn
     PythonNdn,
-    /// NDNts
     Ndnts,
 }
 

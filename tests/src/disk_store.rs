@@ -20,7 +20,6 @@ const SUPERBLOCK_AREA_BYTES: u64 = 8192;
 pub struct DiskStore {
     /// Name of the configuration, of the socket and of the files of the disks.
     pub name: String,
-    /// How many disks.
     pub disks: usize,
     /// Size of each, as the configuration has it.
     pub size: String,
@@ -55,7 +54,6 @@ impl DiskStore {
         }
     }
 
-    /// The file of a disk.
     #[must_use]
     pub fn file(&self, site: &Site, disk: usize) -> PathBuf {
         let name = format!("{}.disk{disk}", self.name);

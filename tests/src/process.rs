@@ -29,11 +29,8 @@ pub struct Process {
 /// How a program ended and what it printed.
 #[derive(Debug)]
 pub struct Finished {
-    /// Exit status.
     pub status: ExitStatus,
-    /// Standard output.
     pub output: String,
-    /// Standard error.
     pub errors: String,
     /// Standard output and standard error, line by line as they came.
     pub log: String,
@@ -128,7 +125,6 @@ impl Process {
         self.log.lock().expect("log").clone()
     }
 
-    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -11,7 +11,6 @@ use serde_json::Value;
 
 use crate::{Finished, PATIENCE, Process, Site, weir_binary};
 
-/// How to start a router.
 #[derive(Debug, Clone, Default)]
 pub struct RouterOptions {
     /// Name of its Unix socket in the folder of the site; `router.sock` if empty.
@@ -98,7 +97,6 @@ impl Router {
         self.port
     }
 
-    /// Path of the Unix socket.
     #[must_use]
     pub fn socket(&self) -> &PathBuf {
         &self.socket

@@ -67,7 +67,6 @@ impl SmallDisk {
         &self.folder
     }
 
-    /// Its path for this process.
     #[must_use]
     pub fn view(&self) -> PathBuf {
         let inside = self.folder.strip_prefix("/").expect("an absolute path");

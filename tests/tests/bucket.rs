@@ -54,7 +54,6 @@ impl Bed {
         (process, ready)
     }
 
-    /// The objects that are kept.
     fn objects(&self) -> Vec<PathBuf> {
         let mut files = self.server.files("repo/objects");
         files.retain(|path| path.extension().is_some_and(|ending| ending == "obj"));

@@ -95,7 +95,6 @@ impl Client {
     }
 }
 
-/// What a controller has answered.
 #[derive(Default)]
 struct Answered {
     registered: BTreeSet<String>,

@@ -44,9 +44,7 @@ struct Chain {
     near: Router,
 }
 
-/// A published file.
 struct Published {
-    /// Its name with the version.
     name: String,
     source: PathBuf,
     segment_bytes: usize,

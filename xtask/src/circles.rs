@@ -25,7 +25,6 @@ use self::graph::Graph;
 /// Names from the root of a crate, `[]` for the root itself.
 type ModulePath = Vec<String>;
 
-/// What a module holds.
 #[derive(Default)]
 struct Module {
     file: PathBuf,

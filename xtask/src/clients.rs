@@ -15,7 +15,6 @@ use crate::target_folder;
 
 const SKIP: &str = "WEIR_SKIP_INTEROP";
 
-/// Where the clients are installed.
 pub(crate) fn folder(root: &Path) -> PathBuf {
     target_folder(root).join("interop")
 }

@@ -15,9 +15,7 @@ use syn::visit::{self, Visit};
 
 use crate::circles::is_test;
 
-/// One source file.
 pub(crate) struct Source {
-    /// Folder of its crate.
     pub(crate) folder: String,
     /// From the root of the repository.
     pub(crate) file: String,

@@ -3,7 +3,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Counters in a block.
 const COUNTERS: usize = 128;
 /// Counters in a word: 4 bits each.
 const COUNTERS_PER_WORD: u32 = 16;
@@ -94,7 +93,6 @@ impl CountingBloom {
         ((product >> 64) as usize, probes)
     }
 
-    /// Adds a hash.
     #[inline]
     pub fn insert(&mut self, hash: u64) {
         let (block, mut bits) = self.place(hash);

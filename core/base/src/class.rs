@@ -18,7 +18,6 @@ const CAPACITIES: [u32; 37] = [
     66_040, 82_552, 103_192, 131_080, 163_848, 204_808, 262_152,
 ];
 
-/// Number of classes.
 pub(crate) const CLASSES: usize = CAPACITIES.len();
 
 /// The largest payload that is found by table.

@@ -34,7 +34,6 @@ impl Exposition {
         }
     }
 
-    /// Its media type.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {

@@ -7,7 +7,6 @@ use core::fmt;
 pub struct FaceId(pub u64);
 
 impl FaceId {
-    /// No face.
     pub const INVALID: Self = Self(0);
     /// The management face, inside the router.
     pub const INTERNAL: Self = Self(1);

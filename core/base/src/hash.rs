@@ -125,7 +125,6 @@ pub struct NameHasher {
 }
 
 impl NameHasher {
-    /// Adds octets.
     #[inline]
     pub fn write(&mut self, bytes: &[u8]) {
         let filled = self.length % 8;

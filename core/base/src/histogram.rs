@@ -25,7 +25,6 @@ impl<const PARTS: usize, const BUCKETS: usize> Default for Histogram<PARTS, BUCK
 }
 
 impl<const PARTS: usize, const BUCKETS: usize> Histogram<PARTS, BUCKETS> {
-    /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
         self.counts[Self::bucket_of(value)] += 1;

@@ -6,7 +6,6 @@
 /// Messages that are hashed side by side.
 pub const SHA256_LANES: usize = 16;
 
-/// Octets of a block.
 const BLOCK: usize = 64;
 
 /// The SHA-256 digests (FIPS 180-4) of sixteen messages of any lengths, or `None` on a processor

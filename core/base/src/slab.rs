@@ -17,7 +17,6 @@ pub struct Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// An empty slab.
     pub const fn new() -> Self {
         Self { entries: Vec::new(), vacant: Vec::new() }
     }

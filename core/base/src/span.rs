@@ -9,7 +9,6 @@ use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// The spans of one pool.
 pub(crate) struct Spans {
     source: Arc<dyn SpanSource>,
     span_bytes: usize,
@@ -195,7 +194,6 @@ impl Spans {
         }
     }
 
-    /// Octets of all spans.
     pub(crate) fn bytes(&self) -> u64 {
         self.all.len() as u64 * self.span_bytes as u64
     }

@@ -108,7 +108,6 @@ impl Table {
         }
     }
 
-    /// Entries in the table.
     #[inline]
     pub fn len(&self) -> usize {
         self.len

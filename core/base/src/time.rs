@@ -13,7 +13,6 @@ pub const NS_PER_S: u64 = 1_000_000_000;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The epoch.
     pub const ZERO: Self = Self(0);
     /// A point that no driver reaches (584 years after the epoch).
     pub const FAR_FUTURE: Self = Self(u64::MAX);

@@ -65,7 +65,6 @@ quantity! {
 quantity! {
     /// Octets: a whole number, or with a unit, for example `"256KiB"` or `"1.5MB"`.
     Size {
-        /// Octets.
         bytes: u64
     }
     parse_bytes, "a size: octets as a number, or text such as \"256KiB\""

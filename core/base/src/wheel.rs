@@ -72,7 +72,6 @@ impl TimerWheel {
         self.len == 0
     }
 
-    /// Octets of memory.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.heads) + self.links.capacity() * size_of::<Link>()
     }

@@ -86,7 +86,6 @@ fn object(number: usize, routers: usize) -> Name {
     name.parse().expect("a name")
 }
 
-/// Times of one kind.
 #[derive(Default)]
 struct Times(Vec<Duration>);
 

@@ -13,7 +13,6 @@ use crate::file::{File, List};
 use crate::objects::Objects;
 use crate::plan::{Part, Plan, segments_of};
 
-/// A plan in force.
 pub(crate) struct ActivePlan {
     pub(crate) plan: Plan,
     /// Octets of memory that a segment takes where it is kept.
@@ -73,7 +72,6 @@ impl Kept<'_> {
     }
 }
 
-/// Rules for a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) all: usize,

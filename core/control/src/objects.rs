@@ -97,7 +97,6 @@ struct Account {
     content_bytes: [u64; 2],
 }
 
-/// All objects that are known.
 #[derive(Default)]
 pub(crate) struct Objects {
     by_name: BTreeMap<Name, ObjectId>,

@@ -26,12 +26,7 @@ enum Ranges {
 pub(crate) enum SegmentsError {
     /// A range ends before it begins.
     #[error("the range [{first}, {last}] ends before it begins")]
-    Backward {
-        /// Its first number.
-        first: u64,
-        /// Its last.
-        last: u64,
-    },
+    Backward { first: u64, last: u64 },
     /// A number that no file reaches.
     #[error("segment {0} is beyond the last that a file may have, {max}", max = Segments::LAST_MAX)]
     Beyond(u64),
@@ -49,7 +44,6 @@ impl Segments {
         segments
     }
 
-    /// Adds segments.
     pub fn insert(&mut self, range: RangeInclusive<u64>) {
         let (first, last) = (*range.start(), *range.end());
         if first > last {
@@ -119,7 +113,6 @@ impl Segments {
         matches!(self.0, Ranges::None)
     }
 
-    /// How many segments there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.ranges().map(|(first, last)| last - first + 1).sum()

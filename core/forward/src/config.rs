@@ -23,7 +23,6 @@ pub struct RouterConfig {
     pub seed: u64,
     /// This shard's content store.
     pub store: StoreConfig,
-    /// Its disk tier.
     pub disk: Option<DiskTierConfig>,
     /// What to do when its disks are busy.
     pub busy: BusyPolicy,

@@ -16,7 +16,6 @@ pub enum StoreCommand {
     List {
         /// Identifies the answer.
         transaction: u64,
-        /// The prefix.
         prefix: Name,
         /// Where to go on.
         from: HoldingsCursor,
@@ -47,7 +46,6 @@ pub enum StoreCommand {
     SetRules {
         /// Identifies the answer.
         transaction: u64,
-        /// The rules.
         rules: Rules,
     },
 }
@@ -62,7 +60,6 @@ pub enum StoreEvent {
         /// Nothing where no index is kept.
         page: Option<HoldingsPage>,
     },
-    /// What has changed.
     Changed {
         /// The command's.
         transaction: u64,

@@ -30,7 +30,6 @@ pub(crate) struct Egress {
     key: HashKey,
 }
 
-/// A Nack that leaves.
 #[derive(Clone, Copy)]
 pub(crate) struct OutNack {
     pub(crate) reason: NackReason,

@@ -19,7 +19,6 @@ impl Origin {
     }
 }
 
-/// Where Data came from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DataOrigin {
     pub(crate) face: FaceId,
@@ -52,7 +51,6 @@ impl Downstream {
 /// What a peer returns PIT tokens with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// Data.
     Data,
     /// Nacks: not all that return them with Data do so.
     Nacks,

@@ -16,7 +16,6 @@ const VICTIMS_MAX: usize = 8;
 /// requester. Holders of about the same share do not evict each other.
 const EXCESS: u64 = 2;
 
-/// An entry of a sample.
 #[derive(Clone, Copy)]
 struct Sampled {
     index: u32,
@@ -113,7 +112,6 @@ impl Tables {
         of_share.map(|entry| entry.index).take(VICTIMS_MAX).collect()
     }
 
-    /// Random entries, each once.
     fn random_entries(&mut self) -> ArrayVec<u32, SAMPLE> {
         let mut drawn = ArrayVec::new();
         for _ in 0..SAMPLE {

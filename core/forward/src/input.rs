@@ -19,7 +19,6 @@ pub enum Input {
     /// A whole network packet from a face: `weir-link` has reassembled it and decoded its NDNLPv2
     /// header. A Nack is an Interest whose header holds a reason.
     Packet {
-        /// The face it arrived on.
         face: FaceId,
         /// Its link header; only fields that matter beyond the link are read.
         header: LpHeader,
@@ -29,23 +28,16 @@ pub enum Input {
     /// A change of configuration or tables.
     Command(Command),
     /// An operation of [`Outbox::disk_ops`](crate::Outbox::disk_ops) has ended.
-    DiskDone {
-        /// Which.
-        id: DiskOpId,
-        /// How.
-        outcome: DiskOutcome,
-    },
+    DiskDone { id: DiskOpId, outcome: DiskOutcome },
     /// What the router at the other end of a link says of itself. On a router of several shards
     /// each gets this.
     Signal {
-        /// The face it is at.
         face: FaceId,
         /// What it says.
         signal: HopSignal,
     },
     /// Another shard of the router says something, see [`Outbox::shard_messages`](crate::Outbox).
     Shard {
-        /// Its number.
         from: u16,
         /// What it says.
         message: ShardMessage,
@@ -59,17 +51,13 @@ pub enum Input {
 pub enum Command {
     /// A face came into being.
     AddFace {
-        /// Its identifier.
         face: FaceId,
         /// What is to be known of it.
         attributes: FaceAttributes,
     },
     /// A face is gone. FIB entries that name it pass it over; who keeps the FIB sends
     /// [`Command::SetNextHops`] for them in its own time.
-    RemoveFace {
-        /// Its identifier.
-        face: FaceId,
-    },
+    RemoveFace { face: FaceId },
     /// Replaces the next hops of a FIB prefix; none removes the prefix.
     SetNextHops {
         /// The prefix, of at most [`PREFIX_COMPONENTS_MAX`](crate::PREFIX_COMPONENTS_MAX)
@@ -80,7 +68,6 @@ pub enum Command {
     },
     /// Chooses the strategy of a prefix; `None` unsets it (`/` falls back to best-route).
     SetStrategy {
-        /// The prefix.
         prefix: Name,
         /// What to use there and below.
         strategy: Option<Strategy>,
@@ -121,6 +108,5 @@ pub enum MissWatch {
     /// Of those that came by faces of local scope: from applications of this machine. What other
     /// hosts ask for in vain costs nothing, however much it is.
     Local,
-    /// Of all.
     All,
 }

@@ -89,7 +89,6 @@ pub struct NextHop {
 /// What to do with Data that no Interest asked for (NFD, `cs_unsolicited_policy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsolicitedPolicy {
-    /// Drop it.
     #[default]
     DropAll,
     /// Store it when it comes from a local face.
@@ -119,10 +118,8 @@ pub enum DataSource {
 
 weir_base::words!(DataSource { NextHops = "next-hops", Any = "any" });
 
-/// A packet to send.
 #[derive(Debug)]
 pub struct OutPacket {
-    /// Where to.
     pub face: FaceId,
     /// PIT token, Nack, congestion mark and incoming face. The link adds what is its own and leaves
     /// out the incoming face where local fields are off.
@@ -138,7 +135,6 @@ pub enum Event {
     StoreErased {
         /// The command's.
         transaction: u64,
-        /// Data erased.
         erased: usize,
         /// The limit was reached: there may be more.
         limit_reached: bool,

@@ -59,7 +59,6 @@ pub(crate) struct Pass<'a> {
     pub(crate) interest: &'a InterestView<'a>,
     /// What identifies it in the store and in the PIT.
     pub(crate) query: Query<'a>,
-    /// Its ingress.
     pub(crate) face: Face,
     /// Its nonce, or one that was drawn for it.
     pub(crate) nonce: u32,

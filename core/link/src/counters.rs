@@ -55,7 +55,6 @@ link_drops! {
     ReassemblyFull = "reassembly-full",
     /// A frame of this Sequence was received before: its acknowledgement was lost or late.
     SequenceDuplicate = "sequence-duplicate",
-    /// The egress queue is full.
     QueueFull = "egress-queue-full",
     /// All egress queues together are full, and this one is among the longest: its newest frame
     /// gave way.
@@ -148,7 +147,6 @@ pub struct LinkCounters {
     pub reassembled: u64,
     /// Packets cut into fragments.
     pub fragmented: u64,
-    /// Congestion marks this link set.
     pub marks_set: u64,
     /// Frames that the other end acknowledged (NDNLPv2 reliability).
     pub acknowledged: u64,
@@ -165,6 +163,5 @@ pub struct LinkCounters {
     pub interests_held: u64,
     /// Held Interests that went on.
     pub interests_released: u64,
-    /// Drops by reason.
     pub drops: DropCounters,
 }

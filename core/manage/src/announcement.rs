@@ -5,7 +5,6 @@ use weir_wire::{DataView, Name, tlv};
 use crate::element::Elements;
 use crate::numbers::types;
 
-/// ContentType of prefix announcements.
 const CONTENT_TYPE_PREFIX_ANNOUNCEMENT: u64 = 5;
 
 /// The announcement that the parameters of an Interest hold.

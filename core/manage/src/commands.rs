@@ -33,18 +33,14 @@ mod field {
     pub(super) const THRESHOLD: u16 = 1 << 14;
     pub(super) const MTU: u16 = 1 << 15;
 
-    /// Settings of faces.
     pub(super) const FACE_SETTINGS: u16 = FLAGS | MASK | PERSISTENCY | INTERVAL | THRESHOLD | MTU;
 }
 
 /// A command of NFD management whose arguments are ControlParameters in its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Makes a face.
     FacesCreate,
-    /// Changes a face.
     FacesUpdate,
-    /// Closes a face.
     FacesDestroy,
     /// Adds a next hop to the FIB, past the RIB.
     FibAddNextHop,
@@ -54,7 +50,6 @@ pub enum Command {
     CsConfig,
     /// Erases stored Data.
     CsErase,
-    /// Chooses a strategy.
     StrategyChoiceSet,
     /// Goes back to the shorter prefix's strategy.
     StrategyChoiceUnset,

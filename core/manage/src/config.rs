@@ -39,7 +39,6 @@ pub struct ManagerConfig {
     pub store: StoreSettings,
     /// The largest content store that a command makes, in octets.
     pub store_bytes_max: u64,
-    /// Most routes.
     pub routes_max: usize,
     /// Most FIB prefixes.
     pub fib_entries_max: usize,

@@ -98,7 +98,6 @@ fn segments(versioned: &Name, content: &[u8], signer: &dyn Signer) -> Option<Vec
 /// Why a dataset could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatasetError {
-    /// The router refused.
     #[error("{} {}", .0.code, .0.text)]
     Refused(ControlResponse),
     /// A segment that was not asked for.
@@ -129,7 +128,6 @@ impl DatasetFetch {
         Self { name, versioned: None, next_segment: 0, content: Vec::new() }
     }
 
-    /// The next Interest.
     pub fn interest(&self, nonce: u32) -> Vec<u8> {
         match &self.versioned {
             None => Interest::new(self.name.clone())
@@ -173,7 +171,6 @@ impl DatasetFetch {
         Ok(data.final_block_id() == data.name.last())
     }
 
-    /// The Content of all segments.
     pub fn into_content(self) -> Vec<u8> {
         self.content
     }

@@ -9,10 +9,8 @@ use crate::numbers::types;
 
 /// A management structure that is one TLV.
 pub trait Element: Sized {
-    /// The TLV-TYPE.
     const TYPE: u32;
 
-    /// From the TLV-VALUE.
     fn decode_value(value: &[u8]) -> Result<Self, DecodeError>;
 
     /// Appends the TLV-VALUE.
@@ -53,9 +51,7 @@ pub trait Element: Sized {
 /// One TLV.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawElement<'a> {
-    /// TLV-TYPE.
     pub(crate) typ: u32,
-    /// TLV-VALUE.
     pub(crate) value: &'a [u8],
     wire: &'a [u8],
 }
@@ -66,7 +62,6 @@ impl<'a> RawElement<'a> {
         Ok(tlv::decode_nni(self.typ, self.value)?)
     }
 
-    /// The value as text.
     pub(crate) fn text(self, element: &'static str) -> Result<String, DecodeError> {
         core::str::from_utf8(self.value)
             .map(String::from)
@@ -78,7 +73,6 @@ impl<'a> RawElement<'a> {
         self.wire
     }
 
-    /// The element as a Name.
     pub(crate) fn name(self) -> Result<Name, DecodeError> {
         Ok(NameView::decode(self.wire)?.to_name())
     }
@@ -135,7 +129,6 @@ impl Writer {
         self
     }
 
-    /// Appends text.
     pub fn text(&mut self, typ: u32, value: &str) -> &mut Self {
         self.0.tlv(typ, value.as_bytes());
         self

@@ -14,20 +14,11 @@ pub enum DecodeError {
     },
     /// A required element is not there.
     #[error("{element} is missing")]
-    Missing {
-        /// Its name.
-        element: &'static str,
-    },
+    Missing { element: &'static str },
     /// An element holds what it must not.
     #[error("{element} has a value that is not allowed")]
-    Value {
-        /// Its name.
-        element: &'static str,
-    },
+    Value { element: &'static str },
     /// An element is unknown here and may not be skipped.
     #[error("unknown critical element of type {found}")]
-    Critical {
-        /// Its type.
-        found: u32,
-    },
+    Critical { found: u32 },
 }

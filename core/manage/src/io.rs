@@ -55,7 +55,6 @@ pub enum ManagerInput {
     FaceEvent {
         /// What happened.
         kind: FaceEventKind,
-        /// To which face.
         info: FaceInfo,
     },
     /// Answers [`Action::EraseStore`].
@@ -86,15 +85,9 @@ pub enum ManagerInput {
     /// Where the router waits for peers: FaceUris for faces/channels.
     Channels(Vec<String>),
     /// A route of the configuration file.
-    AddRoute {
-        /// Prefix.
-        prefix: Name,
-        /// The route.
-        route: Route,
-    },
+    AddRoute { prefix: Name, route: Route },
     /// A strategy of the configuration file: prefix and strategy name.
     SetStrategy {
-        /// Prefix.
         prefix: Name,
         /// Strategy name, with or without version and parameters.
         strategy: Name,
@@ -106,7 +99,6 @@ pub enum ManagerInput {
 /// Answer to [`Action::Snapshot`].
 #[derive(Clone, Debug)]
 pub enum Snapshot {
-    /// Every face.
     Faces(Vec<FaceStatus>),
     /// The content store, all shards together; `capacity` and `flags` are filled in by the manager.
     Store(CsInfo),
@@ -140,7 +132,6 @@ pub enum FaceError {
     Internal(String),
 }
 
-/// A face to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceRequest {
     /// Canonical remote FaceUri: numeric address and port.
@@ -172,7 +163,6 @@ pub struct FaceChanges {
     pub default_congestion_threshold_bytes: Option<u64>,
 }
 
-/// Settings of the content store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
     /// Capacity in octets, all shards together.
@@ -197,26 +187,19 @@ pub enum Action {
     UpdateFace {
         /// For the answer.
         txn: u64,
-        /// Which.
         face: FaceId,
-        /// What to change.
         changes: FaceChanges,
     },
     /// Close a face; its [`ManagerInput::FaceEvent`] follows as for any face.
-    DestroyFace {
-        /// Which.
-        face: FaceId,
-    },
+    DestroyFace { face: FaceId },
     /// Replace the next hops of a FIB prefix in every shard; none removes the prefix.
     SetNextHops {
-        /// The prefix.
         prefix: Name,
         /// All of its next hops, by face.
         next_hops: Vec<NextHopRecord>,
     },
     /// Choose the strategy of a prefix in every shard; `None` goes back to the shorter prefix's.
     SetStrategy {
-        /// The prefix.
         prefix: Name,
         /// Versioned strategy name with parameters, checked.
         strategy: Option<Name>,
@@ -243,7 +226,6 @@ pub enum Action {
     Snapshot {
         /// For the answer.
         txn: u64,
-        /// Of what.
         kind: SnapshotKind,
     },
 }

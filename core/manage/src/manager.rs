@@ -30,14 +30,12 @@ use crate::store::{self, StoreModule};
 use crate::strategy::StrategyTable;
 use crate::transactions::{Outcome, Pending, Task, Transactions};
 
-/// What the manager has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ManagerStats {
     /// Commands carried out or refused for their arguments.
     pub commands: u64,
     /// Commands refused for their signature.
     pub unauthorized: u64,
-    /// Datasets asked for.
     pub datasets: u64,
     /// Interests dropped because they are no management Interests, or no well-formed ones.
     pub ignored: u64,
@@ -214,12 +212,10 @@ impl Manager {
         wakeups.into_iter().flatten().min()
     }
 
-    /// What the manager has seen.
     pub fn stats(&self) -> ManagerStats {
         self.stats
     }
 
-    /// The routes.
     pub fn rib(&self) -> &Rib {
         &self.routing.rib
     }
@@ -465,7 +461,6 @@ impl Manager {
         }
     }
 
-    /// A strategy of the configuration.
     fn set_initial_strategy(&mut self, prefix: &Name, strategy: &Name, out: &mut ManagerOutbox) {
         match self.strategies.choose(prefix, strategy.as_view()) {
             Ok((_, action)) => out.actions.extend(action),

@@ -4,7 +4,6 @@ use crate::error::DecodeError;
 
 /// TLV-TYPE numbers. Numbers are reused between structures, as the protocol has it.
 pub mod types {
-    #![allow(missing_docs, reason = "the names are the protocol's own")]
     pub const NAME: u32 = 7;
     pub(crate) const CONTROL_RESPONSE: u32 = 101;
     pub(crate) const STATUS_CODE: u32 = 102;
@@ -106,7 +105,6 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// The number on the wire.
             pub const fn number(self) -> u64 {
                 match self {
                     $(Self::$variant => $number,)+
@@ -173,7 +171,6 @@ numbered! {
 }
 
 numbered! {
-    /// What happened to a face.
     #[derive(Default)]
     FaceEventKind, "FaceEventKind" {
         /// It came into being.
@@ -214,7 +211,6 @@ pub mod route_flags {
     pub const CAPTURE: u64 = 1 << 1;
 }
 
-/// Who made a route.
 pub mod route_origin {
     /// An application, for itself.
     pub(crate) const APP: u64 = 0;
@@ -224,13 +220,10 @@ pub mod route_origin {
     pub(crate) const CLIENT: u64 = 65;
     /// Automatic configuration of a host.
     pub(crate) const AUTOCONF: u64 = 66;
-    /// The NLSR routing daemon.
     pub(crate) const NLSR: u64 = 128;
-    /// A prefix announcement.
     pub(crate) const PREFIX_ANNOUNCEMENT: u64 = 129;
     /// Weir's own: a controller, by the router's agent.
     pub const CONTROLLER: u64 = 144;
-    /// The operator.
     pub const STATIC: u64 = 255;
 
     /// The customary name of an origin, when it has one.

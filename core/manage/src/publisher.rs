@@ -35,7 +35,6 @@ impl Publisher {
         self.sign_response(request, response, CONTENT_TYPE_BLOB)
     }
 
-    /// Refuses a dataset.
     pub(crate) fn refuse(&self, request: &Request, response: &ControlResponse) -> Option<OutData> {
         self.sign_response(request, response, content_type::NACK)
     }

@@ -36,9 +36,7 @@ impl Route {
 /// A next hop that appears, changes its cost, or goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FibChange {
-    /// The prefix.
     pub prefix: Name,
-    /// The face.
     pub face: FaceId,
     /// The new cost; `None`: the next hop goes.
     pub cost: Option<u64>,
@@ -47,12 +45,10 @@ pub struct FibChange {
 /// Why a route was not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
-    /// The table is full.
     #[error("the RIB is full")]
     Full,
 }
 
-/// Faces and costs.
 type NextHops = BTreeMap<FaceId, u64>;
 
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,6 @@ use crate::status::StrategyChoice;
 pub struct StrategyKind {
     /// Name without version, for example `/localhost/nfd/strategy/best-route`.
     pub name: Name,
-    /// The one version there is.
     pub version: u64,
 }
 
@@ -32,7 +31,6 @@ impl From<RouterStrategy> for StrategyKind {
 }
 
 impl StrategyKind {
-    /// Name with version.
     pub(crate) fn versioned_name(&self) -> Name {
         let mut name = self.name.clone();
         name.append_version(self.version);

@@ -97,7 +97,6 @@ impl Transactions {
         Some(action)
     }
 
-    /// Ends a transaction.
     pub(crate) fn end(&mut self, txn: u64) -> Option<Pending> {
         self.pending.remove(&txn)
     }

@@ -19,7 +19,6 @@ pub(crate) const KEY_COMPONENT: &[u8] = b"KEY";
 /// The issuer component of a certificate that its own key signed.
 pub const SELF_ISSUER: &[u8] = b"self";
 
-/// ContentType of certificates.
 const CONTENT_TYPE_KEY: u64 = 2;
 
 /// FreshnessPeriod of certificates, as all NDN libraries set it.
@@ -78,7 +77,6 @@ pub enum CertificateError {
     /// The content type is not 2 (Key).
     #[error("content type {0} is not that of a certificate")]
     ContentType(u64),
-    /// There is no ValidityPeriod.
     #[error("the certificate has no validity period")]
     NoValidity,
     /// There is no public key in it.
@@ -141,7 +139,6 @@ impl Certificate {
         &self.wire
     }
 
-    /// The Data, decoded.
     pub fn data(&self) -> DataView<'_> {
         DataView::decode(&self.wire).expect("decoded when the certificate was made")
     }

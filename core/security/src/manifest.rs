@@ -101,7 +101,6 @@ impl Shape {
     }
 }
 
-/// Which part of a manifest.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct PartId {
     /// 1: it lists segments.
@@ -128,7 +127,6 @@ pub fn level_name(versioned: NameView<'_>, level: u8) -> Name {
     name
 }
 
-/// Name of a manifest part.
 pub fn part_name(versioned: NameView<'_>, part: PartId) -> Name {
     let mut name = level_name(versioned, part.level);
     name.append_segment(part.number);
@@ -219,7 +217,6 @@ fn expect_nni(reader: &mut Reader<'_>, typ: u32) -> Result<u64, ManifestError> {
 /// What a manifest says of a packet.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub enum Listed {
-    /// Its digest.
     As(Digest),
     /// There is no such packet: the part that would list it ends before.
     Not,

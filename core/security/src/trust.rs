@@ -36,12 +36,7 @@ pub enum TrustError {
     UnknownSigner,
     /// The signer may not sign below this name.
     #[error("{signer} may not sign for {name}")]
-    NameNotCovered {
-        /// Identity of the signer.
-        signer: Name,
-        /// Name of the packet.
-        name: Name,
-    },
+    NameNotCovered { signer: Name, name: Name },
     /// The signer's certificate, or the one to be accepted, is not valid any more.
     #[error("the certificate {0} has expired")]
     Expired(Name),
@@ -68,7 +63,6 @@ pub struct TrustedKey {
 }
 
 impl TrustedKey {
-    /// The certificate.
     pub fn certificate(&self) -> &Certificate {
         &self.certificate
     }
@@ -102,7 +96,6 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Trust in nobody.
     pub fn new() -> Self {
         Self::default()
     }
@@ -310,7 +303,6 @@ pub struct KnownSigners {
 }
 
 impl KnownSigners {
-    /// Nobody is known.
     pub const fn new() -> Self {
         Self { by_prefix: BTreeMap::new() }
     }

@@ -42,7 +42,6 @@ pub(crate) fn wire(name: &Name, freshness_ms: u64, content: &[u8]) -> Vec<u8> {
     Data::new(name.clone()).freshness_ms(freshness_ms).content(content).encode_with_digest()
 }
 
-/// The octets of one disk.
 #[derive(Clone, Default)]
 pub(crate) struct Octets(pub(crate) Vec<u8>);
 

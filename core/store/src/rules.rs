@@ -40,7 +40,6 @@ pub enum Retention {
 pub struct Rule {
     /// The object's name without the segment number, or a prefix of it.
     pub prefix: Name,
-    /// The segments.
     pub segments: SegmentRange,
     /// What becomes of them.
     pub retention: Retention,
@@ -167,12 +166,10 @@ pub(crate) struct Ruling {
     prefixes: Vec<Prefix>,
     /// Of each prefix in turn.
     pieces: Vec<Piece>,
-    /// Octets kept for each.
     pub(crate) kept_bytes: Vec<u64>,
     recent: Vec<Recent>,
 }
 
-/// The rules of one prefix.
 struct Prefix {
     /// One of them.
     rule: u32,
@@ -196,7 +193,6 @@ struct Recent {
 }
 
 impl Ruling {
-    /// Rules that were checked.
     pub(crate) fn new(rules: Rules) -> Self {
         let kept_bytes = vec![0; rules.rules.len()];
         let nothing = Recent { object: 0, is_vacant: true, prefixes: Vec::new() };

@@ -69,7 +69,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store.
     pub fn new(config: StoreConfig) -> Self {
         Self {
             memory: Memory::new(&config),

@@ -32,7 +32,6 @@ pub struct Selectors {
 }
 
 impl InterestBatch {
-    /// How many Interests there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }

@@ -17,7 +17,6 @@ use crate::metadata::METADATA_KEYWORD;
 
 /// The keyword that hICN's names begin with.
 pub(crate) const HICN_KEYWORD: &[u8] = b"hicn";
-/// Octets of an address.
 const ADDRESS_BYTES: usize = 16;
 /// Octets of a component of it: prefixes end between these.
 const GROUP_BYTES: usize = 2;
@@ -29,7 +28,6 @@ const PREFIX_BITS_MAX: u8 = 64;
 const SEGMENTS_MAX: u64 = 1 << 30;
 /// The suffix of the first part of the manifest's first level; the others follow.
 const MANIFEST_SUFFIX: u64 = 1 << 31;
-/// Suffixes of each level.
 const LEVEL_SUFFIXES: u64 = 1 << 30;
 /// The suffix of metadata, which no part of a manifest can have.
 const METADATA_SUFFIX: u32 = u32::MAX;
@@ -53,7 +51,6 @@ pub enum MappingError {
     HostBits {
         /// As it was given.
         address: Ipv6Addr,
-        /// Bits of the prefix.
         bits: u8,
     },
     /// The object has more segments than suffixes are for.
@@ -79,7 +76,6 @@ pub struct HicnPrefix {
     bits: u8,
 }
 
-/// A name of hICN.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct HicnName {
     /// The IPv6 address.

@@ -48,7 +48,6 @@ const MODE_DIRECTORY: u64 = 0o040_000;
 pub struct Metadata {
     /// Name of the version: its segments are right below.
     pub versioned: Name,
-    /// Number of the last segment.
     pub last_segment: Option<u64>,
     /// Of an object that grows: number of the segment that is made next. Those before it are there,
     /// and the last is known once there is none to follow.
@@ -90,7 +89,6 @@ impl ContentDigest {
         self.0.extend_from_slice(&other.0);
     }
 
-    /// The digest.
     pub fn finish(&self) -> [u8; 32] {
         sha256(&[&self.0])
     }

@@ -25,10 +25,8 @@ pub struct Tries {
     pub needs_route: bool,
 }
 
-/// A Nack of an Interest.
 #[derive(Copy, Clone, Debug)]
 pub struct Nack {
-    /// Why.
     pub reason: NackReason,
     /// It came from no farther than the router that the Interest was sent to.
     pub is_of_first_router: bool,
@@ -127,7 +125,6 @@ impl Request {
         }
     }
 
-    /// Its lifetime, in milliseconds.
     pub(crate) fn lifetime_ms(&self) -> u64 {
         self.selectors.lifetime_ms
     }
@@ -217,7 +214,6 @@ impl Request {
         self.due_at
     }
 
-    /// The name asked for.
     pub fn name(&self) -> NameView<'_> {
         NameView::from_value(&self.name).expect("it was made from a name")
     }

@@ -11,7 +11,6 @@ pub struct SegmentSet {
 }
 
 impl SegmentSet {
-    /// The empty set.
     pub const fn new() -> Self {
         Self { words: Vec::new(), len: 0 }
     }

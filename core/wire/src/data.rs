@@ -18,7 +18,6 @@ pub mod content_type {
 pub struct DataView<'a> {
     /// The whole Data TLV.
     pub wire: &'a [u8],
-    /// Name.
     pub name: NameView<'a>,
     /// Octets of the TLV-VALUE of the name without its last component.
     pub parent_len: usize,
@@ -28,7 +27,6 @@ pub struct DataView<'a> {
     pub content_type: u64,
     /// Value of Content; empty when absent.
     pub content: &'a [u8],
-    /// What follows Name.
     after_name: &'a [u8],
 }
 
@@ -115,7 +113,6 @@ impl<'a> DataView<'a> {
             .expect("SignatureInfo was checked when the Data was decoded")
     }
 
-    /// Value of SignatureValue.
     pub fn signature_value(&self) -> &'a [u8] {
         child(self.after_name, tlv::SIGNATURE_VALUE)
     }

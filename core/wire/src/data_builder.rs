@@ -10,7 +10,6 @@ use crate::tlv::{self, Writer};
 /// MetaInfo and Content are written only when they say more than their absence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Data {
-    /// Name.
     pub name: Name,
     /// ContentType; 0 is Blob.
     pub content_type: u64,
@@ -18,7 +17,6 @@ pub struct Data {
     pub freshness_ms: u64,
     /// FinalBlockId.
     pub final_block_id: Option<Component>,
-    /// Value of Content.
     pub content: Vec<u8>,
 }
 

@@ -22,10 +22,7 @@ pub enum DecodeError {
     TypeOutOfRange(u64),
     /// The outermost element is of another type than asked for.
     #[error("the outermost element is {} (type {found})", type_name(*.found))]
-    UnexpectedOuterType {
-        /// The type that was found.
-        found: u32,
-    },
+    UnexpectedOuterType { found: u32 },
     /// Octets follow the packet.
     #[error("{0} octets after the packet")]
     TrailingOctets(usize),
@@ -56,7 +53,6 @@ pub enum DecodeError {
     Repeated {
         /// The enclosing element.
         within: u32,
-        /// The repeated element.
         element: u32,
     },
     /// A mandatory element is absent.
@@ -64,25 +60,14 @@ pub enum DecodeError {
     Missing {
         /// The enclosing element.
         within: u32,
-        /// The absent element.
         element: u32,
     },
     /// A non-negative integer whose length is not 1, 2, 4 or 8 octets.
     #[error("{}: a non-negative integer of {length} octets", type_name(*.element))]
-    IntegerLength {
-        /// The element.
-        element: u32,
-        /// Its TLV-LENGTH.
-        length: usize,
-    },
+    IntegerLength { element: u32, length: usize },
     /// An element of fixed or bounded length has another length.
     #[error("{}: length {length} is not allowed", type_name(*.element))]
-    ElementLength {
-        /// The element.
-        element: u32,
-        /// Its TLV-LENGTH.
-        length: usize,
-    },
+    ElementLength { element: u32, length: usize },
     /// A name component type of 0 or above 65535.
     #[error("Name: component type {0} is not between 1 and 65535")]
     ComponentType(u64),

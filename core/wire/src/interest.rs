@@ -77,9 +77,7 @@ impl<'a> ForwardingHint<'a> {
 /// The signature of a signed Interest.
 #[derive(Clone, Copy, Debug)]
 pub struct SignatureView<'a> {
-    /// Value of InterestSignatureInfo.
     pub info_value: &'a [u8],
-    /// Value of InterestSignatureValue.
     pub value: &'a [u8],
     /// Name components without the last one, then ApplicationParameters up to the signature value.
     signed_portion: [&'a [u8]; 2],
@@ -312,7 +310,6 @@ impl<'a> InterestView<'a> {
         self.tail().ok()?.parameters
     }
 
-    /// Signature of a signed Interest.
     pub fn signature(&self) -> Option<SignatureView<'a>> {
         self.tail().ok()?.signature
     }

@@ -14,7 +14,6 @@ use crate::tlv::{self, Writer};
 /// empty, or has a ParametersSha256Digest component without parameters; encoding does not check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Name.
     pub name: Name,
     /// Whether the name may be a proper prefix of the Data's.
     pub can_be_prefix: bool,
@@ -45,7 +44,6 @@ impl Interest {
         must_be_fresh: bool => must_be_fresh;
         /// Sets the names of the ForwardingHint.
         forwarding_hint: Vec<Name> => forwarding_hint;
-        /// Sets Nonce.
         nonce: u32 => Some(nonce);
         /// Sets InterestLifetime, in milliseconds.
         lifetime_ms: u64 => Some(lifetime_ms);

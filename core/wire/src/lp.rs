@@ -24,7 +24,6 @@ pub struct PitToken {
 }
 
 impl PitToken {
-    /// No token.
     pub const EMPTY: Self = Self { octets: [0; PIT_TOKEN_SIZE_MAX], size: 0 };
 
     /// A token of up to 32 octets; `None` when there are more.
@@ -35,7 +34,6 @@ impl PitToken {
         Some(Self { octets, size: token.len() as u8 })
     }
 
-    /// The octets.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         &self.octets[..usize::from(self.size)]
@@ -99,11 +97,9 @@ pub enum NackReason {
     /// No reason given.
     #[default]
     None,
-    /// The link is congested.
     Congestion,
     /// The nonce has been seen before.
     Duplicate,
-    /// There is no route.
     NoRoute,
     /// A number without a meaning here.
     Other(u64),
@@ -158,7 +154,6 @@ pub struct LpFraming {
 }
 
 impl LpFraming {
-    /// That of a bare packet.
     pub const BARE: Self = Self { sequence: None, frag_index: 0, frag_count: 1, tx_sequence: None };
 }
 
@@ -189,20 +184,17 @@ pub struct LpHeader {
 pub struct CongestionMark(u64);
 
 impl CongestionMark {
-    /// No mark.
     pub const NONE: Self = Self(0);
     /// One mark is a whole signal of congestion, and few are set: NFD's value.
     pub const SPARSE: Self = Self(1);
     /// The share of marked packets says how congested a router is, and one mark says little.
     pub const PROPORTIONAL: Self = Self(2);
 
-    /// That of a field's value.
     #[inline]
     pub const fn from_value(value: u64) -> Self {
         Self(value)
     }
 
-    /// The field's value.
     #[inline]
     pub const fn value(self) -> u64 {
         self.0

@@ -7,9 +7,7 @@ use crate::tlv;
 /// A network packet of either kind.
 #[derive(Clone, Copy, Debug)]
 pub enum PacketView<'a> {
-    /// An Interest.
     Interest(InterestView<'a>),
-    /// A Data.
     Data(DataView<'a>),
 }
 
@@ -36,7 +34,6 @@ impl<'a> PacketView<'a> {
         }
     }
 
-    /// The name of the packet.
     #[inline]
     pub fn name(&self) -> NameView<'a> {
         match self {

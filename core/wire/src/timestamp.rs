@@ -1,6 +1,5 @@
 //! Timestamps of certificates: `YYYYMMDDThhmmss`, UTC (NDN certificate format 2).
 
-/// Octets of a timestamp.
 pub const TIMESTAMP_SIZE: usize = 15;
 
 const SECONDS_PER_DAY: i64 = 86_400;

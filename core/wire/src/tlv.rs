@@ -117,11 +117,8 @@ pub const fn encode_nni(number: u64) -> EncodedNni {
 /// One TLV within a [`Reader`]'s input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
-    /// TLV-TYPE.
     pub typ: u32,
-    /// TLV-VALUE.
     pub value: &'a [u8],
-    /// The whole TLV.
     pub wire: &'a [u8],
     /// Offset of the whole TLV in the reader's input.
     pub at: usize,
@@ -416,7 +413,6 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty writer.
     pub const fn new() -> Self {
         Self { octets: Vec::new() }
     }
@@ -456,7 +452,6 @@ impl Writer {
         self.octets.extend_from_slice(octets);
     }
 
-    /// Appends a VAR-NUMBER.
     pub(crate) fn var_number(&mut self, number: u64) {
         let mut octets = [0; 9];
         let size = write_var_number(number, &mut octets);
@@ -469,7 +464,6 @@ impl Writer {
         self.var_number(length as u64);
     }
 
-    /// Appends a TLV.
     pub fn tlv(&mut self, typ: u32, value: &[u8]) {
         self.header(typ, value.len());
         self.octets.extend_from_slice(value);

@@ -27,7 +27,6 @@ pub struct Access {
     /// PEM of one's own certificate, followed by those between it and the root, for controllers
     /// that ask for one.
     pub certificate_pem: Option<Vec<u8>>,
-    /// PEM of its private key.
     pub key_pem: Option<Vec<u8>>,
     /// Whether the token may travel as plain text beyond this machine.
     pub insecure: bool,

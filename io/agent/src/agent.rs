@@ -28,7 +28,6 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 /// How often what a controller says is kept at most.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What an agent has done.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentStats {
     /// Reports of the router that the controller took.

@@ -31,7 +31,6 @@ pub(crate) struct Applier {
     shared: Arc<Shared>,
     client: Option<Client>,
     setup: Setup,
-    /// Faces made for configurations.
     made: BTreeSet<FaceId>,
     /// What has been told to be wrong.
     told: BTreeSet<(SetupPart, String)>,
@@ -59,7 +58,6 @@ impl Outcome {
         self.failed.is_empty()
     }
 
-    /// Whether a part failed.
     pub(crate) fn has_failed(&self, part: SetupPart) -> bool {
         self.failed.iter().any(|(failed, _)| *failed == part)
     }

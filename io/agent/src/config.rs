@@ -10,7 +10,6 @@ use crate::error::AgentError;
 /// What an agent has to know.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
-    /// The controller.
     pub access: Access,
     /// The router's name: 1 to 64 of `A-Z a-z 0-9 . _ -`.
     pub name: String,

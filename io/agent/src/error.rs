@@ -5,13 +5,11 @@ use std::io;
 /// Why an agent does not start, or a producer cannot tell of its files.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The name cannot be one.
     #[error("`{0}` is no name of a router: 1 to 64 of A-Z a-z 0-9 . _ -")]
     Name(String),
     /// The address cannot be one.
     #[error("`{0}` is no address of a controller such as https://controller.example:8636")]
     Url(String),
-    /// The token cannot be one.
     #[error("the token has several lines; its file has to hold the token alone, in one line")]
     Token,
     /// The token would travel as plain text.

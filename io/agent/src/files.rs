@@ -43,9 +43,7 @@ impl FileError {
 pub struct RegisteredFile {
     /// The name of its segments without the segment number, with the version.
     pub name: Name,
-    /// How many segments it has.
     pub segments: u64,
-    /// Octets of its content.
     pub size_bytes: u64,
     /// Role and name of the token by which it was registered.
     pub owner: String,
@@ -58,7 +56,6 @@ pub struct RegisteredFile {
 /// A file that a controller refuses, while it takes others.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct FileRefused {
-    /// Its name.
     pub name: Name,
     /// Why, in the controller's words.
     pub error: String,

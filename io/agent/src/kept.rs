@@ -21,7 +21,6 @@ const BYTES_MAX: u64 = 64 << 20;
 /// A configuration, and when and where it came from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// The router that it is for.
     pub(crate) router: String,
     /// The controllers that were asked.
     pub(crate) urls: Vec<String>,

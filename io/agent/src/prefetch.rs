@@ -258,7 +258,6 @@ impl Output for Nowhere {
     }
 }
 
-/// Counts what passes.
 #[derive(Default)]
 struct Passed {
     packets: u32,

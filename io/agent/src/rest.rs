@@ -54,7 +54,6 @@ pub(crate) struct Http {
 pub(crate) struct ControllerHealth {
     /// Whether the last request was answered.
     pub(crate) is_reachable: AtomicBool,
-    /// Requests that a controller refused.
     pub(crate) refused: AtomicU64,
     /// Requests that no controller answered.
     pub(crate) unanswered: AtomicU64,
@@ -84,7 +83,6 @@ pub(crate) struct Rest {
 /// Why a request brought nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum RestError {
-    /// The controller refuses.
     #[error("the controller refuses it ({status}): {text}")]
     Refused {
         status: u16,

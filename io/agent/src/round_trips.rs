@@ -104,7 +104,6 @@ impl RoundTrips {
         }
     }
 
-    /// Looks which faces there are.
     fn look(&mut self) -> Result<(), String> {
         let client = match &mut self.client {
             Some(client) => client,

@@ -35,7 +35,6 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// Ends all waits.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         self.wake();
@@ -84,7 +83,6 @@ impl Waits {
     }
 }
 
-/// See the module's text.
 pub(crate) struct Shared {
     pub(crate) contents: Contents,
     pub(crate) counters: Counters,
@@ -179,7 +177,6 @@ impl Shared {
         self.round_trips.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&face)
     }
 
-    /// What threads wait for.
     pub(crate) fn waits(&self) -> &Waits {
         &self.waits
     }

@@ -25,7 +25,6 @@ const BLOCKS_MAX: usize = 1024;
 /// How long the router has for an answer.
 const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// See the module's text.
 pub(crate) struct Teller {
     rest: Rest,
     shared: Arc<Shared>,
@@ -42,7 +41,6 @@ pub(crate) struct Teller {
     questions: Questions,
 }
 
-/// Where telling of changes is.
 #[derive(Default)]
 struct Updates {
     /// What the controller has taken last.

@@ -12,7 +12,6 @@ use weir_wire::Name;
 /// Octets of a Data with its name and signature, beside the content.
 const OVERHEAD_BYTES: u64 = 100;
 
-/// What was told of.
 #[derive(Debug, Default)]
 struct Told {
     messages: u64,

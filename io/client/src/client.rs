@@ -49,7 +49,6 @@ pub enum CommandError {
     /// The router did not answer.
     #[error("the router does not answer its management: {0}")]
     Express(#[from] ExpressError),
-    /// The router refused.
     #[error("the router refuses: {} {}", .0.code, .0.text)]
     Refused(ControlResponse),
     /// The answer cannot be read.

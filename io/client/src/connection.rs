@@ -17,7 +17,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bound on what waits to be sent. A producer stops reading Interests long before.
 const QUEUE_BYTES_MAX: u64 = 64 << 20;
 
-/// One connection to a router.
 pub(crate) struct Connection {
     socket: Socket,
     pub(crate) link: Link,

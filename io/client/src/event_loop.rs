@@ -65,7 +65,6 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
 
 /// What an endpoint may use while it is called: the connections, and the names it goes by.
 pub struct Context<'a> {
-    /// The connections.
     pub client: &'a mut Client,
     names: &'a mut Names,
     id: EndpointId,
@@ -86,7 +85,6 @@ impl Context<'_> {
 #[derive(Default)]
 struct Names {
     interests: PrefixMap<EndpointId>,
-    /// Of Data and Nacks.
     data: PrefixMap<EndpointId>,
 }
 
@@ -204,7 +202,6 @@ impl<'a> EventLoop<'a> {
         self.client.now()
     }
 
-    /// Endpoints that are done.
     pub fn done_count(&self) -> usize {
         self.slots.iter().filter(|(_, slot)| slot.endpoint.is_done()).count()
     }

@@ -35,7 +35,6 @@ pub enum ClientError {
     /// Nothing answers at the router's address.
     #[error("no router answers at {uri}: {source}")]
     Connect {
-        /// The address.
         uri: String,
         /// What the system says.
         source: io::Error,
@@ -62,7 +61,6 @@ pub struct FromRouter {
 /// One of several paths is gone, or is back.
 #[derive(Debug)]
 pub struct PathChange {
-    /// Which.
     pub path: PathId,
     /// Why it is gone; `None`: it is back.
     pub error: Option<ClientError>,
@@ -145,7 +143,6 @@ impl Path {
     }
 }
 
-/// See the module's text.
 pub(crate) struct Paths {
     all: Vec<Path>,
     frames: Vec<Packet>,

@@ -22,7 +22,6 @@ impl<N> Default for PrefixMap<N> {
 }
 
 impl<N: Copy + Ord> PrefixMap<N> {
-    /// Adds a number to a prefix.
     pub fn add(&mut self, prefix: &Name, number: N) {
         let value = Value::from(prefix.value());
         if self.by_prefix.entry(value.clone()).or_default().insert(number) {

@@ -89,7 +89,6 @@ pub struct EndpointWaker {
 }
 
 impl EndpointWaker {
-    /// The endpoint.
     #[must_use]
     pub fn id(&self) -> EndpointId {
         self.id

@@ -122,7 +122,6 @@ impl FromRequestParts<Arc<App>> for Produces {
     }
 }
 
-/// Who sees everything.
 pub(crate) struct Sees;
 
 impl FromRequestParts<Arc<App>> for Sees {

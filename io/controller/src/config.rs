@@ -16,7 +16,6 @@ use crate::journal::RowsKept;
 pub struct Config {
     /// Where it listens. Without TLS this is loopback.
     pub listen: SocketAddr,
-    /// Its database.
     pub database: DatabasePlace,
     /// Octets that the file of an SQLite database may take, at most.
     pub database_bytes_max: Option<u64>,
@@ -24,7 +23,6 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Whether it listens beyond loopback without TLS.
     pub insecure: bool,
-    /// Threads.
     pub threads: usize,
     /// Octets of a request's body, at most.
     pub body_bytes_max: usize,
@@ -59,12 +57,10 @@ impl Default for Config {
     }
 }
 
-/// Files in PEM for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// Its certificate, followed by those between it and the root.
     pub certificate: PathBuf,
-    /// Its private key.
     pub key: PathBuf,
     /// Certificates of authorities: who connects must have a certificate of one of them.
     pub clients: Option<PathBuf>,
@@ -81,31 +77,22 @@ pub enum StartError {
     NoTls(SocketAddr),
     /// The address cannot be had.
     #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// Which one.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
+    Listen { address: SocketAddr, error: io::Error },
     /// A file for TLS is of no use.
     #[error("{what} in {path} cannot be used: {why}")]
     Tls {
         /// What it is to hold.
         what: &'static str,
-        /// Where it is.
         path: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// The database.
     #[error("{place}: {error}")]
     Database {
-        /// Where it is.
         place: DatabasePlace,
         /// What is wrong with it.
         error: DatabaseError,
     },
-    /// Threads.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
 }

@@ -9,7 +9,6 @@ use crate::database::Sharer;
 /// The database says who runs at least so often while it answers.
 const HEARD_EVERY: Duration = Duration::from_secs(3);
 
-/// Another controller.
 pub(crate) struct Other {
     pub(crate) sharer: Sharer,
     /// When its beat went up last.

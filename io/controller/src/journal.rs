@@ -25,7 +25,6 @@ const RETRY_WAIT: Duration = Duration::from_secs(1);
 /// How many rows of what nobody needs any more are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowsKept {
-    /// Lines of the audit.
     pub audit: u64,
     /// Plans that others have followed, counted by number.
     pub plans: u64,
@@ -150,7 +149,6 @@ impl Journal {
         self.wake.notify_one();
     }
 
-    /// Records that wait.
     pub(crate) fn waiting_count(&self) -> usize {
         self.waiting().len()
     }

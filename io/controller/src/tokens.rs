@@ -73,7 +73,6 @@ struct Held {
     limit: Arc<DefaultDirectRateLimiter>,
 }
 
-/// All tokens.
 pub(crate) struct Tokens {
     by_id: RwLock<HashMap<String, Held>>,
     per_second: NonZeroU32,

@@ -123,7 +123,6 @@ fn per_second(mut f: impl FnMut()) -> f64 {
     f64::from(rounds) / (thread_time() - start).as_secs_f64()
 }
 
-/// Processor time of this thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock");
     Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)

@@ -19,20 +19,14 @@ pub enum PassphraseError {
         "{what} needs a passphrase and there is no terminal to ask on; set {PASSPHRASE_VARIABLE} \
          or give --passphrase-file FILE"
     )]
-    NoTerminal {
-        /// What the passphrase is for.
-        what: String,
-    },
+    NoTerminal { what: String },
     /// The file cannot be read, or is no text.
     #[error("cannot read the passphrase file {path}", path = path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// It is empty.
     #[error("the passphrase is empty")]
     Empty,
     /// Asked twice, answered differently.
@@ -48,7 +42,6 @@ pub enum PassphraseSource {
     Standard,
     /// The first line of this file.
     File(PathBuf),
-    /// This one.
     Fixed(Zeroizing<String>),
 }
 

@@ -61,7 +61,6 @@ pub enum KeyError {
     PassphraseNeeded,
 }
 
-/// Algorithm of a key.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug)]
 pub enum KeyType {
     /// ECDSA over P-256 with SHA-256, the default.
@@ -221,7 +220,6 @@ impl PrivateKey {
         Ok(Zeroizing::new(octets))
     }
 
-    /// The algorithm.
     pub fn key_type(&self) -> KeyType {
         match &self.0 {
             Inner::Ecdsa(_) => KeyType::Ecdsa,
@@ -283,7 +281,6 @@ pub(crate) fn sha256(portions: &[&[u8]]) -> digest::Digest {
     context.finish()
 }
 
-/// HMAC of the concatenation.
 pub(crate) fn hmac_tag(key: &hmac::Key, portions: &[&[u8]]) -> hmac::Tag {
     let mut context = hmac::Context::with_key(key);
     for portion in portions {

@@ -33,12 +33,10 @@ impl KeySigner {
         self.certificate.as_ref()
     }
 
-    /// The name in the KeyLocator.
     pub fn locator_name(&self) -> &Name {
         &self.locator
     }
 
-    /// The key.
     pub fn key(&self) -> &PrivateKey {
         &self.key
     }

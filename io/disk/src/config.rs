@@ -80,7 +80,6 @@ pub enum Service {
     /// Always the same.
     #[default]
     Constant,
-    /// Exponential, with this seed.
     Exponential {
         /// Of the random numbers.
         seed: u64,

@@ -8,7 +8,6 @@ use weir_store::disk::superblock::{DISKS_MAX, REGION_BYTES_MAX, REGION_BYTES_MIN
 /// The process that holds a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockHolder {
-    /// Its number.
     pub pid: u32,
     /// Its name, where the system tells it.
     pub name: Option<String>,
@@ -39,7 +38,6 @@ pub enum OpenError {
     /// A value of the configuration makes no sense.
     #[error("{}: {reason}", path.display())]
     Config {
-        /// The disk.
         path: PathBuf,
         /// What is wrong, and what would be right.
         reason: String,
@@ -50,7 +48,6 @@ pub enum OpenError {
          not {region_bytes}; leave the size out to have one chosen", path.display()
     )]
     RegionBytes {
-        /// The disk.
         path: PathBuf,
         /// What was asked for.
         region_bytes: u64,
@@ -70,14 +67,10 @@ pub enum OpenError {
     },
     /// The size of a new file is missing.
     #[error("{}: say how many octets the file may take", path.display())]
-    SizeNeeded {
-        /// The file.
-        path: PathBuf,
-    },
+    SizeNeeded { path: PathBuf },
     /// A call of the system failed.
     #[error("{}: cannot {what}: {source}", path.display())]
     System {
-        /// The disk.
         path: PathBuf,
         /// What was tried.
         what: &'static str,
@@ -86,17 +79,13 @@ pub enum OpenError {
     },
     /// The folder of a new file does not exist.
     #[error("{}: its folder does not exist; make it, or mount what belongs there", path.display())]
-    NoFolder {
-        /// The file.
-        path: PathBuf,
-    },
+    NoFolder { path: PathBuf },
     /// A symbolic link to nothing.
     #[error(
         "{}: a symbolic link that leads nowhere, to {}; mount what belongs there, or remove the \
          link", path.display(), target.display()
     )]
     LeadsNowhere {
-        /// The link.
         path: PathBuf,
         /// Where it leads.
         target: PathBuf,
@@ -106,51 +95,32 @@ pub enum OpenError {
         "{}: {kind}, not a file or block device; name a file in it or another path",
         path.display()
     )]
-    NotADisk {
-        /// The path.
-        path: PathBuf,
-        /// What it is.
-        kind: &'static str,
-    },
+    NotADisk { path: PathBuf, kind: &'static str },
     /// The user of the process may not open it.
     #[error(
         "{}: permission denied; give it to the user that the router runs as (chown), or run the \
          router as its owner", path.display()
     )]
-    Permission {
-        /// The disk.
-        path: PathBuf,
-    },
+    Permission { path: PathBuf },
     /// It holds something else.
     #[error(
         "{}: not empty and not a disk of Weir, so nothing was written to it; name another path, or \
          empty it first if its content is of no use (rm FILE, or wipefs -a DEVICE and \
          dd if=/dev/zero of=DEVICE bs=1M count=1)", path.display()
     )]
-    Foreign {
-        /// The disk.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// A superblock of another version.
     #[error(
         "{}: made by another version of Weir (format {version}); use that version, or remove the \
          file to begin anew", path.display()
     )]
-    Version {
-        /// The disk.
-        path: PathBuf,
-        /// Its format.
-        version: u32,
-    },
+    Version { path: PathBuf, version: u32 },
     /// Both copies of the superblock are damaged.
     #[error(
         "{}: both copies of its superblock are damaged; check the disk, then remove the file (or \
          zero the first MiB and the last of the device) to begin anew", path.display()
     )]
-    Damaged {
-        /// The disk.
-        path: PathBuf,
-    },
+    Damaged { path: PathBuf },
     /// Another process has it open.
     #[error(
         "{}: in use by {}; stop that router, or give this one another path",
@@ -158,24 +128,19 @@ pub enum OpenError {
         who(holder)
     )]
     Locked {
-        /// The disk.
         path: PathBuf,
         /// Who, if it can be known.
         holder: Option<LockHolder>,
     },
     /// The device is mounted or part of something else.
     #[error("{}: the system uses this device (is it mounted?); unmount it first", path.display())]
-    DeviceInUse {
-        /// The device.
-        path: PathBuf,
-    },
+    DeviceInUse { path: PathBuf },
     /// It belongs to another store than those before it.
     #[error(
         "{}: belongs to another store than {}; name the disks of one store, or remove one of the \
          files to begin anew with it", path.display(), first.display()
     )]
     OtherSet {
-        /// The disk.
         path: PathBuf,
         /// The disk that it was compared with.
         first: PathBuf,
@@ -186,9 +151,7 @@ pub enum OpenError {
          the order they had", path.display()
     )]
     WrongOrder {
-        /// The disk.
         path: PathBuf,
-        /// Which it is.
         disk: u32,
         /// Which it was named as.
         place: u32,
@@ -200,9 +163,7 @@ pub enum OpenError {
         path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
     )]
     Missing {
-        /// Which.
         disk: u32,
-        /// Disks of the set.
         disks: u32,
         /// Where it should be, if it was named.
         path: Option<PathBuf>,
@@ -214,9 +175,7 @@ pub enum OpenError {
          devices) to begin anew", path.display(), if *made == 1 { "" } else { "s" }
     )]
     OtherThreads {
-        /// The disk.
         path: PathBuf,
-        /// Threads it was made with.
         made: u32,
         /// Threads there are now.
         wanted: u32,
@@ -228,7 +187,6 @@ pub enum OpenError {
          anew", path.display()
     )]
     OtherRegions {
-        /// The disk.
         path: PathBuf,
         /// Octets of its regions.
         made: u64,
@@ -242,7 +200,6 @@ pub enum OpenError {
          devices) to begin anew", path.display()
     )]
     OtherBlocks {
-        /// The disk.
         path: PathBuf,
         /// Octets of its blocks.
         made: u32,
@@ -257,7 +214,6 @@ pub enum OpenError {
         approximate_bytes(*missing_bytes)
     )]
     NoSpace {
-        /// The file.
         path: PathBuf,
         /// How large it was to be.
         bytes: u64,
@@ -273,7 +229,6 @@ pub enum OpenError {
         approximate_bytes(*free_bytes)
     )]
     FileSizeLimit {
-        /// The file.
         path: PathBuf,
         /// Its configured size.
         bytes: u64,
@@ -286,19 +241,14 @@ pub enum OpenError {
          packet thread); make it larger, or its regions smaller", path.display()
     )]
     TooSmall {
-        /// The disk.
         path: PathBuf,
-        /// What there is.
         bytes: u64,
         /// What is needed.
         bytes_min: u64,
     },
     /// It cannot be written to and holds no store.
     #[error("{}: read-only, and there is no store on it; make it writable", path.display())]
-    ReadOnlyEmpty {
-        /// The disk.
-        path: PathBuf,
-    },
+    ReadOnlyEmpty { path: PathBuf },
     /// No random numbers for the keys.
     #[error("the system gives no random numbers: {0}")]
     Random(String),
@@ -328,39 +278,22 @@ pub enum OpenWarning {
         "{}: the file system cannot reserve {bytes} octets; writes fail when it is full",
         path.display()
     )]
-    Sparse {
-        /// The file.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-    },
+    Sparse { path: PathBuf, bytes: u64 },
     /// No direct input and output.
     #[error("{}: no direct I/O on this file system; the page cache is used", path.display())]
-    Buffered {
-        /// The disk.
-        path: PathBuf,
-    },
+    Buffered { path: PathBuf },
     /// It cannot be written to.
     #[error("{}: read-only; what is there is served, nothing is stored", path.display())]
-    ReadOnly {
-        /// The disk.
-        path: PathBuf,
-    },
+    ReadOnly { path: PathBuf },
     /// Others may read it, keys included.
     #[error("{}: mode {mode:o} lets others read the store's keys; chmod 600", path.display())]
-    Mode {
-        /// The file.
-        path: PathBuf,
-        /// Its permissions.
-        mode: u32,
-    },
+    Mode { path: PathBuf, mode: u32 },
     /// It is shorter than it was.
     #[error(
         "{}: {bytes} octets of {bytes_before} are left; made as long as it was, what was there is \
          gone", path.display()
     )]
     Truncated {
-        /// The file.
         path: PathBuf,
         /// What was found.
         bytes: u64,
@@ -370,9 +303,7 @@ pub enum OpenWarning {
     /// It has more octets now.
     #[error("{}: grown from {bytes_before} to {bytes} octets", path.display())]
     Grown {
-        /// The disk.
         path: PathBuf,
-        /// Before.
         bytes_before: u64,
         /// Now.
         bytes: u64,
@@ -383,29 +314,18 @@ pub enum OpenWarning {
         path.display()
     )]
     Shrunk {
-        /// The disk.
         path: PathBuf,
-        /// Before.
         bytes_before: u64,
         /// Now.
         bytes: u64,
     },
     /// A disk of the set was replaced by an empty one, or one was added.
     #[error("{}: a new disk of the store, empty", path.display())]
-    NewDisk {
-        /// The disk.
-        path: PathBuf,
-    },
+    NewDisk { path: PathBuf },
     /// The store begins empty.
     #[error("the store begins empty: {reason}")]
-    Emptied {
-        /// Why.
-        reason: String,
-    },
+    Emptied { reason: String },
     /// One copy of the superblock was damaged and has been written anew.
     #[error("{}: one copy of the superblock was damaged", path.display())]
-    Repaired {
-        /// The disk.
-        path: PathBuf,
-    },
+    Repaired { path: PathBuf },
 }

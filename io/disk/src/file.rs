@@ -35,7 +35,6 @@ pub(crate) struct OpenDisk {
     /// Made just now.
     pub(crate) is_new: bool,
     pub(crate) is_writable: bool,
-    /// Octets that it has.
     pub(crate) bytes: u64,
     /// What reads and writes must be aligned to.
     pub(crate) block_bytes: u32,

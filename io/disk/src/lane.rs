@@ -36,7 +36,6 @@ pub(crate) struct Done {
 
 /// Reads and writes. An error of a method is the end of the disk.
 pub(crate) trait Backend: Send {
-    /// Takes a transfer.
     fn start(&mut self, transfer: Transfer) -> io::Result<()>;
 
     /// Begins all that was taken.
@@ -64,7 +63,6 @@ struct Running {
     task: Task,
     offset: u64,
     len: usize,
-    /// Octets done.
     done: usize,
     interruptions: u32,
     /// Before which it is not answered.

@@ -16,7 +16,6 @@ const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(5);
 /// How it went.
 #[derive(Debug)]
 pub enum Locked {
-    /// It is locked.
     Yes,
     /// Another process holds it: which, if it can be known.
     No(Option<LockHolder>),

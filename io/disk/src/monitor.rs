@@ -27,7 +27,6 @@ pub(crate) struct DiskShared {
     bells: Vec<Arc<Bell>>,
     death: OnceLock<String>,
     failure: Mutex<Option<DiskError>>,
-    /// The file, which is locked.
     lock: File,
     is_left_locked: AtomicBool,
 }
@@ -146,7 +145,6 @@ impl Counters {
 pub struct DiskCounters {
     /// Reads that came to their end.
     pub reads: u64,
-    /// Octets that they read.
     pub read_bytes: u64,
     /// Writes that came to their end.
     pub writes: u64,
@@ -232,7 +230,6 @@ impl DiskMonitor {
         self.disks[disk].0.failure.lock().ok()?.take()
     }
 
-    /// Stalls a disk.
     #[cfg(feature = "lab")]
     #[must_use]
     pub fn stall_handle(&self, disk: usize) -> StallHandle {

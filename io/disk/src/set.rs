@@ -411,7 +411,6 @@ impl DiskSet {
         self.store_id
     }
 
-    /// Disks of the store.
     #[must_use]
     pub fn disks(&self) -> usize {
         self.disks.len()

@@ -31,7 +31,6 @@ pub enum StartError {
          seccomp), or set the engine to threads", path.display()
     )]
     IoUring {
-        /// The disk.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -44,7 +43,6 @@ pub enum StartError {
         "{}: cannot start its threads: {source}; raise the limits of the process", path.display()
     )]
     Threads {
-        /// The disk.
         path: PathBuf,
         /// What the system says.
         source: io::Error,

@@ -34,7 +34,6 @@ fn data(len: usize) -> Packet {
     Packet::from(octets)
 }
 
-/// Processor time of this thread.
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is valid for one timespec.

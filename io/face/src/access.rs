@@ -31,9 +31,7 @@ const GROUPS_USUAL: usize = 32;
 /// connected, as the kernel has recorded them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
-    /// Effective user.
     pub user: u32,
-    /// Effective group.
     group: u32,
     /// Supplementary groups; none where the kernel does not tell (Linux before 4.13).
     groups: Vec<u32>,

@@ -5,7 +5,6 @@ use std::io::IoSlice;
 
 use weir_link::Link;
 
-/// Pieces of one call.
 pub(crate) const PIECES_MAX: usize = 128;
 /// Octets of one call: enough to spread its cost, little enough for what it touches to stay in
 /// cache.

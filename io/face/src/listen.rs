@@ -26,26 +26,16 @@ pub enum BindError {
         "another router listens on {}; stop it, or choose another path (--unix PATH)",
         path.display()
     )]
-    AddressInUse {
-        /// The socket's path.
-        path: PathBuf,
-    },
+    AddressInUse { path: PathBuf },
     /// There is something else at this path, and it is left alone.
     #[error("{} is there and is no socket; move it away or choose another path", path.display())]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
-    },
+    NotASocket { path: PathBuf },
     /// The directory of the default path in the temporary directory belongs to another user.
     #[error("{} belongs to another user; choose another path", path.display())]
-    ForeignDirectory {
-        /// The directory.
-        path: PathBuf,
-    },
+    ForeignDirectory { path: PathBuf },
     /// The socket cannot be given to the configured group.
     #[error("cannot give {} to group {group}: {source}", path.display())]
     Group {
-        /// The socket's path.
         path: PathBuf,
         /// The group's number.
         group: u32,
@@ -155,7 +145,6 @@ impl UnixListener {
         self.shared_memory.clone()
     }
 
-    /// Where it listens, absolute.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -225,7 +214,6 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
     }
 }
 
-/// Listens for TCP connections.
 #[derive(Debug)]
 pub struct TcpListener {
     socket: Socket,

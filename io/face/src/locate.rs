@@ -95,7 +95,6 @@ pub struct TransportChoice {
 pub struct ClientTransportError {
     /// As configured.
     pub text: String,
-    /// Where.
     pub origin: Origin,
     /// What is wrong with it.
     pub source: ResolveError,

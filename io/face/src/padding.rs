@@ -93,7 +93,6 @@ mod tests {
 
     const HEADER_BYTES: usize = 4 + 2 + 4 + 4;
 
-    /// With a header, or bare.
     fn frame(len: usize, typ: u8, has_header: bool) -> Frame {
         let packet = Packet::from(vec![typ; len]);
         if !has_header {

@@ -63,7 +63,6 @@ impl SharedMemory {
         Self { bytes_max, used_bytes: zero(), taken: zero(), refused: zero() }
     }
 
-    /// Offers that were taken.
     pub fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -79,7 +78,6 @@ impl SharedMemory {
         self.bytes_max
     }
 
-    /// Octets that are shared now.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes.load(Ordering::Relaxed)
     }
@@ -118,7 +116,6 @@ enum Role {
     },
 }
 
-/// See the module's text.
 pub(crate) struct SharedSocket {
     stream: StreamSocket,
     role: Role,

@@ -79,7 +79,6 @@ impl Backlog {
         link.set_socket_backlog(self.bytes_max);
     }
 
-    /// Asks the socket.
     pub(crate) fn tell(&mut self, socket: &Socket, link: &mut weir_link::Link) {
         self.bytes_max = self.bytes_max.min(unsent_bytes(socket));
         link.set_socket_backlog(self.bytes_max);

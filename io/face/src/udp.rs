@@ -64,7 +64,6 @@ impl Default for UdpOptions {
     }
 }
 
-/// One received datagram.
 #[derive(Clone, Debug)]
 pub struct Datagram {
     /// Who sent it, and to which address of this host.
@@ -99,7 +98,6 @@ pub struct FramesSent {
     pub done: usize,
     /// Those of them that the system would not send; counted in [`UdpCounters::send_errors`] too.
     pub refused: usize,
-    /// Octets of the refused ones.
     pub refused_bytes: usize,
 }
 
@@ -483,7 +481,6 @@ impl UdpPort {
 
 /// What follows an error of sending.
 enum AfterError {
-    /// Try again.
     Again,
     /// Wait until the socket is writable.
     Wait,
@@ -495,7 +492,6 @@ enum AfterError {
 struct Plan<'a> {
     pieces: Pieces<'a>,
     departures: [Departure; BATCH_MAX],
-    /// Frames in each departure.
     frame_counts: [usize; BATCH_MAX],
     count: usize,
     /// Octets of the latest departure, and whether it may grow.

@@ -12,10 +12,8 @@ use socket2::{Domain, Socket, Type};
 
 use crate::uri::FaceUri;
 
-/// An address of this host.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// The address.
     pub ip: IpAddr,
     /// The index of its interface, for link-local IPv6 alone, whose addresses are unique on one
     /// link only; 0 otherwise.
@@ -34,7 +32,6 @@ impl LocalAddress {
         UdpSocket::bind(self.with_port(0)).is_ok()
     }
 
-    /// With a port.
     pub fn with_port(self, port: u16) -> SocketAddr {
         let mut address = SocketAddr::new(self.ip, port);
         if let SocketAddr::V6(v6) = &mut address {
@@ -47,7 +44,6 @@ impl LocalAddress {
 /// Both ends of a UDP face.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct UdpPath {
-    /// The peer.
     pub remote: SocketAddr,
     /// The address of this host that the peer speaks to. `None` leaves it to the system, by its
     /// routes, as it does for whoever speaks first; and where the port is bound to one address.

@@ -33,7 +33,6 @@ pub enum FaceUri {
         is_v6: bool,
         /// Network interface.
         device: String,
-        /// UDP port.
         port: u16,
     },
     /// `ws://0.0.0.0:9696`
@@ -62,12 +61,7 @@ pub enum FaceUriError {
         "`{uri}` has a link-local address, which needs its interface: write [{ip}%INTERFACE], such \
          as [{ip}%eth0]"
     )]
-    NoZone {
-        /// The text.
-        uri: String,
-        /// The address.
-        ip: Ipv6Addr,
-    },
+    NoZone { uri: String, ip: Ipv6Addr },
     /// The interface of an address is not one of this host's.
     #[error("this host has no interface `{0}`; `ip link` lists those that it has")]
     Zone(String),
@@ -98,7 +92,6 @@ pub enum ResolveError {
     Lookup {
         /// As given.
         host: String,
-        /// From the system's resolver.
         source: io::Error,
     },
 }

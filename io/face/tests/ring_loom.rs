@@ -14,7 +14,6 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use ring::{Marks, Memory, Reader, Writer};
 
-/// Octets of a packet.
 const PACKET: usize = 2;
 
 /// One direction. Loom finds octets that are read while they may be written.

@@ -80,7 +80,6 @@ impl Site {
     }
 }
 
-/// One end, with its link.
 struct End {
     socket: Socket,
     link: Link,

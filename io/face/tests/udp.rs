@@ -133,7 +133,6 @@ fn many_datagrams_of_nearly_one_length_arrive_as_they_were_sent() {
     assert!(packets_of(frames(arrived)) == packets);
 }
 
-/// All packets with a header.
 fn link_with_tokens(packets: &[Packet], token: &[u8]) -> Link {
     let mut config = LinkConfig::datagram(8800);
     config.egress.queue_bytes_max = 8 << 20;

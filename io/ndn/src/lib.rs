@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 
 pub use weir_base::units::{Size, Time};
 pub use weir_crypto::{KeyChain, KeyChainError, UserTrust};

@@ -40,7 +40,6 @@ pub struct RuntimeConfig {
     pub memory_bytes_max: u64,
     /// Octets of the content store's memory that are made ready before they are needed, at most.
     pub memory_ahead_bytes: u64,
-    /// Most FIB entries.
     pub fib_entries_max: usize,
     /// Components that a name has at most; other packets are dropped.
     pub name_components_max: usize,
@@ -111,14 +110,11 @@ pub enum Listener {
     UnixDefault,
     /// UDP port, shared by all its peers.
     Udp {
-        /// Address and port.
         address: SocketAddr,
         /// Whether the router refuses to start without it.
         required: bool,
     },
-    /// TCP port.
     Tcp {
-        /// Address and port.
         address: SocketAddr,
         /// Whether the router refuses to start without it.
         required: bool,
@@ -135,7 +131,6 @@ pub struct FaceDefaults {
     pub queue_bytes_max: usize,
     /// Whether packets are marked when the egress queue grows.
     pub congestion_marking: bool,
-    /// Which packets are marked.
     pub marking: MarkingPolicy,
     /// Queue from which NFD's marking starts (NFD: 65536).
     pub mark_threshold_bytes: u64,
@@ -270,7 +265,6 @@ impl Default for ManagementConfig {
 /// A certificate that is trusted as it stands, and what verifies its key's signatures.
 #[derive(Clone)]
 pub struct TrustAnchor {
-    /// The certificate.
     pub certificate: Certificate,
     /// Verifies what the certificate's key signs.
     pub verifier: Arc<dyn Verifier>,

@@ -35,7 +35,6 @@ const COPY_BYTES_MAX: usize = 1024;
 pub(crate) enum Crossing {
     /// A packet for the shard over there.
     In {
-        /// The face it arrived on.
         face: FaceId,
         /// Its link header, without the fields of the link itself.
         header: LpHeader,
@@ -53,14 +52,12 @@ pub(crate) enum Crossing {
     },
     /// A signal from the router at a face, for the shard over there.
     SignalIn {
-        /// The face it arrived on.
         face: FaceId,
         /// What the router says.
         signal: HopSignal,
     },
     /// A signal for the router at a face over there.
     SignalOut {
-        /// The face it is for.
         face: FaceId,
         /// What this router says.
         signal: HopSignal,

@@ -19,7 +19,6 @@ pub enum StartError {
     Listen {
         /// `udp` or `tcp`.
         scheme: &'static str,
-        /// The address.
         address: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -38,13 +37,11 @@ pub enum StartError {
     DisksHang {
         /// How long was waited.
         seconds: u64,
-        /// Which.
         paths: String,
     },
     /// The address of `/metrics` is taken or not ours.
     #[error("cannot serve metrics on {address}: {reason}; choose another [metrics] address")]
     Metrics {
-        /// The address.
         address: SocketAddr,
         /// What the system says.
         reason: String,
@@ -85,8 +82,5 @@ fn listen_remedy(scheme: &str, source: &io::Error) -> String {
 pub enum StopError {
     /// A thread of the router panicked.
     #[error("the router's {thread} thread failed; please report the message it left above")]
-    Panicked {
-        /// Which thread.
-        thread: String,
-    },
+    Panicked { thread: String },
 }

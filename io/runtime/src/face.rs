@@ -15,10 +15,12 @@ const WORK_BYTES: u64 = 2048;
 /// What a face sends and receives through.
 #[derive(Debug)]
 pub(crate) enum FaceSocket {
-    /// The face's own.
     Own(weir_face::Socket),
     /// One peer of the shared UDP port in this slot.
-    Peer { port: u32, path: UdpPath },
+    Peer {
+        port: u32,
+        path: UdpPath,
+    },
     /// A permanent face whose peer is unreachable.
     Down,
 }

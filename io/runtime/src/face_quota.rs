@@ -21,7 +21,6 @@ pub struct FaceBounds {
     pub per_network_max: usize,
 }
 
-/// Whom a face is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claimant {
     /// An application of this machine.
@@ -123,24 +122,11 @@ pub(crate) struct FaceClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// [`FaceBounds::faces_max`].
-    Kind {
-        /// The bound.
-        max: usize,
-    },
+    Kind { max: usize },
     /// [`FaceBounds::per_host_max`].
-    Host {
-        /// The host.
-        host: Network,
-        /// The bound.
-        max: usize,
-    },
+    Host { host: Network, max: usize },
     /// [`FaceBounds::per_network_max`].
-    Site {
-        /// The network.
-        network: Network,
-        /// The bound.
-        max: usize,
-    },
+    Site { network: Network, max: usize },
 }
 
 impl Refusal {

@@ -13,14 +13,12 @@ use nix::sys::resource::{Resource, getrlimit};
 use crate::config::RuntimeConfig;
 use crate::memory::memory_bytes_least;
 
-/// The limit of address space.
 const ADDRESS_SPACE: &str = "RLIMIT_AS (ulimit -v)";
 
 /// Of what is left beside all else, the store gets so many quarters: pages of the system, buffers
 /// of sockets and address space that is cut into spans count as well.
 const STORE_QUARTERS: u64 = 3;
 
-/// A limit of memory.
 #[derive(Debug, PartialEq, Eq)]
 struct Limit {
     /// As an operator knows it.

@@ -80,36 +80,63 @@ pub(crate) struct NewFace {
 /// From the control thread (or a sibling) to a packet thread.
 #[derive(Debug)]
 pub(crate) enum ToWorker {
-    /// Own this face.
     AddFace(Box<NewFace>),
     /// Thread `owner` has this face: the shard must know it.
-    AddRemoteFace { id: FaceId, attributes: FaceAttributes, owner: u16 },
+    AddRemoteFace {
+        id: FaceId,
+        attributes: FaceAttributes,
+        owner: u16,
+    },
     /// Close and remove a face, or forget one that another thread has.
     RemoveFace(FaceId),
     /// A permanent face has a socket again.
-    AttachSocket { id: FaceId, socket: NewSocket },
-    /// Change a face.
-    UpdateFace { id: FaceId, link: LinkConfig, persistency: FacePersistency },
+    AttachSocket {
+        id: FaceId,
+        socket: NewSocket,
+    },
+    UpdateFace {
+        id: FaceId,
+        link: LinkConfig,
+        persistency: FacePersistency,
+    },
     /// Close the least used face of this class, if one is silent: another peer needs its place.
     Evict(FaceClass),
     /// Give this face to thread `to`. [`ToControl::FaceMoved`] follows in any case. There it has
     /// `socket`, or else its own.
-    GiveFace { id: FaceId, to: u16, socket: Option<NewSocket> },
+    GiveFace {
+        id: FaceId,
+        to: u16,
+        socket: Option<NewSocket>,
+    },
     /// Take a face that another thread had, with this socket.
-    TakeFace { face: Box<Face>, socket: Box<NewSocket> },
+    TakeFace {
+        face: Box<Face>,
+        socket: Box<NewSocket>,
+    },
     /// Answer with [`ToControl::Heard`].
     TellHeard(FaceId),
     /// Thread `owner` has this face now.
-    FaceMoved { id: FaceId, owner: u16 },
+    FaceMoved {
+        id: FaceId,
+        owner: u16,
+    },
     /// Own this socket of a shared UDP port. Peers that are not configured get faces with these
     /// links.
-    AddPort { id: PortId, socket: Box<UdpPort>, links: Box<PeerLinks> },
-    /// A command for the shard.
+    AddPort {
+        id: PortId,
+        socket: Box<UdpPort>,
+        links: Box<PeerLinks>,
+    },
     Router(weir_forward::Command),
     /// A packet from the router's own management face.
-    Internal { header: LpHeader, packet: Packet },
+    Internal {
+        header: LpHeader,
+        packet: Packet,
+    },
     /// Answer with [`ToControl::Snapshot`].
-    Snapshot { transaction: u64 },
+    Snapshot {
+        transaction: u64,
+    },
     /// Drop this: everything that was sent before is in force then.
     Fence(mpsc::Sender<()>),
     /// Flush what can be flushed at once, and end.
@@ -168,7 +195,6 @@ pub(crate) struct InternalPacket {
 /// Why a packet thread closed a face.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
-    /// The peer closed.
     PeerClosed,
     /// The bytes on a stream are no sequence of packets.
     FramingLost(String),
@@ -210,23 +236,52 @@ pub(crate) struct ConnectOutcome {
 #[derive(Debug)]
 pub(crate) enum ToControl {
     /// A peer of a shared port got a face.
-    PeerFace { worker: u16, id: FaceId, port: PortId, path: UdpPath },
+    PeerFace {
+        worker: u16,
+        id: FaceId,
+        port: PortId,
+        path: UdpPath,
+    },
     /// A face's socket is closed. The face itself is gone too, unless it is permanent.
-    FaceClosed { id: FaceId, reason: CloseReason, removed: bool },
+    FaceClosed {
+        id: FaceId,
+        reason: CloseReason,
+        removed: bool,
+    },
     /// How much work the faces of a packet thread cause.
-    Work { worker: u16, report: WorkReport },
+    Work {
+        worker: u16,
+        report: WorkReport,
+    },
     /// The move of a face has ended: this thread has it, if it still exists.
-    FaceMoved { id: FaceId, worker: u16 },
+    FaceMoved {
+        id: FaceId,
+        worker: u16,
+    },
     /// When the peer of a face was last heard, or the face was made.
-    Heard { id: FaceId, at: Instant },
+    Heard {
+        id: FaceId,
+        at: Instant,
+    },
     /// Statistics of a shard's disks, sent periodically.
-    Disks { worker: u16, stats: Box<DiskTierStats> },
-    /// An event of a shard.
-    Event { worker: u16, event: weir_forward::Event },
+    Disks {
+        worker: u16,
+        stats: Box<DiskTierStats>,
+    },
+    Event {
+        worker: u16,
+        event: weir_forward::Event,
+    },
     /// Answer to [`ToWorker::Snapshot`].
-    Snapshot { transaction: u64, snapshot: Box<WorkerSnapshot> },
+    Snapshot {
+        transaction: u64,
+        snapshot: Box<WorkerSnapshot>,
+    },
     /// The thread has ended, by panic or on request.
-    Ended { worker: u16, panicked: bool },
+    Ended {
+        worker: u16,
+        panicked: bool,
+    },
     /// Another thread requests the state of the whole router.
     Query(crossbeam_channel::Sender<Snapshot>),
     /// A helper thread has made, or failed to make, a connection.
@@ -234,7 +289,10 @@ pub(crate) enum ToControl {
     /// An application in this process connects.
     Local(Box<Socket>),
     /// Another thread asks about the store. Packet threads must answer `within` this time.
-    Contents { question: Question, within: Duration, answer: AnswerTo },
-    /// Stop the router.
+    Contents {
+        question: Question,
+        within: Duration,
+        answer: AnswerTo,
+    },
     Stop,
 }

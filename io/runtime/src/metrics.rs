@@ -78,7 +78,6 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &OuterMetrics) 
     }
 }
 
-/// A snapshot as OpenMetrics.
 pub(crate) fn encode(snapshot: Snapshot, outer: &OuterMetrics) -> String {
     let mut registry = Registry::with_prefix("weir");
     registry.register_collector(Box::new(SnapshotCollector(snapshot, outer.clone())));

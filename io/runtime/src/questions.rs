@@ -48,7 +48,6 @@ pub enum ContentsError {
     /// The packet threads did not all answer in time.
     #[error("the router did not answer in time")]
     Late,
-    /// The router is ending.
     #[error("the router is ending")]
     Ended,
     /// The rules do not come into force.

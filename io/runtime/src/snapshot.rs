@@ -33,13 +33,10 @@ pub struct SharedMemorySnapshot {
     pub faces: u64,
     /// Octets taken over, of faces that have yet to go over too.
     pub used_bytes: u64,
-    /// Octets that may be.
     pub bytes_max: u64,
-    /// Offers taken.
     pub taken: u64,
 }
 
-/// One disk.
 #[derive(Clone, Debug)]
 pub struct DiskSnapshot {
     /// The file or device.
@@ -54,10 +51,8 @@ pub struct DiskSnapshot {
     pub is_dead: bool,
 }
 
-/// One face.
 #[derive(Clone, Debug)]
 pub struct FaceSnapshot {
-    /// Its identifier.
     pub id: FaceId,
     /// Where it leads.
     pub uri: String,

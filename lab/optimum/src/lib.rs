@@ -28,7 +28,6 @@ pub enum Copies {
 /// Why there is no best placement.
 #[derive(Debug, thiserror::Error)]
 pub enum NoOptimum {
-    /// The solver failed.
     #[error("the solver says: {0}")]
     Solver(#[from] Error),
     /// It did not come to an end.
@@ -70,7 +69,6 @@ impl Case {
         hops
     }
 
-    /// Nothing is kept.
     #[must_use]
     pub fn empty(&self) -> Kept {
         self.files.iter().map(|&(_, blocks)| vec![Vec::new(); blocks]).collect()

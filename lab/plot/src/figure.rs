@@ -16,13 +16,11 @@ pub struct Figure {
     pub x: Axis,
     /// Vertical axis. For a heat map, the rows. Unused for panels.
     pub y: Axis,
-    /// The data.
     pub kind: Kind,
     /// Lines across the plot area: a bound, a paper's value, a link's capacity.
     pub references: Vec<Reference>,
 }
 
-/// What a figure holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Kind {
     /// Lines, steps, time series, distribution functions and scatter: all are series of points.
@@ -37,7 +35,6 @@ pub enum Kind {
     Panels(Panels),
 }
 
-/// An axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// The quantity: `Throughput`.
@@ -84,14 +81,11 @@ pub struct Reference {
     pub vertical: bool,
 }
 
-/// One series of points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Its name in the legend.
     pub name: String,
     /// The points, in the order in which they are joined.
     pub points: Vec<Point>,
-    /// How they are joined.
     pub join: Join,
     /// Whether each point has a marker.
     pub markers: bool,
@@ -115,7 +109,6 @@ pub struct Point {
 /// How the points of a series are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Join {
-    /// Straight lines.
     #[default]
     Line,
     /// Held until the next point: queue lengths, distribution functions.
@@ -124,13 +117,10 @@ pub enum Join {
     Scatter,
 }
 
-/// How intervals are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Interval {
-    /// Bars with caps.
     #[default]
     Bars,
-    /// A shaded band.
     Band,
 }
 
@@ -139,16 +129,13 @@ pub enum Interval {
 pub struct Bars {
     /// Names under the axis.
     pub categories: Vec<String>,
-    /// The groups, one colour each.
     pub groups: Vec<BarGroup>,
     /// Stacked on each other instead of side by side.
     pub stacked: bool,
 }
 
-/// One colour of bars.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BarGroup {
-    /// Its name in the legend.
     pub name: String,
     /// A value for each category, with an interval if there is one; missing ones are left out.
     /// `x` of the points is not used.
@@ -160,16 +147,12 @@ pub struct BarGroup {
 pub struct Boxes {
     /// Names under the axis.
     pub categories: Vec<String>,
-    /// The groups, one colour each.
     pub groups: Vec<BoxGroup>,
 }
 
-/// One colour of boxes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BoxGroup {
-    /// Its name in the legend.
     pub name: String,
-    /// The samples of each category.
     pub samples: Vec<Vec<f64>>,
 }
 
@@ -202,12 +185,10 @@ fn share_colours(figures: &mut [Figure]) {
     maps.into_iter().for_each(|heat| heat.bar.range = range);
 }
 
-/// Figures in a grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panels {
     /// Figures beside each other; at least 1.
     pub columns: usize,
-    /// The figures, row by row.
     pub figures: Vec<Figure>,
 }
 
@@ -325,12 +306,10 @@ impl Figure {
         Figure { title: title.into(), subtitle: String::new(), x, y, kind, references: Vec::new() }
     }
 
-    /// Series of points.
     pub fn series(title: impl Into<String>, x: Axis, y: Axis, series: Vec<Series>) -> Figure {
         Figure::with(title, x, y, Kind::Series(series))
     }
 
-    /// Grouped bars.
     pub fn bars(
         title: impl Into<String>,
         x: Axis,
@@ -341,7 +320,6 @@ impl Figure {
         Figure::with(title, x, y, Kind::Bars(Bars { categories, groups, stacked: false }))
     }
 
-    /// Box plots.
     pub fn boxes(
         title: impl Into<String>,
         x: Axis,
@@ -352,7 +330,6 @@ impl Figure {
         Figure::with(title, x, y, Kind::Boxes(Boxes { categories, groups }))
     }
 
-    /// A heat map.
     pub fn heat(title: impl Into<String>, x: Axis, y: Axis, heat: Heat) -> Figure {
         Figure::with(title, x, y, Kind::Heat(heat))
     }

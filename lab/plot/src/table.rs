@@ -13,7 +13,6 @@ pub fn csv_field(text: &str) -> String {
     }
 }
 
-/// One CSV row.
 fn row(out: &mut String, fields: &[String]) {
     let fields: Vec<String> = fields.iter().map(|field| csv_field(field)).collect();
     // Writing to a String cannot fail. A single empty field would read as an empty line.

@@ -29,7 +29,6 @@ pub enum PlotError {
     /// A file was not written.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -39,11 +38,9 @@ pub enum PlotError {
 /// The files of one figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The drawing.
     pub svg: PathBuf,
     /// The same in pixels.
     pub png: PathBuf,
-    /// The data.
     pub csv: PathBuf,
 }
 

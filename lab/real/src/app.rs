@@ -44,11 +44,9 @@ const TIMER_SLACK_NS: u64 = 1;
 pub(crate) struct AppSpec {
     /// An index into the nodes of the plan.
     pub node: u32,
-    /// Its name in the plan.
     pub name: String,
     /// What it does.
     pub role: Role,
-    /// Its randomness.
     pub seed: u64,
     /// When consumers stop asking, ns from the start.
     pub duration_ns: u64,
@@ -62,7 +60,6 @@ pub(crate) struct AppSpec {
     pub mtus: Vec<usize>,
     /// Prefixes that it registers: URI and cost.
     pub register: Vec<(String, u64)>,
-    /// Where its events go.
     pub events: PathBuf,
     /// Its router may be away for a time: it connects again.
     pub reconnect: bool,
@@ -73,12 +70,7 @@ pub(crate) struct AppSpec {
 pub enum AppError {
     /// Its file cannot be used.
     #[error("cannot use {}: {reason}", .path.display())]
-    Spec {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Spec { path: PathBuf, reason: String },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -89,12 +81,7 @@ pub enum AppError {
     },
     /// Its router refused to send it Interests.
     #[error("the router refused to register {prefix}: {reason}")]
-    Register {
-        /// The prefix.
-        prefix: String,
-        /// Why.
-        reason: String,
-    },
+    Register { prefix: String, reason: String },
     /// It received octets that no producer made.
     #[error("wrong octets: {0}")]
     WrongBytes(String),

@@ -60,7 +60,6 @@ pub(super) fn has_hosts(plan: &Plan, router: usize) -> bool {
     })
 }
 
-/// The disks of a router.
 pub(super) fn disk(plan: &Plan, node: usize) -> Option<&DiskPlan> {
     match &plan.nodes.get(node)?.role {
         Role::Router(router) => router.disk.as_ref(),

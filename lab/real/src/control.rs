@@ -35,7 +35,6 @@ pub(super) struct Control {
     agents_url: String,
     url: String,
     operator: String,
-    /// A token for each router.
     tokens: BTreeMap<usize, String>,
     files: Vec<File>,
     http: ureq::Agent,
@@ -272,7 +271,6 @@ impl Place<'_> {
         })
     }
 
-    /// Makes a token.
     fn token(&self, role: &str, name: &str) -> Result<String, RealError> {
         let made = Command::new(&self.options.program)
             .args(["controller", "-c"])

@@ -54,7 +54,6 @@ struct Run<'a> {
     start_ns: u64,
     /// What is due, the next one last.
     tasks: Vec<(u64, Task)>,
-    /// Routers that are away.
     away: Vec<usize>,
     events: Vec<Event>,
 }

@@ -7,7 +7,6 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The variable.
 pub(crate) const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// Begins this program anew, with huge pages, unless the variable says something already.

@@ -92,7 +92,6 @@ pub struct RealReport {
 pub struct RouterReport {
     /// An index into [`Plan::nodes`].
     pub node: u32,
-    /// Its name.
     pub name: String,
     /// Processor time, ns.
     pub cpu_ns: u64,
@@ -112,15 +111,12 @@ pub struct RouterReport {
 pub struct AppReport {
     /// An index into [`Plan::nodes`].
     pub node: u32,
-    /// Its name.
     pub name: String,
     /// Processor time between the common start and its end, ns.
     pub cpu_ns: u64,
     /// Share of one core.
     pub utilisation: f64,
-    /// Packets received.
     pub packets_in: u64,
-    /// Packets sent.
     pub packets_out: u64,
     /// Turns of its loop that had something to do: packets a turn say how well it batches.
     pub turns: u64,
@@ -153,7 +149,6 @@ pub enum RealError {
     /// A process did not start, ended before its time, or ended with an error.
     #[error("{title} {what}{}", log_tail(.log))]
     Process {
-        /// Which one.
         title: String,
         /// What happened.
         what: String,
@@ -165,9 +160,7 @@ pub enum RealError {
     Command {
         /// Its name in the plan.
         router: String,
-        /// The command.
         what: String,
-        /// Its answer.
         reason: String,
     },
     /// A consumer received octets that no producer made.

@@ -113,7 +113,6 @@ impl Process {
         self.child.id()
     }
 
-    /// Says a line to it.
     pub(super) fn tell(&mut self, line: &str) -> Result<(), RealError> {
         let told = self.input.as_mut().map(|input| writeln!(input, "{line}"));
         match told {

@@ -26,7 +26,6 @@ const NOWHERE: &str = "udp4://127.0.0.1:9";
 /// register, ten thousand of them in one scenario.
 const FIB_ENTRIES_SPARE: u64 = 1 << 15;
 
-/// Where a router listens.
 #[derive(Clone, Debug)]
 pub(super) struct Addresses {
     pub(super) unix: PathBuf,
@@ -65,7 +64,6 @@ impl Addresses {
 pub(super) struct Setting<'a> {
     /// Where it listens.
     pub(super) at: &'a Addresses,
-    /// Routes that it will have.
     pub(super) routes: usize,
     /// Whether one frame may stand for several Interests at its faces.
     pub(super) runs: bool,
@@ -136,7 +134,6 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
     text
 }
 
-/// A running router.
 pub(super) struct Router {
     pub(super) node: usize,
     pub(super) name: String,
@@ -227,7 +224,6 @@ impl Router {
         Ok(faces.iter().find(|face| face.info.uri == remote).map(|face| face.info.face_id))
     }
 
-    /// Adds a route.
     pub(super) fn add_route(
         &mut self,
         prefix: &str,
@@ -282,7 +278,6 @@ impl Router {
         }
     }
 
-    /// Counting begins.
     pub(super) fn begin(&mut self) -> Result<(), RealError> {
         self.before = self.counted()?.0;
         Ok(())

@@ -17,7 +17,6 @@ use weir_plan::event::{Event, EventKind, Observer, Queue};
 
 use crate::record::{RecordError, file_error};
 
-/// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFormat {
     /// Text, one event a line.
@@ -52,7 +51,6 @@ const SCHEMA: &str = "message event {
 /// Events of a Parquet row group.
 const GROUP_ROWS: usize = 100_000;
 
-/// One event as a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Row {
     at_ns: i64,

@@ -40,13 +40,11 @@ fn axis(label: &str, unit: &str, is_log: bool) -> PlotAxis {
 }
 
 impl<'a> Drawer<'a> {
-    /// For these results.
     #[must_use]
     pub(crate) fn new(experiment: &'a Experiment, results: &'a Results) -> Self {
         Self { experiment, results }
     }
 
-    /// The figure of a plot.
     #[must_use]
     pub(crate) fn figure(&self, plot: &Plot) -> Figure {
         let mut base = Selection::default();

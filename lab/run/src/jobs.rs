@@ -1,18 +1,13 @@
 //! Files that run the parts of a sweep on a cluster.
 
-/// Which kind of cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cluster {
-    /// An array of Slurm jobs.
     Slurm,
-    /// An indexed job of Kubernetes.
     Kubernetes,
 }
 
-/// A job file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFile {
-    /// Its name.
     pub name: String,
     /// What it says.
     pub text: String,
@@ -31,12 +26,9 @@ fn quoted(arguments: &[String]) -> String {
     arguments.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// How a run is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// Parts.
     pub parts: usize,
-    /// Cores of a part.
     pub cores: usize,
     /// Its runs at the same time.
     pub jobs: usize,

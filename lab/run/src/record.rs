@@ -16,13 +16,10 @@ use crate::metric::Measured;
 /// wherever it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Number of the point.
     pub point: usize,
     /// Axis and label, in the order of the axes.
     pub coordinates: Vec<(String, String)>,
-    /// The seed.
     pub seed: u64,
-    /// What was measured.
     pub measured: Measured,
     /// What the simulator says of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,9 +54,7 @@ pub struct Simulated {
     pub event_hash: String,
     /// Packets delivered over links.
     pub packet_hops: u64,
-    /// Steps of the engine.
     pub steps: u64,
-    /// Events observed.
     pub events: u64,
     /// Virtual time, ns.
     pub virtual_ns: u64,
@@ -68,19 +63,14 @@ pub struct Simulated {
 /// What all records of a folder have in common: with another one of these, nothing is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Id of the scenario.
     pub scenario: String,
     /// The paper, or empty.
     pub paper: String,
     /// Hash of what decides what is measured, see [`Experiment::hash`].
     pub hash: String,
-    /// The size.
     pub size: Size,
-    /// The arm.
     pub arm: Arm,
-    /// The commit of the program.
     pub commit: String,
-    /// The seeds.
     pub seeds: Vec<u64>,
     /// How many points the sweep has.
     pub points: usize,
@@ -91,11 +81,9 @@ pub struct Identity {
 pub struct RunFile {
     /// What must be the same for results to go together.
     pub identity: Identity,
-    /// Version of the program.
     pub version: String,
     /// The command that began the run.
     pub command: String,
-    /// The machine.
     pub machine: String,
     /// When it began, UTC.
     pub date: String,
@@ -111,7 +99,6 @@ pub enum RecordError {
     /// Reading or writing failed.
     #[error("{}: {source}; choose another folder with --out, or free some space", path.display())]
     File {
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -119,7 +106,6 @@ pub enum RecordError {
     /// The file is not what this program writes.
     #[error("{}: {message}; remove the file, or start over with --fresh", path.display())]
     Content {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         message: String,
@@ -130,7 +116,6 @@ pub enum RecordError {
             lost", path.display()
     )]
     Kept {
-        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         message: String,
@@ -141,7 +126,6 @@ pub enum RecordError {
             with --out", path.display()
     )]
     Other {
-        /// The folder.
         path: PathBuf,
         /// What differs.
         difference: String,
@@ -191,10 +175,8 @@ impl Identity {
     }
 }
 
-/// A folder of results.
 #[derive(Clone, Debug)]
 pub struct ResultFolder {
-    /// Where it is.
     pub path: PathBuf,
 }
 
@@ -320,7 +302,6 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
     bytes
 }
 
-/// The records of an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     /// By point and seed.

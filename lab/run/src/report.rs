@@ -29,13 +29,10 @@ pub enum ReportError {
 /// The part of a report that is about one scenario.
 #[derive(Clone, Debug)]
 pub struct ScenarioReport<'a> {
-    /// The scenario.
     pub experiment: &'a Experiment,
     /// What it measured.
     pub results: &'a Results,
-    /// How it was run.
     pub run: &'a RunFile,
-    /// Where its results are.
     pub folder: &'a ResultFolder,
 }
 

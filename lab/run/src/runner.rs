@@ -15,10 +15,8 @@ use crate::events::{EventFormat, EventWriter};
 use crate::metric::{Collector, Measured};
 use crate::record::{Record, RecordError, ResultFolder, RunFile, Simulated};
 
-/// How an experiment is run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Where.
     pub arm: Arm,
     /// Runs at the same time; `None`: in the simulator one a core, and one on real processes, which
     /// side by side take time from each other.
@@ -29,7 +27,6 @@ pub struct RunOptions {
     pub fresh: bool,
     /// Writes every event of every run.
     pub events: Option<EventFormat>,
-    /// How the real arm runs.
     pub real: RealOptions,
     /// Set to break off after the tasks that run.
     pub stop: Arc<AtomicBool>,
@@ -62,9 +59,7 @@ impl RunOptions {
 /// One point with one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Index of the point.
     pub point: usize,
-    /// The seed.
     pub seed: u64,
 }
 
@@ -80,7 +75,6 @@ pub enum Progress {
     },
     /// A task goes on.
     Running {
-        /// Which one.
         task: Task,
         /// Virtual time so far, ns.
         virtual_ns: u64,
@@ -88,10 +82,7 @@ pub enum Progress {
         end_ns: u64,
     },
     /// A task is done.
-    Finished {
-        /// Which one.
-        task: Task,
-    },
+    Finished { task: Task },
 }
 
 /// Takes progress, from several threads.
@@ -106,11 +97,8 @@ pub enum RunError {
     /// The network refused a plan.
     #[error("{file}: {point}, seed {seed}: {source}; correct the scenario")]
     Plan {
-        /// The scenario's file.
         file: String,
-        /// The point.
         point: String,
-        /// The seed.
         seed: u64,
         /// What is wrong.
         source: Box<PlanError>,
@@ -118,7 +106,6 @@ pub enum RunError {
     /// A promise was broken.
     #[error("{point}: {violation}")]
     Violation {
-        /// The point.
         point: String,
         /// What happened.
         violation: Box<Violation>,
@@ -128,9 +115,7 @@ pub enum RunError {
     /// The real arm failed.
     #[error("{point}, seed {seed}: {source}")]
     Real {
-        /// The point.
         point: String,
-        /// The seed.
         seed: u64,
         /// What happened.
         source: Box<RealError>,
@@ -219,7 +204,6 @@ pub fn run(
     }
 }
 
-/// Runs one task.
 struct Runner<'a> {
     experiment: &'a Experiment,
     folder: &'a ResultFolder,

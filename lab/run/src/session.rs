@@ -14,14 +14,11 @@ use crate::report::{self, ReportError, ScenarioReport};
 use crate::runner::{self, OnProgress, RunError, RunOptions};
 use crate::stats::Estimate;
 
-/// The program that runs, and where.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Its version.
     pub version: String,
     /// The commit it was built from.
     pub commit: String,
-    /// The command line.
     pub command: String,
     /// Now, UTC, as `2026-11-20 13:45:00`.
     pub date: String,
@@ -54,7 +51,6 @@ pub enum SessionError {
 pub struct Order {
     /// How the user named the scenario.
     pub reference: String,
-    /// The size.
     pub size: Size,
     /// One seed in the place of the scenario's.
     pub seed: Option<u64>,
@@ -67,27 +63,20 @@ pub struct Order {
 /// What a scenario measured, for machines.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// Its id.
     pub scenario: String,
     /// Its paper, or empty.
     pub paper: String,
-    /// The size.
     pub size: Size,
-    /// The arm.
     pub arm: Arm,
-    /// The seeds.
     pub seeds: Vec<u64>,
-    /// The commit of the program.
     pub commit: String,
     /// The folder of results.
     pub out: PathBuf,
-    /// The report in it.
     pub report: PathBuf,
     /// Runs that are there, of those that the scenario has.
     pub runs: (usize, usize),
     /// Metrics that the arm cannot give.
     pub not_measured: Vec<String>,
-    /// Every point.
     pub points: Vec<OutcomePoint>,
     /// The paper's claims about the scenario.
     pub claims: Vec<ClaimResult>,
@@ -104,13 +93,10 @@ pub struct OutcomePoint {
 
 /// A scenario that is ready to run.
 pub struct Session {
-    /// The scenario.
     pub scenario: Scenario,
     /// At its size.
     pub experiment: Experiment,
-    /// The arm.
     pub arm: Arm,
-    /// Where results go.
     pub folder: ResultFolder,
     /// What goes into `run.json`.
     pub file: RunFile,
@@ -379,7 +365,6 @@ fn read_run(folder: &ResultFolder) -> Result<RunFile, SessionError> {
 pub struct PaperOrder {
     /// Its name, or the folder of its files.
     pub reference: String,
-    /// The size.
     pub size: Size,
     /// Only claims of this arm.
     pub arm: Option<Arm>,
@@ -391,7 +376,6 @@ pub struct PaperOrder {
 
 /// A paper that is ready to be reproduced.
 pub struct PaperSession {
-    /// Its claims.
     pub claims: Claims,
     /// The scenarios that claims need.
     pub sessions: Vec<Session>,

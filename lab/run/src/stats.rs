@@ -5,7 +5,6 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 /// A mean over seeds with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Estimate {
-    /// The mean.
     pub mean: f64,
     /// Lower end; `None` of one sample, which tells nothing of the others.
     pub low: Option<f64>,
@@ -40,7 +39,6 @@ impl Estimate {
         Self { mean: value, low: Some(value), high: Some(value), count: 1 }
     }
 
-    /// Half of the interval's width.
     #[must_use]
     pub fn half_width(&self) -> Option<f64> {
         Some((self.high? - self.low?) / 2.0)

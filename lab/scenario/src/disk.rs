@@ -139,7 +139,6 @@ impl DiskTable {
         })
     }
 
-    /// How fast the disks are.
     fn device_config(&self) -> Result<DiskConfig, Wrong> {
         let service = self.service.unwrap_or(Service::Constant);
         let read_ns = operation_ns("time", self.rate, self.time)?;

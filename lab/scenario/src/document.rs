@@ -39,7 +39,6 @@ pub(crate) struct Node {
     pub(crate) line: usize,
 }
 
-/// What a value is.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -126,7 +125,6 @@ pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
     Ok(Tree { file: file.into(), root })
 }
 
-/// Where lines begin.
 struct Lines {
     starts: Vec<usize>,
 }
@@ -313,7 +311,6 @@ impl Tree {
 }
 
 impl Node {
-    /// A table of nothing.
     pub(crate) fn empty_table() -> Node {
         Node { value: Value::Table(Vec::new()), line: 1 }
     }
@@ -324,7 +321,6 @@ impl Node {
         Node { value: Value::Table(vec![entry]), line }
     }
 
-    /// The items of a list.
     pub(crate) fn items(&self) -> &[Node] {
         match &self.value {
             Value::Array(nodes) => nodes,

@@ -17,12 +17,10 @@ use crate::{Arm, Size};
 /// Seeds that a full run has at least.
 pub(crate) const SEEDS_FULL_MIN: usize = 5;
 
-/// A scenario at one size.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     /// Its name and purpose.
     pub header: Header,
-    /// Its size.
     pub size: Size,
     /// Every point runs with each of them.
     pub seeds: Vec<u64>,

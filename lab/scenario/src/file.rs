@@ -15,7 +15,6 @@ use crate::sweep::SweepTable;
 use crate::times::RunTable;
 use crate::trial::Trial;
 
-/// What a scenario is called.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Unique in its folder.

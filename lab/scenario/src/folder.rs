@@ -7,7 +7,6 @@ use include_dir::Dir;
 /// A folder to which files are relative.
 #[derive(Clone, Debug)]
 pub enum Folder {
-    /// On disk.
     Disk(PathBuf),
     /// In the program: its name, and the folder within it.
     Embedded(&'static Dir<'static>, String),

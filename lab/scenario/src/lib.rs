@@ -59,7 +59,6 @@ impl Size {
     }
 }
 
-/// Where a scenario runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arm {
@@ -80,7 +79,6 @@ impl Arm {
         }
     }
 
-    /// The word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

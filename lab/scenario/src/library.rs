@@ -28,7 +28,6 @@ const FOLDERS: [(&str, &Dir<'static>); 6] = [
 /// A paper's folder, or that of the examples.
 #[derive(Clone, Debug)]
 pub struct Paper {
-    /// Its name.
     pub id: String,
     /// Where its files are.
     pub folder: Folder,
@@ -69,7 +68,6 @@ pub fn paper(reference: &str) -> Result<Paper, ScenarioError> {
 }
 
 impl Paper {
-    /// The names of its scenarios.
     #[must_use]
     pub fn scenario_names(&self) -> Vec<String> {
         let files = self.folder.scenarios();

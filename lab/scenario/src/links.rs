@@ -112,7 +112,6 @@ fn queue_bytes(
     Ok(bytes.max(QUEUE_DATAGRAMS_MIN * table.mtu.unwrap_or(mtu) as u64))
 }
 
-/// What links are like.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LinkSettings {
     pub(crate) config: LinkConfig,

@@ -9,7 +9,6 @@ use crate::document::{Node, ScenarioError, Tree, suggestion, texts};
 use crate::metric::{Kind, Metric};
 use crate::sweep::Axis;
 
-/// A figure of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
     /// Unique in the scenario; the name of its files.
@@ -80,12 +79,10 @@ pub enum PlotKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cell {
-    /// The mean.
     #[default]
     Mean,
     /// The least.
     Min,
-    /// The greatest.
     Max,
 }
 

@@ -13,7 +13,6 @@ use crate::folder::Folder;
 pub struct Scenario {
     /// Its name and purpose.
     pub header: Header,
-    /// The text of the file.
     pub text: String,
     /// What others are relative to: traces, topologies.
     pub folder: Folder,

@@ -9,17 +9,14 @@ use crate::document::{Node, ScenarioError, Tree, Value, suggestion, texts_if_any
 /// One axis of a sweep. Axes are crossed: every point of one with every point of the others.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// Unique in the scenario.
     pub id: String,
     /// What figures call it.
     pub label: String,
     /// The unit of the values, for figures.
     pub unit: String,
-    /// Its points.
     pub points: Vec<AxisPoint>,
 }
 
-/// One value of an axis.
 #[derive(Clone, Debug)]
 pub struct AxisPoint {
     /// How figures, records and claims name it.

@@ -34,7 +34,6 @@ enum Auto {
     Auto,
 }
 
-/// How many seeds, or which.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "write a number of seeds, or a list of whole numbers")]
 pub(crate) enum Seeds {
@@ -51,7 +50,6 @@ pub enum WarmUp {
     Auto,
 }
 
-/// Times of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) duration_ns: u64,

@@ -24,7 +24,6 @@ pub struct Trial {
     /// Who signs.
     #[serde(default)]
     pub signature: Algorithm,
-    /// What is signed.
     #[serde(default)]
     pub signs: SignsWhat,
     /// Whether consumers verify.
@@ -51,7 +50,6 @@ pub struct Trial {
     /// Whether the kernel hands segments of TCP to the interface in one piece.
     #[serde(default = "yes")]
     pub offload: bool,
-    /// Which sockets are counted.
     #[serde(default)]
     pub sockets: Sockets,
     /// Consumers that follow one object that grows, spread over all routers but the producer's.
@@ -69,7 +67,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// The measures that it gives.
     pub(crate) fn gives(&self) -> &'static [&'static str] {
         self.what.gives()
     }
@@ -111,7 +108,6 @@ const fn mtu() -> u32 {
     65_536
 }
 
-/// What a trial measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -136,7 +132,6 @@ pub enum What {
 }
 
 impl What {
-    /// The measures that it gives.
     const fn gives(self) -> &'static [&'static str] {
         match self {
             Self::Transfer => &[
@@ -199,7 +194,6 @@ pub enum Algorithm {
     Rsa2048,
 }
 
-/// What is signed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SignsWhat {
@@ -221,11 +215,9 @@ pub enum Publication {
     Synchronous,
 }
 
-/// Which sockets are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sockets {
-    /// Consumers that are bound.
     #[default]
     Consumers,
     /// Consumers, each with a fetch under way.

@@ -8,7 +8,6 @@ pub enum TopologyError {
         "{path}: cannot read: {source}; check the path, or name a built-in topology ({builtin})"
     )]
     Read {
-        /// The file.
         path: String,
         /// What the system said.
         source: std::io::Error,
@@ -40,7 +39,6 @@ pub enum TopologyError {
     /// The file could not be written.
     #[error("{path}: cannot write: {source}; check that the folder exists and may be written to")]
     Write {
-        /// The file.
         path: String,
         /// What the system said.
         source: std::io::Error,
@@ -76,32 +74,18 @@ impl TopologyError {
 pub enum Invalid {
     /// Two nodes of one name.
     #[error("two nodes are named {name:?}; give each node a name of its own")]
-    DuplicateName {
-        /// The name.
-        name: String,
-    },
+    DuplicateName { name: String },
     /// A name that is empty, or holds space or control characters.
     #[error(
         "node name {name:?} is empty or has space in it; use letters, digits, '-', '_' and '.'"
     )]
-    BadName {
-        /// The name.
-        name: String,
-    },
+    BadName { name: String },
     /// A link names a node that does not exist.
     #[error("a link names node number {node}, but there are {nodes} nodes; number them from 0")]
-    NoSuchNode {
-        /// The number.
-        node: usize,
-        /// How many nodes there are.
-        nodes: usize,
-    },
+    NoSuchNode { node: usize, nodes: usize },
     /// A link from a node to itself.
     #[error("node {name:?} has a link to itself; name two different nodes")]
-    SelfLink {
-        /// The node.
-        name: String,
-    },
+    SelfLink { name: String },
     /// A link attribute is impossible.
     #[error("the link between {a:?} and {b:?} has {attribute}; {remedy}")]
     BadLink {
@@ -117,7 +101,6 @@ pub enum Invalid {
     /// A coordinate is not a finite number, or no place on earth.
     #[error("node {name:?} has position ({x}, {y}); {remedy}")]
     BadPosition {
-        /// The node.
         name: String,
         /// Its first coordinate.
         x: f64,

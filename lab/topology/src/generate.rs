@@ -13,11 +13,8 @@ pub enum GeneratorError {
     /// A parameter is out of bounds.
     #[error("{generator} with {parameter} = {value}; write {remedy}")]
     Parameter {
-        /// The generator.
         generator: &'static str,
-        /// The parameter.
         parameter: &'static str,
-        /// Its value.
         value: String,
         /// What is allowed.
         remedy: String,
@@ -33,9 +30,7 @@ pub(crate) const NODES_MAX: usize = 100_000;
 /// Properties of the links that a generator makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkDefaults {
-    /// Delay of one direction.
     pub delay_ns: u64,
-    /// Rate of one direction.
     pub rate_bps: Option<u64>,
     /// What routing by cost adds up.
     pub cost: u32,
@@ -88,12 +83,7 @@ pub enum Generator {
         height: usize,
     },
     /// Two stars whose middles a single link joins.
-    Dumbbell {
-        /// Consumers on the left.
-        left: usize,
-        /// Producers on the right.
-        right: usize,
-    },
+    Dumbbell { left: usize, right: usize },
     /// A random graph in which near nodes are joined more often than far ones (Waxman, 1988).
     Waxman {
         /// Routers.

@@ -43,12 +43,10 @@ pub enum Coordinates {
     Geographic,
 }
 
-/// A node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Unique in the topology; no space.
     pub name: String,
-    /// What it is for.
     pub role: Role,
     /// Where it is, as the topology's [`Coordinates`] say.
     pub position: Option<(f64, f64)>,
@@ -166,7 +164,6 @@ impl Topology {
         &self.name
     }
 
-    /// Gives the topology a name.
     pub(crate) fn set_name(&mut self, name: impl Into<String>) {
         self.name = name.into();
     }

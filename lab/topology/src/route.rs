@@ -36,10 +36,8 @@ pub enum Alternatives {
     LoopFree,
 }
 
-/// A next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
-    /// The neighbour.
     pub node: usize,
     /// The link to it, index in [`Topology::links`].
     pub link: usize,

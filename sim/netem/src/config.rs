@@ -68,7 +68,6 @@ impl Default for LinkConfig {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Jitter {
-    /// Nothing.
     #[default]
     None,
     /// Uniform from 0 to `max_ns`.
@@ -87,14 +86,10 @@ pub enum Jitter {
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
-    /// None.
     #[default]
     None,
     /// Each on its own.
-    Independent {
-        /// Of losing a frame.
-        probability: f64,
-    },
+    Independent { probability: f64 },
     /// A Markov chain of two states that makes a step before each frame. It starts in its
     /// stationary distribution, so that loss is the same in the mean from the first frame on:
     /// `(good_to_bad loss_bad + bad_to_good loss_good) / (good_to_bad + bad_to_good)`.
@@ -154,16 +149,10 @@ pub enum ConfigError {
     RateZero,
     /// A probability outside 0 to 1.
     #[error("`{key}` is {value}; a probability is from 0 to 1")]
-    Probability {
-        /// Which one.
-        key: &'static str,
-        /// What it was.
-        value: f64,
-    },
+    Probability { key: &'static str, value: f64 },
     /// One quantity in two ways.
     #[error("both `{text}` and `{number}` are given; keep one of them")]
     Twice {
-        /// The key of the text.
         text: &'static str,
         /// The key of the integer.
         number: &'static str,
@@ -171,7 +160,6 @@ pub enum ConfigError {
     /// A quantity that must be there.
     #[error("`{text}` is missing, for example {text} = \"{example}\"")]
     Missing {
-        /// The key of the text.
         text: &'static str,
         /// A value for it.
         example: &'static str,

@@ -79,16 +79,13 @@ pub struct DiskOp {
     pub id: u64,
     /// Read or write.
     pub kind: DiskOpKind,
-    /// Octets to move.
     pub bytes: u32,
 }
 
 /// Kind of a [`DiskOp`].
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum DiskOpKind {
-    /// From the disk.
     Read,
-    /// To the disk.
     Write,
 }
 
@@ -115,14 +112,10 @@ pub struct Completion {
     pub at: Instant,
 }
 
-/// What a disk did.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskStats {
-    /// Reads taken.
     pub reads: u64,
-    /// Writes taken.
     pub writes: u64,
-    /// Octets of the reads taken.
     pub read_bytes: u64,
     /// Octets of the writes taken.
     pub written_bytes: u64,
@@ -238,7 +231,6 @@ impl DiskModel {
         self.server.len()
     }
 
-    /// Operations waiting.
     pub fn waiting(&self) -> usize {
         self.server.waiting()
     }

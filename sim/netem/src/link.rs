@@ -23,20 +23,16 @@ pub enum LinkDrop {
     QueuePackets,
     /// Lost on the wire.
     Loss,
-    /// The link was down.
     Down,
 }
 
 /// What a link did, in frames and octets. Octets are those of the frames, without overhead.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Frames offered.
     pub offered_frames: u64,
-    /// Octets offered.
     pub offered_bytes: u64,
     /// Frames that have arrived, as [`LinkModel::survives`] was asked.
     pub delivered_frames: u64,
-    /// Octets of those.
     pub delivered_bytes: u64,
     /// Frames dropped for `queue_bytes_max`.
     pub dropped_queue_bytes: u64,
@@ -351,7 +347,6 @@ impl LinkModel {
         &self.stats
     }
 
-    /// The configuration.
     pub fn config(&self) -> &LinkConfig {
         &self.config
     }

@@ -14,15 +14,9 @@ use crate::random;
 #[serde(rename_all = "snake_case", try_from = "ServiceTable")]
 pub enum ServiceTime {
     /// Always the same.
-    Constant {
-        /// The time.
-        ns: u64,
-    },
+    Constant { ns: u64 },
     /// Exponentially distributed, rounded down to whole nanoseconds.
-    Exponential {
-        /// The mean.
-        mean_ns: u64,
-    },
+    Exponential { mean_ns: u64 },
     /// As measured: each time with its weight. Weights need not sum to 1.
     Histogram {
         /// Time in nanoseconds, weight.
@@ -31,7 +25,6 @@ pub enum ServiceTime {
 }
 
 impl Default for ServiceTime {
-    /// No time at all.
     fn default() -> Self {
         Self::Constant { ns: 0 }
     }
@@ -62,7 +55,6 @@ impl ServiceTime {
         matches!(self, Self::Constant { ns: 0 })
     }
 
-    /// The mean in nanoseconds.
     pub fn mean_ns(&self) -> f64 {
         match self {
             Self::Constant { ns } => *ns as f64,

@@ -33,7 +33,6 @@ pub struct Violation {
     pub what: String,
     /// When, ns from the start of the run.
     pub at_ns: u64,
-    /// The name of the node.
     pub node: String,
     /// The seed with which it happens again.
     pub seed: u64,

@@ -330,7 +330,6 @@ impl Draw {
     }
 }
 
-/// The plan of a seed.
 fn plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::from_seed(seed));
     let mut builder = Builder::new(seed, draw.between(S / 2, 2 * S));

@@ -252,7 +252,6 @@ fn adaptive_keeps_up_with_the_best_threshold() {
     ]));
 }
 
-/// The grid of one disk.
 fn grid(read_ns: u64) -> impl Iterator<Item = Cell> {
     let cells = |beyond, loads: &[f64], round_trips_ns: &[u64]| {
         let mut cells = Vec::new();

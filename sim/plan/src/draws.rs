@@ -25,7 +25,6 @@ impl Plan {
         seed_of(self.seed, Part::App, node as u64)
     }
 
-    /// The seed of a link.
     #[must_use]
     pub fn link_seed(&self, link: usize) -> u64 {
         seed_of(self.seed, Part::Link, 2 * link as u64)

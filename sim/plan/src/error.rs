@@ -3,20 +3,14 @@
 /// A plan that cannot be run. Every message names the culprit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Two nodes have one name.
     #[error("two nodes are called `{name}`; names are unique in a plan")]
-    NodeNameTwice {
-        /// The name.
-        name: String,
-    },
+    NodeNameTwice { name: String },
     /// A number names no node.
     #[error("{place} names node {index}, but there are {count}, numbered from 0")]
     NoSuchNode {
         /// Who names it, such as `link 3`.
         place: String,
-        /// The number.
         index: usize,
-        /// Nodes of the plan.
         count: usize,
     },
     /// A number names no link.
@@ -24,9 +18,7 @@ pub enum PlanError {
     NoSuchLink {
         /// Who names it, such as `route 3`.
         place: String,
-        /// The number.
         index: usize,
-        /// Links of the plan.
         count: usize,
     },
     /// Something is said of a node that is no router.
@@ -53,7 +45,6 @@ pub enum PlanError {
     /// A link leads back to where it starts.
     #[error("link {link} leads from node `{node}` to itself")]
     LinkToItself {
-        /// The link.
         link: usize,
         /// The node's name.
         node: String,
@@ -64,13 +55,10 @@ pub enum PlanError {
          that node"
     )]
     RouteLink {
-        /// The route.
         route: usize,
-        /// Its prefix.
         prefix: String,
         /// The router's name.
         node: String,
-        /// The link.
         link: usize,
     },
     /// A value is out of its range or unknown.
@@ -78,7 +66,6 @@ pub enum PlanError {
     Value {
         /// Where, such as ``node `r1` ``.
         place: String,
-        /// The key.
         key: &'static str,
         /// What is wrong with it and what would be right.
         problem: String,

@@ -5,7 +5,6 @@ use weir_base::mix;
 
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A hash of octets.
 #[inline]
 pub fn of_octets(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<8>();
@@ -97,7 +96,6 @@ impl std::hash::Hasher for Ready {
     }
 }
 
-/// A map from hashes.
 pub type HashedMap<T> = std::collections::HashMap<u64, T, std::hash::BuildHasherDefault<Ready>>;
 
 #[cfg(test)]

@@ -103,11 +103,9 @@ pub struct RoutesPlan {
     pub loss: f64,
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodePlan {
-    /// Unique in the plan.
     pub name: String,
     /// What it does.
     pub role: Role,
@@ -126,7 +124,6 @@ pub enum Role {
     Producer(ProducerPlan),
 }
 
-/// A content router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouterPlan {
@@ -150,7 +147,6 @@ pub struct RouterPlan {
     /// Which Interests its faces hold for a while, a [`ShapingConfig`](weir_link::ShapingConfig) as
     /// text.
     pub shaping: String,
-    /// Shards of the router.
     pub shards: u16,
     /// Routes beside those that traffic uses, which lead nowhere: what a large FIB holds.
     pub fib_filler: u32,
@@ -211,9 +207,7 @@ pub struct StagesPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuPlan {
-    /// Time of an Interest.
     pub interest: ServiceTime,
-    /// Time of a Data.
     pub data: ServiceTime,
     /// What an Interest takes beside `interest` when a disk is asked for its Data.
     #[serde(default)]
@@ -225,7 +219,6 @@ pub struct CpuPlan {
     /// `cores` of its own. A router has one packet served at a time.
     #[serde(default)]
     pub machine: Option<String>,
-    /// Cores of the machine.
     #[serde(default = "one")]
     pub cores: u32,
     /// Packets that wait and are being served at most; others are dropped.
@@ -240,7 +233,6 @@ fn one() -> u32 {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StagePlan {
-    /// Service time of a packet.
     pub service: ServiceTime,
     /// Packets in the stage at most, the one in service included (K of M/M/1/K).
     pub capacity: u32,
@@ -307,7 +299,6 @@ impl LinkPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
-    /// A Unix socket.
     Unix,
     /// TCP over loopback.
     Tcp,
@@ -321,7 +312,6 @@ pub enum Transport {
 pub struct RoutePlan {
     /// The router, an index into [`Plan::nodes`].
     pub node: usize,
-    /// URI of the prefix.
     pub prefix: String,
     /// The link it leaves by, an index into [`Plan::links`].
     pub link: usize,
@@ -335,7 +325,6 @@ pub struct RoutePlan {
 pub struct FaultPlan {
     /// When, ns from the start.
     pub at_ns: u64,
-    /// What.
     pub fault: Fault,
 }
 

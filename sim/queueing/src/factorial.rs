@@ -21,7 +21,6 @@ pub(crate) const FACTORS_MAX: usize = 16;
 /// A factor and what its levels are called.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Factor {
-    /// Its name.
     pub name: String,
     /// What level -1 is called in the file.
     pub low: String,
@@ -52,7 +51,6 @@ pub struct Analysis {
     pub error_percent: Option<f64>,
     /// Standard deviation of the error of a response; absent without replications.
     pub error_deviation: Option<f64>,
-    /// The confidence of the intervals.
     pub confidence: f64,
 }
 
@@ -81,7 +79,6 @@ pub enum FactorialError {
     /// The heading is not factors and then y.
     #[error("line {line}: {problem}: the header names the factors and then `y`, such as `A,B,y`")]
     Header {
-        /// Line in the file.
         line: u64,
         /// What is wrong.
         problem: String,
@@ -89,7 +86,6 @@ pub enum FactorialError {
     /// Something is wrong with a row.
     #[error("line {line}: {problem}")]
     Row {
-        /// Line in the file.
         line: u64,
         /// What is wrong and what to do.
         problem: String,
@@ -97,7 +93,6 @@ pub enum FactorialError {
     /// The file is not CSV.
     #[error("line {line}: not CSV: {problem}")]
     Csv {
-        /// Line in the file.
         line: u64,
         /// What the parser says.
         problem: String,
@@ -107,7 +102,6 @@ pub enum FactorialError {
         "factor {factor} is `{level}` in every row: leave it out, or add rows with its other level"
     )]
     OneLevel {
-        /// The factor.
         factor: String,
         /// Its only level.
         level: String,
@@ -117,7 +111,6 @@ pub enum FactorialError {
         "{count} of {all} combinations have no row, such as {example}: a design needs every one"
     )]
     Missing {
-        /// How many.
         count: usize,
         /// How many there are.
         all: usize,
@@ -129,7 +122,6 @@ pub enum FactorialError {
     Unbalanced {
         /// One of them.
         example: String,
-        /// Its rows.
         found: usize,
         /// Rows of the first treatment.
         usual: usize,
@@ -163,7 +155,6 @@ impl Design {
         Ok(design)
     }
 
-    /// The factors.
     pub fn factors(&self) -> &[Factor] {
         &self.factors
     }

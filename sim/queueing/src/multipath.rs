@@ -41,7 +41,6 @@ pub struct Latencies {
 /// Why a transfer is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultipathError {
-    /// No paths.
     #[error("no paths: give at least one")]
     NoPaths,
     /// A path that keeps no Interest outstanding.
@@ -64,7 +63,6 @@ pub enum MultipathError {
     Latency {
         /// Number of the path, from 1.
         path: usize,
-        /// Its latency.
         latency_ns: u64,
         /// What a packet takes on its link.
         transmission_ns: u64,

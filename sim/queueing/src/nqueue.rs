@@ -79,9 +79,7 @@ pub enum NQueueError {
          states, more than {states_max}: use the renewal method, which is exact for any number"
     )]
     States {
-        /// Queues of the model.
         queues: usize,
-        /// Packets a queue.
         threshold: usize,
         /// Values that a queue's length takes.
         threshold_and_one: usize,
@@ -96,9 +94,7 @@ pub enum NQueueError {
          allow more sweeps or use the renewal method"
     )]
     Convergence {
-        /// Sweeps done.
         sweeps: usize,
-        /// Residual reached.
         residual: f64,
         /// Residual asked for.
         wanted: f64,
@@ -109,7 +105,6 @@ pub enum NQueueError {
          simulation"
     )]
     RenewalThreshold {
-        /// Packets a queue.
         threshold: usize,
         /// The most.
         most: usize,
@@ -127,12 +122,7 @@ pub enum NQueueError {
     },
     /// Too few replications for an interval, or no events.
     #[error("{replications} replications of {arrivals} arrivals: give 2 or more of 1 or more")]
-    Replications {
-        /// Replications asked for.
-        replications: usize,
-        /// Arrivals of each.
-        arrivals: u64,
-    },
+    Replications { replications: usize, arrivals: u64 },
     /// A confidence level outside 0 to 1.
     #[error("a confidence of {0}: give a number between 0 and 1, such as 0.95")]
     Confidence(f64),

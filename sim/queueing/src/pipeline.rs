@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 
-/// Number of stages.
 pub const STAGES: usize = 5;
 
 /// The stages in the paper's order: stage i is `ALL[i - 1]`.
@@ -34,7 +33,6 @@ impl Stage {
         self as usize + 1
     }
 
-    /// A name for people.
     pub fn name(self) -> &'static str {
         match self {
             Stage::StoreRead => "store, Interests",
@@ -70,7 +68,6 @@ pub struct Probabilities {
 /// What the model says of one stage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StageReport {
-    /// Which stage.
     pub stage: Stage,
     /// The packets of this stage for each Interest that arrives (Eq. 4 over lambda).
     pub visits: f64,
@@ -105,11 +102,9 @@ pub struct Report {
 /// One row of a sweep over the store's hit ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SweepRow {
-    /// alpha of this row.
     pub store_hit: f64,
     /// The largest arrival rate (Eq. 7).
     pub arrival_rate_max: f64,
-    /// The stage that limits it.
     pub bottleneck: Stage,
     /// The arrival rate that each stage allows; absent when no packet reaches it.
     pub stage_limits: [Option<f64>; STAGES],
@@ -123,7 +118,6 @@ pub enum PipelineError {
     ServiceRate {
         /// The paper's number of the stage.
         stage: usize,
-        /// The rate.
         rate: f64,
     },
     /// A probability outside 0..=1.
@@ -131,10 +125,8 @@ pub enum PipelineError {
     Probability {
         /// The paper's symbol.
         name: &'static str,
-        /// Its value.
         value: f64,
     },
-    /// A negative arrival rate.
     #[error("an arrival rate of {0}: give packets a second, 0 or more")]
     ArrivalRate(f64),
     /// A sweep without steps.

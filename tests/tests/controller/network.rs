@@ -23,7 +23,6 @@ pub(crate) const ROUTER_TIMEOUT: Duration = Duration::from_secs(15);
 const PASSED_BY: &str = "weir_parts_passed_by_total";
 pub(crate) const MIDDLE: [&str; 3] = ["one", "two", "three"];
 
-/// A controller and its database.
 pub(crate) struct Controller {
     pub(crate) process: Process,
     pub(crate) address: String,

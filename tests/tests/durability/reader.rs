@@ -92,7 +92,6 @@ fn read_object(stem: &str, octets: &[u8]) -> (String, Stored) {
     (name, Stored { version, content })
 }
 
-/// The content of a segment.
 fn read_slot<'a>(slot: &'a [u8], object: &[u8], segment: usize, name: &[u8]) -> &'a [u8] {
     let trailer = &slot[slot.len() - 24..];
     assert_eq!(&trailer[..8], object);

@@ -45,7 +45,6 @@ pub(crate) fn load() -> Option<f64> {
     text.split(' ').next()?.parse().ok()
 }
 
-/// The state of the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) commit: String,
@@ -55,7 +54,6 @@ pub(crate) struct State {
     pub(crate) program: Option<String>,
 }
 
-/// The root of the repository.
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("benches is in the repository")
 }

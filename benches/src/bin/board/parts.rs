@@ -11,7 +11,6 @@ use crate::limits::Limits;
 use crate::programs::{Programs, number, output_of};
 use crate::record::Figure;
 
-/// One part of the board.
 pub(crate) struct Part {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -53,10 +52,8 @@ pub(crate) struct Setting {
     pub(crate) limits: Limits,
 }
 
-/// The runs of one part.
 pub(crate) struct Runs<'a> {
     setting: &'a Setting,
-    /// What was run so far.
     pub(crate) commands: Vec<String>,
 }
 

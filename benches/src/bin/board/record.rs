@@ -37,7 +37,6 @@ pub(crate) struct PartRecord {
     pub(crate) machine_limits: Vec<Figure>,
 }
 
-/// One figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
     pub(crate) name: String,
@@ -69,7 +68,6 @@ impl PartRecord {
 }
 
 impl Record {
-    /// Reads a record.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let context = || format!("{}: no record of the board", path.display());
         let text = std::fs::read_to_string(path).with_context(context)?;

@@ -14,7 +14,6 @@ use core::fmt::Write as _;
 /// Why a quantity was refused. The text says what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// There is no text.
     #[error("empty {quantity}; write for example {example:?}")]
     Empty {
         /// What was expected, for example "duration".
@@ -49,7 +48,6 @@ pub enum UnitError {
         unit: String,
         /// What was expected.
         quantity: &'static str,
-        /// The units that are accepted.
         accepted: &'static str,
     },
     /// Finer than what is stored.
@@ -57,7 +55,6 @@ pub enum UnitError {
     TooFine {
         /// What was read.
         text: String,
-        /// The unit that is stored.
         base: &'static str,
     },
     /// Read, but of no use here.

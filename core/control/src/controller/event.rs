@@ -13,21 +13,14 @@ use crate::plan::Plan;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A router has told of itself for the first time, or again after it was gone.
-    RouterFound {
-        /// Its name.
-        router: String,
-    },
+    RouterFound { router: String },
     /// A router has said nothing for too long.
-    RouterLost {
-        /// Its name.
-        router: String,
-    },
+    RouterLost { router: String },
     /// A plan is in force, in place of the one with the number of its parent.
     Planned(Plan),
     /// Two routers report by one name: what one of them tells does not count. There is one event a
     /// minute at most.
     TwoOfOneName {
-        /// The name.
         router: String,
         /// Under which others reach the one that does not count.
         uris: Vec<String>,
@@ -35,9 +28,7 @@ pub enum Event {
     /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
     /// Others get its part, and it gets no other for ten minutes.
     KeepsNot {
-        /// Its name.
         router: String,
-        /// The file.
         object: Name,
         /// How many it lacks.
         segments: u64,
@@ -45,7 +36,6 @@ pub enum Event {
     /// Something that a router says or asks does not count. Of each kind and router there is one
     /// event a minute at most.
     Bounded {
-        /// Its name.
         router: String,
         /// What it is too much for.
         bound: Bound,
@@ -77,18 +67,10 @@ pub enum Refused {
         number = expected.number,
         generation = expected.generation
     )]
-    OutOfOrder {
-        /// What is expected.
-        expected: UpdateNumber,
-    },
+    OutOfOrder { expected: UpdateNumber },
     /// There are too many of something.
     #[error("there are {max} {what} already, which is the most")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// The bound.
-        max: usize,
-    },
+    TooMany { what: &'static str, max: usize },
     /// Another router has this name, and was there first.
     #[error(
         "another router reports as {0}, and was here first: give this one a name and a token of \

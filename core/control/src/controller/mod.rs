@@ -551,7 +551,6 @@ impl Controller {
         self.plans.map.objects.newer(name)
     }
 
-    /// The plans in force.
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {
         self.plans.map.plans().map(|active| &active.plan)
     }

@@ -27,7 +27,6 @@ const HOPS_MAX: usize = 3;
 /// sets of producers), so often between two ticks; else at the next tick.
 const AT_ONCE_MAX: usize = 20_000;
 const AT_ONCE_TIMES: u32 = 64;
-/// Work of one tick.
 const WORK_PER_TICK: usize = 100_000;
 
 /// A next hop and what it costs, in microseconds.
@@ -66,11 +65,9 @@ pub(super) struct NewRoutes {
     /// Routers whose routes are others.
     pub(super) touched: BTreeSet<RouterId>,
     given: Vec<Given>,
-    /// The groups that were computed.
     groups: Vec<usize>,
 }
 
-/// All routes.
 #[derive(Default)]
 pub(super) struct Routing {
     pub(super) graph: Graph,
@@ -112,7 +109,6 @@ impl Group {
         edges
     }
 
-    /// What a router is to have.
     fn wanted(graph: &Graph, paths: &Paths, router: RouterId) -> Hops {
         let mut hops = [NO_HOP; HOPS_MAX];
         for (hop, (next, cost)) in hops.iter_mut().zip(graph.nearer(paths, router)) {
@@ -236,7 +232,6 @@ impl Routing {
         }
     }
 
-    /// The routes of a router.
     pub(super) fn of(&self, network: &Network, router: RouterId) -> Vec<RouteOrder> {
         let mut routes = Vec::new();
         for group in self.groups.values() {

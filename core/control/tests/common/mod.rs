@@ -59,7 +59,6 @@ pub(crate) fn file(segments: u64) -> File {
     File { name, segments, size_bytes, packet_bytes: 8200, manifest }
 }
 
-/// With its owner.
 pub(crate) fn owned(file: File) -> (String, File) {
     (OWNER.to_owned(), file)
 }

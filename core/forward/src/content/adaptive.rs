@@ -25,9 +25,7 @@ const TRIAL_SHARE: f64 = 200.0;
 const TRIAL_SHARE_MIN: f64 = 10.0;
 /// Answers from which on no more are looked for at a price.
 const ANSWERS_SOME: u64 = 16;
-/// Disks of a store.
 const DISKS_MAX: usize = 16;
-/// Services that are kept.
 const SERVICES: usize = 64;
 
 /// A queue of the store that an Interest may wait in.
@@ -80,7 +78,6 @@ impl<'a> Hop<'a> {
         self.model.expected_ns(&self.others).max(self.measured.silent_ns(now) as f64)
     }
 
-    /// What it costs now.
     fn cost_now_ns(self, now: Instant) -> f64 {
         self.cost_ns(now) + self.model.own_wait_ns(self.measured.in_flight())
     }
@@ -92,7 +89,6 @@ impl<'a> Hop<'a> {
     }
 }
 
-/// A disk.
 #[derive(Clone, Debug)]
 struct Disk {
     station: Station,

@@ -34,7 +34,6 @@ pub enum Bypass {
 /// Which Data carries a congestion mark because of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// None.
     Off,
     /// That of every Interest that found the queue over the threshold, whether it waited there or
     /// passed by.
@@ -72,7 +71,6 @@ pub struct BusyPolicy {
     pub bypass: Bypass,
     /// With [`Bypass::Late`]: how long a read may take before Interests go elsewhere, ns.
     pub late_after_ns: u64,
-    /// Which Data is marked.
     pub mark: Mark,
     /// What next hops have room.
     pub labels: Labels,

@@ -37,7 +37,6 @@ pub enum Onward {
     Suppress,
 }
 
-/// Data from memory.
 pub(crate) struct StoredData {
     pub(crate) packet: Packet,
     pub(crate) is_marked: bool,

@@ -7,23 +7,18 @@ use weir_store::disk::ReadId;
 
 /// No read, no waiter.
 const NONE: u32 = u32::MAX;
-/// Disks of a store.
 const DISKS_MAX: usize = 16;
 
 /// A PIT entry that waits for a read, and what is needed to send it on if that fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
-    /// The PIT entry.
     pub(crate) entry: u32,
-    /// Since when.
     pub(crate) since: Instant,
     /// Where the first Interest came from.
     pub(crate) ingress: FaceId,
-    /// Its NextHopFaceId.
     pub(crate) next_hop_face: Option<u64>,
     /// Whether its Data is to be marked.
     pub(crate) is_marked: bool,
-    /// The disk.
     pub(crate) disk: u8,
     /// Reads that waited for the disk when it came.
     pub(crate) ahead: u32,
@@ -73,7 +68,6 @@ impl Reads {
         self.by_disk[usize::from(disk) % DISKS_MAX]
     }
 
-    /// What waits in this place.
     pub(crate) fn waiter(&self, at: u32) -> &Waiter {
         &self.waiters[at].waiter
     }

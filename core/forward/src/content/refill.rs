@@ -61,7 +61,6 @@ impl Refill {
         Some(due.max(self.not_before))
     }
 
-    /// A segment was lost.
     pub(crate) fn on_lost(&mut self, now: Instant, lost: LostSegment) {
         if self.holes.len() >= HOLES_MAX {
             return;

@@ -78,7 +78,6 @@ struct Virtual {
 }
 
 impl Virtual {
-    /// Time passes.
     fn pass(&mut self, passed_ns: f64, disk: &DiskTimes, path: &PathTimes) {
         // Beyond one read for each server all are busy; below, the fewer the slower.
         let is_single = disk.alone_ns <= disk.interval_ns;

@@ -23,13 +23,8 @@ use crate::table::pit::AwaitedSource;
 
 /// A disk that has what an Interest asks for.
 enum DiskCandidate {
-    /// Of this shard.
     Own(OnDisk),
-    Other {
-        shard: u16,
-        queue: DiskQueue,
-        is_stalled: bool,
-    },
+    Other { shard: u16, queue: DiskQueue, is_stalled: bool },
 }
 
 impl Router {

@@ -52,7 +52,6 @@ pub(crate) enum Message {
 #[derive(Debug)]
 pub(crate) enum Candidate {
     Nothing,
-    /// Data in memory.
     Memory {
         packet: Packet,
         came: Instant,
@@ -89,7 +88,6 @@ pub(crate) struct OfferedData {
 /// What the homes say of Data that only they wait for. Its shard keeps it if it was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnsolicitedVerdict {
-    /// The Data's shard.
     pub(crate) shard: u16,
     pub(crate) no_cache: bool,
     /// An Interest for it was sent to the face that it came from.

@@ -38,7 +38,6 @@ impl Suppression {
     }
 }
 
-/// What a strategy does.
 pub(crate) trait Behaviour: Debug + Send + Sync {
     /// The highest version; that of NFD where the strategy is one of NFD's.
     fn version(&self) -> u64 {

@@ -65,7 +65,6 @@ struct Known {
 /// Identifiers are given in a row: so many of them are told apart by their low bits.
 const GUESSES: usize = 256;
 
-/// Faces by identifier.
 pub(crate) struct FaceTable {
     /// Where the face is that was added last of those whose identifiers share their low bits.
     guesses: [u32; GUESSES],

@@ -41,7 +41,6 @@ pub(crate) struct Fib {
     entries: PrefixTable<FibEntry>,
     /// Grows with every change.
     version: u32,
-    /// What was found last.
     last: Cell<Found>,
     /// Prefixes with a distrusted next hop, and until when.
     distrusted: Vec<(Instant, Name, FaceId)>,

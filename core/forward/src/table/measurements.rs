@@ -12,7 +12,6 @@ const MEASUREMENTS_MAX: usize = 1 << 16;
 /// Next hops with a model of the queue behind them at most; beyond it, that which was used longest
 /// ago is forgotten.
 pub(crate) const MODELS_MAX: usize = 1024;
-/// No measurement.
 const NONE: u32 = u32::MAX;
 /// 1 / weight of the last gap between two Data in the usual one.
 const GAP_PARTS: i64 = 16;
@@ -144,7 +143,6 @@ impl Measurement {
         self.rtt.smoothed_ns().map(|_| self.rtt.rto_ns())
     }
 
-    /// Data received.
     pub(crate) fn data(&self) -> u64 {
         self.data
     }

@@ -25,7 +25,6 @@ pub(crate) enum AwaitedSource {
     Shards(u32),
     /// Upstream, although a disk has it.
     Bypass {
-        /// Since then.
         since: Instant,
         /// Whether its Data is to be marked.
         is_marked: bool,

@@ -10,7 +10,6 @@ const REFUSALS_MAX: usize = 16;
 /// Who has a PIT entry, or wants one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder {
-    /// A number for the host.
     pub(crate) host: u64,
     /// A number for the FIB prefix.
     pub(crate) prefix: usize,

@@ -74,7 +74,6 @@ fn bucket_of(number: u32) -> usize {
     ((EXACT + 8 * (octave - 4) + part) as usize).min(BUCKETS - 1)
 }
 
-/// The middle of a bucket.
 fn number_of(bucket: usize) -> f64 {
     if bucket < EXACT as usize {
         return bucket as f64;

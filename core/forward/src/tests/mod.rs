@@ -25,7 +25,6 @@ mod strategies;
 
 /// A program on this host.
 const LOCAL: FaceId = FaceId(256);
-/// Another.
 const LOCAL2: FaceId = FaceId(257);
 /// Neighbours.
 const U: FaceId = FaceId(258);

@@ -180,7 +180,6 @@ struct Cluster {
     shards: Vec<Fixture>,
     disks: Vec<Vec<u8>>,
     ops: VecDeque<(usize, DiskOp)>,
-    /// From, to.
     messages: VecDeque<(usize, usize, ShardMessage)>,
     /// What has left since it was last looked at.
     left: Vec<OutPacket>,

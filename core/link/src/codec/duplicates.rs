@@ -56,7 +56,6 @@ impl Duplicates {
         is_duplicate
     }
 
-    /// Octets of memory.
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
     }

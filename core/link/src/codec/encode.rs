@@ -83,7 +83,6 @@ impl Encoder {
         Ok(1)
     }
 
-    /// The frame of a signal.
     pub(crate) fn encode_signal(
         config: &CodecConfig,
         signal: HopSignal,

@@ -18,7 +18,6 @@ const ACK_DELAY_NS: u64 = 5 * NS_PER_MS;
 const OVERTAKERS: usize = 3;
 /// A frame is sent again so often at most (NFD's maxRetx).
 const RETRANSMISSIONS_MAX: u8 = 3;
-/// Octets of an Ack field.
 const ACK_BYTES: usize = 12;
 /// Most Acks of a frame that holds nothing else, and most that wait.
 const ACKS_ALONE_MAX: usize = 128;
@@ -343,7 +342,6 @@ impl Reliability {
         oldest.and_then(|oldest| self.deadline(oldest)).into_iter().chain(acks).min()
     }
 
-    /// Octets of memory, about.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.charged_bytes + self.duplicates.bytes() as u64
     }

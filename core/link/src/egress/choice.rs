@@ -15,7 +15,6 @@ pub enum ChoiceError {
         kind: &'static str,
         /// As given.
         name: String,
-        /// What there is.
         names: &'static [&'static str],
     },
     /// It has no such option, or not with this value.
@@ -23,7 +22,6 @@ pub enum ChoiceError {
     Option {
         /// What was to be chosen.
         kind: &'static str,
-        /// Its name.
         name: String,
         /// As given.
         option: String,
@@ -33,7 +31,6 @@ pub enum ChoiceError {
     Order {
         /// What was to be chosen.
         kind: &'static str,
-        /// Its name.
         name: &'static str,
         /// Which two.
         order: OutOfOrder,

@@ -51,7 +51,6 @@ macro_rules! disciplines {
             }
         }
 
-        /// The discipline of one face.
         #[derive(Debug)]
         pub(crate) enum AnyDiscipline {
             $($variant($discipline),)+

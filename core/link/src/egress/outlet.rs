@@ -10,9 +10,7 @@ use crate::counters::{LinkCounters, LinkDrop};
 /// What kind of packet passes a link.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum PacketKind {
-    /// An Interest.
     Interest,
-    /// A Data.
     Data,
     /// An Interest that comes back with a reason.
     Nack,

@@ -13,7 +13,6 @@ use crate::frame::Frame;
 pub struct EgressConfig {
     /// Bound in octets of memory of what waits: packets and a fixed charge for each.
     pub queue_bytes_max: u64,
-    /// Congestion marks.
     pub marking: MarkingConfig,
     /// Order and time of what leaves.
     pub discipline: DisciplineConfig,

@@ -15,7 +15,6 @@ use crate::order::OutOfOrder;
 /// `fisp capacity=1500KB gamma=0.6`. The keys are those of [`FispConfig`].
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ShapingConfig {
-    /// None wait.
     #[default]
     None,
     /// Fair share Interest shaping.

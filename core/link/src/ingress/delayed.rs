@@ -32,7 +32,6 @@ pub(super) struct Delayed {
 /// All of one face.
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
-    /// By flow.
     queues: Vec<FlowQueue>,
     /// Flows of which Interests wait; the first one has its turn.
     round: VecDeque<u32>,
@@ -55,7 +54,6 @@ impl DelayQueue {
         self.len == 0
     }
 
-    /// Octets of memory, about.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.bytes + (self.queues.capacity() * size_of::<FlowQueue>()) as u64
     }

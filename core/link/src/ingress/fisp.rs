@@ -17,10 +17,13 @@ const TICK_NS: u64 = NS_PER_MS;
 pub(crate) enum Shaped {
     /// The forwarder gets it now.
     Passes(LpHeader, Packet),
-    /// It waits.
     Waits,
     /// Too many wait: this one is refused, the one that came or another whose place it takes.
-    Refused { header: LpHeader, packet: Packet, has_replaced: bool },
+    Refused {
+        header: LpHeader,
+        packet: Packet,
+        has_replaced: bool,
+    },
 }
 
 /// Fair share Interest shaping (paper chopcop, 3.2).
@@ -48,7 +51,6 @@ pub(super) struct Fisp {
     flows: Flows,
     delayed: DelayQueue,
     rng: Rng,
-    /// Q, smoothed.
     smoothed_bytes: f64,
     smoothed_at: Instant,
     tick_at: Instant,

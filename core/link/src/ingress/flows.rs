@@ -66,7 +66,6 @@ struct Flow {
     late: u64,
     /// Until then it may have no more than its share.
     held_to_share_until: Instant,
-    /// Its part of the queue.
     queued_bytes: u64,
     /// What one of its Interests brings: a moving average.
     data_bytes: u64,
@@ -387,7 +386,6 @@ impl Flows {
         self.settle(flow);
     }
 
-    /// Octets of memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let queued = self.queued.capacity() * size_of::<(u32, u64)>();
         let holds = self.holds.capacity() * size_of::<(u64, Instant)>();

@@ -115,7 +115,6 @@ impl Ingress {
         }
     }
 
-    /// Octets of memory, about.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.shaper {

@@ -68,7 +68,6 @@ impl Offers {
         (self.begins || self.is_known) && self.ask_at <= now
     }
 
-    /// The question.
     pub(crate) fn ask(&mut self, now: Instant) -> RunOffer {
         self.ask_at = now.plus_ns(RENEW_NS << self.unanswered.min(DOUBLINGS_MAX));
         self.unanswered += 1;

@@ -47,7 +47,6 @@ pub struct Believed {
     pub name: Option<Name>,
     /// SHA-256 of the public key.
     pub key_digest: Option<[u8; 32]>,
-    /// Why.
     pub ground: Ground,
 }
 
@@ -173,7 +172,6 @@ struct Answered {
     wanted: Wanted,
     /// How often it may be fetched again, should it turn out to be forged.
     tries_left: u32,
-    /// What was wrong with it.
     wrong: Option<Refusal>,
 }
 

@@ -53,7 +53,6 @@ pub(crate) enum Offered {
 /// What is on disk under the key of Data that is offered.
 #[derive(Copy, Clone)]
 enum Before {
-    /// Nothing that matters.
     Nothing,
     /// The same waits to be written, as this pending record.
     Waiting(u32),
@@ -62,7 +61,6 @@ enum Before {
     /// The same, but it will soon make room: it is to be written anew, and to the same disk, where
     /// a note that it was erased holds for both.
     Due(Place),
-    /// Other Data.
     Other(Place),
     /// The same or other Data.
     Perhaps(Place),
@@ -492,7 +490,6 @@ impl DiskTier {
         device.erase_before(Erasure::Key(key), Some(before));
     }
 
-    /// Erases one Data by command.
     pub(crate) fn erase_by_command(&mut self, key: Key) -> bool {
         let was_there = self.erase_key(key);
         self.stats.erasures += u64::from(was_there);

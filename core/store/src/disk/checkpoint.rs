@@ -44,7 +44,6 @@ pub(super) struct Erased {
 /// An item of a region, with its place in it in units of 512 octets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Item {
-    /// A Data record.
     Record {
         /// What it is known by.
         key: Key,
@@ -52,7 +51,6 @@ pub(super) enum Item {
         node: u32,
         /// Where it begins in the region.
         at_units: u32,
-        /// Units that it takes.
         units: u8,
     },
     /// Something was erased that had been appended before.
@@ -164,7 +162,6 @@ pub(super) fn encode_erased(erased: Erased, octets: &mut Vec<u8>) {
     push_number(erased.before.1.into(), octets);
 }
 
-/// What a checkpoint says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Parent's number plus 1, or [`ROOT`], and hash.

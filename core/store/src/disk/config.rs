@@ -29,7 +29,6 @@ pub struct DiskGeometry {
 /// What stands before the index on disk (paper nb-cache, III-B).
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum FilterKind {
-    /// A counting Bloom filter.
     #[default]
     Bloom,
     /// Nothing: the index itself is asked.
@@ -39,7 +38,6 @@ pub enum FilterKind {
 /// Which Data may go to disk.
 #[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
 pub enum Admission {
-    /// All of it.
     #[default]
     All,
     /// What was used at least once since it came.
@@ -69,9 +67,7 @@ pub enum OfferAt {
 pub enum Contention {
     /// Whoever came first.
     Fifo,
-    /// Writes of Data.
     DataFirst,
-    /// Reads for Interests.
     #[default]
     InterestFirst,
 }

@@ -88,7 +88,6 @@ pub(super) struct Reused {
     pub(super) batch: Batch,
 }
 
-/// One disk.
 pub(super) struct Device {
     pub(super) geometry: DiskGeometry,
     pub(super) store_id: u64,
@@ -100,7 +99,6 @@ pub(super) struct Device {
     pub(super) batch: Option<Batch>,
     /// Gathered; in the order in which they go.
     pub(super) writes: VecDeque<Batch>,
-    /// Reads that wait.
     pub(super) reads: VecDeque<u32>,
     pub(super) under_way: u32,
     /// Operations in the order in which they were begun. Some may have ended.
@@ -235,7 +233,6 @@ impl Device {
         self.old_below = if is_full { *sequences.select_nth_unstable(eighth).1 } else { 0 };
     }
 
-    /// The place of a record.
     pub(super) fn place(&self, disk: u8, region: u32, at: u64, size: u64) -> Place {
         let offset = u64::from(region) * self.geometry.region_bytes + at;
         let generation = self.regions[region as usize].sequence as u8;

@@ -90,7 +90,6 @@ impl DiskIndex {
         }
     }
 
-    /// Data in the index.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len

@@ -26,20 +26,16 @@ pub struct ReadRefused;
 /// A read has ended, or is not to be waited for any longer.
 #[derive(Debug)]
 pub struct FinishedRead {
-    /// Which.
     pub read: ReadId,
     /// What came of it.
     pub outcome: ReadOutcome,
 }
 
-/// What came of a read.
 #[derive(Debug)]
 pub enum ReadOutcome {
-    /// The record was read.
     Data {
         /// A whole Data TLV that has not been decoded yet.
         packet: Packet,
-        /// Until when it is fresh.
         fresh_until: Instant,
     },
     /// The record is damaged or gone, or the disk failed: it will not be read from there.

@@ -12,9 +12,7 @@ const NAME_BYTES_MAX: usize = 256;
 /// policy.
 #[derive(Clone, Debug)]
 pub struct LostSegment {
-    /// The name of its object.
     pub object: Name,
-    /// Its number.
     pub segment: u64,
     /// That of the last segment of the object, if the Data says.
     pub last_segment: Option<u64>,

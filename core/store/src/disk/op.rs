@@ -46,7 +46,6 @@ pub enum DiskOpKind {
         len: u32,
         /// The sequence number of the region.
         sequence: u32,
-        /// What to write, in order.
         parts: Vec<WritePart>,
     },
 }
@@ -55,7 +54,6 @@ pub enum DiskOpKind {
 /// is zeros.
 #[derive(Debug)]
 pub enum WritePart {
-    /// A Data as a record.
     Data {
         /// The whole Data TLV.
         packet: Packet,
@@ -100,10 +98,8 @@ pub enum RecordFault {
     Truncated,
 }
 
-/// How a disk failed.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskFailure {
-    /// No space is left.
     #[error("no space is left on the disk")]
     NoSpace,
     /// It cannot be written to.

@@ -50,14 +50,12 @@ impl Reads {
         })
     }
 
-    /// Joins a read.
     pub(super) fn join(&mut self, at: u32) -> ReadId {
         let read = &mut self.reads[at];
         read.is_let_go = false;
         read.id
     }
 
-    /// A read that ends at once.
     pub(super) fn end_at_once(&mut self, outcome: ReadOutcome) -> ReadId {
         let id = self.next_id();
         self.finish(id, outcome);

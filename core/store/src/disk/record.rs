@@ -20,19 +20,15 @@
 use super::config::Checksum;
 use super::op::{RecordFault, WritePart};
 
-/// Octets of a record's header.
 pub(crate) const HEADER_BYTES: usize = 48;
 
 /// The first octets of a record.
 const MAGIC: [u8; 4] = *b"WRec";
 
-/// What a record is about.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
-    /// A Data TLV.
     Data = 1,
-    /// The beginning of a region.
     Region = 2,
     /// What a region holds, written when it is full.
     Checkpoint = 3,
@@ -50,7 +46,6 @@ impl Kind {
     }
 }
 
-/// Where a record is, and whose.
 #[derive(Copy, Clone, Debug)]
 pub struct Place {
     /// The store: [`DiskTierConfig::store_id`](super::DiskTierConfig::store_id).
@@ -82,7 +77,6 @@ pub fn size(body_len: usize, block_bytes: u32) -> u64 {
 }
 
 impl WritePart {
-    /// Octets on disk.
     #[must_use]
     pub fn size(&self, block_bytes: u32) -> u64 {
         match self {

@@ -174,7 +174,6 @@ impl DiskRecovery {
         }
     }
 
-    /// What to read next.
     pub(super) fn next_what(&mut self) -> Option<(What, u32)> {
         if let Some(again) = self.again.pop() {
             return Some(again);

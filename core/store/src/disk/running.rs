@@ -25,7 +25,6 @@ pub(super) struct Running {
 #[derive(Default)]
 pub(super) struct Operations {
     running: Slab<Running>,
-    /// Operations so far.
     serial: u64,
 }
 
@@ -48,7 +47,6 @@ impl Operations {
         self.is_running(id).then(|| self.running.remove(slot_of(id)))
     }
 
-    /// The operations of a disk.
     pub(super) fn of_disk(&self, disk: usize) -> impl Iterator<Item = &Running> {
         let running = self.running.iter().map(|(_, running)| running);
         running.filter(move |running| usize::from(running.disk) == disk)

@@ -27,7 +27,6 @@
 use super::config::{Checksum, DiskGeometry};
 use alloc::boxed::Box;
 
-/// Octets of one copy.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// Where the second copy was in version 1.
 pub const COPY_OFFSET_V1: u64 = SUPERBLOCK_BYTES as u64;
@@ -62,11 +61,9 @@ pub struct Superblock {
     pub bytes: u64,
     /// Where region 0 begins.
     pub data_offset: u64,
-    /// Octets of a region.
     pub region_bytes: u64,
     /// Octets that reads and writes are aligned to: 512 or 4,096.
     pub block_bytes: u32,
-    /// Disks of the set.
     pub disks: u32,
     /// Which of them this is, from 0.
     pub disk: u32,
@@ -111,7 +108,6 @@ pub enum SuperblockFault {
 }
 
 impl Superblock {
-    /// The octets of one copy.
     #[must_use]
     pub fn encode(&self, checksum: Checksum) -> Box<[u8; SUPERBLOCK_BYTES]> {
         let mut octets = Box::new([0; SUPERBLOCK_BYTES]);
@@ -207,7 +203,6 @@ impl Superblock {
         self.data_offset + regions * self.region_bytes + (self.bytes - self.data_end())
     }
 
-    /// Whole regions of the disk.
     #[must_use]
     fn regions(&self) -> u32 {
         let regions = (self.data_end() - self.data_offset) / self.region_bytes;

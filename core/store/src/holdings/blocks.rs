@@ -76,7 +76,6 @@ pub(super) struct Blocks {
     last_marked: u32,
     /// Of these, those that hold nothing.
     vacant_marked: u32,
-    /// Blocks to be freed.
     freed: Vec<u32>,
     /// The last blocks that were found: what comes and what leaves follow their own order.
     recent: [Recent; 2],

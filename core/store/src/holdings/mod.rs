@@ -38,7 +38,6 @@ impl Default for HoldingsConfig {
 /// Where Data is held.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub enum Tier {
-    /// In memory.
     Memory,
     /// On a disk, or about to be written to one.
     Disk,
@@ -49,7 +48,6 @@ pub enum Tier {
 pub struct Holding {
     /// The name of its segments without the segment number.
     pub name: Name,
-    /// Where.
     pub tier: Tier,
     /// The segments, in order, with gaps between the ranges.
     pub ranges: Vec<SegmentRange>,
@@ -80,7 +78,6 @@ pub struct HoldingsCursor {
 pub struct HoldingChange {
     /// The name of its segments without the segment number.
     pub name: Name,
-    /// Where.
     pub tier: Tier,
     /// Segments that are held and were not, in order.
     pub added: Vec<SegmentRange>,
@@ -97,7 +94,6 @@ pub struct HoldingChanges {
     /// The number of the batch in its generation. A reader who misses one calls
     /// [`Store::restart_changes`](crate::Store::restart_changes).
     pub sequence: u64,
-    /// What has changed.
     pub changes: Vec<HoldingChange>,
     /// Whether there is more at once.
     pub has_more: bool,

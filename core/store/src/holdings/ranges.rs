@@ -1,10 +1,8 @@
 use super::BLOCK;
 use alloc::vec::Vec;
 
-/// Segments in a row.
 #[derive(Copy, Clone, Eq, PartialEq, Ord, PartialOrd, Hash, Debug)]
 pub struct SegmentRange {
-    /// The first of them.
     pub first: u64,
     /// The last, not before the first.
     pub last: u64,

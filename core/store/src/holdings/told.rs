@@ -22,7 +22,6 @@ pub struct HoldingsStatus {
     pub object: Name,
     /// Segments in memory, in order, with gaps between the ranges.
     pub memory: Vec<SegmentRange>,
-    /// Segments on disks, likewise.
     pub disk: Vec<SegmentRange>,
     /// Whether more may be held than is said here.
     pub is_partial: bool,
@@ -49,7 +48,6 @@ pub enum HoldingsError {
 }
 
 impl HoldingsStatus {
-    /// The TLV-TYPE.
     pub const TYPE: u32 = 0xf5b0;
 
     /// The name of the dataset about an object. `prefix` is `/localhost/nfd` of a router on this
@@ -117,7 +115,6 @@ impl HoldingsStatus {
         writer.into_vec()
     }
 
-    /// Appends the TLV-VALUE.
     pub fn encode_value(&self, writer: &mut tlv::Writer) {
         writer.tlv(NAME, self.object.as_view().value());
         if self.is_partial {

@@ -65,13 +65,11 @@ impl Policy {
         }
     }
 
-    /// A new entry.
     #[inline(always)]
     pub(crate) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         each!(self, policy => policy.on_insert(entries, index));
     }
 
-    /// An entry was used.
     #[inline]
     pub(crate) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
         each!(self, policy => policy.on_hit(entries, index));

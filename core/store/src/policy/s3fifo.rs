@@ -162,7 +162,6 @@ impl S3Fifo {
         self.small.tail()
     }
 
-    /// Octets of all entries.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         self.small_bytes + self.main_bytes

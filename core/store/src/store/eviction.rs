@@ -19,7 +19,6 @@ pub(super) struct Eviction {
     ruling: Option<Box<Ruling>>,
     /// What rules keep. The policy does not know it.
     kept: List<Queue>,
-    /// Octets of all that is kept.
     kept_bytes: u64,
 }
 
@@ -111,7 +110,6 @@ impl Eviction {
         }
     }
 
-    /// An entry was used.
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
         if entries[index].flags & KEPT == 0 {

@@ -72,7 +72,6 @@ impl Memory {
         }
     }
 
-    /// Octets of memory in use.
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
         let order_bytes = match self.ordered {
@@ -171,7 +170,6 @@ impl Memory {
         }
     }
 
-    /// The entry of a name.
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
         if self.compare == Compare::Decode {

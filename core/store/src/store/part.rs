@@ -10,20 +10,16 @@ use weir_wire::DataView;
 /// What a part of a store has for a [`Query`], see [`Store::look_up_part`].
 #[derive(Debug)]
 pub enum PartAnswer {
-    /// Data in memory.
     Memory {
         /// The whole Data TLV.
         packet: Packet,
-        /// When it came.
         came: Instant,
         /// Its name, with its implicit digest or without, is that of the query.
         is_whole_name: bool,
     },
     /// Data that waits to be written to a disk.
     Unwritten(Packet),
-    /// It is on a disk.
     OnDisk(OnDisk),
-    /// Nothing.
     Nothing,
 }
 

@@ -7,7 +7,6 @@ use weir_wire::NameView;
 /// The keyed hashes of a name that every lookup and insertion needs.
 #[derive(Copy, Clone, Debug)]
 pub struct NameHashes {
-    /// That of the whole name.
     pub whole: u64,
     /// That of the name without its last component; none when nothing is left. An Interest may
     /// leave it out unless its last component is an implicit digest.
@@ -20,7 +19,6 @@ pub struct NameHashes {
 /// What an Interest asks of the store.
 #[derive(Copy, Clone, Debug)]
 pub struct Query<'a> {
-    /// The name of the Interest.
     pub name: NameView<'a>,
     /// The keyed hashes of the name.
     pub hashes: NameHashes,

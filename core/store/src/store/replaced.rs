@@ -28,7 +28,6 @@ struct Kept {
 #[derive(Default)]
 pub(super) struct Replaced {
     all: VecDeque<Kept>,
-    /// Octets of memory of all.
     bytes: u64,
 }
 

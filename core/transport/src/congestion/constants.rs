@@ -68,7 +68,6 @@ impl ControllerConstants {
 /// `chopcop beta_2=0.9 delta=4`.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct ControllerConfig {
-    /// Which one.
     pub controller: Controller,
     /// What is other than its defaults.
     pub constants: ControllerConstants,
@@ -129,7 +128,6 @@ pub enum ControllerError {
         keys = keys(*controller)
     )]
     Constant {
-        /// The controller.
         controller: Controller,
         /// As given.
         word: String,
@@ -140,15 +138,11 @@ pub enum ControllerError {
          above `{high}`; lower it, or raise the other"
     )]
     Order {
-        /// The controller.
         controller: Controller,
         /// The one that must not be above the other.
         low: &'static str,
-        /// Its value.
         low_value: String,
-        /// The other.
         high: &'static str,
-        /// Its value.
         high_value: String,
     },
 }

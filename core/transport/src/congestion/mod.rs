@@ -78,7 +78,6 @@ pub struct Sample {
 pub struct Round {
     /// Its number, from 1.
     pub number: u64,
-    /// Answers in it.
     pub answers: u32,
     /// Marked answers among them.
     pub marks: u32,
@@ -91,7 +90,6 @@ pub enum Congestion {
     Mark,
     /// Later Interests were answered, this one was not.
     Loss,
-    /// A Nack with reason Congestion.
     Nack,
 }
 
@@ -182,7 +180,6 @@ pub(crate) trait CongestionControl: Send {
 
 /// A controller that a text can choose.
 trait Make: CongestionControl + Sized + 'static {
-    /// Its constants.
     type Config: Constants;
 
     /// A controller within `bounds`.

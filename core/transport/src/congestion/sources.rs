@@ -42,7 +42,6 @@ struct Source {
     late: u32,
 }
 
-/// See the module's text.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sources {
     /// By their distance.

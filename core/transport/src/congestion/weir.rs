@@ -126,7 +126,6 @@ impl Cut {
     }
 }
 
-/// What a round had.
 #[derive(Copy, Clone, Debug)]
 struct Round {
     trips: RoundTrips,

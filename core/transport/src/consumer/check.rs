@@ -25,9 +25,7 @@ pub enum Check {
     /// makes other packets, of which caches hold a mixture: the signature of the manifest's signer
     /// says as much.
     Digest {
-        /// The digest.
         digest: [u8; 32],
-        /// The manifest's signer.
         signer: Option<Arc<dyn Verifier>>,
     },
     /// Its Content, of which verified metadata states the digest: it is the only segment.
@@ -37,7 +35,6 @@ pub enum Check {
         /// The signer, of whom another packet is right as well.
         signer: Arc<dyn Verifier>,
     },
-    /// Its signature.
     Signature(Arc<dyn Verifier>),
     /// What the driver knows of it.
     ByDriver,

@@ -21,7 +21,6 @@ pub(crate) fn nack_wait_ns(times: u32) -> u64 {
 pub enum GiveUp {
     /// Every try timed out or was lost.
     Unanswered,
-    /// A router has no route.
     NoRoute,
     /// Another Nack, again and again.
     Nacked(NackReason),
@@ -43,7 +42,6 @@ pub(crate) struct Failed {
     pub(crate) reason: GiveUp,
 }
 
-/// Counters of a scoreboard.
 #[derive(Copy, Clone, Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) sent: u64,
@@ -71,7 +69,6 @@ pub(super) enum ChunkState {
     Done,
 }
 
-/// One chunk.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Chunk {
     pub(super) state: ChunkState,

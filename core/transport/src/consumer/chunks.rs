@@ -12,7 +12,6 @@ use super::chunk::{Chunk, ChunkState};
 /// Segments of a chunk at most.
 pub const CHUNK_SEGMENTS_MAX: u32 = 1024;
 
-/// See the module's text.
 pub(crate) struct Chunks {
     segments_max: u64,
     chunks: VecDeque<Chunk>,

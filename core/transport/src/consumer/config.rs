@@ -106,7 +106,6 @@ pub enum Verification {
     Signatures,
     /// Whatever the driver holds each segment against.
     ByDriver,
-    /// Nothing.
     Off,
 }
 
@@ -118,7 +117,6 @@ pub enum OnBad {
     AskAgain,
     /// It is handed out all the same, marked as not verified.
     Deliver,
-    /// The object fails.
     Fail,
 }
 

@@ -39,7 +39,6 @@ const MANIFEST_WAIT_MIN_NS: u64 = 100 * NS_PER_MS;
 /// What a request of discovery is for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Question {
-    /// The name of the version.
     Version,
     /// The first part of a manifest, if there is one.
     Manifest,
@@ -104,7 +103,6 @@ pub(super) enum Step {
     GaveUp(GiveUp),
 }
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct Discovery {
     target: Target,

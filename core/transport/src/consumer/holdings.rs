@@ -57,7 +57,6 @@ impl Questions {
         }
     }
 
-    /// A path is there.
     pub(super) fn path_added(
         &mut self,
         path: PathId,
@@ -106,7 +105,6 @@ impl Questions {
         self.open.retain(|question| question.path != path);
     }
 
-    /// Data came by a path.
     pub(super) fn take(&mut self, path: PathId, data: &DataView<'_>, now: Instant) -> Reply {
         let is_it = |one: &Question| one.path == path && one.request.is_answered_by(data);
         let Some(at) = self.open.iter().position(is_it) else { return Reply::Other };

@@ -14,7 +14,6 @@ use super::{RangeId, ReaderMode};
 use crate::PathId;
 use crate::segment_set::SegmentSet;
 
-/// One input of a consumer.
 pub enum ConsumerInput {
     /// There is a path. Without any, nothing is sent.
     AddPath {
@@ -28,24 +27,16 @@ pub enum ConsumerInput {
         is_local: bool,
     },
     /// A path was removed. What is in flight on it is sent again on another.
-    RemovePath {
-        /// Its number.
-        path: PathId,
-    },
+    RemovePath { path: PathId },
     /// A packet came: Data, or an Interest that a Nack brings back.
     Packet {
-        /// The path it came by.
         path: PathId,
-        /// Its link header.
         header: LpHeader,
         /// Exactly one Interest or Data TLV.
         packet: Packet,
     },
     /// Only these segments are wanted. Before [`ConsumerInput::Start`], and not of a sequence.
-    Narrow {
-        /// Which.
-        segments: Range<u64>,
-    },
+    Narrow { segments: Range<u64> },
     /// Begin with the segments, now that [`ConsumerEvent::Found`](super::ConsumerEvent::Found) has
     /// been seen. A sequence needs none: without it, its segments are not handed out.
     Start {
@@ -67,24 +58,15 @@ pub enum ConsumerInput {
     Close,
     /// An operation of the driver is done.
     Verified {
-        /// Which.
         op: VerifyId,
         /// What came of it.
         verdict: Verdict,
     },
     /// What verifies the packets that [`ConsumerEvent::NeedKey`](super::ConsumerEvent::NeedKey) is
     /// about, or why their signer is not to be believed.
-    Key {
-        /// Which key.
-        key: KeyId,
-        /// The answer.
-        verifier: Result<Arc<dyn Verifier>, String>,
-    },
+    Key { key: KeyId, verifier: Result<Arc<dyn Verifier>, String> },
     /// The reader takes this many segments more.
-    Read {
-        /// How many.
-        segments: u32,
-    },
+    Read { segments: u32 },
 }
 
 impl fmt::Debug for ConsumerInput {

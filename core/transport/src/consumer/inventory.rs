@@ -21,7 +21,6 @@ pub(super) enum Need {
     Came,
 }
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct Inventory {
     pub(super) naming: Naming,
@@ -116,7 +115,6 @@ impl Inventory {
         index
     }
 
-    /// A segment is verified.
     pub(super) fn add_verified(&mut self, segment: u64) {
         if self.keeps_have && self.layout().is_some_and(Layout::wants_all) {
             self.have.insert(segment);

@@ -72,7 +72,6 @@ impl Layout {
         self.wanted == (0..u64::MAX)
     }
 
-    /// The segment to begin with.
     pub(crate) fn first_segment(&self) -> u64 {
         self.wanted.start
     }
@@ -208,7 +207,6 @@ impl Layout {
         }
     }
 
-    /// The packet that has this name.
     pub(crate) fn packet_of_name(&self, name: &[u8]) -> Option<PacketId> {
         if self.is_whole {
             return (name == self.prefix).then_some(PacketId::Segment(0));

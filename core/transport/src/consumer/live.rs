@@ -24,7 +24,6 @@ const QUIET_LIFETIMES: u64 = 2;
 /// How often they are: more often than before anything has come, as there was a producer.
 const RENEWAL_TRIES: Tries = Tries { sends_max: 6, nacks_max: 6, needs_route: false };
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct Live {
     target: Name,
@@ -69,7 +68,6 @@ impl Live {
         live
     }
 
-    /// The name of the target.
     pub(super) fn target(&self) -> Name {
         self.target.clone()
     }

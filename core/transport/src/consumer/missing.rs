@@ -14,7 +14,6 @@ pub(super) const RANGES_MAX: usize = 8;
 /// What is missing of an object after everything else has been fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingSegments {
-    /// Name of the version.
     pub versioned: Name,
     /// Segments that were wanted: all of the object, or those of the range that was asked for.
     pub segments: u64,
@@ -22,7 +21,6 @@ pub struct MissingSegments {
     pub missing: u64,
     /// The first ranges of missing segments, 8 at most.
     pub first_ranges: Vec<Range<u64>>,
-    /// How many ranges there are.
     pub ranges: u64,
     /// Parts of the manifest that are missing. Segments that they list cannot be verified, so that
     /// they count as missing even where a router has them.

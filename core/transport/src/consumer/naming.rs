@@ -25,7 +25,6 @@ pub(crate) fn is_probe(index: u64) -> bool {
     (PROBES_FROM..METADATA_INDEX).contains(&index)
 }
 
-/// See the module's text.
 #[derive(Debug)]
 pub(crate) enum Naming {
     Object(Layout),

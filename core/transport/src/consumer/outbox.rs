@@ -38,7 +38,6 @@ pub struct VerifyOp {
     pub op: VerifyId,
     /// Its range; 0 unless the target is a sequence.
     pub range: RangeId,
-    /// Which packet.
     pub id: PacketId,
     /// The Data, decodable and of the right name, nothing more.
     pub packet: Packet,
@@ -57,7 +56,6 @@ pub struct Delivery {
     pub range: RangeId,
     /// Which segment.
     pub id: PacketId,
-    /// The Data.
     pub packet: Packet,
     /// Whether it is known to be what the producer signed. It is, unless verification is off or
     /// bad segments are [wanted](super::OnBad::Deliver).
@@ -83,9 +81,7 @@ pub enum ConsumerEvent {
     },
     /// A router has reported what it holds of the object.
     Holdings {
-        /// The path to it.
         path: PathId,
-        /// How many segments.
         segments: u64,
         /// It may hold more.
         is_partial: bool,
@@ -116,7 +112,6 @@ pub enum ConsumerEvent {
     RangeFailed {
         /// The driver's number of it.
         range: RangeId,
-        /// Why.
         error: ConsumerError,
     },
     /// All of a sequence has been requested and the window has room: more may be appended.
@@ -152,16 +147,13 @@ pub enum TraceKind {
     Answered {
         /// The time since the Interest was sent last, in nanoseconds.
         rtt_ns: u64,
-        /// A router marked it.
         is_marked: bool,
     },
-    /// The Interest timed out.
     TimedOut,
     /// Later Interests were answered, this one was not.
     Lost,
     /// It was refused.
     Nacked {
-        /// The router's reason.
         reason: NackReason,
     },
 }
@@ -211,13 +203,11 @@ pub enum ConsumerError {
     Unverified {
         /// Which packet.
         what: String,
-        /// Why.
         reason: String,
     },
     /// The metadata cannot be read.
     #[error("the metadata of {name} cannot be used: {error}")]
     Metadata {
-        /// The object.
         name: Name,
         /// What is wrong with it.
         error: crate::metadata::MetadataError,
@@ -227,7 +217,6 @@ pub enum ConsumerError {
     Elsewhere {
         /// What was asked for.
         object: Name,
-        /// What the metadata names.
         versioned: Name,
     },
     /// The network has no names for all of the object.

@@ -48,7 +48,6 @@ pub(crate) struct Sent {
     pub(crate) order: u64,
 }
 
-/// See the module's text.
 pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) rtt: RttEstimator,

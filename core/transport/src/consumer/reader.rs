@@ -15,7 +15,6 @@ enum Entry {
     Ready(Delivery),
 }
 
-/// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Reader {
     mode: ReaderMode,
@@ -40,7 +39,6 @@ impl Reader {
         self.mode = mode;
     }
 
-    /// Whether there is a reader.
     pub(crate) fn is_there(&self) -> bool {
         self.mode != ReaderMode::None
     }

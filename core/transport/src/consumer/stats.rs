@@ -11,9 +11,7 @@ pub struct ConsumerStats {
     pub octets: u64,
     /// Segments verified, or handed out without.
     pub segments: u64,
-    /// Octets of their Content.
     pub content_octets: u64,
-    /// Interests sent.
     pub interests: u64,
     /// Interests among them that had been sent before.
     pub retransmissions: u64,
@@ -21,7 +19,6 @@ pub struct ConsumerStats {
     pub losses: u64,
     /// Interests that timed out.
     pub timeouts: u64,
-    /// Nacks received.
     pub nacks: u64,
     /// Packets with a congestion mark.
     pub marks: u64,
@@ -64,7 +61,6 @@ impl ConsumerStats {
     }
 }
 
-/// What happened on one path.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathStats {
     /// Interests sent for segments.

@@ -12,7 +12,6 @@ use crate::metadata::{METADATA_KEYWORD, Metadata};
 pub enum Target {
     /// The latest version of an object, found by its RDR metadata.
     Latest {
-        /// Name of the object.
         object: Name,
         /// Whether metadata from a router's store will do when no producer answers.
         allow_stored: bool,
@@ -23,19 +22,12 @@ pub enum Target {
         versioned: Name,
     },
     /// The version that this metadata, verified before, names.
-    Known {
-        /// The metadata.
-        metadata: Metadata,
-    },
+    Known { metadata: Metadata },
     /// Whatever a router or producer has below a name, found with CanBePrefix: an object without
     /// metadata, or one Data that is the whole object.
-    Prefix {
-        /// The name.
-        name: Name,
-    },
+    Prefix { name: Name },
     /// Some of the segments right below a name.
     Range {
-        /// The name.
         versioned: Name,
         /// Which. An end of `u64::MAX` is none: the object may grow for ever.
         segments: Range<u64>,

@@ -144,11 +144,9 @@ pub(super) enum Outcome {
     Fatal(String),
 }
 
-/// See the module's text.
 pub(super) struct VerifyQueue {
     mode: Verification,
     on_bad: OnBad,
-    /// Segments are for a reader.
     has_reader: bool,
     /// Lists the digests of segments.
     manifest: Option<DigestManifest>,

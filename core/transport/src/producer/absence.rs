@@ -16,7 +16,6 @@ const FRESHNESS_MS: u64 = 1000;
 /// Answers signed per second at most. Requests for random names cost a signature each.
 const SIGNED_MAX: u32 = 1000;
 
-/// See the module's text.
 #[derive(Default)]
 pub(super) struct Absence {
     signer: Option<Arc<dyn Signer>>,

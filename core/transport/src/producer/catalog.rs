@@ -19,12 +19,10 @@ pub enum Answer {
     /// With this segment, to be put together by the driver. Where the Interest's name ends in an
     /// implicit digest, that is compared afterwards.
     Segment {
-        /// Of this object.
         object: ObjectId,
         /// Its number, one that the object has, or that of a part ([`Catalog::add_part`]).
         segment: u64,
     },
-    /// With this packet.
     Packet(Packet),
     /// Once it is made, which is certain to be tried: the Interest waits as long as it lives, and
     /// nobody needs to be told of it.
@@ -35,7 +33,6 @@ pub enum Answer {
 
 /// Knows what there is, by name.
 pub trait Source {
-    /// The answer to an Interest.
     fn find(&mut self, interest: &InterestView<'_>) -> Answer;
 
     /// Whether there may be something of this name or below it.
@@ -83,7 +80,6 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalog of nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -162,7 +158,6 @@ impl Catalog {
         }
     }
 
-    /// How many objects there are.
     pub fn object_count(&self) -> usize {
         self.objects.len() - self.free.len()
     }

@@ -19,7 +19,6 @@ pub(super) struct DiskReads {
 
 /// What became of an Interest whose answer lies on the disk.
 pub(super) enum Started {
-    /// It waits for a read.
     Waits,
     /// Too many wait already.
     Refused(Asker),

@@ -10,11 +10,9 @@ use crate::PathId;
 /// One thing that a producer is told.
 #[derive(Debug)]
 pub enum ProducerInput {
-    /// A packet from a router.
     Packet {
         /// The connection that it came over.
         path: PathId,
-        /// Its link header.
         header: LpHeader,
         /// Exactly one Interest or Data TLV.
         packet: Packet,
@@ -31,23 +29,17 @@ pub enum ProducerInput {
     RefuseAll,
     /// The source has more below this name: Interests that wait are looked up once more.
     Published(Name),
-    /// What was read.
     ReadDone {
-        /// The operation.
         op: ReadOp,
         /// The whole Data TLV of the segment.
         data: Packet,
     },
-    /// It cannot be read.
     ReadFailed {
-        /// The operation.
         op: ReadOp,
     },
     /// An operation on the disk of the output buffer has ended.
     DiskDone {
-        /// Which.
         id: DiskOpId,
-        /// How.
         outcome: DiskOutcome,
     },
 }
@@ -56,7 +48,6 @@ pub enum ProducerInput {
 /// must come back as [`ProducerInput::ReadDone`] or [`ProducerInput::ReadFailed`].
 #[derive(Debug)]
 pub struct ReadOp {
-    /// Of this object.
     pub object: ObjectId,
     /// Its number, one that the object has.
     pub segment: u64,
@@ -81,10 +72,7 @@ pub(super) struct Asker {
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProducerEvent {
     /// There is no such thing yet: this Interest waits for it.
-    Wanted {
-        /// The Interest TLV.
-        interest: Packet,
-    },
+    Wanted { interest: Packet },
 }
 
 /// What a producer wants done. The driver drains the lists; their memory stays.

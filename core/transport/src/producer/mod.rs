@@ -80,7 +80,6 @@ impl<S: Source> Producer<S> {
         }
     }
 
-    /// What it has.
     pub fn source(&self) -> &S {
         &self.source
     }

@@ -52,14 +52,12 @@ pub struct SealedObject {
     pub signatures: Signatures,
     /// Octets of Content in each segment but the last.
     pub segment_size: u64,
-    /// Octets of the object.
     pub size_bytes: u64,
     /// Metadata and manifest parts.
     pub packets: Vec<Packet>,
 }
 
 impl SealedObject {
-    /// Segments of the object.
     pub fn segments(&self) -> u64 {
         self.signatures.lens.len() as u64
     }

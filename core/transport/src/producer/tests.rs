@@ -31,7 +31,6 @@ fn data(uri: &str, content: &[u8]) -> Packet {
     Data::new(name(uri)).content(content).encode_with_digest().into()
 }
 
-/// A producer with its driver.
 struct Bed {
     producer: Producer,
     out: ProducerOutbox,

@@ -25,7 +25,6 @@ pub(super) enum Joined {
     First,
     /// It waits in place of an older one of the same path, name and selectors.
     Again,
-    /// The table is full.
     Full(Asker),
 }
 
@@ -152,7 +151,6 @@ impl Waiting {
         found.into_iter().map(|(index, answer)| (self.remove(index), answer)).collect()
     }
 
-    /// Takes out all.
     pub(super) fn take_all(&mut self, mut then: impl FnMut(Asker)) {
         let all: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
         all.into_iter().for_each(|index| then(self.remove(index)));

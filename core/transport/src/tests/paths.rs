@@ -5,7 +5,6 @@ use crate::PathSchedule;
 use crate::consumer::path::Path;
 use crate::consumer::schedule::{Next, Schedule};
 
-/// Takes the paths in turn.
 struct InTurn(usize);
 
 impl Schedule for InTurn {

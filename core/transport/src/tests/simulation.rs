@@ -41,7 +41,6 @@ pub(super) struct Outcome {
     pub(super) took: Instant,
     pub(super) result: Result<(), ConsumerError>,
     pub(super) is_stored: bool,
-    /// Interests sent by path.
     pub(super) sent: BTreeMap<PathId, u64>,
     /// Segments verified, and those handed to the reader.
     pub(super) have: SegmentSet,
@@ -65,7 +64,6 @@ pub(super) struct Simulation<'a> {
     /// How long a verification takes.
     pub(super) verify_ns: u64,
     pub(super) is_stored: bool,
-    /// Interests sent by path.
     pub(super) sent: BTreeMap<PathId, u64>,
     pub(super) reader: ReaderMode,
     /// Segments handed to the reader.

@@ -11,7 +11,6 @@ use crate::tlv;
 pub struct ComponentView<'a> {
     /// TLV-TYPE, from 1.
     pub typ: u16,
-    /// TLV-VALUE.
     pub value: &'a [u8],
     /// The whole TLV.
     pub wire: &'a [u8],
@@ -152,22 +151,18 @@ impl Component {
         Self { typ: typ as u16, wire: writer.into_vec() }
     }
 
-    /// A GenericNameComponent.
     pub fn generic(value: &[u8]) -> Self {
         Self::of(tlv::GENERIC_NAME_COMPONENT, value)
     }
 
-    /// A KeywordNameComponent.
     pub fn keyword(value: &[u8]) -> Self {
         Self::of(tlv::KEYWORD_NAME_COMPONENT, value)
     }
 
-    /// A SegmentNameComponent.
     pub fn segment(number: u64) -> Self {
         Self::of(tlv::SEGMENT_NAME_COMPONENT, &tlv::encode_nni(number))
     }
 
-    /// A VersionNameComponent.
     pub fn version(number: u64) -> Self {
         Self::of(tlv::VERSION_NAME_COMPONENT, &tlv::encode_nni(number))
     }
@@ -177,7 +172,6 @@ impl Component {
         Self::of(tlv::TIMESTAMP_NAME_COMPONENT, &tlv::encode_nni(unix_us))
     }
 
-    /// A SequenceNumNameComponent.
     pub fn sequence(number: u64) -> Self {
         Self::of(tlv::SEQUENCE_NUM_NAME_COMPONENT, &tlv::encode_nni(number))
     }
@@ -192,12 +186,10 @@ impl Component {
         Self::of(tlv::PARAMETERS_SHA256_DIGEST_COMPONENT, &digest)
     }
 
-    /// TLV-TYPE.
     pub const fn typ(&self) -> u16 {
         self.typ
     }
 
-    /// TLV-VALUE.
     pub fn value(&self) -> &[u8] {
         self.as_view().value
     }
@@ -207,7 +199,6 @@ impl Component {
         &self.wire
     }
 
-    /// A borrowed view.
     pub fn as_view(&self) -> ComponentView<'_> {
         ComponentView::take(&self.wire).expect("an owned component holds one component")
     }

@@ -173,7 +173,6 @@ impl<'a> NameView<'a> {
         self.value
     }
 
-    /// The number of components.
     #[inline]
     pub const fn component_count(self) -> usize {
         self.count as usize
@@ -197,13 +196,11 @@ impl<'a> NameView<'a> {
         self.components().nth(index)
     }
 
-    /// The first component.
     #[inline]
     pub fn first(self) -> Option<ComponentView<'a>> {
         self.components().next()
     }
 
-    /// The last component.
     #[inline]
     pub fn last(self) -> Option<ComponentView<'a>> {
         self.components().last()

@@ -28,7 +28,6 @@ impl Name {
         NameView::decode(wire).map(NameView::to_name)
     }
 
-    /// A borrowed view.
     #[inline]
     pub fn as_view(&self) -> NameView<'_> {
         NameView::from_scanned(&self.value, self.count)
@@ -39,7 +38,6 @@ impl Name {
         &self.value
     }
 
-    /// The number of components.
     pub const fn component_count(&self) -> usize {
         self.count as usize
     }
@@ -49,26 +47,22 @@ impl Name {
         self.count == 0
     }
 
-    /// The whole Name TLV.
     pub fn to_tlv(&self) -> Vec<u8> {
         let mut writer = tlv::Writer::with_capacity(self.value.len() + 6);
         writer.tlv(tlv::NAME, &self.value);
         writer.into_vec()
     }
 
-    /// Appends a component.
     pub fn push(&mut self, component: &Component) -> &mut Self {
         self.push_view(component.as_view())
     }
 
-    /// Appends a component.
     pub fn push_view(&mut self, component: ComponentView<'_>) -> &mut Self {
         self.value.extend_from_slice(component.wire);
         self.count += 1;
         self
     }
 
-    /// Appends a GenericNameComponent.
     pub fn append_generic(&mut self, value: &[u8]) -> &mut Self {
         self.push(&Component::generic(value))
     }
@@ -78,22 +72,18 @@ impl Name {
         self.append_generic(text.as_bytes())
     }
 
-    /// Appends a KeywordNameComponent.
     pub fn append_keyword(&mut self, value: &[u8]) -> &mut Self {
         self.push(&Component::keyword(value))
     }
 
-    /// Appends a SegmentNameComponent.
     pub fn append_segment(&mut self, number: u64) -> &mut Self {
         self.push(&Component::segment(number))
     }
 
-    /// Appends a VersionNameComponent.
     pub fn append_version(&mut self, number: u64) -> &mut Self {
         self.push(&Component::version(number))
     }
 
-    /// Appends a SequenceNumNameComponent.
     pub fn append_sequence(&mut self, number: u64) -> &mut Self {
         self.push(&Component::sequence(number))
     }

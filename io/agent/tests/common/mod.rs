@@ -62,7 +62,6 @@ impl State {
     }
 }
 
-/// The controller.
 #[derive(Clone)]
 pub(crate) struct TestController {
     shared: Arc<(Mutex<State>, Condvar)>,
@@ -339,7 +338,6 @@ struct Request {
     body_bytes: usize,
 }
 
-/// The next request.
 fn request(reader: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -481,7 +479,6 @@ impl Site {
     }
 }
 
-/// Content of each segment.
 pub(crate) const SEGMENT_BYTES: usize = 8000;
 
 /// An application that produces segments of any object below a prefix, and counts what it is asked.

@@ -21,7 +21,6 @@ pub(crate) const NUMBER_STEP: u64 = 1000;
 /// A controller of this database, of those that were not stopped in good order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sharer {
-    /// Its number.
     pub(crate) run: u64,
     /// Where it listens.
     pub(crate) url: String,

@@ -17,7 +17,6 @@ fn plan(number: u64, parent: u64, object: &str) -> Plan {
     Plan { number, parent, object: name(object), consumers, parts, spread }
 }
 
-/// The end of a plan.
 fn end(number: u64, parent: u64, object: &str) -> Plan {
     Plan { parts: Vec::new(), consumers: Vec::new(), ..plan(number, parent, object) }
 }

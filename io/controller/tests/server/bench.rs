@@ -316,7 +316,6 @@ impl Square {
         }
     }
 
-    /// What one of them reports.
     pub(crate) fn report_of(name: &str) -> Value {
         let (neighbours, prefixes, store): (&[&str], &[&str], u64) = match name {
             "c" => (&["a", "b"], &[], 1_000_000),

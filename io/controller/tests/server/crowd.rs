@@ -8,7 +8,6 @@ use weir_controller::Role;
 
 use crate::bench::{Bench, Client, PATIENCE};
 
-/// Connections of the controller.
 const CONNECTIONS_MAX: usize = 64;
 
 /// A connection on which much is asked for and nothing is read.

@@ -96,7 +96,6 @@ fn command(program: &str) -> Command {
 }
 
 impl Postgres {
-    /// A server of one test.
     pub(crate) fn start() -> Self {
         Self::make(None)
     }

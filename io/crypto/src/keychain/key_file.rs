@@ -18,7 +18,6 @@ const STEM_LEN_MAX: usize = 48;
 pub struct KeyEntry {
     /// `/<identity>/KEY/<key id>`.
     pub name: Name,
-    /// The algorithm.
     pub key_type: KeyType,
     /// Whether a passphrase protects it.
     pub is_encrypted: bool,
@@ -27,7 +26,6 @@ pub struct KeyEntry {
 }
 
 impl KeyEntry {
-    /// Whose key it is.
     pub fn identity(&self) -> NameView<'_> {
         identity_of(self.name.as_view()).expect("checked when the entry was read")
     }

@@ -82,21 +82,15 @@ pub enum KeyChainError {
     Exposed {
         /// The key's file.
         path: PathBuf,
-        /// Its permissions.
         mode: u32,
     },
     /// A file in `keys/` is none of ours.
     #[error("{path} is not a key file: move it out of the way", path = path.display())]
-    MalformedKeyFile {
-        /// The file.
-        path: PathBuf,
-    },
+    MalformedKeyFile { path: PathBuf },
     /// The key in a file cannot be read or used.
     #[error("cannot use the key in {path}", path = path.display())]
     Key {
-        /// The file.
         path: PathBuf,
-        /// Why.
         #[source]
         source: KeyError,
     },
@@ -106,7 +100,6 @@ pub enum KeyChainError {
     /// A file holds no certificate.
     #[error("{path} is not a certificate", path = path.display())]
     MalformedCertificate {
-        /// The file.
         path: PathBuf,
         /// Why, if it is a packet at all.
         #[source]
@@ -121,13 +114,10 @@ pub enum KeyChainError {
     /// A key without a name was imported without saying whose it is.
     #[error("the key does not say whose it is: give a name")]
     NameNeeded,
-    /// No key has this name.
     #[error("there is no key {0}; `weir key list` shows those there are")]
     NoSuchKey(Name),
-    /// No certificate has this name.
     #[error("there is no certificate {0}")]
     NoSuchCertificate(Name),
-    /// A key has no certificate.
     #[error("the key {0} has no certificate (HMAC keys never have)")]
     NoCertificate(Name),
     /// There are keys, but none is the default.
@@ -148,14 +138,12 @@ pub enum KeyChainError {
     /// `known-signers.toml` does not parse.
     #[error("{path} is damaged; correct or delete it: {reason}", path = path.display())]
     KnownSigners {
-        /// The file.
         path: PathBuf,
         /// What is wrong, with the line.
         reason: String,
     },
 }
 
-/// What was imported.
 #[derive(Clone, Debug)]
 pub enum Imported {
     /// A private key, now in the key chain.

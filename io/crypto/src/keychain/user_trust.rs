@@ -68,7 +68,6 @@ impl UserTrust {
         Ok(Self { root, chain, policy })
     }
 
-    /// The policy.
     pub fn policy(&mut self) -> &mut TrustPolicy {
         &mut self.policy
     }

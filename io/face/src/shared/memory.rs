@@ -14,7 +14,6 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::ring::{Marks, Memory, Reader, Writer};
 
-/// Octets of one ring.
 pub(super) const RING_BYTES: usize = 512 << 10;
 const MARKS_BYTES: usize = 4096;
 /// Octets of all of it: marks of both directions, and both rings.
@@ -60,7 +59,6 @@ impl Drop for Mapping {
     }
 }
 
-/// One direction.
 #[derive(Debug)]
 pub(super) struct Direction {
     mapping: Arc<Mapping>,
@@ -152,7 +150,6 @@ impl Rings {
     }
 }
 
-/// A file of memory, empty.
 fn memory_file() -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     let make = |flags| {

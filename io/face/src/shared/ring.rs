@@ -37,7 +37,6 @@ const READER_LOOKS: u32 = 1;
 const WRITER_GOES_ON: u32 = 0;
 const WRITER_WAITS: u32 = 1;
 
-/// The memory of one direction.
 pub(crate) trait Memory {
     /// Octets of the ring, a power of two.
     const LEN: u32;
@@ -51,7 +50,6 @@ pub(crate) trait Memory {
     fn take(&self, at: u32, octets: &mut [u8]);
 }
 
-/// The writing side.
 #[derive(Debug)]
 pub(crate) struct Writer<M> {
     memory: M,
@@ -154,7 +152,6 @@ impl<M: Memory> Writer<M> {
     }
 }
 
-/// The reading side.
 #[derive(Debug)]
 pub(crate) struct Reader<M> {
     memory: M,

@@ -116,7 +116,6 @@ impl OpenDisks {
         (0..self.shards).map(|shard| self.index_bytes_max(shard)).sum()
     }
 
-    /// Octets for records.
     fn capacity_bytes(&self, disk: usize) -> u64 {
         let parts = (0..self.shards).map(|shard| self.set.geometry(disk, shard as u32));
         parts.map(|part| u64::from(part.regions) * part.region_bytes).sum()

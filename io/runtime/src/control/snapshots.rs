@@ -16,7 +16,6 @@ use crate::mailbox::ControlSender;
 use crate::message::{ToWorker, WorkerSnapshot};
 use crate::snapshot::{FaceSnapshot, SharedMemorySnapshot, Snapshot};
 
-/// Where a snapshot goes.
 #[derive(Debug)]
 pub(super) enum SnapshotFor {
     Manager { txn: u64, kind: SnapshotKind },

@@ -16,11 +16,9 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::face_quota::Network;
 
-/// Connections at one time.
 const CONNECTIONS_MAX: usize = 16;
 /// How long a connection may take, from the first octet of its request to the last of its answer.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Longest request.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// Pause when the system has no descriptor or thread left for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -43,10 +41,8 @@ pub(super) struct Request<'a> {
     pub(super) accept: &'a str,
 }
 
-/// Answers to requests.
 pub(super) type Handler = dyn Fn(&Request<'_>) -> Answer + Send + Sync;
 
-/// A server and its threads.
 pub(super) struct HttpServer {
     is_stopping: Arc<AtomicBool>,
     waker: Waker,

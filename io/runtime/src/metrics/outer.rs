@@ -15,7 +15,6 @@ pub struct OuterMetric {
     pub help: &'static str,
     /// Whether it only grows.
     pub is_total: bool,
-    /// Its value now.
     pub value: u64,
 }
 

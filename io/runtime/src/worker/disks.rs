@@ -48,7 +48,6 @@ impl Disks {
         self.report_at
     }
 
-    /// A report was made.
     pub(super) fn note_report(&mut self, now: Instant, stats: &DiskTierStats) {
         let interval_ns = match stats.is_recovering() {
             true => RECOVERY_REPORT_INTERVAL_NS,

@@ -73,7 +73,6 @@ impl Shard {
         mem::take(&mut self.inputs)
     }
 
-    /// The inputs in batches.
     pub(super) fn batches(inputs: &mut [Input]) -> impl Iterator<Item = &mut [Input]> {
         inputs.chunks_mut(BATCH_INPUTS)
     }

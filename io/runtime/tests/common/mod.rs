@@ -124,7 +124,6 @@ impl TestRouter {
         UdpPeer { socket }
     }
 
-    /// The address of a listener.
     pub(crate) fn address(&self, scheme: &str) -> SocketAddr {
         let prefix = format!("{scheme}://");
         let mut found = self.handle().listening().iter();
@@ -136,7 +135,6 @@ impl TestRouter {
     }
 }
 
-/// What a peer got.
 #[derive(Debug)]
 pub(crate) enum Got {
     Interest { header: LpHeader, wire: Vec<u8> },
@@ -178,7 +176,6 @@ impl Got {
     }
 }
 
-/// A peer on a stream.
 pub(crate) struct Peer<S> {
     pub(crate) socket: S,
     buffer: Vec<u8>,
@@ -233,7 +230,6 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// A UDP peer.
 pub(crate) struct UdpPeer {
     pub(crate) socket: UdpSocket,
 }

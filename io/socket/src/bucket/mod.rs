@@ -57,7 +57,6 @@ pub enum BucketError {
 pub(crate) struct Found {
     /// Its name below the prefix.
     pub(crate) name: String,
-    /// Its octets.
     pub(crate) bytes: u64,
 }
 

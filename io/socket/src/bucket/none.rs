@@ -6,19 +6,15 @@ use std::sync::Arc;
 
 use super::{BucketError, Found, Location, Piece};
 
-/// There is none.
 #[derive(Debug)]
 pub struct Bucket(Infallible);
 
-/// There is none.
 #[derive(Debug)]
 pub(crate) struct Upload(Infallible);
 
-/// There is none.
 #[derive(Debug)]
 pub(crate) struct Pending(Infallible);
 
-#[expect(missing_docs, reason = "as with the feature")]
 impl Bucket {
     pub fn open(_: &Location, _: Option<&str>) -> Result<Self, BucketError> {
         Err(BucketError::NotBuilt)

@@ -107,7 +107,6 @@ impl Bucket {
         })
     }
 
-    /// Where it is.
     pub(crate) fn location(&self) -> &Location {
         &self.location
     }

@@ -24,11 +24,8 @@ pub struct Directory {
 /// What lies in a directory under a name.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// A regular file.
     File(FileStamp),
-    /// A symbolic link.
     Link,
-    /// A directory.
     Directory,
     /// A device, a pipe or a socket.
     Special,

@@ -51,9 +51,7 @@ enum Place {
     Closed,
     /// A file, once the size of segments is known.
     File(Option<Arc<FileSink>>),
-    /// A stream, in order.
     Stream(StreamWriter),
-    /// A reader, in order.
     Reader(Box<dyn PacketReader>),
     /// Nowhere: the file is there.
     There,
@@ -77,14 +75,12 @@ pub(crate) struct Download {
     /// What is wrong, on its way to be erased.
     wrong: Verified,
     erasures: Erasures,
-    /// Batches that threads have.
     batches: usize,
     /// Units it may have under way; `None` until it has been told.
     units: Option<u32>,
     units_max: u32,
     /// Signers that are not decided about yet.
     lookups: Lookups,
-    /// The paths that are there.
     paths: Vec<PathId>,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
     by_path: BTreeMap<PathId, PathSummary>,
@@ -133,7 +129,6 @@ impl Download {
         self.lookups.is_waiting() || self.erasures.is_waiting() || self.consumer.awaits_routers()
     }
 
-    /// Takes a packet.
     pub(crate) fn receive(&mut self, now: Instant, packet: FromRouter, host: &mut dyn Host) {
         let FromRouter { path, header, packet } = packet;
         let trust = host.trust(self.id);
@@ -184,7 +179,6 @@ impl Download {
         Some(segments.clamp(1, u64::from(self.units_max)) as u32)
     }
 
-    /// Has the output opened.
     pub(crate) fn open(&mut self, units: u32, pool: &VerifyPool) {
         self.units = Some(units);
         let object = self.object.as_mut().expect("it is known");

@@ -21,10 +21,8 @@ const CLOSING_MAX: usize = 256;
 /// How often progress is told.
 const PROGRESS_NS: u64 = 100 * NS_PER_MS;
 
-/// How to download.
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
-    /// How to fetch.
     pub fetch: ConsumerConfig,
     /// Threads that verify and store.
     pub threads: usize,

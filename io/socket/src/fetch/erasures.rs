@@ -22,7 +22,6 @@ struct Erasure {
     verdicts: Vec<(VerifyId, Verdict)>,
 }
 
-/// See the module's text.
 #[derive(Default)]
 pub(crate) struct Erasures {
     open: Vec<Erasure>,

@@ -91,7 +91,6 @@ pub struct Found {
 /// What a finished download was like.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Name of the version.
     pub versioned: Name,
     /// The metadata, if there was any; else no more than the name.
     pub metadata: Metadata,
@@ -99,7 +98,6 @@ pub struct Summary {
     pub is_stored: bool,
     /// Octets of Content fetched, those of an earlier attempt not included.
     pub octets: u64,
-    /// Segments fetched.
     pub segments: u64,
     /// Segments that were there from an earlier attempt.
     pub segments_resumed: u64,
@@ -112,20 +110,17 @@ pub struct Summary {
     /// Packets by the path that they came by and the face that the router had them from, as far as
     /// it tells.
     pub by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
-    /// What came by each path.
     pub by_path: BTreeMap<PathId, PathSummary>,
     /// Counters and measures of the fetch.
     pub stats: ConsumerStats,
 }
 
-/// What came by one path.
 #[derive(Copy, Clone, Debug, Default)]
 pub struct PathSummary {
     /// Packets that were wanted: segments, manifest parts and metadata.
     pub packets: u64,
     /// Octets of their Content.
     pub octets: u64,
-    /// What happened on the path.
     pub stats: PathStats,
 }
 
@@ -156,7 +151,6 @@ pub enum DownloadError {
     /// Segments differ in size, so that their places in a file are not known.
     #[error("segment {segment} has {len} octets, unlike others: it has no place in a file")]
     Size {
-        /// Its number.
         segment: u64,
         /// Octets of its Content.
         len: usize,

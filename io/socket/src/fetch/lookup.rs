@@ -20,7 +20,6 @@ struct Lookup {
     waiting: Vec<(KeyId, Packet)>,
 }
 
-/// See the module's text.
 pub(crate) struct Lookups {
     open: Vec<Lookup>,
     rng: Rng,

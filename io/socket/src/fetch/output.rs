@@ -91,11 +91,9 @@ pub trait PacketReader: Send {
     fn done(&mut self) -> Option<u32>;
 }
 
-/// What an output takes.
 pub enum Opened {
     /// Segments in any order, each in its place.
     File {
-        /// Segments that are there already.
         have: SegmentSet,
         /// Octets of Content in each segment but the last, as far as known from before.
         segment_size: Option<u64>,
@@ -106,7 +104,6 @@ pub enum Opened {
     Reader {
         /// Takes them.
         reader: Box<dyn PacketReader>,
-        /// The segments that are wanted.
         segments: Range<u64>,
         /// Packets at most that wait with the reader; more wait with the consumer.
         packets_max: u32,
@@ -121,49 +118,30 @@ pub enum OutputError {
     /// The system refuses.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The file.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
     },
     /// Another process writes the same file.
     #[error("{} is being written by another process", path.display())]
-    Busy {
-        /// The file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// The object does not fit into memory set aside for it.
     #[error("the object is larger than {max_bytes} octets")]
-    TooLarge {
-        /// The bound.
-        max_bytes: u64,
-    },
+    TooLarge { max_bytes: u64 },
     /// A file has the name, and no earlier download of the object left it like that.
     #[error(
         "{} exists, and is not what an earlier download of this object left there", path.display()
     )]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// The name is that of a symbolic link.
     #[error("{} is a symbolic link, which downloads do not write through", path.display())]
-    Link {
-        /// The link.
-        path: PathBuf,
-    },
+    Link { path: PathBuf },
     /// The name is that of a directory.
     #[error("{} is a directory here and a file there", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-    },
+    Directory { path: PathBuf },
     /// The name is that of a device, a pipe or a socket, where a file should be.
     #[error("{} is a device, a pipe or a socket, and not a file", path.display())]
-    Special {
-        /// Its path.
-        path: PathBuf,
-    },
+    Special { path: PathBuf },
     /// Another program has replaced or removed the unfinished file.
     #[error("{} was replaced or removed by another program during the download", path.display())]
     Replaced {
@@ -172,10 +150,7 @@ pub enum OutputError {
     },
     /// The name is that of a file which a download of another name keeps.
     #[error("{} is a name that downloads use while they go on; choose another", path.display())]
-    Reserved {
-        /// The file.
-        path: PathBuf,
-    },
+    Reserved { path: PathBuf },
 }
 
 /// Memory, for objects of bounded size. Clones share it.

@@ -70,7 +70,6 @@ impl FileSink {
         self.segment_size
     }
 
-    /// The file.
     pub fn file(&self) -> &File {
         &self.file
     }

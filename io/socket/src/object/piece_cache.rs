@@ -21,7 +21,6 @@ const PIECE_BYTES: u64 = 1 << 20;
 const WHOLE_PACKETS: u64 = 64;
 /// Octets of a piece of these at most.
 const WHOLE_BYTES_MAX: u64 = 2 * PIECE_BYTES;
-/// Octets of all pieces in memory.
 const MEMORY_BYTES: usize = 64 << 20;
 /// What a piece takes besides its octets.
 const PIECE_OVERHEAD_BYTES: usize = 256;
@@ -39,7 +38,6 @@ const READERS_MAX: usize = 8;
 /// A version of an object, and a piece of it.
 type Key = (u64, u64);
 
-/// See the module's text.
 pub(crate) struct PieceCache {
     pieces: HashMap<Key, Piece>,
     /// Pieces that are there, from the one not used for longest.
@@ -122,7 +120,6 @@ pub(crate) enum Outcome {
 pub(crate) struct Ended {
     /// Of which version of an object.
     pub(crate) number: u64,
-    /// For whom.
     pub(crate) ops: Vec<ReadOp>,
     pub(crate) result: Result<(), BucketError>,
 }
@@ -296,10 +293,8 @@ fn packet(
 /// How an object is cut into pieces.
 struct Layout<'a> {
     kept: &'a StoredObject,
-    /// Segments in a piece.
     group: u64,
     segment_pieces: u64,
-    /// All of it is one piece.
     is_small: bool,
 }
 

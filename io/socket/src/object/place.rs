@@ -29,7 +29,6 @@ pub(crate) enum Place {
     Bucket(InBucket),
 }
 
-/// An object in a bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct InBucket {
     pub(crate) bucket: Arc<Bucket>,

@@ -97,7 +97,6 @@ impl Published {
         }
     }
 
-    /// Name of the version.
     pub fn versioned(&self) -> &Name {
         match &self.0 {
             Form::Sealed(object, _) => &object.versioned,
@@ -105,7 +104,6 @@ impl Published {
         }
     }
 
-    /// Octets of the object.
     pub fn size_bytes(&self) -> u64 {
         match &self.0 {
             Form::Sealed(object, _) => object.size_bytes,
@@ -113,7 +111,6 @@ impl Published {
         }
     }
 
-    /// Segments of the object.
     pub fn segments(&self) -> u64 {
         match &self.0 {
             Form::Sealed(object, _) => object.segments(),
@@ -149,7 +146,6 @@ impl Published {
         }
     }
 
-    /// Names of its metadata.
     pub(crate) fn metadata_names(&self) -> Vec<Name> {
         let versioned = self.versioned().as_view();
         let mut names = self.whole_names();

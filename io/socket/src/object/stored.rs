@@ -18,7 +18,6 @@ use super::place::{DAMAGED, Open, Place, open_to_read};
 const MAGIC: [u8; 8] = *b"weirobj\x01";
 /// Magic, number of the object, length of the header.
 const PREAMBLE_BYTES: usize = 20;
-/// Octets of a checksum.
 const CHECKSUM_BYTES: usize = 4;
 /// Octets of the first read of an object: few headers are longer.
 pub(crate) const FIRST_READ_BYTES: u64 = 4096;
@@ -64,7 +63,6 @@ pub(crate) struct Header {
     pub(crate) segments: u64,
     /// Octets from one segment to the next.
     pub(crate) slot_bytes: u64,
-    /// Octets of the object.
     pub(crate) size_bytes: u64,
     /// Octets of its largest packet that is a segment.
     pub(crate) packet_bytes: u64,
@@ -206,7 +204,6 @@ pub(crate) enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// An object of a repository.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredObject {
     pub(crate) place: Place,

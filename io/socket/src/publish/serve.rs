@@ -45,14 +45,9 @@ const TICK_NS: u64 = 200 * NS_PER_MS;
 pub enum Loss {
     /// It is not what was signed any more: its segments would be refused.
     #[error("{} has changed since it was signed", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It cannot be read.
+    Changed { path: PathBuf },
     #[error("{} cannot be read any more: {source}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -64,7 +59,6 @@ pub enum Loss {
         path: PathBuf,
         /// The object's version.
         object: Name,
-        /// Which packet.
         packet: String,
     },
     /// A packet of a repository cannot be read. Whenever it is asked for that is tried again.
@@ -74,25 +68,15 @@ pub enum Loss {
         path: PathBuf,
         /// The object's version.
         object: Name,
-        /// Which packet.
         packet: String,
-        /// Why.
         source: io::Error,
     },
     /// Nothing can be read from a bucket. Whenever something is asked for that is tried again.
     #[error("cannot read {bucket}: {reason}")]
-    Away {
-        /// Its address.
-        bucket: String,
-        /// Why.
-        reason: String,
-    },
+    Away { bucket: String, reason: String },
     /// The bucket can be read again.
     #[error("{bucket} can be read again")]
-    Back {
-        /// Its address.
-        bucket: String,
-    },
+    Back { bucket: String },
 }
 
 struct OpenFile {
@@ -150,7 +134,6 @@ pub struct ObjectStore {
     /// By the value of the object's name, the version added last.
     by_name: HashMap<Vec<u8>, ObjectId>,
     open: HashMap<ObjectId, OpenFile>,
-    /// In the order of opening.
     opened: VecDeque<ObjectId>,
     /// When the open files are checked next.
     check_at: Instant,
@@ -159,7 +142,6 @@ pub struct ObjectStore {
     dropped: u64,
     damaged: u64,
     unread: u64,
-    /// Of objects in buckets.
     remote: PieceCache,
     has_bucket: bool,
     /// The bucket that nothing could be read from the last time.
@@ -167,7 +149,6 @@ pub struct ObjectStore {
     /// Takes word of the files that are lost.
     losses: Option<Sender<Loss>>,
     updates: Option<Receiver<(Vec<Update>, Sender<()>)>>,
-    /// Whom to wake for updates.
     waking: Arc<Mutex<Option<EndpointWaker>>>,
     /// How long versions are served that have been replaced or removed, and what may be kept open
     /// for that.
@@ -247,7 +228,6 @@ impl ObjectStore {
         self
     }
 
-    /// Adds an object.
     pub fn add(&mut self, published: Published) {
         let catalog = self.producer.source_mut();
         let versioned = published.versioned().as_view();
@@ -371,7 +351,6 @@ impl ObjectStore {
         self.objects.iter().flatten()
     }
 
-    /// What was served so far.
     pub fn stats(&self) -> ProducerStats {
         self.producer.stats()
     }

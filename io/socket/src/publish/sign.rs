@@ -40,7 +40,6 @@ pub struct PublishOptions {
     pub metadata_freshness_ms: u64,
     /// What of an object is signed.
     pub signs: Signs,
-    /// Threads that sign.
     pub threads: usize,
     /// What names become in the network.
     pub mapping: NameMapping,
@@ -79,29 +78,19 @@ pub enum PublishError {
     /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// The file.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
     },
     /// The path is neither file nor directory, or not the file it was.
     #[error("{} is no regular file", path.display())]
-    NoFile {
-        /// The path.
-        path: PathBuf,
-    },
+    NoFile { path: PathBuf },
     /// The file is being written to.
     #[error("{} has changed", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
+    Changed { path: PathBuf },
     /// It has more octets than its size says, or fewer, as files of `/proc` and `/sys` do.
     #[error("{} does not have the size that its file system states", path.display())]
-    SizeUnknown {
-        /// The file.
-        path: PathBuf,
-    },
+    SizeUnknown { path: PathBuf },
     /// A packet of that size is too large with this name and signature.
     #[error("segments of {segment_size} octets do not fit into a packet: at most {max} do here")]
     SegmentSize {
@@ -115,7 +104,6 @@ pub enum PublishError {
     TooLong {
         /// Which of them.
         what: &'static str,
-        /// Its octets.
         len: usize,
     },
     /// Names of its packets would have more components than routers forward.
@@ -141,11 +129,9 @@ pub enum PublishError {
 /// What an object is called and who signs it.
 #[derive(Clone, Copy)]
 pub struct Label<'a> {
-    /// Name of the object.
     pub name: &'a Name,
     /// Number of the version, by custom milliseconds since the Unix epoch.
     pub version: u64,
-    /// Who signs.
     pub signer: &'a dyn Signer,
     /// The signer's certificate, to go along with the metadata.
     pub certificate: Option<&'a [u8]>,
@@ -265,7 +251,6 @@ pub fn publish_listing(
     publish_memory(octets.into(), &about, label, options)
 }
 
-/// The content of a listing.
 pub(crate) fn listing_octets(entries: &[(Vec<u8>, bool)]) -> Vec<u8> {
     let mut octets = Vec::new();
     for (name, is_directory) in entries {
@@ -542,7 +527,6 @@ struct Job<S, R> {
     is_stopped: AtomicBool,
 }
 
-/// One chunk, signed.
 struct Signed {
     chunk: u64,
     octets: u64,

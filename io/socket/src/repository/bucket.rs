@@ -17,7 +17,6 @@ use crate::bucket::{Bucket, BucketError, Found, Pending, Piece, Upload};
 use crate::object::place::{DAMAGED, InBucket, Open, Place, SOUND, bucket_error};
 use crate::object::stored::{FIRST_READ_BYTES, StoredObject, is_more_to_read};
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct Objects {
     bucket: Arc<Bucket>,

@@ -18,7 +18,6 @@ use crate::object::stored::StoredObject;
 /// The ending of files that are being written.
 const NEW: &str = "new";
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct Folder {
     objects_path: PathBuf,

@@ -14,7 +14,6 @@ use super::{Folder, Repository, RepositoryError};
 use crate::object::published::{Form, Published};
 use crate::object::stored::StoredObject;
 
-/// What a guest notes.
 #[derive(Debug)]
 pub(super) struct Guest {
     /// What was there before.
@@ -25,7 +24,6 @@ pub(super) struct Guest {
 /// What a guest has put, for the process that has the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handed {
-    /// Names of files.
     pub files: Vec<String>,
     /// Names of objects that are to be removed.
     pub withdrawn: Vec<Name>,
@@ -64,7 +62,6 @@ impl Repository {
         self.guest.is_some()
     }
 
-    /// What this guest has put.
     pub fn handed(&self) -> Handed {
         let Some(guest) = &self.guest else { return Handed::default() };
         let paths = self.kept().map(|kept| kept.place.path());

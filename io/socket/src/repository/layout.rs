@@ -8,7 +8,6 @@ use crate::object::stored::StoredObject;
 pub(super) const MARK: &str = "repository";
 /// What that says.
 pub(super) const MARK_TEXT: &str = "weir repository 1\n";
-/// Below this are the objects.
 pub(super) const OBJECTS: &str = "objects";
 
 /// What is found at first.

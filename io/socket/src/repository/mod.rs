@@ -50,10 +50,8 @@ const BATCH_SEGMENTS: u64 = 64;
 /// Why a repository cannot be used. In a bucket, paths are addresses.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
-    /// It cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// What of it.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -61,33 +59,22 @@ pub enum RepositoryError {
     /// It cannot be written. What was there is there.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// What of it.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
     },
     /// The folder has other things in it.
     #[error("{} is no repository and not empty", path.display())]
-    Foreign {
-        /// The folder.
-        path: PathBuf,
-    },
+    Foreign { path: PathBuf },
     /// The object that is there has the last version that there can be.
     #[error("{object} is kept in version 2^64-1, and there is none after it")]
-    LastVersion {
-        /// The object's name.
-        object: Name,
-    },
+    LastVersion { object: Name },
     /// Another version of this program made it.
     #[error("{} has a layout that is not known here", path.display())]
-    Layout {
-        /// The folder.
-        path: PathBuf,
-    },
+    Layout { path: PathBuf },
     /// Another process uses it.
     #[error("{} is in use by {}", path.display(), who(holder.as_ref()))]
     InUse {
-        /// The folder.
         path: PathBuf,
         /// Which process, if it can be known.
         holder: Option<LockHolder>,
@@ -144,7 +131,6 @@ pub struct Unsettled {
 }
 
 impl Unsettled {
-    /// Octets of the object.
     pub fn size_bytes(&self) -> u64 {
         self.kept.header.size_bytes
     }
@@ -285,7 +271,6 @@ impl Repository {
         &self.findings
     }
 
-    /// All objects.
     pub fn objects(&self) -> impl Iterator<Item = Published> + '_ {
         self.objects.values().map(|kept| Published(Form::Stored(Box::new(kept.clone()))))
     }

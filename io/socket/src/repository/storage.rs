@@ -11,7 +11,6 @@ use crate::bucket::Bucket;
 use crate::object::place::Place;
 use crate::object::stored::StoredObject;
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) enum Storage {
     Folder(Folder),

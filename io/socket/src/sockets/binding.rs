@@ -20,7 +20,6 @@ pub(super) struct Binding {
 }
 
 impl Binding {
-    /// The prefix.
     pub(super) fn prefix(&self) -> &Name {
         &self.prefix
     }
@@ -67,7 +66,6 @@ impl Binding {
 }
 
 impl Bind {
-    /// Waits for the router.
     pub(super) fn wait(&mut self) -> Result<Binding, SocketError> {
         self.registered.wait_again()?;
         self.binding.take().ok_or(SocketError::Closed)

@@ -30,7 +30,6 @@ impl Consumer {
         Self { session: session.clone(), prefix, options, trust: SharedTrust::new(trust) }
     }
 
-    /// The prefix.
     pub fn prefix(&self) -> &Name {
         &self.prefix
     }

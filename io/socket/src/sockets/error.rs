@@ -13,19 +13,13 @@ use crate::fetch::DownloadError;
 pub enum SocketError {
     /// The name is not below the prefix that the socket is bound to.
     #[error("{name} is not below {prefix}, which the socket is bound to")]
-    OutsidePrefix {
-        /// The name.
-        name: Name,
-        /// The prefix.
-        prefix: Name,
-    },
+    OutsidePrefix { name: Name, prefix: Name },
     /// Another producer of the session is bound to the prefix.
     #[error("another socket is bound to {0}")]
     PrefixInUse(Name),
     /// The router does not register the prefix.
     #[error("the router refuses {prefix}: {reason}")]
     PrefixRefused {
-        /// The prefix.
         prefix: Name,
         /// What the router says.
         reason: String,
@@ -68,7 +62,6 @@ pub enum SocketError {
     /// The file of the option `disk` cannot be made.
     #[error("disk: {reason}")]
     Disk {
-        /// Why.
         reason: String,
         /// What the system says, if it was asked: a number of `errno`.
         errno: Option<i32>,
@@ -79,10 +72,7 @@ pub enum SocketError {
     /// What is to be published is larger than the output buffer, or what is to be sent than a
     /// packet.
     #[error("too long: at most {max_bytes} octets fit")]
-    TooLong {
-        /// The bound.
-        max_bytes: u64,
-    },
+    TooLong { max_bytes: u64 },
     /// An option has no such name or value.
     #[error("{0}")]
     Option(String),

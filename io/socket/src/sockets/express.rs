@@ -22,7 +22,6 @@ struct Open {
     until: Instant,
 }
 
-/// The endpoint.
 pub(crate) struct Expresses {
     new: Receiver<Expressed>,
     open: Vec<Open>,

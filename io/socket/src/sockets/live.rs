@@ -65,7 +65,6 @@ impl LiveWriter {
         Ok((writer, begun))
     }
 
-    /// The name of the version.
     pub fn versioned(&self) -> &Name {
         &self.versioned
     }

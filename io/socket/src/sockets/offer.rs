@@ -55,7 +55,6 @@ impl Offer {
         &self.metadata.versioned
     }
 
-    /// The Data.
     pub fn packet(&self) -> &Packet {
         &self.packet
     }

@@ -20,11 +20,9 @@ use crate::publish::sign::{PublishOptions, Signs};
 /// One option, for manuals and for languages without types.
 #[derive(Copy, Clone, Debug)]
 pub struct OptionInfo {
-    /// Its name.
     pub name: &'static str,
     /// What its values are.
     pub kind: OptionKind,
-    /// Its default, as text.
     pub default: fn() -> String,
     /// The least and the largest value as text, of a number, size or time.
     pub bounds: fn() -> Option<(String, String)>,
@@ -45,13 +43,10 @@ pub enum OptionKind {
     Time,
     /// A path of the file system, or nothing.
     Path,
-    /// Other text.
     Text,
-    /// One of these words.
     Words(&'static [&'static str]),
 }
 
-/// A type that options have.
 trait OptionValue: FromStr<Err: Display> + Display + PartialOrd {
     const KIND: OptionKind;
 }
@@ -162,7 +157,6 @@ macro_rules! socket_options {
         }
 
         impl $options {
-            /// All options.
             pub const TABLE: &[OptionInfo] = &[$(OptionInfo {
                 name: stringify!($name),
                 kind: <$type as OptionValue>::KIND,

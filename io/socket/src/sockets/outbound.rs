@@ -18,7 +18,6 @@ use crate::publish::sign_pool::Wakes;
 /// Who signs what is published, and what shows it.
 #[derive(Clone)]
 pub struct Identity {
-    /// Signs.
     pub signer: Arc<dyn Signer>,
     /// The signer's certificate, a whole Data TLV, which goes along with the metadata.
     pub certificate: Option<Vec<u8>>,

@@ -87,7 +87,6 @@ impl<T> Answer<T> {
         self.0.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }
 
-    /// Gives the answer.
     pub(crate) fn give(mut self, answer: Result<T, SocketError>) {
         self.put(answer);
     }

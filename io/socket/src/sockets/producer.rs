@@ -55,7 +55,6 @@ pub struct Binder {
 enum Step {
     /// The file of the output buffer, which a thread of its own makes.
     Opening(Binding, Pending<OpenDisk>),
-    /// The router.
     Registering(Bind),
     /// It is bound, or has failed.
     Over,
@@ -103,7 +102,6 @@ impl Binder {
         self.bound(binding)
     }
 
-    /// Goes on with the disk.
     fn opened(&mut self, disk: OpenDisk) -> Result<(), SocketError> {
         let step = std::mem::replace(&mut self.step, Step::Over);
         if let (Step::Opening(binding, _), Some(parts)) = (step, &self.parts) {
@@ -201,7 +199,6 @@ impl Producer {
         Ok(Binder { step, parts: Some(parts) })
     }
 
-    /// The prefix.
     pub fn prefix(&self) -> &Name {
         &self.prefix
     }

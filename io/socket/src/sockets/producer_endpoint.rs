@@ -20,17 +20,34 @@ use super::requests::{Request, Requests};
 pub(crate) enum Told {
     /// Packets are published, and perhaps the metadata that makes them the latest version of an
     /// object.
-    Published { packets: Vec<Packet>, metadata: Option<Packet>, confirmation: Confirmation },
-    /// An object has grown.
-    Grown { packets: Vec<Packet>, metadata: Packet, growth: Growth, confirmation: Confirmation },
+    Published {
+        packets: Vec<Packet>,
+        metadata: Option<Packet>,
+        confirmation: Confirmation,
+    },
+    Grown {
+        packets: Vec<Packet>,
+        metadata: Packet,
+        growth: Growth,
+        confirmation: Confirmation,
+    },
     /// An object of that version grows no more, and has no end.
-    Left { versioned: Name },
+    Left {
+        versioned: Name,
+    },
     /// It wants the metadata of the latest version of an object.
-    Latest { object: Name, metadata: Answer<Option<Packet>> },
+    Latest {
+        object: Name,
+        metadata: Answer<Option<Packet>>,
+    },
     /// It wants to know what the producer did so far.
-    Asked { stats: Answer<ProducerStats> },
+    Asked {
+        stats: Answer<ProducerStats>,
+    },
     /// What this Interest asks for will not be.
-    Refused { interest: Packet },
+    Refused {
+        interest: Packet,
+    },
 }
 
 /// What answers, from the output buffer, with its disk if it has one.
@@ -69,7 +86,6 @@ struct Publication {
 /// behind.
 const PUT_PACKETS: usize = 16;
 
-/// The endpoint.
 pub(crate) struct ProducerEndpoint {
     prefix: Name,
     producer: Producer<Latest>,

@@ -38,7 +38,6 @@ struct Prefix {
     due_at: Option<Instant>,
 }
 
-/// The endpoint.
 pub(crate) struct Registrations {
     changes: Receiver<Registration>,
     /// By the TLV-VALUE of the name.
@@ -101,7 +100,6 @@ impl Registrations {
         }
     }
 
-    /// A router answers.
     fn take(&mut self, now: Instant, packet: &FromRouter) {
         let name = match packet.header.nack {
             Some(_) => InterestView::decode(&packet.packet).map(|interest| interest.name),

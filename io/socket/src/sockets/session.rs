@@ -29,7 +29,6 @@ use crate::publish::sign_pool::{SignPool, Signers};
 /// Fetches under way at most in a session.
 const FETCHES_MAX: usize = 1 << 17;
 
-/// How a session is made.
 #[derive(Clone, Debug)]
 pub struct SessionConfig {
     /// The router; `None`: the one that `weir get` would find.
@@ -74,7 +73,6 @@ struct Shared {
     router: FaceUri,
     consumers: ConsumerSide,
     producers: Mutex<Option<ProducerSide>>,
-    /// What producers have signed.
     signing: SignPool,
     /// TLV-VALUEs of the prefixes that producers are bound to.
     bound: Mutex<BTreeSet<Vec<u8>>>,
@@ -120,7 +118,6 @@ impl Session {
         WeakSession(Arc::downgrade(&self.0))
     }
 
-    /// The address of the router.
     pub fn router(&self) -> &FaceUri {
         &self.0.router
     }
@@ -183,7 +180,6 @@ impl Session {
         Ok((waker.endpoint(id.wait()?), registered))
     }
 
-    /// A prefix is free again.
     pub(super) fn free(&self, prefix: &Name, id: Option<EndpointId>) {
         if let Some(id) = id {
             let producers = self.0.producers.lock().unwrap_or_else(PoisonError::into_inner);

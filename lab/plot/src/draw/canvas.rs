@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 pub(crate) struct Ink {
     /// Class without its letter: `f` for fill, `k` for stroke is put before it.
     pub(crate) class: &'static str,
-    /// The colour on white.
     pub(crate) colour: &'static str,
 }
 
@@ -20,12 +19,9 @@ pub(crate) const INK: Ink = Ink { class: "ink", colour: "#1d2129" };
 pub(crate) const DIM: Ink = Ink { class: "dim", colour: "#59616e" };
 /// Axes and ticks.
 pub(crate) const AXIS: Ink = Ink { class: "axis", colour: "#7c8593" };
-/// Grid lines.
 pub(crate) const GRID: Ink = Ink { class: "grid", colour: "#e4e7eb" };
-/// The ground.
 pub(crate) const PAPER: Ink = Ink { class: "paper", colour: "#ffffff" };
 
-/// Where text is anchored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -85,7 +81,6 @@ pub(crate) struct Area {
     pub(crate) height: f64,
 }
 
-/// A growing drawing.
 #[derive(Debug, Default)]
 pub(crate) struct Canvas {
     out: String,
@@ -187,7 +182,6 @@ impl Canvas {
         ));
     }
 
-    /// A filled rectangle.
     pub(crate) fn rectangle(&mut self, area: Area, fill: Ink, opacity: f64) {
         self.push(format_args!(
             "<rect {} {}/>",

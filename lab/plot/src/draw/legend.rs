@@ -28,7 +28,6 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Legend {
     placed: Vec<(f64, f64, Entry)>,
-    /// Height of all rows.
     pub(crate) height: f64,
 }
 

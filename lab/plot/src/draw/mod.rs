@@ -73,7 +73,6 @@ impl Frame<'_> {
     }
 }
 
-/// The drawing of a figure.
 pub(crate) fn svg(figure: &Figure) -> String {
     let mut canvas = Canvas::default();
     let (width, height) = match &figure.kind {

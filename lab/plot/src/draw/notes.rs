@@ -10,9 +10,7 @@ pub(crate) struct Notes {
     not_positive: usize,
     outside: usize,
     lines: Vec<String>,
-    /// Error bars were drawn.
     pub(crate) error_bars: bool,
-    /// Bands were drawn.
     pub(crate) bands: bool,
 }
 

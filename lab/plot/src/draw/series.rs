@@ -12,7 +12,6 @@ use crate::figure::drawable;
 const DENSE: usize = 200;
 /// Joined series of more points bear markers on some points only.
 const MARKED: usize = 60;
-/// Markers that then remain.
 const MARKERS: usize = 12;
 /// Marked points up to which each tells its values to a resting pointer.
 const TITLED: usize = 400;

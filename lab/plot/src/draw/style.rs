@@ -50,7 +50,6 @@ pub(crate) fn dash(index: usize) -> &'static str {
     DASHES[(index + index / (COLOURS.len() * DASHES.len())) % DASHES.len()]
 }
 
-/// Marker of a series.
 pub(crate) fn marker(index: usize) -> Marker {
     MARKERS[(index + index / (COLOURS.len() * MARKERS.len())) % MARKERS.len()]
 }

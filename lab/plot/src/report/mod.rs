@@ -19,9 +19,7 @@ pub struct Report {
     pub subtitle: String,
     /// The command line that made the report.
     pub command: String,
-    /// All seeds.
     pub seeds: Vec<u64>,
-    /// The commit of the program.
     pub commit: String,
     /// When it ran, if it may be told (absent where output must not change from run to run).
     pub date: Option<String>,
@@ -31,9 +29,7 @@ pub struct Report {
     pub arm: String,
     /// The machine: processor, cores, memory, kernel.
     pub machine: String,
-    /// The table at the top.
     pub claims: ClaimTable,
-    /// The body.
     pub sections: Vec<Section>,
     /// What a reader must know before believing a figure; shown at the top.
     pub warnings: Vec<String>,
@@ -44,7 +40,6 @@ pub struct Report {
 /// What a paper claims and what was found, as a table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClaimTable {
-    /// One row a claim.
     pub rows: Vec<ClaimRow>,
     /// All outcomes that a claim can have, in the order in which they are counted.
     pub outcomes: Vec<Outcome>,
@@ -53,7 +48,6 @@ pub struct ClaimTable {
 /// What can be found of a claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// In words.
     pub words: String,
     /// Its sign and colour, which repeat the words.
     pub mark: Mark,
@@ -88,13 +82,11 @@ pub struct ClaimRow {
     pub band: [f64; 2],
     /// Whether the claim is an order, and what is measured a lead.
     pub is_order: bool,
-    /// Whether its runs were run.
     pub is_run: bool,
     /// Ours: the mean over seeds.
     pub measured: Option<f64>,
     /// The measured 95 % confidence interval.
     pub interval: Option<[f64; 2]>,
-    /// Unit of all of them.
     pub unit: String,
     /// What was found.
     pub outcome: Outcome,
@@ -107,7 +99,6 @@ pub struct ClaimRow {
 /// A part of the body.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Section {
-    /// Its heading.
     pub heading: String,
     /// Paragraphs separated by empty lines; `- ` lists, `**bold**`, `` `code` ``, fenced code,
     /// and `[text](https://...)` links.
@@ -136,9 +127,7 @@ pub struct Graphic {
 /// A table in a section.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
-    /// The caption.
     pub caption: String,
-    /// Column headings.
     pub columns: Vec<String>,
     /// Cells; those that read as numbers are aligned right.
     pub rows: Vec<Vec<String>>,

@@ -6,9 +6,7 @@ use weir_netem::{ConfigError, LinkConfig};
 /// How a link is emulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmulatorConfig {
-    /// The link from a to b.
     pub a_to_b: LinkConfig,
-    /// The link from b to a.
     pub b_to_a: LinkConfig,
     /// What all draws follow from. Arrival times are the machine's, so that a seed fixes which of
     /// the frames are lost, not when they come.
@@ -72,7 +70,6 @@ pub enum EmulatorError {
     /// A port cannot be had.
     #[error("cannot bind UDP {address}: {source}")]
     Bind {
-        /// The address.
         address: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -85,15 +82,12 @@ pub enum EmulatorError {
         /// The peer's.
         peer: SocketAddr,
     },
-    /// A port broke.
     #[error("{port} failed: {source}")]
     Port {
-        /// Which one.
         port: String,
         /// What the system says.
         source: io::Error,
     },
-    /// Waiting failed.
     #[error("cannot wait for ports: {0}")]
     Wait(#[source] io::Error),
 }

@@ -2,18 +2,14 @@ use serde::Serialize;
 use weir_base::{Histogram, bucket_count};
 use weir_netem::LinkStats;
 
-/// What an emulator did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EmulatorStats {
     /// Time that it ran.
     pub duration_ns: u64,
     /// Processor time of its thread.
     pub processor_ns: u64,
-    /// What the seed was.
     pub seed: u64,
-    /// From a to b.
     pub a_to_b: DirectionStats,
-    /// From b to a.
     pub b_to_a: DirectionStats,
 }
 
@@ -25,7 +21,6 @@ pub struct DirectionStats {
     pub received_frames: u64,
     /// Octets of those datagrams.
     pub received_bytes: u64,
-    /// Datagrams sent on.
     pub sent_frames: u64,
     /// Octets of the datagrams sent on.
     pub sent_bytes: u64,

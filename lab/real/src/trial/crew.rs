@@ -32,7 +32,6 @@ struct Member {
     has_ended: bool,
 }
 
-/// A process of the crew.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemberId(usize);
 

@@ -198,7 +198,6 @@ fn sockets(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialR
     Ok(report)
 }
 
-/// A file of the trial.
 fn text_of(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }

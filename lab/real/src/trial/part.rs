@@ -34,7 +34,6 @@ use super::keys;
 pub(super) struct PartSpec {
     /// What it does.
     pub(super) role: Role,
-    /// The trial.
     pub(super) trial: Trial,
     /// Its router's FaceUri; the address to connect to, of a relay or a client; or empty.
     pub(super) at: String,
@@ -44,7 +43,6 @@ pub(super) struct PartSpec {
     pub(super) key: String,
 }
 
-/// What a part does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Role {
@@ -83,7 +81,6 @@ pub enum PartError {
     /// The system refused something.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// A socket failed.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// Something is not as it should be.
@@ -183,7 +180,6 @@ fn lines_told() -> Receiver<String> {
     told_lines
 }
 
-/// Octets as hexadecimal digits.
 pub(super) fn digits(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }

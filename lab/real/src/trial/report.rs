@@ -2,10 +2,8 @@
 
 use weir_base::NS_PER_S;
 
-/// What a trial amounted to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrialReport {
-    /// Samples by measure.
     pub samples: std::collections::BTreeMap<&'static str, Vec<f64>>,
     /// Why there are none, where something is not installed or not allowed here; and the remedy.
     pub missing: Option<String>,

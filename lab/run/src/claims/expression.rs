@@ -17,7 +17,6 @@ use super::Evaluation;
 use super::{factorial, model};
 use crate::record::Record;
 
-/// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Expression {
     Number(f64),
@@ -57,7 +56,6 @@ struct Parser<'a> {
     at: usize,
 }
 
-/// Parses a whole text.
 pub(crate) fn parse(text: &str) -> Result<Expression, String> {
     let mut parser = Parser { text, at: 0 };
     let expression = parser.expression()?;
@@ -273,7 +271,6 @@ impl Expression {
         }
     }
 
-    /// Its value for one seed.
     pub(crate) fn value(&self, of: &Evaluation<'_>, seed: u64) -> Option<f64> {
         let value = match self {
             Self::Number(number) => Some(*number),

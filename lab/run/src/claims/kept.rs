@@ -21,7 +21,6 @@ const END: &str = "<!-- end of verdicts -->";
 pub struct Kept {
     /// The paper.
     pub paper: String,
-    /// The size.
     pub size: Size,
     /// In the order of `claims.toml`.
     pub claims: Vec<KeptClaim>,
@@ -30,7 +29,6 @@ pub struct Kept {
 /// A verdict and where it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptClaim {
-    /// The claim.
     #[serde(flatten)]
     pub result: ClaimResult,
     /// What was measured, and compared with what; empty in old files.
@@ -38,7 +36,6 @@ pub struct KeptClaim {
     pub rule: String,
     /// Where it was measured; `None` for what only the models say.
     pub arm: Option<Arm>,
-    /// The commit of the program.
     pub commit: String,
     /// The day, UTC, as `2026-11-20`.
     pub date: String,

@@ -41,13 +41,11 @@ pub(crate) const NOT_RUN: &str = "Not run at this size, or in this arm.";
 pub struct Claims {
     /// Its folder's name.
     pub paper: String,
-    /// Its title.
     pub title: String,
     /// In the order of the file.
     pub claims: Vec<Claim>,
 }
 
-/// Whose claim it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -60,12 +58,10 @@ pub enum Kind {
     Experiment,
 }
 
-/// One claim.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// Unique in the paper.
     pub id: String,
-    /// Whose it is.
     pub kind: Kind,
     /// Figure, table or section of the paper.
     pub figure: String,
@@ -73,7 +69,6 @@ pub struct Claim {
     pub metric: String,
     /// What the paper says.
     pub text: String,
-    /// Unit of the numbers.
     pub unit: String,
     /// Where the results come from.
     pub source: Source,
@@ -100,7 +95,6 @@ pub struct Claim {
 pub enum Source {
     /// A scenario of the paper, in one arm.
     Scenario {
-        /// Its name.
         name: String,
         /// The arm; the scenario's first one when `None`.
         arm: Option<Arm>,
@@ -119,12 +113,10 @@ pub struct Cause {
     pub shown_by: Vec<String>,
 }
 
-/// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClaimResult {
     /// Unique in the paper.
     pub id: String,
-    /// Whose it is.
     pub kind: Kind,
     /// Figure, table or section of the paper.
     pub figure: String,
@@ -142,7 +134,6 @@ pub struct ClaimResult {
     pub measured: Option<f64>,
     /// Its 95 % confidence interval over seeds.
     pub interval: Option<[f64; 2]>,
-    /// The verdict of the interval.
     pub verdict: Verdict,
     /// Why the verdict is not `reproduced`; empty where it is.
     pub cause: String,
@@ -157,9 +148,7 @@ pub struct ClaimResult {
 pub struct Reproduction {
     /// The paper.
     pub paper: String,
-    /// The size.
     pub size: Size,
-    /// Its claims.
     pub claims: Vec<ClaimResult>,
 }
 

@@ -26,13 +26,11 @@ pub enum Rule {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Better {
-    /// Where.
     pub side: Side,
     /// Why our results are better.
     pub reason: String,
 }
 
-/// A side of a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -69,7 +67,6 @@ impl Rule {
         }
     }
 
-    /// In words.
     pub(super) fn words(&self) -> String {
         match self {
             Self::Band { reason, .. } => format!("Band: {reason}."),

@@ -21,7 +21,6 @@ impl Verdict {
     pub(crate) const ALL: [Self; 4] =
         [Self::Reproduced, Self::Better, Self::Differs, Self::NotMeasured];
 
-    /// In words.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Reproduced => "reproduced",

@@ -15,7 +15,6 @@ use super::shares::Shares;
 /// Places of a distribution that are recorded.
 pub(super) const DISTRIBUTION_POINTS: usize = 200;
 
-/// What a run measured, by metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// A number for each metric; `None` where there was nothing to measure.

@@ -4,7 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Observations in a batch.
 const BATCH: usize = 5;
 /// Batches that say something.
 const BATCHES_MIN: usize = 20;

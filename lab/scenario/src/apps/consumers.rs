@@ -96,7 +96,6 @@ enum PopularityWord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RepeatsWord {
-    /// The same Data.
     #[default]
     Same,
     /// A segment of its own, of the same object.
@@ -123,7 +122,6 @@ enum ArrivalsWord {
     Bursts,
 }
 
-/// Consumers that are alike.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerGroup {
     /// Where it stands in the file.

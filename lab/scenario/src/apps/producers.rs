@@ -65,7 +65,6 @@ fn segment<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     Err(serde::de::Error::custom(message))
 }
 
-/// Producers that are alike.
 #[derive(Clone, Debug)]
 pub(crate) struct ProducerGroup {
     /// Where it stands in the file.

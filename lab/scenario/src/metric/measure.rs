@@ -7,7 +7,6 @@ macro_rules! measures {
         $(#[doc = $doc:literal])*
         $variant:ident = $word:literal, $label:literal, $unit:literal;
     )*) => {
-        /// What can be measured.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Measure {
             $($(#[doc = $doc])* $variant,)*
@@ -29,7 +28,6 @@ macro_rules! measures {
                 match self { $(Self::$variant => $label,)* }
             }
 
-            /// Its unit.
             #[must_use]
             pub const fn unit(self) -> &'static str {
                 match self { $(Self::$variant => $unit,)* }
@@ -65,7 +63,6 @@ measures! {
     DistributionTime = "distribution-time", "Distribution time", "s";
     /// Objects that consumers began to fetch.
     ObjectsStarted = "objects-started", "Objects begun", "";
-    /// Objects that consumers completed.
     ObjectsCompleted = "objects-completed", "Objects completed", "";
     /// Objects that consumers gave up.
     ObjectsFailed = "objects-failed", "Objects given up", "";
@@ -79,7 +76,6 @@ measures! {
     PathGoodput = "path-goodput", "Goodput of a path", "bit/s";
     /// Samples of Interests outstanding at consumers.
     Outstanding = "outstanding", "Interests outstanding", "packets";
-    /// Samples of a queue.
     QueueLength = "queue-length", "Queue length", "packets";
     /// Packets that found a stage full and were dropped, over time.
     StageDrops = "stage-drops", "Dropped at a full queue", "packets/s";
@@ -101,7 +97,6 @@ measures! {
     HitRatio = "hit-ratio", "Hit ratio", "%";
     /// Samples of Data in the store.
     StoreEntries = "store-entries", "Data in the store", "packets";
-    /// Samples of pending Interests.
     PitEntries = "pit-entries", "Pending Interests", "";
     /// Samples of the octets that wait to leave a router, at all its faces and before their links.
     EgressQueue = "egress-queue", "Waiting to leave the router", "B";
@@ -158,7 +153,6 @@ measures! {
     /// Samples of the Interests that wait at routers because of their disks: for reads, and before
     /// a store that blocks.
     DiskQueue = "disk-queue", "Interests before the disks", "packets";
-    /// Samples of records on disk.
     DiskEntries = "disk-entries", "Records on disk", "packets";
     /// Octets that links carried, over time; `node` is the sender.
     LinkThroughput = "link-throughput", "Throughput of links", "bit/s";
@@ -212,7 +206,6 @@ measures! {
 /// How numbers of a measure come about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Samples, then a statistic.
     Samples,
     /// Amounts over time.
     Rate,

@@ -14,7 +14,6 @@ pub use measure::{Kind, Measure};
 /// A named measure of a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
-    /// Unique in the scenario.
     pub id: String,
     /// What figures call it.
     pub label: String,
@@ -43,13 +42,10 @@ pub struct Metric {
 /// What samples become.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
-    /// Their mean.
     Mean,
     /// The least.
     Min,
-    /// The greatest.
     Max,
-    /// The last one in time.
     Last,
     /// A percentile, 0 to 100.
     Percentile(f64),

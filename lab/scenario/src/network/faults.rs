@@ -70,7 +70,6 @@ impl Builder<'_> {
         Ok(faults)
     }
 
-    /// The routers that crash.
     fn crashes(
         &self,
         path: &str,

@@ -18,21 +18,16 @@ pub enum Placement {
     Stress,
 }
 
-/// What is written at links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkLabels {
-    /// Nothing.
     #[default]
     None,
-    /// The delay.
     Delay,
-    /// The rate.
     Rate,
     /// Rate and delay.
     Both,
 }
 
-/// How to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DrawOptions {
     /// Above the picture; the topology's name when `None`, nothing when empty.

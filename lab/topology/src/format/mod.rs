@@ -9,7 +9,6 @@ use std::path::Path;
 use crate::error::TopologyError;
 use crate::model::Topology;
 
-/// How to read a text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReadOptions {
     /// Give links without a delay that of light in fibre over the great circle between their ends;
@@ -35,7 +34,6 @@ fn builtin_list() -> String {
 }
 
 impl Topology {
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, TopologyError> {
         let file = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|source| TopologyError::Read {

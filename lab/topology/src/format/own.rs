@@ -170,7 +170,6 @@ fn read_link(
     builder.link(line, made, delay_ns)
 }
 
-/// A TOML string, quoted.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }

@@ -13,7 +13,6 @@ const CALLS_AT_ONCE_MAX: u32 = 10_000;
 /// And this much time.
 const PATIENCE_MIN_NS: u64 = 10 * NS_PER_S;
 
-/// The progress of one consumer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     patience_ns: u64,

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-/// Lines kept.
 const LINES: usize = 64;
 
 /// A kind of thing that happens. The numbers are part of the digest of a run.
@@ -64,7 +63,6 @@ impl Happened {
     }
 }
 
-/// One line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     pub(crate) at_ns: u64,

@@ -39,7 +39,6 @@ impl Processor {
     }
 }
 
-/// The processors of a plan.
 pub(super) struct Processors {
     processors: Vec<Processor>,
     /// Of each node that has one: which.

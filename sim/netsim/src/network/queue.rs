@@ -14,7 +14,6 @@ pub(crate) enum Due {
     Link(u32),
     /// Fault `index / 2` begins (even) or ends (odd).
     Fault(u32),
-    /// Samples are taken.
     Sample,
     /// An operation of a shared disk has ended.
     Device(u32),
@@ -24,7 +23,6 @@ pub(crate) enum Due {
     Control,
 }
 
-/// Indexes are below this.
 pub(crate) const INDEX_MAX: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 21;
 const KIND_BITS: u32 = 3;

@@ -7,13 +7,11 @@ pub struct Summary {
     pub event_hash: u64,
     /// Packets that were delivered over a link, whole.
     pub packet_hops: u64,
-    /// Steps of the engine.
     pub steps: u64,
     /// Events given to the observer.
     pub events: u64,
     /// Virtual time that has passed, ns.
     pub virtual_ns: u64,
-    /// Frames that a fault damaged.
     pub damaged_frames: u64,
     /// Times that a consumer found wrong octets in Data, all of it because of such a fault: else
     /// the run would have ended.

@@ -154,7 +154,6 @@ pub(crate) fn line(seed: u64, routers: usize, demand: Demand) -> Plan {
     builder.plan
 }
 
-/// A router that stores nothing.
 pub(crate) fn without_store() -> RouterPlan {
     RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() }
 }

@@ -30,7 +30,6 @@ impl Content {
         &self.collection
     }
 
-    /// The Data of a segment.
     pub(super) fn packet(&mut self, object: u64, segment: u64, pool: &mut Pool) -> Packet {
         let shape = self.collection.shape(object);
         if self.current != Some(object) {

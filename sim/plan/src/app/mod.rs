@@ -24,7 +24,6 @@ use crate::workload::WorkloadError;
 pub struct AppInput {
     /// Which of its links it came by: their places among those of the node, from 0.
     pub path: PathId,
-    /// Its link header.
     pub header: LpHeader,
     /// Exactly one Interest or Data TLV.
     pub packet: Packet,

@@ -84,7 +84,6 @@ impl Producer {
         self.due.is_empty()
     }
 
-    /// What it has.
     pub fn collection(&self) -> &Collection {
         self.producer.source().collection()
     }

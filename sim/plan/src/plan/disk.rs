@@ -66,7 +66,6 @@ impl DiskPlan {
         DisksOptions { offer, bypass, ..DisksOptions::default() }
     }
 
-    /// Whole regions of one disk.
     #[must_use]
     pub fn regions(&self) -> u32 {
         u32::try_from(self.bytes / self.region_bytes.max(1)).unwrap_or(u32::MAX)

@@ -58,12 +58,10 @@ impl Collection {
         Ok(())
     }
 
-    /// Their names.
     pub fn naming(&self) -> &Naming {
         &self.naming
     }
 
-    /// How many objects there are.
     pub fn object_count(&self) -> u64 {
         self.objects
     }
@@ -116,7 +114,6 @@ impl Collection {
 /// How an object is cut into segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Octets of the object.
     pub bytes: u64,
     /// Its segments, at least 1.
     pub segments: u64,
@@ -124,7 +121,6 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Number of the last segment.
     #[inline]
     pub fn last_segment(self) -> u64 {
         self.segments - 1
@@ -138,7 +134,6 @@ impl Shape {
     }
 }
 
-/// What is wrong with a Data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongData {
     /// There are more or fewer octets of content than were produced.

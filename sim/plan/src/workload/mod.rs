@@ -20,7 +20,6 @@ pub use self::naming::{Asked, Naming};
 pub(crate) use self::popularity::ObjectChooser;
 pub use self::trace::Trace;
 
-/// A consumer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConsumerPlan {
@@ -116,10 +115,7 @@ pub enum Demand {
     /// Single Interests at moments of their own, whatever becomes of them (open loop): for a
     /// trace's segments; for all segments of one object after another when popularity is
     /// sequential; else for any segment of the object drawn.
-    Arrivals {
-        /// The moments.
-        arrivals: Arrivals,
-    },
+    Arrivals { arrivals: Arrivals },
     /// At most a constant number of Interests in flight, by the transport's consumer (closed loop,
     /// as ccncatchunks2 does it): for all segments of an object in order, then the next object; or
     /// for a trace's segments, which begin and complete no object. What is lost or refused is asked
@@ -188,7 +184,6 @@ pub enum Arrivals {
     Bursts {
         /// Arrivals a second within a burst.
         rate_hz: f64,
-        /// Arrivals of a burst.
         size: u32,
         /// The least length of a silence, from the last arrival of a burst on, ns.
         off_ns: u64,
@@ -221,25 +216,17 @@ pub struct Names {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Popularity {
     /// One after the other, round and round.
-    Sequential {
-        /// Objects.
-        objects: u64,
-    },
+    Sequential { objects: u64 },
     /// All alike.
-    Uniform {
-        /// Objects.
-        objects: u64,
-    },
+    Uniform { objects: u64 },
     /// Probability proportional to `rank^-exponent`.
     Zipf {
-        /// Objects.
         objects: u64,
         /// 0 is uniform.
         exponent: f64,
     },
     /// Probability proportional to `(rank + shift)^-exponent`.
     ZipfMandelbrot {
-        /// Objects.
         objects: u64,
         /// 0 is uniform.
         exponent: f64,
@@ -259,26 +246,17 @@ pub enum Popularity {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Sizes {
     /// All alike.
-    Fixed {
-        /// Octets.
-        bytes: u64,
-    },
+    Fixed { bytes: u64 },
     /// Log-normal, cut at both ends.
     LogNormal {
-        /// Mean of the size, octets.
         mean_bytes: u64,
         /// Standard deviation of the logarithm.
         sigma: f64,
-        /// Smallest, octets.
         min_bytes: u64,
-        /// Largest, octets.
         max_bytes: u64,
     },
     /// Object `i` has the `i mod len`-th of these, octets.
-    List {
-        /// Octets.
-        bytes: std::sync::Arc<[u64]>,
-    },
+    List { bytes: std::sync::Arc<[u64]> },
 }
 
 /// A producer: answers every Interest under its prefix that the naming of [`Names`] allows, with

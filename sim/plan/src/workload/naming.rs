@@ -29,12 +29,9 @@ pub struct Naming {
     prefix_key: u64,
 }
 
-/// What a name asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// The object.
     pub object: u64,
-    /// The segment.
     pub segment: u64,
     /// The implicit digest at the end of the name.
     pub digest: Option<&'a [u8; 32]>,
@@ -74,7 +71,6 @@ impl Naming {
         })
     }
 
-    /// The prefix, the producer's.
     pub fn prefix(&self) -> &Name {
         &self.prefix
     }
@@ -84,7 +80,6 @@ impl Naming {
         self.stem_key
     }
 
-    /// Stands for the prefix.
     pub(crate) fn prefix_key(&self) -> u64 {
         self.prefix_key
     }
@@ -109,7 +104,6 @@ impl Naming {
         out.extend_from_slice(digits);
     }
 
-    /// The name of a segment.
     pub fn segment_name(&self, object: u64, segment: u64) -> Name {
         let mut name = self.object_name(object);
         name.append_segment(segment);

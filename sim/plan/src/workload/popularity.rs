@@ -136,7 +136,6 @@ impl Zipf {
         }
     }
 
-    /// The weight of a rank.
     fn weight(&self, x: f64) -> f64 {
         libm::exp(-self.exponent * libm::log(x + self.shift))
     }

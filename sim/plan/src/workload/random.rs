@@ -9,7 +9,6 @@ pub(crate) const fn mix(number: u64) -> u64 {
     weir_base::mix(number.wrapping_add(0x9E37_79B9_7F4A_7C15))
 }
 
-/// Exponentially distributed with this mean.
 #[inline]
 pub(crate) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * libm::log1p(-rng.unit())

@@ -38,7 +38,6 @@ impl SizeLaw {
         Ok(Self { key, kind })
     }
 
-    /// Octets of an object.
     #[inline]
     pub(crate) fn bytes(&self, object: u64) -> u64 {
         match &self.kind {

@@ -41,7 +41,6 @@ impl Default for SimulationOptions {
 pub struct Simulation {
     /// Time from the first Interest to the last Data.
     pub total_ns: u64,
-    /// The paths.
     pub paths: Vec<PathResult>,
     /// Most packets in the shared link's queue.
     pub shared_queue_packets: u32,
@@ -49,7 +48,6 @@ pub struct Simulation {
     pub shared_drops: u64,
 }
 
-/// What a path did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathResult {
     /// Segments that came over it.

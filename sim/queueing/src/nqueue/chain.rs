@@ -24,12 +24,10 @@ impl Default for ChainOptions {
     }
 }
 
-/// A solution of the chain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainSolution {
     /// What the model predicts.
     pub solution: Solution,
-    /// States of the chain.
     pub states: usize,
     /// Sweeps over all of them.
     pub sweeps: usize,

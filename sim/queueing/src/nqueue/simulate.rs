@@ -81,7 +81,6 @@ pub fn simulate(model: &Model, options: &SimulateOptions) -> Result<Simulation, 
     Ok(Simulation { solution, half_widths })
 }
 
-/// One run.
 struct Run<'a> {
     model: &'a Model,
     rng: Rng,
@@ -97,7 +96,6 @@ struct Run<'a> {
     lost: u64,
 }
 
-/// What is counted of a queue.
 #[derive(Clone, Copy, Default)]
 struct Count {
     offered: u64,

@@ -33,12 +33,17 @@ struct Station {
 /// When Interests come.
 #[derive(Clone, Copy, Debug)]
 enum Arrivals {
-    /// Poisson arrivals.
     Steady,
     /// So many at once, and a pause of a length between these.
-    Bursts { size: usize, pause_ns: (f64, f64) },
+    Bursts {
+        size: usize,
+        pause_ns: (f64, f64),
+    },
     /// Poisson arrivals in times of exponential length, and pauses of exponential length.
-    OnOff { on_ns: f64, off_ns: f64 },
+    OnOff {
+        on_ns: f64,
+        off_ns: f64,
+    },
     /// So many are outstanding at all times.
     Window(usize),
 }

@@ -38,7 +38,6 @@ struct Page {
     class: u8,
     /// Whether it gives no cells any more and waits for its last to go.
     is_leaving: bool,
-    /// Cells in use.
     used: u16,
     /// The first cell given back, or [`END`]; each has the next in its first word.
     free: u16,

@@ -8,7 +8,6 @@ pub(super) const NONE: u32 = u32::MAX;
 const VACANT: u32 = u32::MAX - 1;
 /// The node of the empty name. It always exists.
 pub(super) const ROOT: u32 = 0;
-/// Nodes in a page.
 const PAGE_NODES: usize = 1024;
 
 /// A prefix of stored names, known by the keyed hash of the prefix alone. Has Data or a child, or

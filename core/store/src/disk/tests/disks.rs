@@ -42,7 +42,6 @@ pub(super) fn laid_out(config: &DiskTierConfig, op: &DiskOp) -> Option<(u64, Vec
     Some((*offset, octets))
 }
 
-/// What a read gives.
 pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
     match *op {
         DiskOpKind::ReadRaw { offset, len } => DiskOutcome::Raw(disk.read(offset, len)),
@@ -61,7 +60,6 @@ pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
     }
 }
 
-/// A segment of an object.
 pub(super) fn segment(uri: &str, number: u64) -> Name {
     let mut name = name(uri);
     name.append_segment(number);

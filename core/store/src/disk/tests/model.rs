@@ -10,7 +10,6 @@ use std::{format, vec};
 use weir_base::{Instant, NS_PER_MS, Rng};
 use weir_wire::{DataView, Name};
 
-/// How bad the disks are.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Weather {
     /// They do what they are asked, in any order.

@@ -34,7 +34,6 @@ weir_base::words!(PathSchedule {
 });
 
 impl PathSchedule {
-    /// Makes the schedule of one consumer.
     pub(crate) fn make(self) -> Box<dyn Schedule> {
         match self {
             Self::Single => Box::new(Single),

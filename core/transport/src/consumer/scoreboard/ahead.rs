@@ -20,7 +20,6 @@ const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
 /// requested at a time, so that all of a burst counts, and at least this many.
 const EARLY_SEGMENTS_MIN: u32 = 4;
 
-/// See the module's text.
 pub(super) struct Ahead {
     /// The first segment that is not known to exist.
     horizon: u64,

@@ -51,7 +51,6 @@ const OVERTAKEN_SEGMENTS: u64 = 3;
 /// Round-trip times in nanoseconds, to one part in eight.
 pub(crate) type RttHistogram = Histogram<8, { bucket_count(8) }>;
 
-/// See the module's text.
 pub(crate) struct Scoreboard {
     config: ScoreboardConfig,
     paths: Paths,

@@ -20,7 +20,6 @@ use crate::consumer::chunks::Chunks;
 /// 60 MB after half a million of them.
 const SEGMENTS_MAX: u64 = 1 << 19;
 
-/// See the module's text.
 pub(super) struct Outstanding {
     chunks: Chunks,
     /// When chunks are sent again, with their first segments.

@@ -12,7 +12,6 @@ use crate::consumer::path::Path;
 use crate::consumer::schedule::{Next, Schedule};
 use crate::consumer::stats::PathStats;
 
-/// See the module's text.
 pub(super) struct Paths {
     schedule: Box<dyn Schedule>,
     all: Vec<Path>,

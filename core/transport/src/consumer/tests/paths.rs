@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// A controller that paces.
 struct Paced;
 
 impl CongestionControl for Paced {

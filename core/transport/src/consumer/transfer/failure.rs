@@ -20,7 +20,6 @@ impl Transfer {
         self.state == State::Over
     }
 
-    /// The transfer fails.
     pub(in crate::consumer) fn fail(&mut self, error: ConsumerError, out: &mut ConsumerOutbox) {
         if !self.is_over() {
             self.state = State::Over;

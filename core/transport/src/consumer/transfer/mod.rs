@@ -51,7 +51,6 @@ enum State {
     Over,
 }
 
-/// See the module's text.
 pub(super) struct Transfer {
     pub(super) config: ConsumerConfig,
     state: State,
@@ -180,7 +179,6 @@ impl Transfer {
 
 /// What comes.
 impl Transfer {
-    /// Data came.
     pub(super) fn on_data(
         &mut self,
         answer: &Answer,
@@ -255,7 +253,6 @@ impl Transfer {
         self.has_far_no_route = nack.reason == NackReason::NoRoute && !nack.is_of_first_router;
     }
 
-    /// A Nack came.
     pub(super) fn on_nack(
         &mut self,
         now: Instant,

@@ -63,7 +63,6 @@ impl Connector {
         self.retries.iter().map(|(at, _)| *at).min()
     }
 
-    /// An attempt that is due.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<ConnectPurpose> {
         let due = self.retries.iter().position(|(at, _)| *at <= now)?;
         Some(self.retries.swap_remove(due).1)

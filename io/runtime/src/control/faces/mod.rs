@@ -53,11 +53,9 @@ pub(super) struct Faces {
     connector: Connector,
     balance: Balance,
     refused: RefusedConnections,
-    /// For the manager.
     notices: VecDeque<ManagerInput>,
 }
 
-/// A face of the configuration.
 struct Static {
     config: StaticFace,
     /// Attempts so far to make it.

@@ -37,7 +37,6 @@ impl PortRecord {
     }
 }
 
-/// All ports.
 pub(super) struct UdpPorts {
     workers: Workers,
     defaults: FaceDefaults,

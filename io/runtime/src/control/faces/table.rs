@@ -12,7 +12,6 @@ use weir_manage::{FaceChanges, FaceError, FaceInfo, FacePersistency, Sender, fac
 use super::links::apply_changes;
 use crate::rate_limited_log::RateLimitedLog;
 
-/// One face.
 #[derive(Debug)]
 pub(in crate::control) struct FaceRecord {
     pub(super) id: FaceId,

@@ -9,13 +9,11 @@ use crate::config::{Listener, RuntimeConfig};
 use crate::error::StartError;
 use crate::memory::shared_bytes;
 
-/// All sockets of the configuration.
 #[derive(Default)]
 pub(super) struct Sockets {
     pub(super) streams: Vec<weir_face::Listener>,
     /// Of each port as many as there are packet threads, where the system steers.
     pub(super) ports: Vec<Vec<UdpPort>>,
-    /// Where they listen.
     pub(super) listening: Vec<String>,
 }
 

@@ -69,7 +69,6 @@ impl MemoryBudgets {
         }
     }
 
-    /// A face is gone.
     pub(super) fn forget(&mut self, mut face: CountedBytes) {
         self.egress.recount(&mut face.egress, 0);
         self.reassembly.recount(&mut face.reassembly, 0);

@@ -17,7 +17,6 @@ pub(in crate::worker) enum ReadEnd {
     Drained,
     /// There may be more at once.
     More,
-    /// The face must be closed.
     Closed(CloseReason),
 }
 

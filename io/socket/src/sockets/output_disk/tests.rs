@@ -222,7 +222,6 @@ fn engines() -> Vec<Engine> {
     vec![Engine::Threads(4)]
 }
 
-/// A disk that writes.
 fn busy_bed(change: impl FnOnce(&mut DiskFileConfig)) -> Bed {
     let mut bed = Bed::new(16, change);
     let mut numbers = 0..SEGMENTS;

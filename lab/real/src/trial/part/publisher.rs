@@ -83,7 +83,6 @@ pub(super) fn publish(spec: &PartSpec) -> Result<(), PartError> {
     Err(PartError::Orphaned)
 }
 
-/// What is published, and when.
 struct Feed {
     live: LiveWriter,
     filling: Vec<u8>,

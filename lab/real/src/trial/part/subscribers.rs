@@ -52,7 +52,6 @@ pub(in super::super) fn late_of(trial: &Trial) -> u32 {
 enum Event {
     /// A subscriber may go on.
     Awake(usize),
-    /// It was told something.
     Told,
     /// Nobody will tell it anything any more.
     Orphaned,
@@ -84,7 +83,6 @@ struct Member {
     is_over: bool,
 }
 
-/// All subscribers of the process.
 struct Crowd<'a> {
     spec: &'a PartSpec,
     verifier: Arc<dyn Verifier>,

@@ -10,13 +10,23 @@ use crate::network::timeline::Timeline;
 
 pub(super) enum Message {
     /// A router asks for an object.
-    Ask { node: u32, object: Name },
+    Ask {
+        node: u32,
+        object: Name,
+    },
     /// A router gets its configuration.
-    Configure { node: u32, configuration: Box<Configuration> },
+    Configure {
+        node: u32,
+        configuration: Box<Configuration>,
+    },
     /// It is time for a router to report.
-    ReportDue { node: u32 },
-    /// A router reports.
-    Report { node: u32, report: Box<RouterReport> },
+    ReportDue {
+        node: u32,
+    },
+    Report {
+        node: u32,
+        report: Box<RouterReport>,
+    },
     /// The controller looks at the clock.
     Tick,
     /// What is reported of a link becomes something else.
@@ -54,7 +64,6 @@ impl Mail {
         }
     }
 
-    /// The message that arrives first.
     pub(super) fn take_first(&mut self) -> Option<Message> {
         self.messages.pop_first().map(|(_, message)| message)
     }

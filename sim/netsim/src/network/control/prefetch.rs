@@ -13,7 +13,6 @@ struct Prefetcher {
     node: u32,
     plan: ConsumerPlan,
     seed: u64,
-    /// What was ordered already.
     ordered: Vec<Prefetch>,
 }
 

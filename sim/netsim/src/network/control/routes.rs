@@ -20,7 +20,6 @@ pub(super) const TICK_NS: u64 = 200_000_000;
 pub(super) struct Routing {
     plan: RoutesPlan,
     rng: Rng,
-    /// What each router would report.
     reports: BTreeMap<u32, RouterReport>,
     /// The prefixes for which each router has routes from the controller.
     prefixes: BTreeMap<u32, BTreeSet<Name>>,

@@ -21,7 +21,6 @@ pub(super) struct InFlight {
     pub(super) frame: Packet,
 }
 
-/// One end of a link.
 pub(in crate::network) struct End {
     pub(in crate::network) node: u32,
     pub(in crate::network) face: FaceId,

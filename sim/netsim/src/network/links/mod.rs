@@ -105,7 +105,6 @@ impl Links {
         self.ends[(end ^ 1) as usize].node
     }
 
-    /// Frames that a fault damaged.
     pub(super) fn damaged_frames(&self) -> u64 {
         self.damaged_frames
     }

@@ -44,7 +44,6 @@ struct StoreStalls {
     until: Instant,
 }
 
-/// A router.
 pub(super) struct RouterNode {
     setup: Setup,
     /// With their disks, which outlive them.
@@ -142,7 +141,6 @@ impl RouterNode {
         self.shards.handle(shard, now, input, out);
     }
 
-    /// Shards that it has.
     pub(super) fn shard_count(&self) -> usize {
         self.shards.count()
     }
@@ -203,7 +201,6 @@ impl RouterNode {
         self.shards.next_wakeup().into_iter().chain(stages).min().map(Instant::as_ns)
     }
 
-    /// Its present life.
     pub(super) fn life(&self) -> Life {
         Life { node: self.setup.node, number: self.lives }
     }

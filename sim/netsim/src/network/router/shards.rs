@@ -320,7 +320,6 @@ impl Shards {
         self.disks.as_ref().map_or(0, |disks| disks.under_way())
     }
 
-    /// What waits for the disks.
     pub(super) fn disk_queues(&self) -> impl Iterator<Item = (Queue, u32)> + use<> {
         let mut lengths = [(Queue::DiskReads, 0), (Queue::DiskWrites, 0), (Queue::DiskBlocked, 0)];
         for shard in self.routers.iter().filter(|_| self.disks.is_some()) {
@@ -370,7 +369,6 @@ impl Shards {
         }
     }
 
-    /// The bounds of all shards.
     pub(super) fn check(&self) -> Result<(), String> {
         let mut shards = self.routers.iter().zip(&self.configs);
         shards.try_for_each(|(router, config)| check_shard(router, config))

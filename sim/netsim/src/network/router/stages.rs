@@ -13,7 +13,6 @@ use crate::network::timeline::Timeline;
 use weir_plan::event::Queue;
 use weir_plan::{StagePlan, StagesPlan, WhenFull};
 
-/// A stage with its queue.
 pub(super) struct Stage<T> {
     server: Server<T>,
     capacity: u32,
@@ -32,7 +31,6 @@ impl<T> Stage<T> {
     }
 }
 
-/// The stages of a router.
 pub(super) struct Stages {
     node: u32,
     cpu: Option<Cpu>,
@@ -72,7 +70,6 @@ impl Pass<'_> {
 
 /// Where a packet goes from here.
 pub(super) enum Entered {
-    /// It waits for its turn.
     Waits,
     /// There is no queue: it is served at once.
     AtOnce(Job),

@@ -36,7 +36,6 @@ pub(super) trait Wanted {
     );
 }
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct Fetch {
     consumer: Consumer,

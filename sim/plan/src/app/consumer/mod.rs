@@ -25,7 +25,6 @@ const LIFETIME_MAX_MS: u64 = 86_400_000;
 /// What a consumer did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConsumerStats {
-    /// Interests sent.
     pub interests: u64,
     /// Interests answered with the right octets.
     pub answered: u64,
@@ -39,7 +38,6 @@ pub struct ConsumerStats {
     pub unwanted: u64,
     /// Packets that could not be decoded, or are not of this consumer's names.
     pub malformed: u64,
-    /// Objects complete.
     pub objects_completed: u64,
     /// Objects given up.
     pub objects_failed: u64,

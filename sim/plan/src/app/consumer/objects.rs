@@ -17,7 +17,6 @@ const FETCHES_MAX: usize = 256;
 /// The next object waits so long after one that failed.
 const PAUSE_NS: u64 = 100 * NS_PER_MS;
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct ObjectLoop {
     config: ConsumerConfig,

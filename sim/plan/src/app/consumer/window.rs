@@ -12,7 +12,6 @@ use crate::event::EventKind;
 use crate::workload::random::mix;
 use crate::workload::{ConsumerPlan, Demand, ObjectChooser, WorkloadError};
 
-/// See the module's text.
 #[derive(Debug)]
 pub(super) struct WindowLoop {
     fetch: Fetch,
@@ -50,10 +49,11 @@ struct WantedRange {
 #[derive(Debug, PartialEq, Eq)]
 enum RangeKind {
     /// A whole object, since its first Interest.
-    Object { started: Instant },
+    Object {
+        started: Instant,
+    },
     /// The beginning of one: the count ends amid it.
     Part,
-    /// A segment of a trace.
     Segment,
 }
 

@@ -31,7 +31,6 @@ pub(super) struct Line {
     table: Vec<f64>,
 }
 
-/// Parameters of a line.
 #[derive(Clone, Copy)]
 struct Shape {
     offset: f64,

@@ -22,10 +22,17 @@ pub(crate) struct Format {
 #[derive(Clone, Debug)]
 enum Body {
     /// A Data that a producer can make again.
-    Made { made: Made, sequence: u32, fresh_until_unix_ms: u64 },
+    Made {
+        made: Made,
+        sequence: u32,
+        fresh_until_unix_ms: u64,
+    },
     /// Any other Data.
-    Data { packet: Packet, sequence: u32, fresh_until_unix_ms: u64 },
-    /// Other octets.
+    Data {
+        packet: Packet,
+        sequence: u32,
+        fresh_until_unix_ms: u64,
+    },
     Octets(Rc<[u8]>),
 }
 

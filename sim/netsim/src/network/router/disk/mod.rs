@@ -68,7 +68,6 @@ struct Disk {
     model: Option<DiskModel>,
     image: Image,
     under_way: Slab<UnderWay>,
-    /// Operations of each shard.
     under_way_by_shard: Vec<u32>,
     faults: DiskFaults,
     /// The highest sequence number that each region has been written with, 0 for none.
@@ -284,7 +283,6 @@ impl Disks {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Operations under way.
     pub(crate) fn under_way(&self) -> usize {
         self.disks.iter().map(|disk| disk.under_way.len()).sum()
     }
