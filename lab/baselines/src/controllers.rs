@@ -1,0 +1,1 @@
+//! Congestion controllers of the papers.

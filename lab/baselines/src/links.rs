@@ -1,0 +1,1 @@
+//! Queue disciplines, shaping and marking of the papers.
