@@ -17,7 +17,7 @@ struct Head<'a> {
     hasher: Option<PrefixHasher<'a>>,
     /// Of the head as a whole, once it was asked for.
     hash: Option<u64>,
-    /// See [`ReceivedPacket::head`].
+    /// See [`ReceivedPacket::prefix_run`].
     number: u64,
 }
 
@@ -50,7 +50,7 @@ impl Router {
                 Ok(parsed) => {
                     let hashes = self.hash_after(&mut head, parsed);
                     let mut received = ReceivedPacket::new(*face, header, packet);
-                    received.head = head.number;
+                    received.prefix_run = head.number;
                     arrivals.push(Arrival { received, parsed: *parsed, hashes });
                 }
                 Err(error) => {
@@ -116,10 +116,10 @@ impl Router {
         let (key, has_disk) = (&self.tables.hash_key, self.content.store.has_disk());
         let (name, len) = (parsed.name(), head.name.value().len());
         if !head.name.is_repeated() {
-            self.heads += 1;
+            self.prefix_runs += 1;
             let hashes = hash_name(key, parsed, has_disk);
             (head.hasher, head.hash) = (None, None);
-            head.number = if len > 0 { self.heads } else { 0 };
+            head.number = if len > 0 { self.prefix_runs } else { 0 };
             return hashes;
         }
         let hasher = head.hasher.get_or_insert_with(|| {

@@ -54,7 +54,7 @@ impl BlockingStore {
         out: &mut Outbox,
     ) {
         router.begin_turn(now, out);
-        router.expire();
+        router.handle_pit_timers();
         router.handle_disk_timeout();
         self.settle(router);
         for input in inputs {
@@ -104,9 +104,9 @@ impl BlockingStore {
             return router.egress.drop_packet(DropReason::UnknownFace);
         };
         if is_ruled_out(router, interest, hashes) {
-            return router.resume_interest(received, interest, hashes);
+            return router.on_queued_interest(received, interest, hashes);
         }
-        router.content.disk.neighbours.note_asked(router.now, &face);
+        router.content.disk.neighbours.note_interest_from(router.now, &face);
         let queue = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         let queue = DiskQueue { disk: 0, queue };
         let origin = received.origin();
@@ -117,7 +117,7 @@ impl BlockingStore {
             QueueDecision::Wait { is_over_threshold, is_marked } => {
                 let stats = &mut router.egress.stats.busy;
                 stats.waited_over_threshold += u64::from(is_over_threshold);
-                if is_marked { QueueState::QueuedToBeMarked } else { QueueState::Queued }
+                if is_marked { QueueState::QueuedAndMarked } else { QueueState::Queued }
             }
         };
         if self.queue.len() >= self.interests_max {
@@ -146,7 +146,7 @@ impl BlockingStore {
             let PacketView::Interest(interest) = &view else { continue };
             let received =
                 ReceivedPacket { queue_state, ..ReceivedPacket::new(face, &header, &packet) };
-            router.resume_interest(&received, interest, hashes);
+            router.on_queued_interest(&received, interest, hashes);
             router.take_finished_reads();
         }
     }
@@ -172,7 +172,7 @@ fn bypass_queue(
     bypass.reason.count(&mut router.egress.stats.busy);
     let Some(pass) = router.admit(received, interest, hashes) else { return };
     let pit = &router.tables.pit;
-    let is_pending = pass.pending.is_some_and(|entry| !pit.entry(entry).is_abandoned());
+    let is_pending = pass.pit_index.is_some_and(|entry| pit.entry(entry).has_downstreams());
     let Some(entry) = router.enter_pit(&pass) else { return };
     let origin = received.origin();
     if is_pending {

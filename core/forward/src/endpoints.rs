@@ -8,14 +8,14 @@ use weir_wire::PitToken;
 pub(crate) struct Origin {
     pub(crate) face: FaceId,
     pub(crate) next_hop_face: Option<u64>,
-    /// As [`ReceivedPacket::head`].
-    pub(crate) head: u64,
+    /// As [`ReceivedPacket::prefix_run`].
+    pub(crate) prefix_run: u64,
 }
 
 impl Origin {
     /// The origin of an Interest of which the PIT kept no more than its ingress.
     pub(crate) fn of_face(face: FaceId) -> Self {
-        Self { face, next_hop_face: None, head: 0 }
+        Self { face, next_hop_face: None, prefix_run: 0 }
     }
 }
 

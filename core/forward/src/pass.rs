@@ -12,20 +12,21 @@ pub(crate) struct ReceivedPacket<'a> {
     pub(crate) face: FaceId,
     pub(crate) header: &'a LpHeader,
     pub(crate) packet: &'a Packet,
-    /// For Interests: whether it has waited in front of a blocking store.
+    /// For Interests: whether it has waited in a queue in front of a blocking store.
     pub(crate) queue_state: QueueState,
-    /// A number shared by packets whose names differ only in the last component; 0 if unknown.
-    pub(crate) head: u64,
+    /// Numbers runs of consecutive packets whose names differ only in the last component; 0:
+    /// unknown. The FIB reuses its lookup within a run.
+    pub(crate) prefix_run: u64,
 }
 
 impl<'a> ReceivedPacket<'a> {
     pub(crate) fn new(face: FaceId, header: &'a LpHeader, packet: &'a Packet) -> Self {
-        Self { face, header, packet, queue_state: QueueState::NotQueued, head: 0 }
+        Self { face, header, packet, queue_state: QueueState::NotQueued, prefix_run: 0 }
     }
 
     pub(crate) fn origin(&self) -> Origin {
         let next_hop_face = self.header.next_hop_face;
-        Origin { face: self.face, next_hop_face, head: self.head }
+        Origin { face: self.face, next_hop_face, prefix_run: self.prefix_run }
     }
 
     pub(crate) fn downstream(&self) -> Downstream {
@@ -44,13 +45,13 @@ pub(crate) struct Arrival<'a> {
     pub(crate) hashes: NameHashes,
 }
 
-/// Whether an Interest has waited in front of a blocking store.
+/// Whether an Interest has waited in a queue in front of a blocking store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueState {
     NotQueued,
     Queued,
-    /// It has waited, and its Data will be marked because of the queue that it found.
-    QueuedToBeMarked,
+    /// It found that queue over the threshold: its Data will be marked.
+    QueuedAndMarked,
 }
 
 /// An Interest that has passed the first stage of its path, with what the later ones need.
@@ -62,8 +63,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) face: Face,
     /// Its nonce, or one that was drawn for it.
     pub(crate) nonce: u32,
-    /// The PIT entry of an earlier Interest for the same Data.
-    pub(crate) pending: Option<u32>,
+    /// The PIT entry of an earlier Interest for the same Data: its index.
+    pub(crate) pit_index: Option<u32>,
 }
 
 /// A Data packet from a known face, within its scope.

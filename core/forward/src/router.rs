@@ -31,8 +31,8 @@ pub struct Router {
     pub(crate) tables: Tables,
     pub(crate) content: Content,
     pub(crate) egress: Egress,
-    /// Names so far that did not share their head with the name before, see [`ReceivedPacket`].
-    pub(crate) heads: u64,
+    /// Runs of similar names so far, see [`ReceivedPacket::prefix_run`].
+    pub(crate) prefix_runs: u64,
     /// Scratch: PIT entries that a Data packet matches, and the downstreams that receive it.
     pub(crate) matched: Vec<u32>,
     pub(crate) downstreams: Vec<Downstream>,
@@ -50,7 +50,7 @@ impl Router {
             tables: Tables::new(now, &config),
             content: Content::new(now, &config),
             egress: Egress::new(config.shard, config.shard_count, &config.hash_key),
-            heads: 0,
+            prefix_runs: 0,
             matched: Vec::new(),
             downstreams: Vec::new(),
             expired: Vec::new(),
@@ -64,7 +64,7 @@ impl Router {
     /// prefetched, then they are processed in order.
     pub fn handle(&mut self, now: Instant, inputs: &mut [Input], out: &mut Outbox) {
         self.begin_turn(now, out);
-        self.expire();
+        self.handle_pit_timers();
         self.end_orphans();
         self.handle_disk_timeout();
         if self.egress.is_sharded() {
@@ -113,7 +113,7 @@ impl Router {
         let PacketView::Interest(interest) = &view else { panic!("Data has no such stages") };
         let received = &ReceivedPacket::new(face, header, packet);
         self.begin_turn(now, out);
-        self.expire();
+        self.handle_pit_timers();
         self.handle_disk_timeout();
         let next = self.take_step(step, received, interest, hashes);
         self.finish_turn(out);
@@ -133,6 +133,7 @@ impl Router {
             self.tables.pit.timers.next_wakeup(),
             self.tables.orphans.next_wakeup(),
             queries.next_wakeup(),
+            // In the past while the index is being built: asks to be called again at once.
             *building_since,
         ];
         wakeups.into_iter().chain(disk_wakeups).flatten().min()
@@ -175,6 +176,7 @@ impl Router {
 
     #[inline(never)]
     fn finish_turn_with_disk(&mut self) {
+        // A read that was begun in this turn may have ended at once.
         self.take_finished_reads();
         let (now, busy) = (self.now, &self.config.busy);
         let disk = &mut self.content.disk;
@@ -195,13 +197,16 @@ impl Router {
         self.content.store.take_disk_ops(now, &mut self.egress.out.disk_ops);
     }
 
-    /// Ends the PIT entries that have expired, and wakes the strategies of those that wanted it.
-    pub(crate) fn expire(&mut self) {
+    /// Ends the PIT entries that have expired, and wakes strategies.
+    ///
+    /// An entry has one timer: for the wakeup that its strategy asked for, if any, else for the end
+    /// of the last downstream's lifetime. If that lifetime is not over, it was the wakeup.
+    pub(crate) fn handle_pit_timers(&mut self) {
         let mut expired = mem::take(&mut self.expired);
         self.tables.pit.timers.advance(self.now, &mut expired);
         for index in expired.drain(..) {
             match self.tables.pit.entry(index).last_expiry() {
-                Some(last) if last > self.now => self.on_silence(index, last),
+                Some(last) if last > self.now => self.wake_strategy(index, last),
                 _ => self.end_unsatisfied(index),
             }
         }
@@ -241,7 +246,7 @@ impl Router {
         }
     }
 
-    /// A packet that does not take the usual way here.
+    /// [`Router::process`] out of line, for a driver that gives single packets.
     #[cold]
     #[inline(never)]
     pub(crate) fn process_cold(&mut self, arrival: &Arrival<'_>) {

@@ -110,9 +110,9 @@ counters! {
         satisfied: Total, "interests_satisfied";
         /// PIT entries that ended without Data.
         unsatisfied: Total, "interests_unsatisfied";
-        /// PIT entries that have made room for those of others.
+        /// PIT entries that were evicted for those of others.
         displaced: Total, "interests_displaced";
-        /// Interests that joined a pending one instead of being sent.
+        /// Interests that found a PIT entry with a downstream, retransmissions included.
         aggregated: Total, "interests_aggregated";
         /// Interests for a segment that a router keeps, by strategy multipath, and that went to
         /// another next hop. That one has refused, has not answered for long, or is no next hop.

@@ -10,7 +10,7 @@ use weir_wire::{Component, Data, DataView, Interest, LpHeader, Name};
 const CONSUMERS: [FaceId; 2] = [FaceId(1), FaceId(2)];
 /// Of the prefixes of [`PREFIXES`], in their order.
 const PRODUCERS: [FaceId; 4] = [FaceId(3), FaceId(4), FaceId(5), FaceId(6)];
-/// Shorter than the heads of names, as long, and as long as names themselves.
+/// Shorter than the prefix_runs of names, as long, and as long as names themselves.
 const PREFIXES: [&str; 4] =
     ["/object-a", "/object-a/directory", "/object-b/directory", "/object-a/directory/seg=3"];
 

@@ -1,4 +1,5 @@
-//! When an Interest passes by the disk that has its Data (paper nb-cache, III-C).
+//! When an Interest bypasses the disk that has its Data, and when its Data is marked because of
+//! the disk's queue (paper nb-cache, III-C).
 
 use weir_base::Instant;
 

@@ -16,8 +16,8 @@ pub(crate) enum StoreOutcome {
     AskShards,
     /// A Nack for congestion.
     Refuse(DropReason),
-    /// It continues to the PIT.
-    Pending(Onward),
+    /// The store does not answer: on to the PIT.
+    Continue(Onward),
 }
 
 /// How an Interest that the store has not answered continues from the PIT.

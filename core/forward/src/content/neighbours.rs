@@ -82,7 +82,7 @@ impl Neighbours {
 
     /// An Interest for Data on a disk came from `face`. Programs of this host and faces that lead
     /// to several are not told anything.
-    pub(crate) fn note_asked(&mut self, now: Instant, face: &Face) {
+    pub(crate) fn note_interest_from(&mut self, now: Instant, face: &Face) {
         if !face.is_local() && face.is_point_to_point() {
             self.of(face).asked_at = Some(now);
         }

@@ -28,7 +28,7 @@ impl Router {
             }
             let reason = BypassReason::Stalled;
             let bypass = DiskBypass { reason, hops, is_marked: false };
-            return StoreOutcome::Pending(Onward::Bypass(bypass));
+            return StoreOutcome::Continue(Onward::Bypass(bypass));
         }
         // First of all: a read or a measured bypass for an Interest without room would be wasted.
         if !self.make_room(pass) {
@@ -43,12 +43,12 @@ impl Router {
             QueueState::Queued => {
                 QueueDecision::Wait { is_over_threshold: false, is_marked: false }
             }
-            QueueState::QueuedToBeMarked => {
+            QueueState::QueuedAndMarked => {
                 QueueDecision::Wait { is_over_threshold: false, is_marked: true }
             }
         };
         match decision {
-            QueueDecision::Bypass(bypass) => StoreOutcome::Pending(Onward::Bypass(bypass)),
+            QueueDecision::Bypass(bypass) => StoreOutcome::Continue(Onward::Bypass(bypass)),
             QueueDecision::Wait { is_over_threshold, is_marked } => {
                 StoreOutcome::Read(DiskRead { found, is_over_threshold, is_marked })
             }

@@ -38,58 +38,59 @@ impl Router {
         let mut matched = mem::take(&mut self.matched);
         matched.clear();
         self.tables.find_pending(data, hashes.whole, &mut matched);
-        self.match_data(&pass, &mut matched);
+        self.dispatch_data(&pass, &mut matched);
         self.matched = matched;
     }
 
-    /// Data has found the PIT entries in `matched`, or none.
+    /// Hands misrouted Data to its shard; checks where Data came from; then satisfies the entries
+    /// in `matched`, or treats it as unsolicited.
     #[inline(always)]
-    fn match_data(&mut self, pass: &DataPass<'_>, matched: &mut Vec<u32>) {
-        // The shards that watch for this Data, a bit each.
+    fn dispatch_data(&mut self, pass: &DataPass<'_>, matched: &mut Vec<u32>) {
+        // Bit set of the home shards of Interests with CanBePrefix for this Data.
         let mut homes = 0;
         if self.egress.is_sharded() {
             if !self.content.watches.is_empty() {
-                homes = self.homes_of(pass.data);
+                homes = self.home_shards_of(pass.data);
             }
             let pit = &self.tables.pit;
             let is_exact = matched.iter().any(|&index| !pit.entry(index).can_be_prefix);
-            if !is_exact && self.hands_over_misrouted(pass) {
+            if !is_exact && self.hand_over_misrouted(pass) {
                 return;
             }
         }
         let token = Some(&pass.received.header.pit_token);
-        let refusal = self.keep_asked(&pass.face, token, matched);
+        let refusal = self.retain_sent_to(&pass.face, token, matched);
         if !matched.is_empty() {
             return self.satisfy(pass, matched, homes);
         }
         let no_cache = pass.received.header.no_cache;
         match homes {
             0 => self.on_unsolicited(&pass.face, no_cache, refusal, pass.data, *pass.hashes),
-            homes => self.ask_homes(pass.received, homes),
+            homes => self.ask_home_shards(pass.received, homes),
         }
     }
 
-    /// Keeps those of the entries whose Interest was sent to `face`, where Data with this PIT token
-    /// came from. Keeps none if the Data may be forged: the peer of the face would have returned
-    /// the token of its Interest. Without a token the source is proven. Returns why none is left.
+    /// Removes the entries whose Interest was not sent to `face`, where the Data came from. If that
+    /// face uses secret PIT tokens and the Data bears none of them, the Data may be forged: removes
+    /// all. `token` is `None` where the caller has checked the source. Returns why none is left.
     #[inline]
-    pub(crate) fn keep_asked(
+    pub(crate) fn retain_sent_to(
         &mut self,
         face: &Face,
         token: Option<&PitToken>,
         matched: &mut Vec<u32>,
     ) -> Option<DropReason> {
         if let [index] = matched[..]
-            && self.tables.pit.entry(index).is_first_asked(face.id())
+            && self.tables.pit.entry(index).is_first_upstream(face.id())
             && !face.has_secret_tokens()
         {
             return None;
         }
-        self.keep_asked_of_several(face, token, matched)
+        self.retain_sent_to_slow(face, token, matched)
     }
 
     #[inline(never)]
-    fn keep_asked_of_several(
+    fn retain_sent_to_slow(
         &mut self,
         face: &Face,
         token: Option<&PitToken>,
@@ -99,8 +100,8 @@ impl Router {
             return None;
         }
         let pit = &self.tables.pit;
-        let is_asked = |record: OutRecord| record.face == face.id();
-        matched.retain(|&index| pit.entry(index).upstreams().any(is_asked));
+        let is_sent_there = |record: OutRecord| record.face == face.id();
+        matched.retain(|&index| pit.entry(index).upstreams().any(is_sent_there));
         if matched.is_empty() {
             return Some(DropReason::NotAsked);
         }
@@ -110,7 +111,7 @@ impl Router {
             let (id, kind) = (face.id(), face.tokens());
             let secret = |&index: &u32| self.egress.secret_token(id, kind, pit.entry(index));
             let has_token = matched.iter().map(secret).any(|secret| *token == secret);
-            if !self.is_authentic(face.id(), Echo::Data, has_token) {
+            if !self.check_token(face.id(), Echo::Data, has_token) {
                 matched.clear();
                 return Some(DropReason::Spoofed);
             }
@@ -119,9 +120,9 @@ impl Router {
     }
 
     /// Whether a packet on a face whose address strangers can forge is the peer's: it has the PIT
-    /// token of its Interest, or the peer returns no tokens. The other shards learn what one shard
-    /// learns of a peer.
-    pub(crate) fn is_authentic(&mut self, face: FaceId, echo: Echo, has_token: bool) -> bool {
+    /// token of its Interest, or the peer returns no tokens. The first token that a peer returns is
+    /// noted, here and in the other shards.
+    pub(crate) fn check_token(&mut self, face: FaceId, echo: Echo, has_token: bool) -> bool {
         let echoes = self.tables.faces.echoes(face, echo);
         if has_token && !echoes {
             self.tables.faces.set_echoes(face, echo);
@@ -130,7 +131,7 @@ impl Router {
         has_token || !echoes
     }
 
-    /// Handles Data that no Interest has asked for, or that was refused for this reason.
+    /// Handles Data that no Interest has requested, or that was refused for this reason.
     #[cold]
     #[inline(never)]
     fn on_unsolicited(
@@ -141,7 +142,7 @@ impl Router {
         data: &DataView<'_>,
         hashes: NameHashes,
     ) {
-        // Management publishes events whether an Interest waits for them or not.
+        // The internal face sends notifications that no Interest waits for: these are no drops.
         if face.id() != FaceId::INTERNAL {
             self.egress.drop_packet(refusal.unwrap_or(DropReason::Unsolicited));
         }
@@ -164,10 +165,11 @@ impl Router {
         } else {
             self.content.insert(self.now, data, **hashes, received.face)
         };
-        let outruns_disk = stored.is_some() && self.content.store.has_disk() && self.outruns_disk();
+        let is_write_marked =
+            stored.is_some() && self.content.store.has_disk() && self.draw_write_mark();
         // The stored copy is sent: a slice of what was received would pin a whole receive block.
         let packet = stored.unwrap_or_else(|| received.packet.clone());
-        let is_marked = outruns_disk
+        let is_marked = is_write_marked
             || self.config.busy.mark == Mark::Ecn && self.is_marked_for_bypass(matched);
         let mark = received.header.congestion_mark;
         let origin = DataOrigin {
@@ -182,16 +184,16 @@ impl Router {
             self.egress.stats.busy.marked += self.egress.stats.out_data - sent;
         }
         if let Some(packet) = offered {
-            let served = if matched.is_empty() { Vec::new() } else { self.downstreams.clone() };
+            let served = self.downstreams.clone();
             let (token, verdict, is_stale) = (None, None, false);
             self.offer(OfferedData { origin, token, verdict, is_stale, packet, served, homes });
         }
     }
 
-    /// Whether Data is marked because Data arrives faster than the disks write it: consumers slow
-    /// down before the memory for unwritten Data is full.
+    /// Decides whether this Data is marked because Data arrives faster than the disks write it:
+    /// consumers slow down before the memory for unwritten Data is full. Each call counts.
     #[inline(never)]
-    fn outruns_disk(&mut self) -> bool {
+    fn draw_write_mark(&mut self) -> bool {
         if self.config.busy.mark == Mark::Off {
             return false;
         }
@@ -209,8 +211,9 @@ impl Router {
         })
     }
 
-    /// The homes have decided whether Data was asked for.
-    pub(crate) fn on_verdict(
+    /// The home shards have replied whether one of them had sent an Interest for this Data to
+    /// `face`: stores it, or treats it as unsolicited.
+    pub(crate) fn on_home_shards_verdict(
         &mut self,
         face: FaceId,
         packet: &Packet,

@@ -72,7 +72,8 @@ impl Router {
             }
             false
         });
-        if is_dropped || self.tables.pit.entry(entry).is_abandoned() {
+        // A strategy that refuses the Interest has sent Nacks to all downstreams.
+        if is_dropped || !self.tables.pit.entry(entry).has_downstreams() {
             self.end_unsatisfied(entry);
         }
     }
@@ -114,7 +115,8 @@ impl Router {
         }
         let packet = entry.interest.clone();
         let interest = InterestView::decode(&packet).expect("the PIT holds valid Interests");
-        let origin = Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, head: 0 };
+        let origin =
+            Origin { face: waiter.ingress, next_hop_face: waiter.next_hop_face, prefix_run: 0 };
         if is_stalled && !self.has_next_hop(origin, &interest) {
             // The Data can be had, but not now.
             return self.end_with_nack(index, OutNack::own(NackReason::Congestion));
@@ -130,7 +132,7 @@ impl Router {
 
     /// Wakes the strategy of an entry that has not been answered in the time that it had set.
     #[cold]
-    pub(crate) fn on_silence(&mut self, index: u32, last_expiry: Instant) {
+    pub(crate) fn wake_strategy(&mut self, index: u32, last_expiry: Instant) {
         self.tables.pit.timers.schedule(index, last_expiry);
         let entry = self.tables.pit.entry(index);
         if !matches!(entry.awaits, AwaitedSource::Upstream | AwaitedSource::Bypass { .. }) {
@@ -169,7 +171,11 @@ impl Router {
         let key = &tables.hash_key;
         let choice_lengths = tables.strategies.lengths_for(interest.name);
         let mut hashes = PrefixHashes::default();
-        hashes.add(key, interest.name, tables.fib.lengths_after(origin.head) | choice_lengths);
+        hashes.add(
+            key,
+            interest.name,
+            tables.fib.lengths_after(origin.prefix_run) | choice_lengths,
+        );
         let next_hops = tables.fib.next_hops(key, interest, &hashes, origin, is_home);
         let mut context = Context {
             now: self.now,

@@ -12,11 +12,11 @@ use crate::scope::is_localhost;
 use crate::stats::DropReason;
 
 impl Router {
-    /// The path of an Interest. Each stage that ends it has sent and counted what it has to.
+    /// The path of an Interest. A stage that returns `None` has already sent the answer or the
+    /// Nack, and counted it.
     ///
-    /// What the path leaves behind continues elsewhere: Data in `data.rs`, a Nack in `nack.rs`, a
-    /// finished read in `reads.rs`, an answer of another shard in `shards.rs`, a timeout in
-    /// [`Router::expire`].
+    /// Later events: Data in `data.rs`, a Nack in `nack.rs`, a finished read in `reads.rs`, an
+    /// answer of another shard in `shards.rs`, a timeout in [`Router::handle_pit_timers`].
     #[inline(always)]
     pub(crate) fn on_interest(
         &mut self,
@@ -27,17 +27,17 @@ impl Router {
         // Face, hop limit, scope, loop: dropped, or a Nack for a loop.
         let Some(pass) = self.admit(received, interest, hashes) else { return };
         // Content store: answered, refused, or waiting for a disk or for other shards.
-        let Some(onward) = self.pass_store(&pass) else { return };
+        let Some(onward) = self.check_content_store(&pass) else { return };
         // PIT: a Nack if it is full.
         let Some(entry) = self.enter_pit(&pass) else { return };
         // FIB and strategy, unless an earlier Interest is already on its way.
         self.go_onward(entry, &onward, received.origin(), interest, &pass.query);
     }
 
-    /// The path of an Interest that was held up before it.
+    /// The same out of line, for Interests that were queued in front of a blocking store.
     #[cold]
     #[inline(never)]
-    pub(crate) fn resume_interest(
+    pub(crate) fn on_queued_interest(
         &mut self,
         received: &ReceivedPacket<'_>,
         interest: &InterestView<'_>,
@@ -47,7 +47,8 @@ impl Router {
     }
 
     /// The path of an Interest one stage at a time, for a driver in which Interests wait between
-    /// stages. Returns the next stage; `None` at the end.
+    /// stages. Returns the next stage; `None` at the end. Each stage checks again: faces, entries
+    /// and nonces may have changed while the Interest waited.
     pub(crate) fn take_step(
         &mut self,
         step: InterestStep,
@@ -64,7 +65,7 @@ impl Router {
             }
             InterestStep::Store => {
                 let pass = self.admit(received, interest, hashes)?;
-                let onward = self.pass_store(&pass)?;
+                let onward = self.check_content_store(&pass)?;
                 if matches!(onward, Onward::Aggregate | Onward::Suppress) {
                     // It needs neither FIB nor strategy.
                     let entry = self.enter_pit(&pass)?;
@@ -110,19 +111,19 @@ impl Router {
         }
         let query = query_of(interest, hashes);
         let nonce = interest.nonce.unwrap_or_else(|| self.tables.rng.next_u32());
-        let pending = self.tables.pit.find(&query);
-        if self.tables.is_loop(hashes.whole, nonce, pending, &face) {
+        let pit_index = self.tables.pit.find(&query);
+        if self.tables.is_loop(hashes.whole, nonce, pit_index, &face) {
             self.egress.refuse(received, &face, NackReason::Duplicate, DropReason::Loop);
             return None;
         }
-        Some(Pass { received, interest, query, face, nonce, pending })
+        Some(Pass { received, interest, query, face, nonce, pit_index })
     }
 
     /// Second stage: the content store. `None` if it ends the path of the Interest for now.
     #[inline(always)]
-    fn pass_store(&mut self, pass: &Pass<'_>) -> Option<Onward> {
-        match self.ask_store(pass) {
-            StoreOutcome::Pending(onward) => return Some(onward),
+    fn check_content_store(&mut self, pass: &Pass<'_>) -> Option<Onward> {
+        match self.look_up(pass) {
+            StoreOutcome::Continue(onward) => return Some(onward),
             StoreOutcome::Answer(data) => self.answer(pass, data),
             StoreOutcome::Read(read) => self.read_disk(pass, &read),
             StoreOutcome::AskShards => {
@@ -130,9 +131,9 @@ impl Router {
                     self.wait_for_shards(entry, pass);
                 }
             }
-            StoreOutcome::Refuse(reason) => {
+            StoreOutcome::Refuse(drop_reason) => {
                 self.content.store.decline_read();
-                self.egress.refuse(pass.received, &pass.face, NackReason::Congestion, reason);
+                self.egress.refuse(pass.received, &pass.face, NackReason::Congestion, drop_reason);
             }
         }
         None
@@ -153,8 +154,8 @@ impl Router {
     fn read_disk(&mut self, pass: &Pass<'_>, read: &DiskRead) {
         self.egress.stats.busy.waited_over_threshold += u64::from(read.is_over_threshold);
         let Some(begun) = self.begin_read(&read.found) else {
-            let (nack, reason) = (NackReason::Congestion, DropReason::DiskBusy);
-            return self.egress.refuse(pass.received, &pass.face, nack, reason);
+            let (nack_reason, drop_reason) = (NackReason::Congestion, DropReason::DiskBusy);
+            return self.egress.refuse(pass.received, &pass.face, nack_reason, drop_reason);
         };
         if let Some(entry) = self.enter_pit(pass) {
             self.wait_for_disk(entry, pass.received.origin(), read, begun);

@@ -15,21 +15,22 @@ use crate::table::pit::AwaitedSource;
 const MISS_PERIOD: u64 = 64;
 
 impl Router {
-    /// Looks up the store. A pending entry means that memory has missed before.
+    /// Looks up the content store. With a pending entry the lookup is skipped, as in NFD: memory
+    /// had nothing when the entry was made. What the entry waits for decides what follows.
     #[inline(always)]
-    pub(crate) fn ask_store(&mut self, pass: &Pass<'_>) -> StoreOutcome {
-        if let Some(index) = pass.pending
+    pub(crate) fn look_up(&mut self, pass: &Pass<'_>) -> StoreOutcome {
+        if let Some(index) = pass.pit_index
             && let entry = self.tables.pit.entry(index)
-            && !entry.is_abandoned()
+            && entry.has_downstreams()
         {
-            return StoreOutcome::Pending(match entry.awaits {
+            return StoreOutcome::Continue(match entry.awaits {
                 AwaitedSource::Disk(waiter) => {
                     let since = self.content.disk.reads.waiter(waiter).since;
-                    self.join_read(pass, index, since)
+                    self.decide_while_waiting(pass, index, since)
                 }
                 AwaitedSource::Shards(query) => {
                     let since = self.content.queries.waiter(query).since;
-                    self.join_read(pass, index, since)
+                    self.decide_while_waiting(pass, index, since)
                 }
                 AwaitedSource::Bypass { .. }
                     if self.tables.is_waiting(index, pass.received.face) =>
@@ -44,12 +45,13 @@ impl Router {
         }
         match self.content.store.lookup(self.now, &pass.query) {
             Lookup::Hit(hit) => {
-                // Only an Interest that has waited in front of the store can have earned a mark.
-                let is_marked = pass.received.queue_state == QueueState::QueuedToBeMarked;
+                // A hit in memory is marked only if the Interest queued in front of a blocking
+                // store and found that queue over the threshold.
+                let is_marked = pass.received.queue_state == QueueState::QueuedAndMarked;
                 StoreOutcome::Answer(StoredData { packet: hit.packet, is_marked })
             }
             Lookup::OnDisk(found) => {
-                self.content.disk.neighbours.note_asked(self.now, &pass.face);
+                self.content.disk.neighbours.note_interest_from(self.now, &pass.face);
                 self.decide(pass, found)
             }
             Lookup::Miss => {
@@ -61,24 +63,24 @@ impl Router {
                 if is_reported {
                     self.report_miss(pass);
                 }
-                StoreOutcome::Pending(Onward::Forward)
+                StoreOutcome::Continue(Onward::Forward)
             }
         }
     }
 
-    /// The entry of an Interest has waited for a disk or for other shards since then. A
-    /// retransmission also goes upstream, but not too early and only if there is a next hop. An
-    /// Interest from another face waits with the first.
-    fn join_read(&self, pass: &Pass<'_>, entry: u32, since: Instant) -> Onward {
-        let pending = self.tables.pit.entry(entry);
-        if pending.is_asked() {
+    /// The entry at `index` has waited for a disk or for other shards since `since`. An Interest
+    /// from another face waits with the first. A retransmission also goes upstream, but only after
+    /// the strategy's suppression interval and if there is a next hop.
+    fn decide_while_waiting(&self, pass: &Pass<'_>, index: u32, since: Instant) -> Onward {
+        let entry = self.tables.pit.entry(index);
+        if entry.has_upstreams() {
             return Onward::Forward;
         }
-        if !self.tables.is_waiting(entry, pass.received.face) {
+        if !self.tables.is_waiting(index, pass.received.face) {
             return Onward::Aggregate;
         }
         let strategy = self.tables.strategy(pass.interest.name);
-        let is_early = self.now.ns_since(since) < strategy.retransmission_ns(pending);
+        let is_early = self.now.ns_since(since) < strategy.retransmission_ns(entry);
         if is_early || !self.has_next_hop(pass.received.origin(), pass.interest) {
             Onward::Suppress
         } else {
@@ -92,12 +94,11 @@ impl Router {
     #[inline(never)]
     fn look_up_prefix(&mut self, pass: &Pass<'_>) -> StoreOutcome {
         let answer = self.content.store.look_up_part(self.now, &pass.query);
-        let has_room = self.make_room(pass);
         if let PartAnswer::Memory { packet, is_whole_name, .. } = answer
-            && (is_whole_name || !has_room)
+            && (is_whole_name || !self.make_room(pass))
         {
             self.content.store.count_lookup(true);
-            let is_marked = pass.received.queue_state == QueueState::QueuedToBeMarked;
+            let is_marked = pass.received.queue_state == QueueState::QueuedAndMarked;
             return StoreOutcome::Answer(StoredData { packet, is_marked });
         }
         StoreOutcome::AskShards

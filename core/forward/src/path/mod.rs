@@ -1,9 +1,9 @@
-//! What happens to packets. A file uses only files below its own line:
+//! What happens to packets. Calls go down, or to the left within a line:
 //!
 //! ```text
 //! shards   refill                messages of other shards; the router's own Interests
 //! interest data  nack  reads     where a packet or a finished read begins its path
-//! lookup   offer forward         store stage; Data for other shards; FIB and strategy
+//! lookup   offer forward  step   store stage; Data for other shards; FIB and strategy; stages
 //! bypass                         whether an Interest waits for a disk
 //! pending                        PIT stage
 //! wait                           how an entry waits for a disk or for other shards

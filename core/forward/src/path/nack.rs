@@ -56,7 +56,7 @@ impl Router {
         match judge_nacks(self.now, entry) {
             NackVerdict::Wait => {}
             NackVerdict::AllRefused(reason) => {
-                let continues = self.is_back_at_store(index, &query)
+                let continues = self.retry_on_disk(index, &query)
                     || !is_chosen && self.forward_after_refusal(index);
                 if !continues {
                     self.end_with_nack(index, OutNack { reason, from });
@@ -82,11 +82,11 @@ impl Router {
         }
         let entry = self.tables.pit.entry(index);
         let secret = self.egress.secret_token(received.face, tokens, entry);
-        self.is_authentic(received.face, Echo::Nacks, received.header.pit_token == secret)
+        self.check_token(received.face, Echo::Nacks, received.header.pit_token == secret)
     }
 
-    /// Whether an entry that has bypassed the store waits for it now.
-    fn is_back_at_store(&mut self, index: u32, query: &Query<'_>) -> bool {
+    /// Begins a disk read for an entry that had bypassed the disk. Returns whether it waits now.
+    fn retry_on_disk(&mut self, index: u32, query: &Query<'_>) -> bool {
         let entry = self.tables.pit.entry(index);
         let Some(first) = entry.downstreams().next() else { return false };
         matches!(entry.awaits, AwaitedSource::Bypass { .. })

@@ -18,8 +18,8 @@ impl Router {
     /// The shards that watch for this Data, a bit each.
     #[cold]
     #[inline(never)]
-    pub(crate) fn homes_of(&mut self, data: &DataView<'_>) -> u64 {
-        self.content.watches.homes_of(data.name, self.tables.hash_prefixes(data.name))
+    pub(crate) fn home_shards_of(&mut self, data: &DataView<'_>) -> u64 {
+        self.content.watches.home_shards_of(data.name, self.tables.hash_prefixes(data.name))
     }
 
     /// Offers Data to the first of its homes, which passes it on to the next.
@@ -40,7 +40,7 @@ impl Router {
     /// Interest for it to the face that it came from.
     #[cold]
     #[inline(never)]
-    pub(crate) fn ask_homes(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
+    pub(crate) fn ask_home_shards(&mut self, received: &ReceivedPacket<'_>, homes: u64) {
         let LpHeader { pit_token, no_cache, congestion_mark, .. } = *received.header;
         let face = self.tables.faces.find(received.face);
         let is_ad_hoc = face.is_some_and(|face| face.is_ad_hoc());
@@ -60,7 +60,7 @@ impl Router {
     /// that of an Interest of its name. Returns whether it did.
     #[cold]
     #[inline(never)]
-    pub(crate) fn hands_over_misrouted(&mut self, pass: &DataPass<'_>) -> bool {
+    pub(crate) fn hand_over_misrouted(&mut self, pass: &DataPass<'_>) -> bool {
         let name = pass.data.name;
         let shard = shard_of_name(&self.tables.hash_key, name, self.config.shard_count);
         if shard == self.config.shard {

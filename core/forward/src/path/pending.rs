@@ -13,8 +13,8 @@ use crate::table::pit::{REWRITE_GROWTH, entry_bytes_max};
 use crate::table::records::InRecord;
 use crate::table::refusals::Holder;
 
-/// Samples of entries that one Interest may take to find room: a large one needs the room of many
-/// small ones.
+/// Samples of entries that one Interest may take to find room: a large Interest may need the memory
+/// of several small entries.
 const SAMPLES_MAX: usize = 8;
 
 impl Router {
@@ -38,18 +38,18 @@ impl Router {
             expiry: self.now.plus_ns(lifetime_ns),
             pit_token: received.header.pit_token,
         };
-        let entry = match pass.pending {
-            Some(entry) => self.join_pending(entry, interest, record),
-            None => self.insert_pending(&pass.query, interest, record),
+        let index = match pass.pit_index {
+            Some(index) => self.join_entry(index, interest, record),
+            None => self.insert_entry(&pass.query, interest, record),
         };
         if interest.can_be_prefix && self.egress.is_sharded() {
-            self.watch_other_shards(entry);
+            self.ask_shards_to_watch(index);
         }
-        Some(entry)
+        Some(index)
     }
 
     #[inline(always)]
-    fn insert_pending(
+    fn insert_entry(
         &mut self,
         query: &Query<'_>,
         interest: &InterestView<'_>,
@@ -62,9 +62,10 @@ impl Router {
         self.tables.pit.insert(query, packet, name_at, hop_limit, &record)
     }
 
-    /// A retransmission leaves with its own nonce, HopLimit and forwarding hint, if the entry has
-    /// room for it.
-    fn join_pending(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
+    /// Adds an Interest to a pending entry. The entry's packet takes its nonce, HopLimit and
+    /// forwarding hint, so that a later send upstream has the latest ones. If the PIT has no memory
+    /// for the new packet, the old one stays.
+    fn join_entry(&mut self, index: u32, interest: &InterestView<'_>, record: InRecord) -> u32 {
         let nonce = record.nonce;
         let hop_limit = interest.hop_limit.map(|limit| limit - 1);
         let entry = self.tables.pit.entry(index);
@@ -77,15 +78,15 @@ impl Router {
                 self.content.pool.recycle(before);
             }
         }
-        self.add_downstream(index, record);
+        self.add_or_refresh_downstream(index, record);
         index
     }
 
-    fn add_downstream(&mut self, index: u32, record: InRecord) {
+    fn add_or_refresh_downstream(&mut self, index: u32, record: InRecord) {
         let pit = &mut self.tables.pit;
         let expiry = record.expiry;
         let entry = pit.entry(index);
-        if !entry.is_abandoned() {
+        if entry.has_downstreams() {
             self.egress.stats.aggregated += 1;
         }
         let known = entry.downstreams().position(|known| known.face == record.face);
@@ -120,19 +121,21 @@ impl Router {
         block.freeze(len)
     }
 
-    /// Whether the PIT has room for an Interest. When it is full, entries of others may be evicted
-    /// for it, see [`Tables::victims`](crate::tables::Tables::victims).
+    /// Makes room in the PIT for an Interest. When it is full, entries of others may be evicted,
+    /// with a Nack, see [`Tables::victims`](crate::tables::Tables::victims). Returns `false` if
+    /// there is no room.
     #[inline(always)]
     pub(crate) fn make_room(&mut self, pass: &Pass<'_>) -> bool {
-        let Pass { received, face, pending, .. } = pass;
-        let is_waiting = pending.is_some_and(|entry| self.tables.is_waiting(entry, received.face));
+        let Pass { received, face, pit_index, .. } = pass;
+        let is_waiting =
+            pit_index.is_some_and(|index| self.tables.is_waiting(index, received.face));
         if !is_waiting && face.waits_for() >= self.config.pit_entries_per_face_max {
             return false;
         }
         if self.tables.pit.has_much_room() {
             return true;
         }
-        let (entries, bytes) = match pending {
+        let (entries, bytes) = match pit_index {
             Some(index) => (0, self.tables.pit.downstream_bytes(*index, !is_waiting)),
             None => (1, entry_bytes_max(received.packet.len())),
         };
@@ -152,7 +155,7 @@ impl Router {
             return false;
         }
         for _ in 0..SAMPLES_MAX {
-            let victims = self.tables.victims(requester, pass.face.is_local(), pass.pending);
+            let victims = self.tables.victims(requester, pass.face.is_local(), pass.pit_index);
             if victims.is_empty() {
                 break;
             }
@@ -168,11 +171,11 @@ impl Router {
         false
     }
 
-    /// Lets the other shards watch for Data of a PIT entry with CanBePrefix until it expires.
+    /// Asks the other shards to watch for Data of a PIT entry with CanBePrefix until it expires.
     #[cold]
     #[inline(never)]
-    fn watch_other_shards(&mut self, index: u32) {
-        // An entry that has ended may have had this index.
+    fn ask_shards_to_watch(&mut self, index: u32) {
+        // An ended entry may have had this index, and a late Unwatch would remove the new watch.
         self.end_watches();
         let entry = self.tables.pit.entry(index);
         let Some(until) = entry.last_expiry() else { return };

@@ -100,7 +100,7 @@ impl Router {
             }
         }
         // A home that asked for the read may not have been added to the watches yet.
-        let watching = if self.content.watches.is_empty() { 0 } else { self.homes_of(&data) };
+        let watching = if self.content.watches.is_empty() { 0 } else { self.home_shards_of(&data) };
         let homes = watching | remote.homes;
         if homes != 0 {
             let served = if matched.is_empty() { Vec::new() } else { self.downstreams.clone() };

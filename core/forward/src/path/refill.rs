@@ -72,7 +72,7 @@ impl Router {
         if self.content.store.has_answer(self.now, &pass.query) {
             return false;
         }
-        if pass.pending.is_some() {
+        if pass.pit_index.is_some() {
             return true;
         }
         if let Some(entry) = self.enter_pit(&pass) {

@@ -55,7 +55,7 @@ impl Router {
                 self.tables.distrust(self.now, name.as_view(), source);
             }
             Message::Verdict { face, packet, verdict } => {
-                self.on_verdict(face, &packet, verdict);
+                self.on_home_shards_verdict(face, &packet, verdict);
             }
             Message::Misrouted { face, header, packet } => {
                 self.on_misrouted(face, &header, &packet)
@@ -160,9 +160,9 @@ impl Router {
         let Waiter { entry, ingress, next_hop_face, .. } = query.waiter;
         let packet = query.interest.clone();
         let Ok(interest) = InterestView::decode(&packet) else { return };
-        let origin = Origin { face: ingress, next_hop_face, head: 0 };
+        let origin = Origin { face: ingress, next_hop_face, prefix_run: 0 };
         if let Some(face) = self.tables.faces.find(ingress) {
-            self.content.disk.neighbours.note_asked(self.now, face);
+            self.content.disk.neighbours.note_interest_from(self.now, face);
         }
         let (queue, is_stalled) = match &found {
             DiskCandidate::Own(found) => {
@@ -246,7 +246,7 @@ impl Router {
         match self.tables.faces.find(offered.origin.face).copied() {
             _ if offered.origin.face == FaceId::CONTENT_STORE => {}
             Some(face) => {
-                self.keep_asked(&face, offered.token.as_ref(), &mut matched);
+                self.retain_sent_to(&face, offered.token.as_ref(), &mut matched);
             }
             // A face that closes behind its Data proves nothing.
             None => matched.clear(),

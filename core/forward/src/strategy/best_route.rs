@@ -56,7 +56,7 @@ impl Behaviour for BestRoute {
 #[inline]
 pub(super) fn is_pending(context: &Context<'_>) -> bool {
     let entry = context.entry();
-    entry.is_asked() && entry.upstreams().any(|record| record.expiry > context.now)
+    entry.has_upstreams() && entry.upstreams().any(|record| record.expiry > context.now)
 }
 
 #[inline]

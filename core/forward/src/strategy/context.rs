@@ -145,7 +145,7 @@ impl Context<'_> {
         let entry = self.pit.entry(self.entry);
         let (now, nonce) = (self.now, entry.nonce());
         let expiry = now.plus_ns(self.lifetime_ns);
-        let is_first = !entry.is_asked();
+        let is_first = !entry.has_upstreams();
         let is_match = |record: OutRecord| record.face == face;
         match if is_first { None } else { entry.upstreams().position(is_match) } {
             Some(at) => {
@@ -180,7 +180,7 @@ impl Context<'_> {
         }
     }
 
-    /// Answers every downstream with a Nack and ends the entry.
+    /// Answers every downstream with a Nack. The router then ends the entry.
     pub(crate) fn reject(&mut self, reason: NackReason) {
         let entry = self.pit.entry_mut(self.entry);
         self.egress.nack_all(self.now, entry, OutNack::own(reason), self.faces);

@@ -128,7 +128,7 @@ impl Fib {
         self.entries.lengths()
     }
 
-    /// The same for a name with this [head](crate::packet::ReceivedPacket::head).
+    /// The same for a name with this [head](crate::pass::ReceivedPacket::prefix_run).
     #[inline]
     pub(crate) fn lengths_after(&self, head: u64) -> u64 {
         if self.last_of(head).is_some() { 0 } else { self.lengths() }
@@ -293,7 +293,7 @@ impl Fib {
             return NextHops::Chosen([FibNextHop { face, cost, measurement, is_distrusted }]);
         }
         let entry = match interest.forwarding_hint.is_empty() || is_home {
-            true => self.find(interest.name, hashes, origin.head),
+            true => self.find(interest.name, hashes, origin.prefix_run),
             false => interest.forwarding_hint.iter().take(DELEGATIONS_MAX).find_map(|delegation| {
                 let mut hashes = PrefixHashes::default();
                 hashes.add(key, delegation, self.entries.lengths());

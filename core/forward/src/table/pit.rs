@@ -239,7 +239,7 @@ impl Pit {
 
     /// A downstream joins others at an entry.
     pub(crate) fn add_downstream(&mut self, index: u32, record: InRecord) {
-        self.count_another(index, !self.entries[index].is_abandoned(), DOWNSTREAM_BYTES);
+        self.count_another(index, self.entries[index].has_downstreams(), DOWNSTREAM_BYTES);
         self.lists_mut(index).downstreams.push(record);
     }
 
@@ -248,7 +248,7 @@ impl Pit {
     pub(crate) fn add_upstream(&mut self, index: u32, record: &OutRecord) {
         let entry = &mut self.entries[index];
         if entry.lists().is_some() || !entry.records.add_first_upstream(record) {
-            let is_another = entry.is_asked();
+            let is_another = entry.has_upstreams();
             self.count_another(index, is_another, UPSTREAM_BYTES);
             self.lists_mut(index).upstreams.push(*record);
         }

@@ -147,21 +147,20 @@ impl Records {
         }
     }
 
-    /// Whether nobody waits.
     #[inline]
-    pub(crate) fn is_abandoned(&self) -> bool {
-        !self.has_downstream && self.lists.as_ref().is_none_or(|lists| lists.downstreams.is_empty())
+    pub(crate) fn has_downstreams(&self) -> bool {
+        self.has_downstream
+            || self.lists.as_ref().is_some_and(|lists| !lists.downstreams.is_empty())
     }
 
-    /// Whether somebody was asked.
     #[inline]
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn has_upstreams(&self) -> bool {
         self.has_upstream || self.lists.as_ref().is_some_and(|lists| !lists.upstreams.is_empty())
     }
 
     /// Whether `face` was asked first.
     #[inline]
-    pub(crate) fn is_first_asked(&self, face: FaceId) -> bool {
+    pub(crate) fn is_first_upstream(&self, face: FaceId) -> bool {
         match &self.lists {
             None => self.has_upstream && self.upstream == face,
             Some(lists) => lists.upstreams.first().is_some_and(|record| record.face == face),

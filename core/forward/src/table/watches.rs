@@ -99,7 +99,7 @@ impl Watches {
 
     /// The homes, a bit each, that watch for Data of this name; `hashes` are those of its proper
     /// prefixes, shortest first. Only hashes are compared: the home compares the names.
-    pub(crate) fn homes_of(&self, name: NameView<'_>, hashes: &[u64]) -> u64 {
+    pub(crate) fn home_shards_of(&self, name: NameView<'_>, hashes: &[u64]) -> u64 {
         let mut homes = 0;
         for (components, &hash) in (1..name.component_count()).zip(hashes) {
             if self.lengths.any(components) {
@@ -128,7 +128,7 @@ mod tests {
     fn watches_are_told_apart_renewed_and_ended() {
         let mut watches = Watches::new(at(0), 4);
         let name: Name = "/a/b/c".parse().unwrap();
-        let homes = |watches: &Watches| watches.homes_of(name.as_view(), &[10, 20]);
+        let homes = |watches: &Watches| watches.home_shards_of(name.as_view(), &[10, 20]);
         watches.set(1, 7, 10, 1, at(5));
         watches.set(2, 7, 20, 2, at(5));
         watches.set(3, 7, 20, 1, at(5));

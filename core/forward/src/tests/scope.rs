@@ -66,7 +66,7 @@ fn answers_from_the_store_keep_to_the_scope() {
         let interest = &InterestView::decode(&interest).unwrap();
         let query = query_of(interest, &fixture.router.hash_name(&PacketView::Interest(*interest)));
         let face = *fixture.router.tables.faces.find(to).unwrap();
-        let pass = Pass { received: &received, interest, query, face, nonce: 1, pending: None };
+        let pass = Pass { received: &received, interest, query, face, nonce: 1, pit_index: None };
         let packet = data("/localhost/app", 1000).into();
         let Fixture { router, now, out, .. } = &mut fixture;
         router.begin_turn(*now, out);

@@ -1,4 +1,4 @@
-//! What a packet is held against, and what comes of it.
+//! Verification of one packet: signature, digest, names; and its verdict.
 
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -416,7 +416,8 @@ impl Path {
         is_new
     }
 
-    /// What has become of the Interest of this order, sent at `sent_at`, the oldest in flight.
+    /// Decides whether the oldest Interest in flight, the one of this order, sent at `sent_at`, is
+    /// lost, timed out, or still open.
     pub(crate) fn fate(&self, now: Instant, order: u64, sent_at: Instant, max_ns: u64) -> Fate {
         if now >= self.timeout_at(sent_at, max_ns) {
             Fate::TimedOut

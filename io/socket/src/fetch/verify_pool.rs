@@ -1,4 +1,5 @@
-//! Threads that verify segments and store them, so that the network thread never waits.
+//! Threads that verify segments and store them. The network thread verifies only what leads to
+//! segments: manifests, and the first segment when the metadata does not tell their size.
 
 use std::io;
 use std::sync::Arc;

@@ -126,11 +126,12 @@ impl Bed {
         let here = [entry.upstream_here()];
         seen_up.extend(entry.all_upstreams(&here).iter().copied().map(up));
         assert_eq!((seen_down, seen_up), (downs, ups));
-        assert_eq!(entry.is_abandoned(), self.downstreams.is_empty());
-        assert_eq!(entry.is_asked(), !self.upstreams.is_empty());
+        assert_eq!(entry.has_downstreams(), !self.downstreams.is_empty());
+        assert_eq!(entry.has_upstreams(), !self.upstreams.is_empty());
         let first = self.upstreams.first().map(|record| record.face);
         assert!(
-            (0..5).all(|face| entry.is_first_asked(FaceId(face)) == (first == Some(FaceId(face))))
+            (0..5)
+                .all(|face| entry.is_first_upstream(FaceId(face)) == (first == Some(FaceId(face))))
         );
         assert_eq!((entry.nonce(), entry.strategy_state()), (self.nonce, self.strategy_state));
     }
@@ -169,7 +170,10 @@ fn records_are_the_same_wherever_they_lie() {
             &InRecord { pit_token: PitToken::EMPTY, ..random_downstream(&mut bed.rng) },
         );
         let again = bed.pit.entry(bed.entry);
-        assert!(again.lists().is_none() && !again.is_asked(), "nothing is left of the one before");
+        assert!(
+            again.lists().is_none() && !again.has_upstreams(),
+            "nothing is left of the one before"
+        );
         assert!(bed.pit.bytes() > left);
     }
 }

@@ -9,6 +9,9 @@
 //! [`Outstanding`] keeps the chunks, [`Paths`] chooses where the next one goes, [`Ahead`] says how
 //! many segments are requested before they are made, [`HoleRules`] when one without an answer is
 //! given up. This file alone calls them.
+//!
+//! A loss is decided by `Path::fate` and carried out in `check_path`; for segments that are
+//! requested before they are made, in `check_ahead`.
 
 mod ahead;
 mod config;
