@@ -14,7 +14,9 @@ mod producer;
 mod request;
 mod segment_set;
 
-pub use congestion::{Controller, ControllerConfig, ControllerConstants, ControllerError};
+pub use congestion::{
+    Controller, ControllerConfig, ControllerConstants, ControllerError, Controllers,
+};
 pub use consumer::scoreboard::GiveUp;
 pub use consumer::{
     Behind, CHUNK_SEGMENTS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,

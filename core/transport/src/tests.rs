@@ -33,7 +33,7 @@ use self::simulation::{Arrival, CLEAN, Channel, Outcome, Simulation};
 
 const FLAT: Shape = Shape { digests_per_part: 20, levels: 1 };
 /// Controllers of random cases: a new controller must not change what happens in each.
-const CONTROLLERS: [Controller; 3] = [Controller::Cubic, Controller::Aimd, Controller::Fixed];
+const CONTROLLERS: [Controller; 3] = [Controller::CUBIC, Controller::AIMD, Controller::FIXED];
 
 fn object() -> Name {
     "/test/object".parse().unwrap()
@@ -183,7 +183,7 @@ fn a_clean_channel_needs_one_interest_a_packet() {
 fn single_losses_do_not_wait_for_the_timeout() {
     let channel = Channel { lost: 5, ..CLEAN };
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(50),
         ..ConsumerConfig::default()
     };
@@ -203,7 +203,7 @@ fn reordering_is_learnt() {
 
 #[test]
 fn a_bottleneck_is_filled_without_many_losses() {
-    for controller in [Controller::Cubic, Controller::Aimd] {
+    for controller in [Controller::CUBIC, Controller::AIMD] {
         // 10 segments a millisecond, a queue of 100, a base of 10 ms: the path holds 200.
         let channel = Channel { data_ns: 100 * NS_PER_US, queue_max: 100, ..CLEAN };
         let config = ConsumerConfig { controller, ..ConsumerConfig::default() };

@@ -192,7 +192,7 @@ fn gaps(wanted: Range<u64>, held: impl Iterator<Item = (u64, u64)>) -> Vec<Range
 /// How it is fetched: at lower priority than what anybody waits for.
 fn config() -> ConsumerConfig {
     ConsumerConfig {
-        controller: Controller::Ledbat,
+        controller: Controller::LEDBAT,
         window_max: WINDOW_MAX,
         reader_segments_max: UNITS_MAX,
         verification: Verification::Off,

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_base::Instant;
+use weir_baselines::controllers::CONTROLLERS;
 use weir_client::{Client, ClientError, FromRouter, monotonic_now};
 use weir_face::{FaceUri, UdpOptions, UdpPort};
 use weir_link::LinkDrop;
@@ -110,7 +111,7 @@ pub fn run_app(path: &Path) -> Result<(), AppError> {
     let bad = |reason: String| AppError::Spec { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
     let spec: AppSpec = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
-    let mut app = App::new(&spec.role, spec.duration_ns, spec.seed)
+    let mut app = App::new(&spec.role, CONTROLLERS, spec.duration_ns, spec.seed)
         .map_err(|error| bad(error.to_string()))?
         .ok_or_else(|| bad("a router is no application".into()))?;
     (1..spec.mtus.len()).for_each(|path| app.set_path(PathId(path as u16), true));

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weir_baselines::controllers::CONTROLLERS;
 use weir_netsim::{Network, Violation};
 use weir_plan::PlanError;
 use weir_plan::event::{Event, Observer};
@@ -264,7 +265,8 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<Simulated, RunError> {
-        let mut network = Network::new(&prepared.plan).map_err(|source| RunError::Plan {
+        let network = Network::with_controllers(&prepared.plan, CONTROLLERS);
+        let mut network = network.map_err(|source| RunError::Plan {
             file: self.experiment.file.to_string(),
             point: self.point_name(task),
             seed: task.seed,

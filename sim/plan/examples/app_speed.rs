@@ -6,6 +6,7 @@ use std::time::Instant as Clock;
 use weir_base::Instant;
 use weir_plan::app::{AppInput, AppOutbox, Consumer, Producer};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
+use weir_transport::Controllers;
 
 const BATCH: usize = 32;
 const ROUNDS: usize = 20_000;
@@ -23,7 +24,8 @@ fn names(components: u32, segment_bytes: u32, popularity: Popularity) -> Names {
 /// Medians of ns for an Interest produced, a Data answered, a Data consumed.
 fn measure(names: &Names, demand: Demand) -> [f64; 3] {
     let plan = ConsumerPlan::new(names.clone(), demand);
-    let mut consumer = Consumer::new(&plan, u64::MAX, 1).expect("the plan is good");
+    let mut consumer =
+        Consumer::new(&plan, Controllers::BUILT_IN, u64::MAX, 1).expect("the plan is good");
     let plan = ProducerPlan { names: names.clone(), freshness_ms: 3_600_000, delay_ns: 0 };
     let mut producer = Producer::new(&plan, 1).expect("the plan is good");
     let (mut asked, mut answered) = (AppOutbox::default(), AppOutbox::default());

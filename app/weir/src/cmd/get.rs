@@ -2,6 +2,7 @@
 
 mod fetch;
 mod folder;
+mod pipeline;
 mod report;
 mod stream;
 
@@ -12,8 +13,8 @@ use anyhow::bail;
 use weir_crypto::{KeyChainError, UserTrust};
 use weir_socket::{DownloadError, DownloadOptions, OutputError, download};
 use weir_transport::{
-    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, Controller, ControllerConfig, Holdings,
-    MissingSegments, PathSchedule, Target,
+    CHUNK_SEGMENTS_MAX, ConsumerConfig, ConsumerError, ControllerConfig, Holdings, MissingSegments,
+    PathSchedule, Target,
 };
 use weir_wire::Name;
 
@@ -67,11 +68,8 @@ pub(crate) struct Args {
     /// How to find the segments
     #[arg(long, value_enum, default_value_t = Discovery::Metadata)]
     discovery: Discovery,
-    #[arg(long, value_name = "KIND", default_value_t, help = format!(
-        "How the number of Interests under way is controlled: {}; then its constants, such as \
-         \"chopcop beta_2=0.9\"",
-        Controller::WORDS.join(", "),
-    ))]
+    #[arg(long, value_name = "KIND", default_value_t, value_parser = pipeline::parse,
+        help = pipeline::help())]
     pipeline: ControllerConfig,
     /// Ask each router which segments it holds, and get a segment from one that does; what none of
     /// them holds is asked for by all. Spares those behind the routers work; of a file that they

@@ -2,8 +2,8 @@
 
 use weir_base::Instant;
 
-use super::constants::constants;
-use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
+use super::{Allowance, Congestion, CongestionControl, FromConfig, Sample, WindowBounds};
+use crate::controller_constants;
 
 /// Constants of [`Aimd`].
 #[derive(Copy, Clone, Debug)]
@@ -24,7 +24,7 @@ impl Default for AimdConfig {
     }
 }
 
-constants!(AimdConfig {
+controller_constants!(AimdConfig {
     step in 0.01..=100.0,
     factor in 0.01..=0.99,
 });
@@ -48,10 +48,10 @@ impl Aimd {
     }
 }
 
-impl Make for Aimd {
+impl FromConfig for Aimd {
     type Config = AimdConfig;
 
-    fn bounded(config: AimdConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: AimdConfig, bounds: WindowBounds) -> Self {
         let initial_window = bounds.initial_or(config.initial_window);
         Self::new(AimdConfig { initial_window, window_max: bounds.max(), ..config })
     }

@@ -1,29 +1,39 @@
-//! Constants of controllers by name, and the text that chooses a controller with them.
+//! Constants of controllers by name.
 
-use alloc::borrow::ToOwned;
-use alloc::string::{String, ToString as _};
-use core::fmt;
-use core::str::FromStr;
-
-use super::Controller;
-
-/// Constants of a controller that a text may change.
-pub(crate) trait Constants: Default {
+/// The constants of a controller, which a text may change. Made by
+/// [`controller_constants!`](crate::controller_constants).
+pub trait Constants: Default {
     /// Their names.
     const KEYS: &'static [&'static str];
 
-    /// Changes one; whether there is one of this name that may have this value.
+    /// Changes one. Returns whether there is one of this name that may have this value.
     fn set(&mut self, key: &str, value: f64) -> bool;
 
-    /// Two that contradict each other, the first of which must not be above the second.
+    /// Two that contradict each other: the first must not be above the second.
     fn out_of_order(&self) -> Option<[(&'static str, f64); 2]>;
 }
 
-/// Which fields of a configuration a text may change, within which bounds, and which of two must
-/// not be above the other.
-macro_rules! constants {
+/// Implements [`Constants`](crate::congestion::Constants) for a struct: which of its fields, all
+/// `f64`, a text may change, the bounds of each, and which of two must not be above the other.
+///
+/// ```
+/// #[derive(Default)]
+/// struct HalvingConfig {
+///     step: f64,
+///     least: f64,
+///     most: f64,
+/// }
+///
+/// weir_transport::controller_constants!(HalvingConfig {
+///     step in 0.01..=100.0,
+///     least in 0.0..=1.0,
+///     most in 0.0..=1.0,
+/// } least <= most);
+/// ```
+#[macro_export]
+macro_rules! controller_constants {
     ($config:ty { $($key:ident in $range:expr,)* } $($low:ident <= $high:ident)?) => {
-        impl $crate::congestion::constants::Constants for $config {
+        impl $crate::congestion::Constants for $config {
             const KEYS: &'static [&'static str] = &[$(stringify!($key)),*];
 
             fn set(&mut self, key: &str, value: f64) -> bool {
@@ -48,12 +58,11 @@ macro_rules! constants {
         }
     };
 }
-pub(super) use constants;
 
 /// Constants that one text may change at most.
 const CHANGES_MAX: usize = 8;
 
-/// Constants of a controller that are other than its defaults.
+/// Constants of a controller that differ from its defaults.
 #[derive(Copy, Clone, Debug, Default, PartialEq)]
 pub struct ControllerConstants([Option<(&'static str, f64)>; CHANGES_MAX]);
 
@@ -62,87 +71,10 @@ impl ControllerConstants {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.0.iter().copied().flatten()
     }
-}
 
-/// A controller and its constants. As text: its name, then constants as `key=value`, for example
-/// `chopcop beta_2=0.9 delta=4`.
-#[derive(Copy, Clone, Debug, Default, PartialEq)]
-pub struct ControllerConfig {
-    pub controller: Controller,
-    /// What is other than its defaults.
-    pub constants: ControllerConstants,
-}
-
-impl FromStr for ControllerConfig {
-    type Err = ControllerError;
-
-    fn from_str(text: &str) -> Result<Self, ControllerError> {
-        let mut words = text.split_whitespace();
-        let name = words.next().unwrap_or("");
-        let controller: Controller =
-            name.parse().map_err(|_| ControllerError::Unknown(name.to_owned()))?;
-        let mut constants = ControllerConstants::default();
-        for (place, word) in words.enumerate() {
-            let known = word.split_once('=').and_then(|(key, value)| {
-                let value = value.parse().ok()?;
-                Some((controller.constant(key, value)?, value))
-            });
-            let error = || ControllerError::Constant { controller, word: word.to_owned() };
-            *constants.0.get_mut(place).ok_or_else(error)? = Some(known.ok_or_else(error)?);
-        }
-        if let Some([(low, low_value), (high, high_value)]) = controller.out_of_order(&constants) {
-            let (low_value, high_value) = (low_value.to_string(), high_value.to_string());
-            return Err(ControllerError::Order { controller, low, low_value, high, high_value });
-        }
-        Ok(Self { controller, constants })
+    /// Appends one. Returns whether there was a place for it.
+    pub(super) fn push(&mut self, key: &'static str, value: f64) -> bool {
+        let free = self.0.iter_mut().find(|place| place.is_none());
+        free.map(|place| *place = Some((key, value))).is_some()
     }
-}
-
-impl fmt::Display for ControllerConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.controller)?;
-        self.constants.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))
-    }
-}
-
-fn names() -> String {
-    Controller::WORDS.join(", ")
-}
-
-fn keys(controller: Controller) -> String {
-    match controller.constants() {
-        [] => "none".to_owned(),
-        keys => keys.join(", "),
-    }
-}
-
-/// Why a text chooses no controller.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ControllerError {
-    /// There is none of this name.
-    #[error("there is no controller `{0}`; choose one of {names}", names = names())]
-    Unknown(String),
-    /// The controller has no such constant, or it cannot have this value.
-    #[error(
-        "`{word}` is no constant of `{controller}` or out of its bounds; it has {keys}",
-        keys = keys(*controller)
-    )]
-    Constant {
-        controller: Controller,
-        /// As given.
-        word: String,
-    },
-    /// Two constants contradict each other.
-    #[error(
-        "`{controller}` cannot have {low}={low_value} and {high}={high_value}: `{low}` must not be \
-         above `{high}`; lower it, or raise the other"
-    )]
-    Order {
-        controller: Controller,
-        /// The one that must not be above the other.
-        low: &'static str,
-        low_value: String,
-        high: &'static str,
-        high_value: String,
-    },
 }

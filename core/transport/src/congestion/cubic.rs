@@ -3,8 +3,8 @@
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
-use super::constants::constants;
-use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
+use super::{Allowance, Congestion, CongestionControl, FromConfig, Sample, WindowBounds};
+use crate::controller_constants;
 
 /// Constants of [`Cubic`].
 #[derive(Copy, Clone, Debug)]
@@ -33,7 +33,7 @@ impl Default for CubicConfig {
     }
 }
 
-constants!(CubicConfig {
+controller_constants!(CubicConfig {
     beta in 0.01..=0.99,
     steepness in 0.001..=100.0,
 });
@@ -188,10 +188,10 @@ impl Cubic {
     }
 }
 
-impl Make for Cubic {
+impl FromConfig for Cubic {
     type Config = CubicConfig;
 
-    fn bounded(config: CubicConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: CubicConfig, bounds: WindowBounds) -> Self {
         let initial_window = bounds.initial_or(config.initial_window);
         Self::new(CubicConfig { initial_window, window_max: bounds.max(), ..config })
     }

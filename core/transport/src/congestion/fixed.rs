@@ -2,36 +2,29 @@
 
 use weir_base::Instant;
 
-use super::constants::constants;
-use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
+use super::{Allowance, Congestion, CongestionControl, FromConfig, Sample, WindowBounds};
+use crate::controller_constants;
 
 /// Window when none is asked for: 100, as `ndnd cat` uses.
 const DEFAULT_WINDOW: f64 = 100.0;
 
-/// Always the same window, whatever the network says.
-#[derive(Clone, Debug)]
-pub struct Fixed {
-    window: f64,
-}
-
-impl Fixed {
-    /// A controller with this window, in Interests; at least 1.
-    pub fn new(window: f64) -> Self {
-        Self { window: window.max(1.0) }
-    }
-}
-
-/// Its window is no constant: it is the first window of all controllers.
+/// It has none to change: its window is the first window of all controllers.
 #[derive(Debug, Default)]
 pub(crate) struct FixedConfig;
 
-constants!(FixedConfig {});
+controller_constants!(FixedConfig {});
 
-impl Make for Fixed {
+/// Always the same window, whatever happens on the path.
+#[derive(Clone, Debug)]
+pub(crate) struct Fixed {
+    window: f64,
+}
+
+impl FromConfig for Fixed {
     type Config = FixedConfig;
 
-    fn bounded(_config: FixedConfig, bounds: WindowBounds) -> Self {
-        Self::new(bounds.initial_or(DEFAULT_WINDOW).min(bounds.max()))
+    fn from_config(_config: FixedConfig, bounds: WindowBounds) -> Self {
+        Self { window: bounds.initial_or(DEFAULT_WINDOW).min(bounds.max()) }
     }
 }
 

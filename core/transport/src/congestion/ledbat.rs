@@ -3,9 +3,10 @@
 
 use weir_base::{Instant, NS_PER_S};
 
-use super::constants::constants;
-use super::lately::Lately;
-use super::{Allowance, Congestion, CongestionControl, Make, Sample, WindowBounds};
+use super::{
+    Allowance, Congestion, CongestionControl, FromConfig, Sample, WindowBounds, WindowedMinMax,
+};
+use crate::controller_constants;
 
 /// Constants of [`Ledbat`].
 #[derive(Copy, Clone, Debug)]
@@ -26,7 +27,7 @@ impl Default for LedbatConfig {
     }
 }
 
-constants!(LedbatConfig {
+controller_constants!(LedbatConfig {
     target_s in 0.0001..=1.0,
     gain in 0.01..=10.0,
     memory_s in 1.0..=86_400.0,
@@ -49,7 +50,7 @@ pub(crate) struct Ledbat {
     window: f64,
     window_max: f64,
     is_slow_start: bool,
-    base: Lately,
+    base: WindowedMinMax,
     /// The last round trips, and how many there were.
     current_ns: [u64; CURRENT],
     count: usize,
@@ -73,16 +74,16 @@ impl Ledbat {
     }
 }
 
-impl Make for Ledbat {
+impl FromConfig for Ledbat {
     type Config = LedbatConfig;
 
-    fn bounded(config: LedbatConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: LedbatConfig, bounds: WindowBounds) -> Self {
         Self {
             config,
             window: bounds.initial_or(INITIAL_WINDOW).min(bounds.max()),
             window_max: bounds.max(),
             is_slow_start: true,
-            base: Lately::new((config.memory_s * NS_PER_S as f64) as u64),
+            base: WindowedMinMax::new((config.memory_s * NS_PER_S as f64) as u64),
             current_ns: [0; CURRENT],
             count: 0,
         }

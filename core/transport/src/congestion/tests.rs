@@ -1,12 +1,34 @@
 extern crate std;
 
+use std::string::ToString;
 use std::vec::Vec;
 
-use weir_base::{NS_PER_MS, NS_PER_S, NS_PER_US};
-
+use weir_base::{NS_PER_MS, NS_PER_S};
 use weir_wire::CongestionMark;
 
+use super::aimd::{Aimd, AimdConfig};
+use super::cubic::{Cubic, CubicConfig};
+use super::ledbat::Ledbat;
 use super::*;
+
+/// An answer of one packet, to a consumer that the window limits.
+fn sample(now: Instant, rtt_ns: u64, order: u64) -> Sample {
+    Sample {
+        now,
+        rtt_ns: Some(rtt_ns),
+        smoothed_rtt_ns: rtt_ns,
+        min_rtt_ns: rtt_ns,
+        sent_order: order,
+        next_order: order + 1,
+        window_limited: true,
+        lost: 0,
+        mark: CongestionMark::NONE,
+        packets: 1,
+        marked_packets: 0,
+        bytes: 1000,
+        round: Round::default(),
+    }
+}
 
 /// A path with a rate in segments a millisecond and a base round trip, seen by a controller that
 /// always uses its window: the window before each round.
@@ -24,19 +46,9 @@ fn rounds(control: &mut dyn CongestionControl, count: usize, rate_per_ms: f64) -
         let sent = window as u64;
         for i in 0..sent {
             control.on_data(&Sample {
-                now,
-                rtt_ns: Some(rtt_ns),
-                smoothed_rtt_ns: rtt_ns,
                 min_rtt_ns: base_ns,
-                sent_order: order + i,
                 next_order: order + sent,
-                window_limited: true,
-                lost: 0,
-                mark: CongestionMark::NONE,
-                packets: 1,
-                marked_packets: 0,
-                bytes: 1000,
-                round: Round::default(),
+                ..sample(now, rtt_ns, order + i)
             });
         }
         order += sent;
@@ -52,20 +64,6 @@ fn slow_start_doubles_then_aimd_adds_one() {
     assert_eq!(aimd.allowance().window, 32.0);
     let grown = rounds(&mut aimd, 4, 1e9);
     assert!(grown.windows(2).all(|pair| (0.9..=1.0).contains(&(pair[1] - pair[0]))), "{grown:?}");
-}
-
-#[test]
-fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
-    let mut control = NbCc::new(NbCcConfig::default());
-    assert_eq!(rounds(&mut control, 4, 1e9), [2.0, 4.0, 8.0, 16.0]);
-    control.on_congestion(Instant::ZERO, Congestion::Mark);
-    assert_eq!(rounds(&mut control, 2, 1e9), [16.0, 32.0], "it goes on as before");
-    for _ in 0..20 {
-        control.on_congestion(Instant::ZERO, Congestion::Mark);
-    }
-    assert_eq!(control.allowance().window, 1.0);
-    control.on_timeout(Instant::ZERO);
-    assert_eq!(control.allowance().window, 1.0, "a timeout is no reason to grow");
 }
 
 #[test]
@@ -87,28 +85,13 @@ fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
     let mut cubic = Cubic::new(config);
     cubic.on_congestion(Instant::ZERO, Congestion::Loss);
     // AIMD adds 0.53 a round: 300 rounds bring 160. K = cbrt(300 / 0.4) = 9.1 s.
-    let sample = |now: u64, order: u64| Sample {
-        now: Instant::from_ns(now),
-        rtt_ns: Some(100 * NS_PER_MS),
-        smoothed_rtt_ns: 100 * NS_PER_MS,
-        min_rtt_ns: 100 * NS_PER_MS,
-        sent_order: order,
-        next_order: order + 1,
-        window_limited: true,
-        lost: 0,
-        mark: CongestionMark::NONE,
-        packets: 1,
-        marked_packets: 0,
-        bytes: 1000,
-        round: Round::default(),
-    };
     let mut now = 0;
     let mut order = 0;
     while now < 9_100 * NS_PER_MS {
         let window = cubic.allowance().window as u64;
         for _ in 0..window {
             now += 100 * NS_PER_MS / window;
-            cubic.on_data(&sample(now, order));
+            cubic.on_data(&sample(Instant::from_ns(now), 100 * NS_PER_MS, order));
             order += 1;
         }
     }
@@ -127,7 +110,7 @@ fn delay_ends_slow_start_near_the_capacity() {
 #[test]
 fn ledbat_takes_what_is_left_and_gives_way() {
     let bounds = WindowBounds { initial: None, max: 1000 };
-    let mut control = Ledbat::bounded(Default::default(), bounds);
+    let mut control = Ledbat::from_config(Default::default(), bounds);
     // Alone at 20 segments a millisecond: 200 fill the path, 300 more are the target of 15 ms.
     let windows = rounds(&mut control, 400, 20.0);
     assert!(windows.iter().all(|&window| window < 520.0), "{windows:?}");
@@ -141,19 +124,8 @@ fn ledbat_takes_what_is_left_and_gives_way() {
         now = now.plus_ns(50 * NS_PER_MS);
         for order in 0..control.allowance().window as u64 {
             control.on_data(&Sample {
-                now,
-                rtt_ns: Some(50 * NS_PER_MS),
-                smoothed_rtt_ns: 50 * NS_PER_MS,
                 min_rtt_ns: 10 * NS_PER_MS,
-                sent_order: order,
-                next_order: order + 1,
-                window_limited: true,
-                lost: 0,
-                mark: CongestionMark::NONE,
-                packets: 1,
-                marked_packets: 0,
-                bytes: 1000,
-                round: Round::default(),
+                ..sample(now, 50 * NS_PER_MS, order)
             });
         }
     }
@@ -166,53 +138,44 @@ fn ledbat_takes_what_is_left_and_gives_way() {
 }
 
 #[test]
-fn unused_window_does_not_grow() {
-    for &controller in Controller::ALL {
-        let mut control = controller
-            .make(&ControllerConstants::default(), WindowBounds { initial: None, max: 1000 });
-        let before = control.allowance().window;
-        for order in 0..100 {
-            control.on_data(&Sample {
-                now: Instant::from_ns(order * NS_PER_US),
-                rtt_ns: Some(NS_PER_MS),
-                smoothed_rtt_ns: NS_PER_MS,
-                min_rtt_ns: NS_PER_MS,
-                sent_order: order,
-                next_order: order + 1,
-                window_limited: false,
-                lost: 0,
-                mark: CongestionMark::NONE,
-                packets: 1,
-                marked_packets: 0,
-                bytes: 1000,
-                round: Round::default(),
-            });
-        }
-        assert_eq!(control.allowance().window, before, "{controller}");
-    }
-}
-
-#[test]
-fn windows_stay_within_their_bounds() {
-    for &controller in Controller::ALL {
-        let mut control = controller
-            .make(&ControllerConstants::default(), WindowBounds { initial: Some(64), max: 128 });
-        rounds(control.as_mut(), 50, 1e9);
-        assert!(control.allowance().window <= 128.0, "{controller}");
-        for i in 0..50 {
-            control.on_timeout(Instant::from_ns(i));
-            control.on_congestion(Instant::from_ns(i), Congestion::Nack);
-        }
-        assert!(control.allowance().window >= 1.0, "{controller}");
-    }
-}
-
-#[test]
 fn controllers_are_found_by_name() {
-    for &controller in Controller::ALL {
-        assert_eq!(std::format!("{controller}").parse(), Ok(controller));
+    let all = Controllers::BUILT_IN;
+    assert_eq!(all.names(), Controllers::BUILT_IN_NAMES);
+    for controller in all.iter() {
+        let config = ControllerConfig { controller, ..ControllerConfig::default() };
+        assert_eq!(all.parse(controller.name()), Ok(config));
+        assert_eq!(controller.name().parse(), Ok(controller));
     }
-    assert!("reno".parse::<Controller>().is_err());
+    for unknown in ["reno", ""] {
+        let error = ControllerError::Unknown { name: unknown.to_string(), known: all };
+        assert_eq!(all.parse(unknown), Err(error));
+    }
+}
+
+#[test]
+fn constants_are_part_of_the_text() {
+    let parse = |text: &str| Controllers::BUILT_IN.parse(text);
+    let config = parse(" cubic  steepness=1 beta=0.8 ").unwrap();
+    assert_eq!(config.controller, Controller::CUBIC);
+    assert_eq!(config.to_string(), "cubic steepness=1 beta=0.8");
+    assert_eq!(parse(&config.to_string()), Ok(config));
+    let many = std::format!("cubic{}", " beta=0.5".repeat(9));
+    for wrong in ["cubic gamma=1", "cubic beta", "cubic beta=x", "cubic beta=1.5", &many] {
+        let error = parse(wrong).unwrap_err().to_string();
+        assert!(error.contains("it has beta, steepness"), "{error}");
+    }
+}
+
+#[test]
+fn windowed_min_max_forgets() {
+    let mut range = WindowedMinMax::new(10);
+    assert_eq!(range.bounds(), None);
+    for (at, value, bounds) in [(0, 5, (5, 5)), (9, 7, (5, 7)), (10, 6, (5, 7)), (20, 6, (6, 6))] {
+        range.add(Instant::from_ns(at), value);
+        assert_eq!(range.bounds(), Some(bounds), "{at}");
+    }
+    range.add(Instant::from_ns(100), 9);
+    assert_eq!(range.bounds(), Some((9, 9)), "after a silence");
 }
 
 #[test]
@@ -222,19 +185,11 @@ fn cubic_sends_less_than_its_smallest_window_while_all_is_marked() {
     let mut answer = |cubic: &mut Cubic, is_marked: bool| {
         order += 1;
         cubic.on_data(&Sample {
-            now: Instant::ZERO,
-            rtt_ns: Some(NS_PER_MS),
-            smoothed_rtt_ns: NS_PER_MS,
-            min_rtt_ns: NS_PER_MS,
-            sent_order: order,
             next_order: order + 2,
-            window_limited: true,
-            lost: 0,
             mark: CongestionMark::from_value(u64::from(is_marked)),
-            packets: 1,
             marked_packets: u32::from(is_marked),
             bytes: 8_000,
-            round: Round::default(),
+            ..sample(Instant::ZERO, NS_PER_MS, order)
         });
         if is_marked {
             cubic.on_congestion(Instant::ZERO, Congestion::Mark);

@@ -3,18 +3,19 @@
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 
-use super::constants::constants;
 use super::cubic::Cubic;
 use super::sources::{RoundTrips, Sources};
 use super::{
-    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, WindowBounds,
+    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample,
+    WindowBounds,
 };
+use crate::controller_constants;
 
 /// It has no constants to tune.
 #[derive(Debug, Default)]
 pub(crate) struct WeirConfig;
 
-constants!(WeirConfig {});
+controller_constants!(WeirConfig {});
 
 /// Window at the start, in Interests (RFC 6928).
 const INITIAL_WINDOW: f64 = 10.0;
@@ -452,10 +453,10 @@ fn root(number: f64) -> f64 {
     ((number * 256.0) as u64).isqrt() as f64 / 16.0
 }
 
-impl Make for Weir {
+impl FromConfig for Weir {
     type Config = WeirConfig;
 
-    fn bounded(_config: WeirConfig, bounds: WindowBounds) -> Self {
+    fn from_config(_config: WeirConfig, bounds: WindowBounds) -> Self {
         Self {
             window: bounds.initial_or(INITIAL_WINDOW).min(bounds.max()),
             window_max: bounds.max(),

@@ -13,7 +13,7 @@ use super::path::Answer;
 use super::schedule::Single;
 use super::scoreboard::{Scoreboard, ScoreboardConfig};
 use super::*;
-use crate::congestion::{ControllerConfig, WindowBounds};
+use crate::congestion::{ControllerConfig, Controllers, WindowBounds};
 
 const MS: u64 = NS_PER_MS;
 const S: u64 = 1000 * MS;
@@ -123,7 +123,7 @@ impl Net {
     }
 
     fn flow(&mut self, text: &str, starts_ns: u64, source: fn(u64, Instant) -> Source) {
-        let ControllerConfig { controller, constants } = text.parse().unwrap();
+        let ControllerConfig { controller, constants } = Controllers::BUILT_IN.parse(text).unwrap();
         let config = ScoreboardConfig {
             lifetime_ns: 4 * S,
             retries_max: 1000,

@@ -103,7 +103,7 @@ impl Bench {
 
 fn sequence(window: u32) -> Bench {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(window),
         verification: Verification::ByDriver,
         trace: true,
@@ -212,7 +212,7 @@ fn a_piece_that_is_given_up_leaves_the_others_alone() {
 #[test]
 fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(10),
         verification: Verification::Off,
         is_reliable: false,
@@ -240,7 +240,7 @@ fn an_unreliable_consumer_asks_once_and_passes_over_what_is_lost() {
 #[test]
 fn the_reader_pulls_and_what_waits_for_it_is_bounded() {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(100),
         verification: Verification::ByDriver,
         look_for_manifest: false,
@@ -351,7 +351,7 @@ fn marks_are_counted_by_round() {
 #[test]
 fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(1),
         verification: Verification::Off,
         chunk_segments: 70,
@@ -381,7 +381,7 @@ fn a_chunk_is_one_in_the_window_and_what_it_lacks_is_asked_for_again() {
 fn a_window_is_halved_once_in_the_interval_that_is_given() {
     let decreases = |decrease_interval_ns| {
         let config = ConsumerConfig {
-            controller: Controller::NbCc,
+            controller: Controller::AIMD,
             window: Some(64),
             verification: Verification::Off,
             decrease_interval_ns,
@@ -408,7 +408,7 @@ fn a_window_is_halved_once_in_the_interval_that_is_given() {
 fn a_window_is_started_over_once_in_the_interval_that_is_given() {
     let decreases = |decrease_interval_ns| {
         let config = ConsumerConfig {
-            controller: Controller::NbCc,
+            controller: Controller::AIMD,
             window: Some(4),
             verification: Verification::Off,
             decrease_interval_ns,
@@ -435,7 +435,7 @@ fn a_window_is_started_over_once_in_the_interval_that_is_given() {
 fn an_interest_may_wait_for_its_lifetime() {
     let sent_again = |waits_for_lifetime| {
         let config = ConsumerConfig {
-            controller: Controller::Fixed,
+            controller: Controller::FIXED,
             window: Some(10),
             verification: Verification::Off,
             waits_for_lifetime,
@@ -461,7 +461,7 @@ fn an_interest_may_wait_for_its_lifetime() {
 #[test]
 fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(256),
         verification: Verification::Off,
         ..ConsumerConfig::default()
@@ -494,7 +494,7 @@ fn a_store_on_the_way_makes_no_losses_of_what_lies_behind() {
 #[test]
 fn a_forged_last_segment_is_no_end() {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(6),
         verification: Verification::ByDriver,
         look_for_manifest: false,
@@ -536,7 +536,7 @@ fn the_reader_bounds_chunks() {
         let config = ConsumerConfig {
             chunk_segments,
             reader_segments_max,
-            controller: Controller::Fixed,
+            controller: Controller::FIXED,
             window: Some(10),
             verification: Verification::Off,
             ..ConsumerConfig::default()

@@ -154,7 +154,7 @@ fn a_path_that_halves_is_used_for_what_it_can() {
 #[test]
 fn what_is_in_flight_on_a_path_that_goes_is_asked_for_on_another() {
     let window = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(20),
         ..ConsumerConfig::default()
     };

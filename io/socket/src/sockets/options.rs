@@ -9,8 +9,8 @@ use weir_base::units::{Size, Time};
 use weir_base::{HashKey, NS_PER_MS};
 use weir_store::EvictionPolicy;
 use weir_transport::{
-    Behind, ConsumerConfig, Controller, NameMapping, OnBad, ProducerConfig, Unanswered,
-    Verification,
+    Behind, ConsumerConfig, Controller, Controllers, NameMapping, OnBad, ProducerConfig,
+    Unanswered, Verification,
 };
 use weir_wire::PACKET_SIZE_MAX;
 
@@ -68,7 +68,7 @@ kinds! {
     NameMapping = OptionKind::Text;
     Word<Behind> = OptionKind::Words(Behind::WORDS);
     Word<OnBad> = OptionKind::Words(OnBad::WORDS);
-    Word<Controller> = OptionKind::Words(Controller::WORDS);
+    Word<Controller> = OptionKind::Words(Controllers::BUILT_IN_NAMES);
     Word<EvictionPolicy> = OptionKind::Words(EvictionPolicy::WORDS);
     Word<Signs> = OptionKind::Words(Signs::WORDS);
 }

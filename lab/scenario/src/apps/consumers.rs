@@ -6,12 +6,11 @@ use std::sync::Arc;
 use serde::Deserialize;
 use weir_base::Rng;
 use weir_base::units::{Frequency, Time};
+use weir_baselines::controllers::CONTROLLERS;
 use weir_plan::workload::{
     Arrivals, Collection, ConsumerPlan, Demand, Names, Popularity, Trace, WorkloadError,
 };
-use weir_transport::{
-    CHUNK_SEGMENTS_MAX, Controller, ControllerConfig, ControllerError, Holdings, PathSchedule,
-};
+use weir_transport::{CHUNK_SEGMENTS_MAX, Controller, ControllerError, Holdings, PathSchedule};
 
 use super::{Place, ProducerGroup};
 use crate::document::{ScenarioError, Tree, suggestion, texts};
@@ -365,10 +364,10 @@ impl ConsumerTable {
         let count = self.count.map(NonZeroU64::get);
         let window = self.window.map(NonZeroU32::get);
         if let Some(text) = &self.controller {
-            text.parse::<ControllerConfig>().map_err(|error| {
+            CONTROLLERS.parse(text).map_err(|error| {
                 let message = match error {
-                    ControllerError::Unknown(word) => {
-                        format!("cannot be \"{word}\"; {}", suggestion(&word, Controller::WORDS))
+                    ControllerError::Unknown { name, known } => {
+                        format!("cannot be \"{name}\"; {}", suggestion(&name, &known.names()))
                     }
                     error => error.to_string(),
                 };

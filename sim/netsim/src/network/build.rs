@@ -7,6 +7,7 @@ use weir_base::{FaceId, NS_PER_MS};
 use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
 use weir_link::{EgressConfig, LinkConfig, RunsConfig};
 use weir_netem::LinkModel;
+use weir_transport::Controllers;
 use weir_wire::Name;
 
 use super::Network;
@@ -35,7 +36,7 @@ const POOL_BYTES_MAX: usize = 8 << 20;
 const LOSSY: f64 = 0.2;
 
 /// The network of a plan that has been checked.
-pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
+pub(super) fn build(plan: &Plan, controllers: Controllers) -> Result<Network, PlanError> {
     check_numbers(plan)?;
     let has_fault = |is_it: fn(&Fault) -> bool| plan.faults.iter().any(|it| is_it(&it.fault));
     let has_damage =
@@ -43,10 +44,11 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
     let names: Arc<[String]> = plan.nodes.iter().map(|node| node.name.clone()).collect();
     let mut library = library(plan)?;
     let control = plan.controller.as_ref();
-    let mut control =
-        control.map(|of| ControlPlane::new(plan, of, Arc::clone(&names))).transpose()?;
+    let mut control = control
+        .map(|of| ControlPlane::new(plan, of, controllers, Arc::clone(&names)))
+        .transpose()?;
     let (node_ends, ends) = build_ends(plan)?;
-    let mut nodes = build_nodes(plan, &ends, node_ends, &mut library)?;
+    let mut nodes = build_nodes(plan, controllers, &ends, node_ends, &mut library)?;
     let mut apps = Apps::new(has_damage.then(Produced::default), is_lossy(plan));
     fill_disks(plan, &mut nodes, &mut apps, &mut library)?;
     fill_stores(plan, &mut nodes, &mut apps)?;
@@ -89,6 +91,7 @@ pub(super) fn build(plan: &Plan) -> Result<Network, PlanError> {
 
 fn build_nodes(
     plan: &Plan,
+    controllers: Controllers,
     ends: &[End],
     node_ends: Vec<Vec<u32>>,
     library: &mut Library,
@@ -103,7 +106,10 @@ fn build_nodes(
                     Role::Consumer(consumer) => Some(Progress::new(consumer.lifetime_ms)),
                     _ => None,
                 };
-                NodeKind::App(AppNode { app: build_app(plan, index, node_ends.len())?, progress })
+                NodeKind::App(AppNode {
+                    app: build_app(plan, controllers, index, node_ends.len())?,
+                    progress,
+                })
             }
         };
         nodes.push(Node::new(kind, node_ends));
@@ -267,7 +273,12 @@ fn set_shaping(plan: &Plan, node_ends: &[Vec<u32>], ends: &mut [End]) -> Result<
     Ok(())
 }
 
-fn build_app(plan: &Plan, index: usize, links: usize) -> Result<App, PlanError> {
+fn build_app(
+    plan: &Plan,
+    controllers: Controllers,
+    index: usize,
+    links: usize,
+) -> Result<App, PlanError> {
     let node = &plan.nodes[index];
     let seed = seed_of(plan.seed, Part::App, index as u64);
     let failed = |problem: String| PlanError::App { node: node.name.clone(), problem };
@@ -278,7 +289,7 @@ fn build_app(plan: &Plan, index: usize, links: usize) -> Result<App, PlanError> 
         }
         role => role.clone(),
     };
-    let mut app = App::new(&role, plan.duration_ns, seed)
+    let mut app = App::new(&role, controllers, plan.duration_ns, seed)
         .map_err(|error| failed(error.to_string()))?
         .ok_or_else(|| failed("is neither consumer nor producer".into()))?;
     (1..links).for_each(|path| app.set_path(PathId(path as u16), true));

@@ -40,6 +40,7 @@ use crate::error::Violation;
 use weir_plan::app::App;
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, Plan, PlanError};
+use weir_transport::Controllers;
 
 /// The routers, consumers, producers and links of a [`Plan`] under virtual time.
 ///
@@ -75,13 +76,21 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of `plan` at time 0.
+    /// The network of `plan` at time 0. Its consumers may have the controllers of every build.
     ///
     /// # Errors
     /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
+        Self::with_controllers(plan, Controllers::BUILT_IN)
+    }
+
+    /// The same with a table of congestion controllers that consumers may have.
+    ///
+    /// # Errors
+    /// As [`Network::new`].
+    pub fn with_controllers(plan: &Plan, controllers: Controllers) -> Result<Self, PlanError> {
         plan.check()?;
-        build::build(plan)
+        build::build(plan, controllers)
     }
 
     /// Runs to the end of the plan: its duration and drain.

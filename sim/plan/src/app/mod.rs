@@ -9,6 +9,7 @@ mod interest;
 mod producer;
 
 use weir_base::{Instant, Packet};
+use weir_transport::Controllers;
 use weir_wire::LpHeader;
 
 pub use self::consumer::{Consumer, ConsumerStats};
@@ -52,16 +53,23 @@ pub enum App {
 }
 
 impl App {
-    /// The application of a node, `None` for a router. `duration_ns` is that of the plan; all
-    /// randomness follows from `seed`, which should differ from node to node.
+    /// The application of a node, `None` for a router. The names of controllers in the role are
+    /// looked up in `controllers`. `duration_ns` is that of the plan; all randomness follows from
+    /// `seed`, which should differ from node to node.
     ///
     /// # Errors
     /// A value of the plan is out of range; the message says which and what would be right.
-    pub fn new(role: &Role, duration_ns: u64, seed: u64) -> Result<Option<Self>, WorkloadError> {
+    pub fn new(
+        role: &Role,
+        controllers: Controllers,
+        duration_ns: u64,
+        seed: u64,
+    ) -> Result<Option<Self>, WorkloadError> {
         Ok(match role {
             Role::Router(_) => None,
             Role::Consumer(plan) => {
-                Some(Self::Consumer(Box::new(Consumer::new(plan, duration_ns, seed)?)))
+                let consumer = Consumer::new(plan, controllers, duration_ns, seed)?;
+                Some(Self::Consumer(Box::new(consumer)))
             }
             Role::Producer(plan) => Some(Self::Producer(Box::new(Producer::new(plan, seed)?))),
         })

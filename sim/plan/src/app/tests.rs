@@ -72,7 +72,9 @@ impl Run {
             ProducerPlan { names: plan.names.clone(), freshness_ms: 10_000, delay_ns: MS / 2 };
         let role = [Role::Consumer(plan.clone()), Role::Producer(producer)];
         Self {
-            apps: role.map(|role| App::new(&role, duration_ns, seed).unwrap().unwrap()),
+            apps: role.map(|role| {
+                App::new(&role, Controllers::BUILT_IN, duration_ns, seed).unwrap().unwrap()
+            }),
             channel,
             rng: Rng::from_seed(seed),
             under_way: BTreeMap::new(),
@@ -364,7 +366,8 @@ fn a_trace_is_asked_for_in_its_order() {
     }
     let short = Names { sizes: Sizes::Fixed { bytes: 2_000 }, ..names };
     let demand = Demand::Window { window: 2, count: None };
-    let error = Consumer::new(&consumer(short, demand), NS_PER_S, 1).unwrap_err();
+    let error =
+        Consumer::new(&consumer(short, demand), Controllers::BUILT_IN, NS_PER_S, 1).unwrap_err();
     assert!(error.to_string().contains("segment 4 of object 1"), "{error}");
 }
 
@@ -547,7 +550,7 @@ fn varied_name(object: u64, segment: u64) -> weir_wire::Name {
 #[test]
 fn plans_that_cannot_be_are_refused() {
     let good = consumer(varied(), objects(1, "cubic"));
-    assert!(Consumer::new(&good, NS_PER_S, 1).is_ok());
+    assert!(Consumer::new(&good, Controllers::BUILT_IN, NS_PER_S, 1).is_ok());
     let with = |demand| ConsumerPlan { demand, ..good.clone() };
     let arrivals = Some(Arrivals::Constant { rate_hz: 0.0 });
     for plan in [
@@ -559,6 +562,6 @@ fn plans_that_cannot_be_are_refused() {
         with(Demand::Arrivals { arrivals: Arrivals::Constant { rate_hz: 1e9 } }),
         with(Demand::Objects { arrivals, count: None, controller: "cubic".into(), window: None }),
     ] {
-        assert!(Consumer::new(&plan, NS_PER_S, 1).is_err(), "{plan:?}");
+        assert!(Consumer::new(&plan, Controllers::BUILT_IN, NS_PER_S, 1).is_err(), "{plan:?}");
     }
 }

@@ -52,7 +52,7 @@ fn scoreboard(chunk_segments: u32) -> Scoreboard {
         asks_once: false,
         chunk_segments,
         rtt: RttConfig::default(),
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         constants: ControllerConstants::default(),
         window: WindowBounds { initial: Some(100), max: 100 },
         decrease_interval_ns: None,

@@ -14,7 +14,7 @@ const FAR: PathId = PathId(5);
 /// Two Interests on each path.
 fn config(holdings: Holdings) -> ConsumerConfig {
     ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(2),
         schedule: PathSchedule::RoundRobin,
         verification: Verification::Off,

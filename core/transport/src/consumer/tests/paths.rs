@@ -87,7 +87,7 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
     const SLOW: PathId = PathId(9);
     let asked_of_slow = |reader_segments_max| {
         let config = ConsumerConfig {
-            controller: Controller::Fixed,
+            controller: Controller::FIXED,
             window: Some(4),
             verification: Verification::Off,
             schedule: PathSchedule::Parallel,
@@ -123,7 +123,7 @@ fn a_slow_path_is_frozen_while_the_reader_has_little_room() {
 fn a_silent_path_is_tried_with_one_chunk_and_never_with_one_that_was_lost() {
     const SILENT: PathId = PathId(9);
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(4),
         verification: Verification::Off,
         schedule: PathSchedule::Parallel,

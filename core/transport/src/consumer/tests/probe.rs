@@ -27,7 +27,7 @@ fn content(shape: Shape, level: u8) -> Vec<u8> {
 /// Has asked whether the version has a manifest, and knows whose signatures it believes.
 fn probing() -> Bench {
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(100),
         ..ConsumerConfig::default()
     };

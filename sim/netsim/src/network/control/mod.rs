@@ -27,6 +27,7 @@ use super::router::RouterNode;
 use super::timeline::Timeline;
 use weir_plan::app::App;
 use weir_plan::{ControllerPlan, Plan, PlanError, Role};
+use weir_transport::Controllers;
 
 /// What a next hop to a part costs: more than any route, so that what is in no part goes by these.
 const PART_COST: u64 = u64::MAX;
@@ -62,6 +63,7 @@ impl ControlPlane {
     pub(super) fn new(
         plan: &Plan,
         of: &ControllerPlan,
+        controllers: Controllers,
         names: Arc<[String]>,
     ) -> Result<Self, PlanError> {
         let config = ControllerConfig {
@@ -100,7 +102,7 @@ impl ControlPlane {
             sent: BTreeMap::new(),
             sent_generation: 0,
             distributed: BTreeMap::new(),
-            prefetchers: Prefetchers::new(plan),
+            prefetchers: Prefetchers::new(plan, controllers),
         })
     }
 

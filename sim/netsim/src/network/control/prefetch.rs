@@ -7,6 +7,7 @@ use weir_control::message::Prefetch;
 use weir_plan::app::App;
 use weir_plan::workload::{Collection, ConsumerPlan, Demand, Popularity, WorkloadError};
 use weir_plan::{Plan, Role};
+use weir_transport::Controllers;
 
 /// A consumer that asks for what its router must fetch ahead.
 struct Prefetcher {
@@ -19,13 +20,14 @@ struct Prefetcher {
 /// All consumers that fetch ahead, by the router that each is at.
 pub(super) struct Prefetchers {
     by_router: BTreeMap<u32, Prefetcher>,
+    controllers: Controllers,
     /// When consumers stop, ns.
     duration_ns: u64,
 }
 
 impl Prefetchers {
     /// The consumers of a plan that fetch ahead.
-    pub(super) fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan, controllers: Controllers) -> Self {
         let mut prefetchers = BTreeMap::new();
         for link in &plan.links {
             for (node, router) in [(link.a, link.b), (link.b, link.a)] {
@@ -42,7 +44,7 @@ impl Prefetchers {
                 }
             }
         }
-        Self { by_router: prefetchers, duration_ns: plan.duration_ns }
+        Self { by_router: prefetchers, controllers, duration_ns: plan.duration_ns }
     }
 
     /// Whether a node is such a consumer.
@@ -59,7 +61,7 @@ impl Prefetchers {
         let Some(prefetcher) = self.by_router.get_mut(&router) else { return Ok(Vec::new()) };
         let mut apps = Vec::new();
         for order in orders {
-            let app = prefetcher.order(order, self.duration_ns)?;
+            let app = prefetcher.order(order, self.controllers, self.duration_ns)?;
             apps.extend(app.map(|app| (prefetcher.node, app)));
         }
         Ok(apps)
@@ -68,7 +70,12 @@ impl Prefetchers {
 
 impl Prefetcher {
     /// The consumer of a part that was not ordered before.
-    fn order(&mut self, order: &Prefetch, duration_ns: u64) -> Result<Option<App>, String> {
+    fn order(
+        &mut self,
+        order: &Prefetch,
+        controllers: Controllers,
+        duration_ns: u64,
+    ) -> Result<Option<App>, String> {
         if self.ordered.contains(order) {
             return Ok(None);
         }
@@ -89,6 +96,6 @@ impl Prefetcher {
             Demand::Arrivals { .. } | Demand::Objects { .. } => {}
         }
         plan.names.popularity = Popularity::Trace { requests };
-        App::new(&Role::Consumer(plan), duration_ns, self.seed).map_err(failed)
+        App::new(&Role::Consumer(plan), controllers, duration_ns, self.seed).map_err(failed)
     }
 }

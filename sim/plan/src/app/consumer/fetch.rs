@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use weir_base::{Instant, Packet};
 use weir_transport::{
     Consumer, ConsumerConfig, ConsumerEvent, ConsumerInput, ConsumerOutbox, ControllerConfig,
-    ControllerError, PacketId, PathId, RangeId, Target, TraceEvent, TraceKind, Verdict,
-    Verification, VerifyId,
+    Controllers, PacketId, PathId, RangeId, Target, TraceEvent, TraceKind, Verdict, Verification,
+    VerifyId,
 };
 use weir_wire::{DataView, LpHeader};
 
@@ -74,11 +74,12 @@ struct Check {
 /// What the plan says of the transport.
 pub(super) fn config(
     plan: &ConsumerPlan,
+    controllers: Controllers,
     controller: &str,
     window: Option<u32>,
 ) -> Result<ConsumerConfig, WorkloadError> {
     let ControllerConfig { controller, constants } =
-        controller.parse().map_err(|error: ControllerError| {
+        controllers.parse(controller).map_err(|error| {
             WorkloadError::value("controller", format!("is `{controller}`: {error}"))
         })?;
     if let Some(window) = window.filter(|window| !(1..=WINDOW_MAX).contains(window)) {

@@ -7,7 +7,7 @@ mod unanswered;
 mod window;
 
 use weir_base::{Instant, NS_PER_MS, Pool};
-use weir_transport::{ConsumerInput, PathId};
+use weir_transport::{ConsumerInput, Controllers, PathId};
 use weir_wire::DataView;
 
 use self::arrivals::OpenLoop;
@@ -61,6 +61,8 @@ enum Mode {
 #[derive(Debug)]
 struct Core {
     collection: Collection,
+    /// Those that the plan may name.
+    controllers: Controllers,
     pool: Pool,
     lifetime_ns: u64,
     start: Instant,
@@ -84,12 +86,18 @@ struct Core {
 }
 
 impl Consumer {
-    /// The consumer of `plan`. It asks for nothing new from `stop_ns` on, and sends nothing at all
-    /// from `duration_ns` on, so that all of its Interests are over one lifetime later.
+    /// The consumer of `plan`, whose controller is one of `controllers`. It requests nothing new
+    /// from `stop_ns` on, and sends nothing at all from `duration_ns` on, so that all of its
+    /// Interests are over one lifetime later.
     ///
     /// # Errors
     /// A value of the plan is out of range.
-    pub fn new(plan: &ConsumerPlan, duration_ns: u64, seed: u64) -> Result<Self, WorkloadError> {
+    pub fn new(
+        plan: &ConsumerPlan,
+        controllers: Controllers,
+        duration_ns: u64,
+        seed: u64,
+    ) -> Result<Self, WorkloadError> {
         let lifetime_ms = plan.lifetime_ms;
         if lifetime_ms == 0 || lifetime_ms > LIFETIME_MAX_MS {
             let problem = format!("is {lifetime_ms}; it must be from 1 to {LIFETIME_MAX_MS}");
@@ -100,6 +108,7 @@ impl Consumer {
         collection.check_trace(&plan.names.popularity)?;
         let core = Core {
             collection,
+            controllers,
             pool: Pool::new(POOL_BYTES),
             lifetime_ns: lifetime_ms * NS_PER_MS,
             start: Instant::from_ns(plan.start_ns),

@@ -51,7 +51,7 @@ impl ObjectLoop {
         let Demand::Objects { arrivals, count, controller, window } = &plan.demand else {
             unreachable!("the caller looked")
         };
-        let config = fetch::config(plan, controller, *window)?;
+        let config = fetch::config(plan, core.controllers, controller, *window)?;
         if window.is_some_and(|window| window > config.window_max) {
             let problem = format!("must be from 1 to {}", config.window_max);
             return Err(WorkloadError::value("window", problem));

@@ -61,10 +61,10 @@ impl WindowLoop {
     pub(super) fn new(plan: &ConsumerPlan, core: &Core, seed: u64) -> Result<Self, WorkloadError> {
         let (config, count) = match &plan.demand {
             Demand::Window { window, count } => {
-                (fetch::config(plan, "fixed", Some(*window))?, *count)
+                (fetch::config(plan, core.controllers, "fixed", Some(*window))?, *count)
             }
             Demand::Controlled { controller, window, count } => {
-                (fetch::config(plan, controller, *window)?, *count)
+                (fetch::config(plan, core.controllers, controller, *window)?, *count)
             }
             Demand::Arrivals { .. } | Demand::Objects { .. } => unreachable!("the caller looked"),
         };

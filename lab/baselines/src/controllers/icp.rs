@@ -3,24 +3,24 @@
 
 use weir_base::Instant;
 
-use super::constants::constants;
-use super::{
-    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, Timeout,
+use weir_transport::congestion::{
+    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample, Timeout,
     WindowBounds,
 };
+use weir_transport::controller_constants;
 
 /// Constants of [`Icp`].
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct IcpConfig {
+pub(super) struct IcpConfig {
     /// Growth in a round trip, in Interests (eta: 1).
-    pub(crate) eta: f64,
+    eta: f64,
     /// What a decrease leaves of the window (beta: 0.5).
-    pub(crate) beta: f64,
+    beta: f64,
     /// Where the timeout lies between the least and the greatest round trip of the history (0.5:
     /// in their middle).
-    pub(crate) delta: f64,
+    delta: f64,
     /// Round trips in the history (20), at most [`HISTORY_MAX`].
-    pub(crate) history: f64,
+    history: f64,
 }
 
 /// Longest history, in round trips.
@@ -34,7 +34,7 @@ impl Default for IcpConfig {
     }
 }
 
-constants!(IcpConfig {
+controller_constants!(IcpConfig {
     eta in 0.01..=100.0,
     beta in 0.01..=0.99,
     delta in 0.0..=16.0,
@@ -42,10 +42,10 @@ constants!(IcpConfig {
 });
 
 /// Additive increase for each Data, multiplicative decrease when a timer expires, and no other sign
-/// of congestion. The timer lies between the least and the greatest of the last round trips,
-/// whatever sources these were to.
+/// of congestion. The timer lies between the least and the greatest of the last round trips, of all
+/// sources together.
 #[derive(Clone, Debug)]
-pub(crate) struct Icp {
+pub(super) struct Icp {
     config: IcpConfig,
     window: f64,
     window_max: f64,
@@ -70,10 +70,10 @@ impl Icp {
     }
 }
 
-impl Make for Icp {
+impl FromConfig for Icp {
     type Config = IcpConfig;
 
-    fn bounded(config: IcpConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: IcpConfig, bounds: WindowBounds) -> Self {
         let window = bounds.initial_or(INITIAL_WINDOW).min(bounds.max());
         let history_ns = [0; HISTORY_MAX];
         Self { config, window, window_max: bounds.max(), history_ns, samples: 0 }
@@ -91,7 +91,7 @@ impl CongestionControl for Icp {
         }
     }
 
-    /// A Nack alone: the path tells of nothing else. The paper has none.
+    /// The path reports only Nacks here. The paper has none.
     fn on_congestion(&mut self, now: Instant, _cause: Congestion) {
         self.on_timeout(now);
     }

@@ -1,14 +1,14 @@
-//! Controllers of other people's papers against their equations.
+//! Controllers of the papers against their equations, and all controllers within their bounds.
 
-extern crate std;
-
-use std::string::ToString;
-
-use weir_base::NS_PER_MS;
-
+use weir_base::{Instant, NS_PER_MS, NS_PER_US};
+use weir_transport::congestion::{
+    Congestion, CongestionControl, Marks, Overtaken, Round, Sample, Timeout, WindowBounds,
+};
 use weir_wire::CongestionMark;
 
 use super::*;
+
+const BOUNDS: WindowBounds = WindowBounds { initial: None, max: 4096 };
 
 /// A controller by its text, with no bounds that matter.
 fn control(text: &str) -> Box<dyn CongestionControl> {
@@ -16,11 +16,11 @@ fn control(text: &str) -> Box<dyn CongestionControl> {
 }
 
 fn control_from(text: &str, initial: Option<u32>) -> Box<dyn CongestionControl> {
-    let config: ControllerConfig = text.parse().unwrap();
-    config.controller.make(&config.constants, WindowBounds { initial, max: 4096 })
+    let config = CONTROLLERS.parse(text).unwrap();
+    config.controller.make(&config.constants, WindowBounds { initial, ..BOUNDS })
 }
 
-/// An answer after `rtt_ms`, of a unit of 32 packets, in a window that is used.
+/// An answer after `rtt_ms`, a chunk of 32 packets, to a consumer that the window limits.
 fn sample(rtt_ms: u64, marked_packets: u32) -> Sample {
     Sample {
         now: Instant::from_ns(NS_PER_MS),
@@ -128,7 +128,7 @@ fn icp_has_a_timer_between_least_and_greatest() {
 #[test]
 fn icp_adds_eta_a_window_and_shrinks_on_timeouts_alone() {
     for name in ["icp", "hr-icp"] {
-        let mut control = control_from(&std::format!("{name} eta=2 beta=0.25"), Some(10));
+        let mut control = control_from(&format!("{name} eta=2 beta=0.25"), Some(10));
         control.on_data(&sample(100, 32));
         assert_window(&*control, 10.2);
         control.on_timeout(Instant::ZERO);
@@ -136,6 +136,36 @@ fn icp_adds_eta_a_window_and_shrinks_on_timeouts_alone() {
         control.on_timeout(Instant::ZERO);
         assert_window(&*control, 1.0);
     }
+}
+
+#[test]
+fn nb_cc_adds_one_for_each_data_and_halves_on_a_mark() {
+    fn round(control: &mut dyn CongestionControl) {
+        for _ in 0..control.allowance().window as u64 {
+            control.on_data(&sample(100, 0));
+        }
+    }
+    let mut control = control("nb-cc");
+    for window in [2.0, 4.0, 8.0, 16.0, 32.0] {
+        assert_window(&*control, window);
+        round(&mut *control);
+    }
+    assert_window(&*control, 64.0);
+    control.on_congestion(Instant::ZERO, Congestion::Mark);
+    for window in [32.0, 64.0] {
+        assert_window(&*control, window);
+        round(&mut *control);
+    }
+    // Neither marked Data nor a timeout is a reason to grow.
+    let window = control.allowance().window;
+    control.on_data(&sample(100, 1));
+    assert_window(&*control, window);
+    for _ in 0..20 {
+        control.on_congestion(Instant::ZERO, Congestion::Mark);
+    }
+    assert_window(&*control, 1.0);
+    control.on_timeout(Instant::ZERO);
+    assert_window(&*control, 1.0);
 }
 
 #[test]
@@ -171,7 +201,7 @@ fn delay_shrinks_the_more_often_the_greater_the_delay() {
         for rtt_ms in [100, 200] {
             control.on_data(&sample(rtt_ms, 0));
         }
-        let mut decreases = std::vec::Vec::new();
+        let mut decreases = Vec::new();
         for answer in 1..=24 {
             let before = control.allowance().window;
             control.on_data(&sample(rtt_ms, 0));
@@ -181,32 +211,20 @@ fn delay_shrinks_the_more_often_the_greater_the_delay() {
         }
         // The Data at 200 ms before has 0.25 of the first decrease.
         let first = if each == 4 { 3 } else { each - each / 4 };
-        let expected: std::vec::Vec<u32> = (first..=24).step_by(each as usize).collect();
+        let expected: Vec<u32> = (first..=24).step_by(each as usize).collect();
         assert_eq!(decreases, expected, "{rtt_ms} ms");
     }
 }
 
 #[test]
-fn delay_forgets_round_trips() {
-    let mut lately = lately::Lately::new(10);
-    assert_eq!(lately.bounds(), None);
-    for (at, value, bounds) in [(0, 5, (5, 5)), (9, 7, (5, 7)), (10, 6, (5, 7)), (20, 6, (6, 6))] {
-        lately.add(Instant::from_ns(at), value);
-        assert_eq!(lately.bounds(), Some(bounds), "{at}");
-    }
-    lately.add(Instant::from_ns(100), 9);
-    assert_eq!(lately.bounds(), Some((9, 9)), "after a silence");
-}
-
-#[test]
 fn constants_are_part_of_the_text() {
-    let config: ControllerConfig = " chopcop  beta_2=0.85 delta=3 ".parse().unwrap();
-    assert_eq!(config.controller, Controller::Chopcop);
+    let parse = |text: &str| CONTROLLERS.parse(text);
+    let config = parse(" chopcop  beta_2=0.85 delta=3 ").unwrap();
+    assert_eq!(config.controller.name(), "chopcop");
     assert_eq!(config.to_string(), "chopcop beta_2=0.85 delta=3");
-    assert_eq!(config.to_string().parse(), Ok(config));
-    assert_eq!("".parse::<ControllerConfig>(), Err(ControllerError::Unknown("".to_string())));
+    assert_eq!(parse(&config.to_string()), Ok(config));
     for wrong in ["chopcop gamma=1", "chopcop beta_2", "chopcop beta_2=x", "chopcop beta_2=1.5"] {
-        let error = wrong.parse::<ControllerConfig>().unwrap_err().to_string();
+        let error = parse(wrong).unwrap_err().to_string();
         assert!(error.contains("alpha, beta_0, beta_1, beta_2"), "{error}");
     }
     for (wrong, problem) in [
@@ -215,36 +233,91 @@ fn constants_are_part_of_the_text() {
         ("delay p_min=0.3", "p_min=0.3 and p_max=0.2"),
         ("delay p_max=0 beta=0.5", "p_min=0.00001 and p_max=0"),
     ] {
-        let error = wrong.parse::<ControllerConfig>().unwrap_err().to_string();
+        let error = parse(wrong).unwrap_err().to_string();
         assert!(error.contains(problem), "{error}");
     }
-    // What is said last holds, and only together.
+    // Of one constant the last value counts, and contradictions are looked for at the end.
     for right in ["chopcop beta_1=0.95 beta_2=0.97", "chopcop beta_2=0.4 beta_1=0.4"] {
-        assert!(right.parse::<ControllerConfig>().is_ok(), "{right}");
+        assert!(parse(right).is_ok(), "{right}");
     }
-    let many = std::format!("cubic{}", " beta=0.5".repeat(9));
-    assert!(many.parse::<ControllerConfig>().is_err());
-    for &controller in Controller::ALL {
-        for &key in controller.constants() {
-            let is_refused = controller.constant(key, f64::NAN).is_none();
-            assert!(is_refused && controller.constant(key, -1.0).is_none(), "{controller} {key}");
+    for controller in CONTROLLERS.iter() {
+        for key in controller.constants() {
+            for value in ["NaN", "-1"] {
+                assert!(parse(&format!("{controller} {key}={value}")).is_err(), "{key}={value}");
+            }
         }
     }
 }
 
-/// A round trip of nothing at all, and losses.
 #[test]
-fn weir_has_a_window_while_the_clock_stands() {
-    let mut control = control("weir");
-    for order in 0..1000 {
-        let answer = Sample { now: Instant::ZERO, rtt_ns: Some(0), ..sample(0, 0) };
-        control.on_data(&Sample {
-            sent_order: order,
-            next_order: order + 10,
-            lost: order / 3,
-            ..answer
-        });
-        let window = control.allowance().window;
-        assert!((1.0..=4096.0).contains(&window), "{window}");
+fn table_has_the_built_in_controllers() {
+    for controller in Controllers::BUILT_IN.iter() {
+        assert_eq!(CONTROLLERS.find(controller.name()), Some(controller));
+    }
+}
+
+#[test]
+fn unused_window_does_not_grow() {
+    for controller in CONTROLLERS.iter() {
+        let mut control = controller.make(&Default::default(), BOUNDS);
+        let before = control.allowance().window;
+        for order in 0..100 {
+            control.on_data(&Sample {
+                now: Instant::from_ns(order * NS_PER_US),
+                sent_order: order,
+                next_order: order + 1,
+                window_limited: false,
+                ..sample(1, 0)
+            });
+        }
+        assert_eq!(control.allowance().window, before, "{controller}");
+    }
+}
+
+#[test]
+fn windows_stay_within_their_bounds() {
+    for controller in CONTROLLERS.iter() {
+        let bounds = WindowBounds { initial: Some(64), max: 128 };
+        let mut control = controller.make(&Default::default(), bounds);
+        // Rounds of 10 ms without a queue, in which the window is used.
+        let mut order = 0;
+        for round in 1..=50 {
+            let sent = control.allowance().window as u64;
+            for at in order..order + sent {
+                control.on_data(&Sample {
+                    now: Instant::from_ns(round * 10 * NS_PER_MS),
+                    min_rtt_ns: 10 * NS_PER_MS,
+                    sent_order: at,
+                    next_order: order + sent,
+                    ..sample(10, 0)
+                });
+            }
+            order += sent;
+        }
+        assert!(control.allowance().window <= 128.0, "{controller}");
+        for i in 0..50 {
+            control.on_timeout(Instant::from_ns(i));
+            control.on_congestion(Instant::from_ns(i), Congestion::Nack);
+        }
+        assert!(control.allowance().window >= 1.0, "{controller}");
+    }
+}
+
+/// A round trip of zero, and losses.
+#[test]
+fn windows_stay_within_their_bounds_while_the_clock_stands() {
+    for controller in CONTROLLERS.iter() {
+        let mut control = controller.make(&Default::default(), BOUNDS);
+        for order in 0..1000 {
+            control.on_data(&Sample {
+                now: Instant::ZERO,
+                sent_order: order,
+                next_order: order + 10,
+                lost: order / 3,
+                ..sample(0, 0)
+            });
+            let window = control.allowance().window;
+            assert!((1.0..=4096.0).contains(&window), "{controller}: {window}");
+        }
     }
 }

@@ -2,37 +2,37 @@
 
 use weir_base::Instant;
 
-use super::constants::constants;
-use super::{
-    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, Timeout,
+use weir_transport::congestion::{
+    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample, Timeout,
     WindowBounds,
 };
+use weir_transport::controller_constants;
 
 /// Constants of [`Chopcop`]. The paper gives none of them; the laboratory varies them.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct ChopcopConfig {
+pub(super) struct ChopcopConfig {
     /// Growth for each window of chunks received, in chunks (1: TCP's).
-    pub(crate) alpha: f64,
+    alpha: f64,
     /// What a timeout leaves of the window (0.5: TCP's).
-    pub(crate) beta_0: f64,
+    beta_0: f64,
     /// What a chunk with all packets marked leaves of the window (Eq. 3): as after a timeout, since
     /// the queue is at least twice q_max then.
-    pub(crate) beta_1: f64,
+    beta_1: f64,
     /// What a chunk without marked packets would leave of it (Eq. 3). 0.9: with one packet of 32
     /// marked the window shrinks by a ninth, which the paper's deviation of its window (2.57 of
     /// 23.27) allows.
-    pub(crate) beta_2: f64,
+    beta_2: f64,
     /// Weight of what is known in the mean round trip (Eq. 4). 0.875: TCP's.
-    pub(crate) sigma: f64,
-    /// Mean round trips in a timeout (Eq. 5). 4: the paper's router can hold 300 ms of Data beside
-    /// a round trip of 110 ms, which is 3.7 times that.
-    pub(crate) delta: f64,
+    sigma: f64,
+    /// Mean round trips in a timeout (Eq. 5). 4: the paper's router can hold 300 ms of Data, and
+    /// its path has a round trip of 110 ms: together 3.7 times that.
+    delta: f64,
     /// Mean round trips after a decrease in which marked chunks neither shrink the window nor let
     /// it grow. 0: every marked chunk shrinks it.
-    pub(crate) rest: f64,
+    rest: f64,
     /// Window at which slow start ends, in chunks; without bound by default, so that the first mark
     /// ends it.
-    pub(crate) threshold: f64,
+    threshold: f64,
 }
 
 /// Window at the start, in chunks.
@@ -53,7 +53,7 @@ impl Default for ChopcopConfig {
     }
 }
 
-constants!(ChopcopConfig {
+controller_constants!(ChopcopConfig {
     alpha in 0.01..=100.0,
     beta_0 in 0.01..=0.999,
     beta_1 in 0.01..=0.999,
@@ -67,7 +67,7 @@ constants!(ChopcopConfig {
 /// A window of chunks that grows until packets come marked, and shrinks by each chunk with marked
 /// packets, the more of them the more.
 #[derive(Clone, Debug)]
-pub(crate) struct Chopcop {
+pub(super) struct Chopcop {
     config: ChopcopConfig,
     window: f64,
     window_max: f64,
@@ -85,10 +85,10 @@ impl Chopcop {
     }
 }
 
-impl Make for Chopcop {
+impl FromConfig for Chopcop {
     type Config = ChopcopConfig;
 
-    fn bounded(config: ChopcopConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: ChopcopConfig, bounds: WindowBounds) -> Self {
         let window = bounds.initial_or(INITIAL_WINDOW).min(bounds.max());
         Self {
             config,
@@ -124,7 +124,7 @@ impl CongestionControl for Chopcop {
         }
     }
 
-    /// A Nack alone: the path tells of nothing else. The paper has none.
+    /// The path reports only Nacks here. The paper has none.
     fn on_congestion(&mut self, now: Instant, _cause: Congestion) {
         self.on_timeout(now);
     }

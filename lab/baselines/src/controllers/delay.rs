@@ -4,25 +4,27 @@
 
 use weir_base::{Instant, NS_PER_S};
 
-use super::constants::constants;
-use super::lately::Lately;
-use super::{Allowance, Congestion, CongestionControl, Make, Marks, Rules, Sample, WindowBounds};
+use weir_transport::congestion::{
+    Allowance, Congestion, CongestionControl, FromConfig, Marks, Rules, Sample, WindowBounds,
+    WindowedMinMax,
+};
+use weir_transport::controller_constants;
 
 /// Constants of [`Delay`].
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct DelayConfig {
+pub(super) struct DelayConfig {
     /// Growth in a round trip, in Interests (eta: 1).
-    pub(crate) eta: f64,
+    eta: f64,
     /// What a decrease leaves of the window (beta: 0.8, as hICN's transport has it).
-    pub(crate) beta: f64,
+    beta: f64,
     /// Probability of a decrease, for each Data, at the greatest delay (0.2, as there).
-    pub(crate) p_max: f64,
+    p_max: f64,
     /// The same without any delay (0.00001, as there).
-    pub(crate) p_min: f64,
+    p_min: f64,
     /// How long a round trip counts among the least and the greatest, in seconds. 10: BBR's window
     /// for the least; the paper's 30 samples would be a part of one round trip on a fast path, and
     /// forget what it is without a queue.
-    pub(crate) memory_s: f64,
+    memory_s: f64,
 }
 
 impl Default for DelayConfig {
@@ -31,7 +33,7 @@ impl Default for DelayConfig {
     }
 }
 
-constants!(DelayConfig {
+controller_constants!(DelayConfig {
     eta in 0.01..=100.0,
     beta in 0.01..=0.999,
     p_max in 0.0..=1.0,
@@ -47,17 +49,17 @@ const LOSS_FACTOR: f64 = 0.5;
 /// 9406).
 const DELAY_PARTS: u64 = 8;
 
-/// The window shrinks with a probability that grows with the delay, from none at the least round
-/// trip seen lately to the most at the greatest.
+/// The window shrinks with a probability that grows with the delay: from `p_min` at the least
+/// recent round trip to `p_max` at the greatest.
 #[derive(Clone, Debug)]
-pub(crate) struct Delay {
+pub(super) struct Delay {
     config: DelayConfig,
     window: f64,
     window_max: f64,
     is_slow_start: bool,
-    rtts_ns: Lately,
-    /// Probabilities since the last decrease: the next comes when they make one. In place of
-    /// chance, which a controller has none of; in the mean it is the same.
+    rtts_ns: WindowedMinMax,
+    /// Sum of the probabilities since the last decrease: the next one comes when it reaches 1. A
+    /// controller has no randomness; the mean is the same.
     owed: f64,
 }
 
@@ -79,16 +81,16 @@ impl Delay {
     }
 }
 
-impl Make for Delay {
+impl FromConfig for Delay {
     type Config = DelayConfig;
 
-    fn bounded(config: DelayConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: DelayConfig, bounds: WindowBounds) -> Self {
         Self {
             config,
             window: bounds.initial_or(INITIAL_WINDOW).min(bounds.max()),
             window_max: bounds.max(),
             is_slow_start: true,
-            rtts_ns: Lately::new((config.memory_s * NS_PER_S as f64) as u64),
+            rtts_ns: WindowedMinMax::new((config.memory_s * NS_PER_S as f64) as u64),
             owed: 0.0,
         }
     }

@@ -4,16 +4,17 @@
 
 use weir_base::Instant;
 
-use super::constants::constants;
-use super::{
-    Allowance, Congestion, CongestionControl, Make, Marks, Overtaken, Rules, Sample, WindowBounds,
+use weir_transport::congestion::{
+    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample,
+    WindowBounds,
 };
+use weir_transport::controller_constants;
 
 /// Constants of [`Ictp`].
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct IctpConfig {
+pub(super) struct IctpConfig {
     /// What a fast retransmission leaves of the window (RFC 5681: 0.5).
-    pub(crate) beta: f64,
+    beta: f64,
 }
 
 impl Default for IctpConfig {
@@ -22,7 +23,7 @@ impl Default for IctpConfig {
     }
 }
 
-constants!(IctpConfig { beta in 0.01..=0.99, });
+controller_constants!(IctpConfig { beta in 0.01..=0.99, });
 
 /// Window at the start, in Interests (RFC 5681).
 const INITIAL_WINDOW: f64 = 2.0;
@@ -34,17 +35,17 @@ const THRESHOLD_MIN: f64 = 2.0;
 /// TCP Reno's slow start, congestion avoidance and fast retransmission, with Data as
 /// acknowledgements. Data that comes out of order is a loss to it, and marks mean nothing.
 #[derive(Clone, Debug)]
-pub(crate) struct Ictp {
+pub(super) struct Ictp {
     config: IctpConfig,
     window: f64,
     window_max: f64,
     threshold: f64,
 }
 
-impl Make for Ictp {
+impl FromConfig for Ictp {
     type Config = IctpConfig;
 
-    fn bounded(config: IctpConfig, bounds: WindowBounds) -> Self {
+    fn from_config(config: IctpConfig, bounds: WindowBounds) -> Self {
         let window = bounds.initial_or(INITIAL_WINDOW).min(bounds.max());
         Self { config, window, window_max: bounds.max(), threshold: f64::INFINITY }
     }

@@ -2,34 +2,35 @@
 
 use weir_base::Instant;
 
-/// Least and greatest value of at least the last span of time, and of two spans at most.
+/// Least and greatest value of at least the last span of time, and of two spans at most. A value is
+/// forgotten when its span and the one after it have ended.
 #[derive(Copy, Clone, Debug)]
-pub(super) struct Lately {
+pub struct WindowedMinMax {
     span_ns: u64,
     began: Instant,
     /// Least and greatest of the span before this one, and of this one.
-    before: Option<(u64, u64)>,
-    present: Option<(u64, u64)>,
+    previous: Option<(u64, u64)>,
+    current: Option<(u64, u64)>,
 }
 
-impl Lately {
-    pub(super) fn new(span_ns: u64) -> Self {
-        Self { span_ns, began: Instant::ZERO, before: None, present: None }
+impl WindowedMinMax {
+    pub fn new(span_ns: u64) -> Self {
+        Self { span_ns, began: Instant::ZERO, previous: None, current: None }
     }
 
-    pub(super) fn add(&mut self, now: Instant, value: u64) {
+    pub fn add(&mut self, now: Instant, value: u64) {
         if now >= self.began.plus_ns(self.span_ns) {
             // After a long silence nothing of the past is recent.
             let is_recent = now < self.began.plus_ns(2 * self.span_ns);
-            self.before = self.present.take().filter(|_| is_recent);
+            self.previous = self.current.take().filter(|_| is_recent);
             self.began = now;
         }
-        self.present = join(self.present, Some((value, value)));
+        self.current = join(self.current, Some((value, value)));
     }
 
     /// Least and greatest; `None` before the first value.
-    pub(super) fn bounds(&self) -> Option<(u64, u64)> {
-        join(self.before, self.present)
+    pub fn bounds(&self) -> Option<(u64, u64)> {
+        join(self.previous, self.current)
     }
 }
 

@@ -1,0 +1,58 @@
+//! `--pipeline`: the congestion controllers that this build of the program has.
+
+use weir_transport::{ControllerConfig, ControllerError, Controllers};
+
+#[cfg(feature = "lab")]
+const CONTROLLERS: Controllers = weir_baselines::controllers::CONTROLLERS;
+#[cfg(not(feature = "lab"))]
+const CONTROLLERS: Controllers = Controllers::BUILT_IN;
+
+/// Those that only a build with the laboratory has.
+const OF_THE_LABORATORY: &[&str] = &["icp", "hr-icp", "ictp", "chopcop", "nb-cc", "delay"];
+
+pub(super) fn help() -> String {
+    format!(
+        "How the number of Interests in flight is controlled: {}; then its constants, such as \
+         \"cubic beta=0.8\"",
+        Controllers::BUILT_IN_NAMES.join(", "),
+    )
+}
+
+pub(super) fn parse(text: &str) -> Result<ControllerConfig, String> {
+    parse_with(CONTROLLERS, text)
+}
+
+fn parse_with(controllers: Controllers, text: &str) -> Result<ControllerConfig, String> {
+    controllers.parse(text).map_err(|error| match error {
+        ControllerError::Unknown { name, known } if OF_THE_LABORATORY.contains(&&*name) => format!(
+            "`{name}` is one of the laboratory's controllers ({}), and this weir was built without \
+             the laboratory; choose one of {}, or build with `--features lab`",
+            OF_THE_LABORATORY.join(", "),
+            known.names().join(", "),
+        ),
+        error => error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_controllers_of_the_laboratory() {
+        let error = parse_with(Controllers::BUILT_IN, "icp eta=2").unwrap_err();
+        assert!(error.contains("`icp` is one of the laboratory's controllers (icp, "), "{error}");
+        assert!(error.contains("choose one of cubic, "), "{error}");
+        let error = parse_with(Controllers::BUILT_IN, "reno").unwrap_err();
+        assert!(error.contains("there is no controller `reno`; choose one of cubic"), "{error}");
+    }
+
+    #[cfg(feature = "lab")]
+    #[test]
+    fn knows_the_controllers_of_the_laboratory() {
+        let mut names = CONTROLLERS.names();
+        names.retain(|name| Controllers::BUILT_IN.find(name).is_none());
+        assert_eq!(names, OF_THE_LABORATORY);
+        assert!(OF_THE_LABORATORY.iter().all(|name| parse(name).is_ok()));
+    }
+}
