@@ -11,7 +11,7 @@ mod producer;
 use weir_base::{Instant, Packet};
 use weir_wire::LpHeader;
 
-pub use self::consumer::{Consumer, ConsumerStats};
+pub use self::consumer::Consumer;
 pub use self::producer::Producer;
 pub use weir_transport::PathId;
 
