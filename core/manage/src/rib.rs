@@ -125,11 +125,6 @@ impl Rib {
         self.routes
     }
 
-    /// Whether there are no routes.
-    pub fn is_empty(&self) -> bool {
-        self.routes == 0
-    }
-
     /// The prefixes in canonical order, with their routes by face and origin.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, impl Iterator<Item = &Route>)> {
         self.entries.iter().map(|(prefix, entry)| (prefix, entry.routes.values()))

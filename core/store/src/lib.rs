@@ -25,6 +25,4 @@ pub use holdings::{
     HoldingsPage, HoldingsStatus, SegmentRange, Tier,
 };
 pub use rules::{Retention, Rule, Rules, RulesRefused};
-pub use store::{
-    COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE, WriteBacklog,
-};
+pub use store::{Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE, WriteBacklog};

@@ -32,7 +32,7 @@ pub use self::part::PartAnswer;
 pub use self::query::{Hit, Lookup, NameHashes, Query};
 
 /// Names of more components are not stored: each prefix may need a node of its own.
-pub const COMPONENTS_MAX: usize = 128;
+pub(crate) const COMPONENTS_MAX: usize = 128;
 
 /// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so
 /// that it ends early only where it has to pass over Data that is not fresh.
@@ -632,16 +632,6 @@ impl Store {
         hash: impl Fn(NameView<'_>) -> u64,
     ) -> Result<(), RulesRefused> {
         self.eviction.set_rules(&mut self.memory, rules, self.config.capacity_bytes, hash)
-    }
-
-    /// The rules in force, if there ever were some.
-    pub fn rules(&self) -> Option<&Rules> {
-        self.eviction.rules()
-    }
-
-    /// Octets of memory that are kept for each of the rules in force.
-    pub fn kept_bytes(&self) -> &[u64] {
-        self.eviction.kept_bytes_by_rule()
     }
 
     /// The index of what the disks hold.

@@ -8,15 +8,9 @@ use crate::tlv::{self, Fields, Format, Reader, Writer};
 /// SignatureType numbers (NDN packet 0.3, Signature).
 pub mod signature_type {
     /// DigestSha256: integrity only.
-    pub const DIGEST_SHA256: u64 = 0;
-    /// SignatureSha256WithRsa: RSASSA-PKCS1-v1_5.
-    pub const SHA256_WITH_RSA: u64 = 1;
-    /// SignatureSha256WithEcdsa: DER, P-256.
-    pub const SHA256_WITH_ECDSA: u64 = 3;
+    pub(crate) const DIGEST_SHA256: u64 = 0;
     /// SignatureHmacWithSha256.
     pub const HMAC_WITH_SHA256: u64 = 4;
-    /// SignatureEd25519: 64 octets over the signed portion itself.
-    pub const ED25519: u64 = 5;
     /// NullSignature: empty.
     pub const NULL: u64 = 200;
 }

@@ -136,7 +136,7 @@ impl Element<'_> {
     /// # Errors
     /// [`DecodeError::IntegerLength`].
     #[inline]
-    pub fn nni(&self) -> Result<u64, DecodeError> {
+    pub(crate) fn nni(&self) -> Result<u64, DecodeError> {
         decode_nni(self.typ, self.value)
     }
 }
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
 
     /// Whether all TLVs have been read.
     #[inline]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.at >= self.input.len()
     }
 
@@ -425,11 +425,6 @@ impl Writer {
     /// The number of octets written.
     pub fn len(&self) -> usize {
         self.octets.len()
-    }
-
-    /// Whether nothing has been written.
-    pub fn is_empty(&self) -> bool {
-        self.octets.is_empty()
     }
 
     /// The octets written so far.

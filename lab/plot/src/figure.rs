@@ -224,7 +224,7 @@ impl Axis {
     }
 
     /// Label and unit as a CSV heading: `Delay [ns]`.
-    pub fn heading(&self) -> String {
+    pub(crate) fn heading(&self) -> String {
         if self.unit.is_empty() {
             self.label.clone()
         } else {

@@ -76,7 +76,7 @@ impl Figure {
     }
 
     /// What the figure shows, in words: axes, series, ranges.
-    pub fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         crate::table::description(self)
     }
 

@@ -252,7 +252,7 @@ impl ResultFolder {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
+    pub(crate) fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
         read_json(&self.record_path(point, seed))
     }
 
@@ -268,7 +268,7 @@ impl ResultFolder {
     ///
     /// # Errors
     /// One cannot be read.
-    pub fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
+    pub(crate) fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
         let mut results = Results::default();
         for point in 0..experiment.points.len() {
             for seed in &experiment.seeds {
@@ -311,7 +311,7 @@ pub struct Results {
 impl Results {
     /// The numbers of a metric at a point, in the order of seeds.
     #[must_use]
-    pub fn values(&self, point: usize, metric: &str) -> Vec<f64> {
+    pub(crate) fn values(&self, point: usize, metric: &str) -> Vec<f64> {
         self.of_point(point)
             .filter_map(|record| record.measured.values.get(metric).copied().flatten())
             .collect()
@@ -319,14 +319,14 @@ impl Results {
 
     /// Why trials measured nothing, each reason once.
     #[must_use]
-    pub fn missing(&self) -> Vec<&str> {
+    pub(crate) fn missing(&self) -> Vec<&str> {
         let reasons = self.records.values().filter_map(|record| record.missing.as_deref());
         reasons.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Whether every run of the experiment is there: parts may be missing.
     #[must_use]
-    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+    pub(crate) fn is_complete(&self, experiment: &Experiment) -> bool {
         (0..experiment.points.len()).all(|point| {
             experiment.seeds.iter().all(|seed| self.records.contains_key(&(point, *seed)))
         })

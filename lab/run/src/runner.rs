@@ -134,7 +134,7 @@ const SLICE_STEPS: u64 = 1 << 14;
 
 /// The tasks of an experiment that `part` has, in order.
 #[must_use]
-pub fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
+pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
     let all = (0..experiment.points.len())
         .flat_map(|point| experiment.seeds.iter().map(move |seed| Task { point, seed: *seed }));
     let mut all: Vec<Task> = all.collect();

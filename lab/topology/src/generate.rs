@@ -173,7 +173,11 @@ pub(crate) fn star(leaves: usize, link: &LinkDefaults) -> Result<Topology, Gener
 
 /// A complete tree of `depth` levels, numbered level by level from the root `r0`: `depth` 4 and
 /// `fan_out` 2 give 15 routers.
-pub fn tree(depth: usize, fan_out: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
+pub(crate) fn tree(
+    depth: usize,
+    fan_out: usize,
+    link: &LinkDefaults,
+) -> Result<Topology, GeneratorError> {
     check_count("tree", "depth", depth, 1)?;
     check_count("tree", "fan_out", fan_out, 1)?;
     let (mut count, mut level_size, mut level_of) = (0usize, 1usize, Vec::new());
@@ -197,7 +201,11 @@ pub fn tree(depth: usize, fan_out: usize, link: &LinkDefaults) -> Result<Topolog
 }
 
 /// `width` by `height` routers, each linked to the one to its right and the one below.
-pub fn grid(width: usize, height: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
+pub(crate) fn grid(
+    width: usize,
+    height: usize,
+    link: &LinkDefaults,
+) -> Result<Topology, GeneratorError> {
     check_count("grid", "width", width, 1)?;
     check_count("grid", "height", height, 1)?;
     let count = width * height;

@@ -155,10 +155,6 @@ impl Design {
         Ok(design)
     }
 
-    pub fn factors(&self) -> &[Factor] {
-        &self.factors
-    }
-
     /// A treatment in words: `A=10K B=4`.
     fn treatment(&self, number: usize) -> String {
         let levels = self.factors.iter().enumerate().map(|(index, factor)| {

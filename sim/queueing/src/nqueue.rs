@@ -185,12 +185,7 @@ impl Solution {
         self.queues.iter().map(|queue| queue.utilisation).sum()
     }
 
-    /// The largest difference of any figure of two solutions of the same shape.
-    pub fn distance(&self, other: &Self) -> f64 {
-        self.distance_by(other, |one, two| (one - two).abs())
-    }
-
-    /// The same, but relative for figures above 1.
+    /// The largest difference of any figure, relative for figures above 1.
     pub(crate) fn relative_distance(&self, other: &Self) -> f64 {
         self.distance_by(other, |one, two| (one - two).abs() / one.abs().max(1.0))
     }

@@ -554,11 +554,6 @@ impl Consumer {
         &self.transfer.inventory.have
     }
 
-    /// The number of the last segment, if known; not verified.
-    pub fn last_segment(&self) -> Option<u64> {
-        self.transfer.inventory.last_segment()
-    }
-
     /// Counters and measures so far. The window is that of all paths in use, the smoothed and the
     /// smallest round-trip time are those of the path that was there first.
     pub fn stats(&self) -> ConsumerStats {

@@ -681,7 +681,7 @@ pub fn default_identity() -> Name {
 }
 
 /// Milliseconds since the Unix epoch, by the system's clock.
-pub fn unix_time_ms() -> u64 {
+pub(crate) fn unix_time_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 

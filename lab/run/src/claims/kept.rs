@@ -56,7 +56,7 @@ impl Kept {
 
     /// Takes new verdicts. Of what was not run now, it keeps what was there; what the claims no
     /// longer have goes.
-    pub fn update(
+    pub(crate) fn update(
         before: Option<Self>,
         claims: &Claims,
         size: Size,

@@ -12,7 +12,7 @@ use weir_base::{Instant, Packet};
 use weir_transport::Controllers;
 use weir_wire::LpHeader;
 
-pub use self::consumer::{Consumer, ConsumerStats};
+pub use self::consumer::Consumer;
 pub use self::producer::Producer;
 pub use weir_transport::PathId;
 

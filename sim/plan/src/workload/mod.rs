@@ -91,7 +91,7 @@ impl ConsumerPlan {
 
     /// Whether it is one of the transport: all but single Interests.
     #[must_use]
-    pub fn has_window(&self) -> bool {
+    pub(crate) fn has_window(&self) -> bool {
         !matches!(self.demand, Demand::Arrivals { .. })
     }
 }
