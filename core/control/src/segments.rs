@@ -118,7 +118,6 @@ impl Segments {
         self.ranges().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// How many ranges they are.
     pub(crate) fn ranges_count(&self) -> usize {
         match &self.0 {
             Ranges::None => 0,

@@ -60,7 +60,6 @@ pub enum Command {
 }
 
 impl Command {
-    /// All of them.
     pub(crate) const ALL: [Self; 11] = [
         Self::FacesCreate,
         Self::FacesUpdate,

@@ -11,7 +11,6 @@ use crate::numbers::route_flags;
 /// A route of a prefix. A prefix has at most one route for each face and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where Interests go.
     pub face: FaceId,
     /// Who made it, see [`route_origin`](crate::route_origin).
     pub origin: u64,
@@ -19,7 +18,6 @@ pub struct Route {
     pub cost: u64,
     /// See [`route_flags`].
     pub flags: u64,
-    /// When it goes by itself.
     pub expires: Option<Instant>,
 }
 

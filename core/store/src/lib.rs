@@ -25,4 +25,7 @@ pub use holdings::{
     HoldingsPage, HoldingsStatus, SegmentRange, Tier,
 };
 pub use rules::{Retention, Rule, Rules, RulesRefused};
-pub use store::{Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE, WriteBacklog};
+pub use store::{
+    Hit, Lookup, NameHashes, NewData, PartAnswer, Query, ReadData, Store, UNKNOWN_SOURCE,
+    WriteBacklog,
+};

@@ -58,9 +58,7 @@ fn skip_rest(mut reader: Reader<'_>, within: u32) -> Option<()> {
 /// When a certificate is valid, borrowed: two timestamps `YYYYMMDDThhmmss`, UTC, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidityPeriodView<'a> {
-    /// NotBefore.
     pub not_before: &'a str,
-    /// NotAfter.
     pub not_after: &'a str,
 }
 
@@ -103,7 +101,6 @@ pub struct SignatureInfoView<'a> {
     pub nonce: Option<&'a [u8]>,
     /// SignatureTime, milliseconds since the Unix epoch.
     pub time_ms: Option<u64>,
-    /// SignatureSeqNum.
     pub seq_num: Option<u64>,
     /// ValidityPeriod, in Data only, if there is one that can be read.
     pub validity_period: Option<ValidityPeriodView<'a>>,
@@ -229,13 +226,11 @@ impl ValidityPeriod {
 pub struct SignatureInfo {
     /// SignatureType, see [`signature_type`].
     pub signature_type: u64,
-    /// KeyLocator.
     pub key_locator: Option<KeyLocator>,
     /// SignatureNonce; others expect 8 octets.
     pub nonce: Option<Vec<u8>>,
     /// SignatureTime, milliseconds since the Unix epoch.
     pub time_ms: Option<u64>,
-    /// SignatureSeqNum.
     pub seq_num: Option<u64>,
     /// ValidityPeriod, for Data only.
     pub validity_period: Option<ValidityPeriod>,

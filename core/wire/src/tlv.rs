@@ -275,7 +275,6 @@ pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) within: u32,
-    /// Their types, in their order.
     order: &'static [u32],
     /// A bit for each type below 64.
     short_types: u64,

@@ -115,7 +115,6 @@ pub struct EventLoop<'a> {
     slots: Slab<Slot<'a>>,
     /// The times of those that have one.
     due: BTreeSet<(Instant, EndpointId)>,
-    /// Those to be called next.
     calls: Vec<EndpointId>,
     names: Names,
     packets: Vec<FromRouter>,

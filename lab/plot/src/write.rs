@@ -28,11 +28,7 @@ pub enum PlotError {
     },
     /// A file was not written.
     #[error("{}: {source}", path.display())]
-    File {
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
 }
 
 /// The files of one figure.

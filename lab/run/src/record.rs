@@ -64,7 +64,6 @@ pub struct Simulated {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub scenario: String,
-    /// The paper, or empty.
     pub paper: String,
     /// Hash of what decides what is measured, see [`Experiment::hash`].
     pub hash: String,
@@ -85,7 +84,6 @@ pub struct RunFile {
     /// The command that began the run.
     pub command: String,
     pub machine: String,
-    /// When it began, UTC.
     pub date: String,
     /// Time spent on it so far, by all of its parts, s.
     pub elapsed_s: f64,
@@ -98,38 +96,22 @@ pub struct RunFile {
 pub enum RecordError {
     /// Reading or writing failed.
     #[error("{}: {source}; choose another folder with --out, or free some space", path.display())]
-    File {
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// The file is not what this program writes.
     #[error("{}: {message}; remove the file, or start over with --fresh", path.display())]
-    Content {
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
+    Content { path: PathBuf, message: String },
     /// Verdicts that are kept, or the README that shows them, cannot be read or written.
     #[error(
         "{}: {message}; mend the file or restore it, then give the same command again: no run is \
             lost", path.display()
     )]
-    Kept {
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
+    Kept { path: PathBuf, message: String },
     /// The folder holds another run.
     #[error(
         "{} holds results of {difference}; start over with --fresh, or choose another folder \
             with --out", path.display()
     )]
-    Other {
-        path: PathBuf,
-        /// What differs.
-        difference: String,
-    },
+    Other { path: PathBuf, difference: String },
 }
 
 /// Wraps an error of the system.
@@ -304,7 +286,6 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// By point and seed.
     pub records: BTreeMap<(usize, u64), Record>,
 }
 

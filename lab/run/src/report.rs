@@ -30,7 +30,6 @@ pub enum ReportError {
 #[derive(Clone, Debug)]
 pub(crate) struct ScenarioReport<'a> {
     pub experiment: &'a Experiment,
-    /// What it measured.
     pub results: &'a Results,
     pub run: &'a RunFile,
     pub folder: &'a ResultFolder,

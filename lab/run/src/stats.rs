@@ -10,7 +10,6 @@ pub struct Estimate {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// Samples.
     pub count: usize,
 }
 

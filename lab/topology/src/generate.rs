@@ -12,13 +12,7 @@ use crate::model::{Coordinates, Link, Node, Role, Topology};
 pub enum GeneratorError {
     /// A parameter is out of bounds.
     #[error("{generator} with {parameter} = {value}; write {remedy}")]
-    Parameter {
-        generator: &'static str,
-        parameter: &'static str,
-        value: String,
-        /// What is allowed.
-        remedy: String,
-    },
+    Parameter { generator: &'static str, parameter: &'static str, value: String, remedy: String },
     /// The links' properties are impossible.
     #[error(transparent)]
     Link(#[from] Invalid),
@@ -59,10 +53,7 @@ impl LinkDefaults {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
     /// See [`line()`].
-    Line {
-        /// Routers.
-        nodes: usize,
-    },
+    Line { nodes: usize },
     /// Routers around one in the middle.
     Star {
         /// Routers around the one in the middle.
@@ -86,7 +77,6 @@ pub enum Generator {
     Dumbbell { left: usize, right: usize },
     /// A random graph in which near nodes are joined more often than far ones (Waxman, 1988).
     Waxman {
-        /// Routers.
         nodes: usize,
         /// How far links reach, 0 < alpha <= 1.
         alpha: f64,
@@ -95,7 +85,6 @@ pub enum Generator {
     },
     /// See `barabasi_albert`.
     BarabasiAlbert {
-        /// Routers.
         nodes: usize,
         /// Links of each router that is added.
         links_per_node: usize,

@@ -17,7 +17,6 @@ pub enum Metric {
     Cost,
     /// [`crate::Link::delay_ns`].
     Delay,
-    /// One for each link.
     Hops,
 }
 
@@ -31,7 +30,6 @@ pub struct Hop {
 /// Paths of every node to one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
-    /// Where they lead.
     pub destination: usize,
     /// For each node the sum of the metric to the destination, `None` when there is no path.
     pub distance: Vec<Option<u64>>,

@@ -75,7 +75,6 @@ impl DiskConfig {
 /// What a disk is asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DiskOp {
-    /// The caller's number.
     pub id: u64,
     /// Read or write.
     pub kind: DiskOpKind,
@@ -102,13 +101,10 @@ pub struct DiskError;
 /// An operation that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The caller's number.
     pub id: u64,
     /// Whether it was carried out.
     pub result: Result<(), DiskError>,
-    /// What had been asked.
     pub op: DiskOp,
-    /// When it ended.
     pub at: Instant,
 }
 

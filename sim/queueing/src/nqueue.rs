@@ -104,11 +104,7 @@ pub enum NQueueError {
         "a threshold of {threshold} packets: the renewal method takes at most {most}; use the \
          simulation"
     )]
-    RenewalThreshold {
-        threshold: usize,
-        /// The most.
-        most: usize,
-    },
+    RenewalThreshold { threshold: usize, most: usize },
     /// Two resolutions of the renewal method disagree.
     #[error(
         "the renewal method is only good to {estimate:.1e} for this model (wanted {wanted:.1e}); \

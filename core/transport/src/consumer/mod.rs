@@ -221,7 +221,7 @@ impl Consumer {
     /// When [`Consumer::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
         // Without a path nothing can be sent; without a verdict or the driver's start, neither.
-        let has_path = !self.transfer.scoreboard.paths().is_empty();
+        let has_path = !self.transfer.scoreboard.paths().all().is_empty();
         if !has_path || !(self.discovery.is_asking() || self.transfer.is_running()) {
             return None;
         }
@@ -335,7 +335,7 @@ impl Consumer {
         if !self.discovery.is_asking() {
             return;
         }
-        let paths = self.transfer.scoreboard.paths_for_requests();
+        let paths = self.transfer.scoreboard.paths().for_requests();
         while !self.is_over() && self.discovery.is_asking() {
             let sent = &mut self.transfer.stats.interests;
             let polled = self.discovery.poll(now, &paths, &mut self.rng, &mut out.interests, sent);
@@ -561,10 +561,10 @@ impl Consumer {
         let histogram = scoreboard.histogram();
         let mut stats = stats.clone();
         stats.add(scoreboard.counters());
-        stats.outstanding = scoreboard.in_flight();
+        stats.outstanding = scoreboard.outstanding().in_flight();
         stats.rtt_median_ns = histogram.and_then(|histogram| histogram.quantile(0.5));
         stats.rtt_p99_ns = histogram.and_then(|histogram| histogram.quantile(0.99));
-        let in_use = scoreboard.paths_in_use();
+        let in_use = scoreboard.paths().in_use();
         stats.window = in_use.iter().map(|path| path.allowance().window).sum();
         if let Some(path) = in_use.first() {
             stats.rtt_smoothed_ns = path.rtt.smoothed_ns();
@@ -575,13 +575,13 @@ impl Consumer {
 
     /// The window of a path, in chunks; `None` if there is no such path.
     pub fn window_of(&self, path: PathId) -> Option<f64> {
-        let paths = self.transfer.scoreboard.paths();
+        let paths = self.transfer.scoreboard.paths().all();
         paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
     }
 
     /// What happened on a path so far, since it was there first.
     pub fn path_stats(&self, path: PathId) -> PathStats {
-        self.transfer.scoreboard.path_stats(path)
+        self.transfer.scoreboard.paths().stats(path)
     }
 
     /// Checks the state against itself.

@@ -65,9 +65,7 @@ pub enum KeyChainError {
     /// The operating system refused.
     #[error("cannot {doing} {path}", path = path.display())]
     Io {
-        /// What was tried.
         doing: &'static str,
-        /// On which file.
         path: PathBuf,
         /// Why not.
         #[source]

@@ -19,7 +19,6 @@ const END: &str = "<!-- end of verdicts -->";
 /// `expected/SIZE.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The paper.
     pub paper: String,
     pub size: Size,
     /// In the order of `claims.toml`.

@@ -46,9 +46,7 @@ pub struct AppOutbox {
 /// A consumer or a producer.
 #[derive(Debug)]
 pub enum App {
-    /// Asks.
     Consumer(Box<Consumer>),
-    /// Answers.
     Producer(Box<Producer>),
 }
 

@@ -147,7 +147,6 @@ pub enum WrongData {
     /// The content differs.
     #[error("octet {at} of {len} octets of content is wrong")]
     Octet {
-        /// The first that does.
         at: usize,
         /// Octets of content.
         len: usize,
