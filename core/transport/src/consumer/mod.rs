@@ -28,8 +28,6 @@
 //! way: `mod` (what is sent and what comes), `verdicts` (what becomes of a packet), `set_aside`
 //! (does what `Holes` says), `failure` (what is given up, and the end).
 
-#[cfg(test)]
-mod bottleneck_tests;
 mod check;
 mod chunk;
 mod chunks;
