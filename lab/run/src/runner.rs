@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_netsim::{Network, Violation};
+use weir_baselines::stores::BlockingStore;
+use weir_netsim::{Experiments, Network, Violation};
 use weir_plan::PlanError;
 use weir_plan::event::{Event, Observer};
 use weir_real::{self as real, RealError, RealOptions};
@@ -264,7 +265,9 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<Simulated, RunError> {
-        let mut network = Network::new(&prepared.plan).map_err(|source| RunError::Plan {
+        let experiments = Experiments { blocking_store: Some(BlockingStore::driver) };
+        let network = Network::with_experiments(&prepared.plan, &experiments);
+        let mut network = network.map_err(|source| RunError::Plan {
             file: self.experiment.file.to_string(),
             point: self.point_name(task),
             seed: task.seed,

@@ -37,6 +37,7 @@ use self::timeline::Timeline;
 use crate::check::Broken;
 use crate::check::recent::Happened;
 use crate::error::Violation;
+use crate::experiments::Experiments;
 use weir_plan::app::App;
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, Plan, PlanError};
@@ -80,8 +81,16 @@ impl Network {
     /// # Errors
     /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
+        Self::with_experiments(plan, &Experiments::default())
+    }
+
+    /// The network of `plan` at time 0, whose routers may have these parts.
+    ///
+    /// # Errors
+    /// The plan contradicts itself, or needs a part that is not in `experiments`.
+    pub fn with_experiments(plan: &Plan, experiments: &Experiments) -> Result<Self, PlanError> {
         plan.check()?;
-        build::build(plan)
+        build::build(plan, experiments)
     }
 
     /// Runs to the end of the plan: its duration and drain.
