@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
 use weir_face::UnixAccess;
-use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
+use weir_forward::{BusyPolicy, DataSource, MakeDriver, UnsolicitedPolicy};
 use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, RunsConfig, ShapingConfig};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
@@ -93,6 +93,8 @@ pub struct DisksConfig {
     pub write_backlog_bytes_max: Option<u64>,
     /// What the router does when they are busy.
     pub busy: BusyPolicy,
+    /// For experiments: what handles the inputs of each shard in place of its router.
+    pub driver: Option<Arc<dyn MakeDriver>>,
     /// How long a router that is told to stop may write what is in memory to its disks.
     pub stop_timeout: Duration,
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_baselines::controllers::CONTROLLERS;
-use weir_netsim::{Network, Violation};
+use weir_baselines::stores::BlockingStore;
+use weir_netsim::{Experiments, Network, Violation};
 use weir_plan::PlanError;
 use weir_plan::event::{Event, Observer};
 use weir_real::{self as real, RealError, RealOptions};
@@ -253,7 +254,11 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<Simulated, RunError> {
-        let network = Network::with_controllers(&prepared.plan, CONTROLLERS);
+        let experiments = Experiments {
+            controllers: CONTROLLERS,
+            blocking_store: Some(BlockingStore::driver),
+        };
+        let network = Network::with_experiments(&prepared.plan, &experiments);
         let mut network = network.map_err(|source| RunError::Plan {
             file: self.experiment.file.to_string(),
             point: self.point_name(task),

@@ -1,5 +1,9 @@
 //! Tests of simulated networks, in one program: each file would link all libraries again.
 
+/// The laboratory's, from its source: a crate of `sim` must not depend on one of `lab`.
+#[path = "../../../lab/baselines/src/stores/blocking.rs"]
+#[expect(unreachable_pub, reason = "it is a part of a library")]
+mod blocking;
 mod bottleneck;
 mod common;
 mod controller;

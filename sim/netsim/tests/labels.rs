@@ -8,7 +8,7 @@ use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_options::DisksOptions;
 use weir_plan::event::EventKind;
 use weir_plan::workload::{Demand, Popularity};
-use weir_plan::{DiskPlan, Plan, RoutePlan};
+use weir_plan::{DiskExperiments, DiskPlan, Plan, RoutePlan};
 
 /// Reads that a disk does in a second.
 const READS_HZ: f64 = 4000.0;
@@ -32,12 +32,8 @@ fn plan(
         bytes: 256 << 20,
         device: DiskConfig { read, ..DiskConfig::default() },
         filled: 1.0,
-        options: DisksOptions {
-            threshold: 16,
-            mark: Mark::NbCc,
-            labels,
-            ..DiskPlan::recorded_options()
-        },
+        options: DisksOptions { threshold: 16, mark: Mark::NbCc, ..DiskPlan::recorded_options() },
+        experiments: DiskExperiments { labels, ..DiskExperiments::default() },
         ..DiskPlan::default()
     });
     let nodes: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();

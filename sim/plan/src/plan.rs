@@ -5,6 +5,7 @@
 //! in a plan refers to a file.
 
 mod disk;
+mod experiments;
 mod router;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use weir_store::EvictionPolicy;
 use weir_transport::Holdings;
 
 pub use self::disk::{DISKS_MAX, DiskPlan};
+pub use self::experiments::{DiskExperiments, StoreIo};
 use crate::workload::{ConsumerPlan, ProducerPlan};
 
 /// One run.

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::blocking::BlockingStore;
 use weir_netem::LinkConfig;
-use weir_netsim::{Network, Summary};
+use weir_netsim::{Experiments, Network, Summary};
 use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
@@ -167,7 +168,9 @@ pub(crate) fn with_disk(disk: DiskPlan) -> RouterPlan {
 /// Runs a plan, which must keep all promises.
 pub(crate) fn run_with(plan: &Plan, observer: &mut dyn Observer) -> Summary {
     let seed = plan.seed;
-    let mut network = Network::new(plan).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let experiments = Experiments { blocking_store: Some(BlockingStore::driver) };
+    let network = Network::with_experiments(plan, &experiments);
+    let mut network = network.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     network.run(observer).unwrap_or_else(|violation| {
         panic!("seed {seed}: {violation}\n{}", violation.last_events.join("\n"))
     })

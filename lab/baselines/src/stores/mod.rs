@@ -1,0 +1,5 @@
+//! Stores of the papers.
+
+mod blocking;
+
+pub use blocking::BlockingStore;
