@@ -11,7 +11,7 @@ use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
     Consumer, Identity, LiveWriter, Producer, Reader, Session, SessionConfig, SocketError,
 };
-use weir_tests::{Process, Router, Site, socket_example};
+use weir_tests::{Host, Process, Router, socket_example};
 use weir_wire::Name;
 
 fn name(uri: &str) -> Name {
@@ -77,8 +77,8 @@ fn assert_messages(messages: &[(u64, String)], segments: std::ops::Range<u64>) {
 
 #[test]
 fn whoever_joins_gets_the_newest_and_all_that_follow_until_the_end() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one);
     let mut live = producer.publish_live(&name("/live/news")).unwrap();
@@ -105,8 +105,8 @@ fn whoever_joins_gets_the_newest_and_all_that_follow_until_the_end() {
 }
 
 /// Interests at the producer for an object of 100 segments, with so many consumers.
-fn interests(site: &Site, consumers: usize) -> u64 {
-    let router = Router::start(site);
+fn interests(host: &Host, consumers: usize) -> u64 {
+    let router = Router::start(host);
     let one = session(&router);
     let producer = producer(&one);
     let mut live = producer.publish_live(&name("/live/news")).unwrap();
@@ -125,8 +125,8 @@ fn interests(site: &Site, consumers: usize) -> u64 {
 
 #[test]
 fn the_producer_sees_no_interest_of_each_of_many_consumers() {
-    let site = Site::new();
-    let (of_one, of_many) = (interests(&site, 1), interests(&site, 24));
+    let host = Host::new();
+    let (of_one, of_many) = (interests(&host, 1), interests(&host, 24));
     eprintln!("{of_one} {of_many}");
     assert!((100..300).contains(&of_one), "{of_one}");
     // Each may ask for metadata of its own, and where all wait for a processor their Interests are
@@ -136,8 +136,8 @@ fn the_producer_sees_no_interest_of_each_of_many_consumers() {
 
 #[test]
 fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one);
     let mut live = producer.publish_live(&name("/live/film")).unwrap();
@@ -171,8 +171,8 @@ fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
 
 #[test]
 fn readers_of_an_object_that_is_left_without_an_end_learn_of_a_newer_one() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one);
     let mut live = producer.publish_live(&name("/live/news")).unwrap();
@@ -205,8 +205,8 @@ fn readers_of_an_object_that_is_left_without_an_end_learn_of_a_newer_one() {
 
 #[test]
 fn a_producer_that_dies_ends_its_readers() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let dying = producer(&one);
     let mut live = dying.publish_live(&name("/live/news")).unwrap();
@@ -225,10 +225,10 @@ fn a_producer_that_dies_ends_its_readers() {
 
 #[test]
 fn the_examples_show_lines_to_several_as_they_come() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let start = |example: &str, arguments: &[&str], input: Stdio| {
-        let mut command = site.command(&socket_example(example));
+        let mut command = host.command(&socket_example(example));
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
         Process::start_with_input(example, command, input)
     };
@@ -248,7 +248,7 @@ fn the_examples_show_lines_to_several_as_they_come() {
     let _ = source.line_with("finished after");
     for watcher in watchers {
         let _ = watcher.line_with("four");
-        let _ = watcher.finish().success();
+        watcher.finish().success();
     }
     let late = late.finish().success();
     assert!(!late.output.contains("one"), "{}", late.output);
@@ -257,8 +257,8 @@ fn the_examples_show_lines_to_several_as_they_come() {
 /// What grows is made known anew with each segment, and stays the version that it is.
 #[test]
 fn a_later_version_stays_the_latest_while_an_earlier_one_grows() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session);
     let mut writer = producer.publish_live(&name("/live/a")).unwrap();

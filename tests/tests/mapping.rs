@@ -11,7 +11,7 @@ use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
 };
-use weir_tests::{PATIENCE, Router, Site};
+use weir_tests::{Host, PATIENCE, Router};
 use weir_transport::{HicnName, NameMapping};
 use weir_wire::{DataView, Interest, Name};
 
@@ -59,8 +59,8 @@ fn read(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
 
 #[test]
 fn objects_are_published_and_read_under_names_of_hicn() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     // Two levels of a manifest, and one.
     for (signs, segment_size) in [("segments", "8000"), ("manifest", "1000")] {
@@ -84,8 +84,8 @@ fn objects_are_published_and_read_under_names_of_hicn() {
 
 #[test]
 fn what_is_on_the_wire_has_names_of_hicn_alone() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = bind(&one, "/p", options(&[]));
     let object = name("/p/a");
@@ -115,8 +115,8 @@ fn what_is_on_the_wire_has_names_of_hicn_alone() {
 
 #[test]
 fn a_new_version_is_found_and_the_old_one_by_its_name() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = bind(&one, "/p", options(&[("metadata_freshness", "0s")]));
     let consumer = consumer(&other, "/p", MAPPING);
@@ -132,8 +132,8 @@ fn a_new_version_is_found_and_the_old_one_by_its_name() {
 
 #[test]
 fn what_is_asked_for_early_is_answered_when_it_is_published() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = bind(&one, "/p", options(&[("request_wait", "1m")]));
     let asking = thread::spawn(move || read(&consumer(&other, "/p", MAPPING), "/p/a").unwrap());
@@ -148,8 +148,8 @@ fn what_is_asked_for_early_is_answered_when_it_is_published() {
 
 #[test]
 fn what_has_no_name_there_is_refused_in_words() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = bind(&session, "/p", options(&[]));
     let outside = producer.publish(&name("/q"), content(1)).unwrap_err();
@@ -173,10 +173,10 @@ fn what_has_no_name_there_is_refused_in_words() {
 /// and one seen first. An anchor is for what is below its name, and no name of hICN is.
 #[test]
 fn users_trust_keys_under_names_of_hicn_and_no_anchor_reaches_them() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
-    let owner = KeyChain::at(site.path("owner"));
+    let owner = KeyChain::at(host.path("owner"));
     let key = owner.generate(&name("/p"), KeyType::Ecdsa, None).unwrap();
     let signer = owner.signer(&key.name).unwrap();
     let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
@@ -191,12 +191,12 @@ fn users_trust_keys_under_names_of_hicn_and_no_anchor_reaches_them() {
     let trust = |chain: &KeyChain, anchors: &[std::path::PathBuf]| {
         UserTrust::new(name("/p"), Some(chain.clone()), anchors).unwrap()
     };
-    let stranger = KeyChain::at(site.path("stranger"));
+    let stranger = KeyChain::at(host.path("stranger"));
     for chain in [&owner, &stranger] {
         assert!(read_with(trust(chain, &[])).unwrap() == content(100_000));
     }
     let certificate = owner.certificate_for(&key.name).unwrap().unwrap();
-    let file = site.write("anchor", certificate.wire());
+    let file = host.write("anchor", certificate.wire());
     let error = read_with(trust(&stranger, &[file])).unwrap_err();
     assert!(error.to_string().contains("cannot be verified"), "{error}");
 }

@@ -16,7 +16,7 @@ use weir_security::{
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
 };
-use weir_tests::{PATIENCE, Router, Site};
+use weir_tests::{Host, PATIENCE, Router};
 use weir_wire::{Interest, Name};
 
 fn name(uri: &str) -> Name {
@@ -125,8 +125,8 @@ impl Signer for Watched {
 
 #[test]
 fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, DigestSigner, 0);
     let object = |number: usize| name(&format!("/p/{number}"));
@@ -157,8 +157,8 @@ fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
 
 #[test]
 fn who_lets_go_of_what_has_not_begun_gives_it_up() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let (watched, is_waiting, go_on) = Watched::with_gate();
     let producer = producer(&session, watched.clone(), 1);
@@ -177,8 +177,8 @@ fn who_lets_go_of_what_has_not_begun_gives_it_up() {
 
 #[test]
 fn what_waits_when_the_session_ends_ends_as_closed() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let (watched, is_waiting, go_on) = Watched::with_gate();
     let producer = producer(&session, watched.clone(), 1);
@@ -198,8 +198,8 @@ fn what_waits_when_the_session_ends_ends_as_closed() {
 
 #[test]
 fn a_signer_that_fails_or_panics_is_told_and_harms_no_other() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, Watched::default(), 2);
     for _ in 0..5 {
@@ -216,8 +216,8 @@ fn a_signer_that_fails_or_panics_is_told_and_harms_no_other() {
 /// Regression: each publication of a large object made threads of its own.
 #[test]
 fn large_objects_are_signed_by_the_threads_of_the_session() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let watched = Watched::default();
     let producer = producer(&session, watched.clone(), 4);
@@ -232,8 +232,8 @@ fn large_objects_are_signed_by_the_threads_of_the_session() {
 
 #[test]
 fn what_its_caller_breaks_off_is_not_published() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, DigestSigner, 2);
     // While it is signed, and while it is handed over.
@@ -253,8 +253,8 @@ fn what_its_caller_breaks_off_is_not_published() {
 /// Neither the Interest's time nor what the producer waits for its application comes to an end.
 #[test]
 fn who_waits_for_a_producer_that_closes_learns_it_at_once() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let asking = session(&router);
     let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
     let consumer = Consumer::bind(&asking, Name::new(), anybody);

@@ -15,7 +15,7 @@ use weir_plan::{
     DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
 };
 use weir_real::{self as real, RealError, RealOptions, RealReport};
-use weir_tests::{PATIENCE, Process, Site, weir_binary};
+use weir_tests::{Host, PATIENCE, Process, weir_binary};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1000 * MS;
@@ -102,8 +102,8 @@ fn bytes_by_path(events: &[Event], until_ns: u64) -> [u64; 2] {
 
 #[test]
 fn a_consumer_with_two_links_uses_both() {
-    let site = Site::new();
-    let (result, events) = run(&plan_of_two_links(S), &options(&site.path("run")));
+    let host = Host::new();
+    let (result, events) = run(&plan_of_two_links(S), &options(&host.path("run")));
     result.expect("it runs");
     let bytes = bytes_by_path(&events, S);
     assert!(bytes[0] > 0 && bytes[1] > 0, "{bytes:?}");
@@ -112,10 +112,10 @@ fn a_consumer_with_two_links_uses_both() {
 /// The process is not told that its second link is down, and goes on with the first.
 #[test]
 fn a_link_of_two_that_is_down_carries_nothing_and_stops_nothing() {
-    let site = Site::new();
+    let host = Host::new();
     let mut plan = plan_of_two_links(5 * S);
     plan.faults.push(FaultPlan { at_ns: S, fault: Fault::LinkDown { link: 2, for_ns: 4 * S } });
-    let (result, events) = run(&plan, &options(&site.path("run")));
+    let (result, events) = run(&plan, &options(&host.path("run")));
     result.expect("it runs");
     // On a busy machine the link may go down later than it should.
     let [before, after] = [3 * S, 9 * S / 2].map(|at_ns| bytes_by_path(&events, at_ns));
@@ -174,8 +174,8 @@ fn await_process(folder: &Path, file: &str) -> i32 {
 
 /// Runs a long plan and does something to it meanwhile.
 fn disturbed(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
-    let site = Site::new();
-    let folder = site.path("run");
+    let host = Host::new();
+    let folder = host.path("run");
     let options = options(&folder);
     let result = std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&plan(Transport::Unix, 300 * S), &options).0);
@@ -213,7 +213,7 @@ fn a_run_can_be_broken_off() {
 
 #[test]
 fn what_cannot_be_started_is_said() {
-    let site = Site::new();
+    let host = Host::new();
     let good = plan(Transport::Unix, S);
     let text_of = |options: &RealOptions| run(&good, options).0.unwrap_err().to_string();
 
@@ -221,11 +221,11 @@ fn what_cannot_be_started_is_said() {
     let text = text_of(&nowhere);
     assert!(text.contains("/no/such/program") && text.contains("edge"), "{text}");
 
-    let file = site.write("file", b"");
+    let file = host.write("file", b"");
     let text = text_of(&options(&file));
     assert!(text.contains(&file.display().to_string()), "{text}");
 
-    let core = RealOptions { cpu_router: vec![900], ..options(&site.path("core")) };
+    let core = RealOptions { cpu_router: vec![900], ..options(&host.path("core")) };
     let text = text_of(&core);
     assert!(text.contains("router `edge`") && text.contains("900"), "{text}");
 }
@@ -276,11 +276,11 @@ fn plans_that_only_the_simulator_can_run_are_refused() {
 #[test]
 fn a_router_crashes_and_comes_back() {
     for transport in [Transport::Unix, Transport::Udp] {
-        let site = Site::new();
+        let host = Host::new();
         let mut plan = plan(transport, 3 * S);
         let fault = Fault::Crash { node: 0, for_ns: 300 * MS };
         plan.faults.push(FaultPlan { at_ns: S, fault });
-        let (result, events) = run(&plan, &options(&site.path("run")));
+        let (result, events) = run(&plan, &options(&host.path("run")));
         result.unwrap_or_else(|error| panic!("{transport:?}: {error}"));
         let times = |begins: bool| {
             let event = events
@@ -308,8 +308,8 @@ fn a_link_goes_down_and_up() {
     let mut plan = plan(Transport::Udp, 3 * S);
     let fault = Fault::LinkDown { link: 1, for_ns: 700 * MS };
     plan.faults.push(FaultPlan { at_ns: S, fault });
-    let site = Site::new();
-    let (result, events) = run(&plan, &options(&site.path("run")));
+    let host = Host::new();
+    let (result, events) = run(&plan, &options(&host.path("run")));
     let report = result.expect("it ends well");
     assert!(report.emulator_utilisation > 0.0);
     let timed_out =
@@ -334,8 +334,8 @@ fn a_large_fib() {
     let mut plan = plan(Transport::Unix, S);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
     router.fib_filler = 20_000;
-    let site = Site::new();
-    let (result, events) = run(&plan, &options(&site.path("run")));
+    let host = Host::new();
+    let (result, events) = run(&plan, &options(&host.path("run")));
     result.expect("it ends well");
     assert!(events.iter().any(|event| matches!(event.kind, EventKind::DataReceived { .. })));
 }
@@ -343,18 +343,18 @@ fn a_large_fib() {
 /// Where a router's time went.
 #[test]
 fn routers_are_profiled() {
-    let site = Site::new();
-    let options = RealOptions { profile: Some(site.path("profile")), ..options(&site.path("run")) };
+    let host = Host::new();
+    let options = RealOptions { profile: Some(host.path("profile")), ..options(&host.path("run")) };
     run(&plan(Transport::Unix, S), &options).0.expect("it ends well");
-    let text = std::fs::read_to_string(site.path("profile").join("edge.csv")).expect("a profile");
+    let text = std::fs::read_to_string(host.path("profile").join("edge.csv")).expect("a profile");
     assert!(text.starts_with("function,self_percent,samples\n"), "{text}");
 }
 
 /// When the coordinator is killed, the kernel ends what it had started.
 #[test]
 fn children_end_with_their_parent() {
-    let site = Site::new();
-    let mut command = site.command(Path::new("sh"));
+    let host = Host::new();
+    let mut command = host.command(Path::new("sh"));
     let script = "\"$0\" lab child --parent $$ -- router --unix r.sock --udp none --tcp none \
                   --json & wait";
     command.args(["-c", script]).arg(weir_binary());

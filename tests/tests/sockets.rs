@@ -21,7 +21,7 @@ use weir_socket::{
     Session, SessionConfig, SocketError, Word,
 };
 use weir_store::EvictionPolicy;
-use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, socket_example};
+use weir_tests::{Host, PATIENCE, Process, Router, socket_example};
 use weir_transport::Metadata;
 use weir_wire::{Data, DataView, Interest, Name};
 
@@ -100,8 +100,8 @@ impl Verifier for Secret {
 
 #[test]
 fn what_is_published_is_read_by_consumers_of_the_same_session_and_others() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let mut options = ProducerOptions::default();
@@ -129,8 +129,8 @@ fn what_is_published_is_read_by_consumers_of_the_same_session_and_others() {
 
 #[test]
 fn the_latest_version_is_read_unless_the_name_says_which() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     let versions = [b"first", b"secnd", b"third"]
@@ -153,33 +153,33 @@ fn the_latest_version_is_read_unless_the_name_says_which() {
 
 #[test]
 fn weir_get_gets_what_a_socket_publishes_and_a_socket_what_weir_put_serves() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     producer.publish(&name("/p/a"), content(100_000)).unwrap();
-    let got = site.path("got");
+    let got = host.path("got");
     let arguments = ["get", "/p/a", "-o", got.to_str().unwrap(), "--allow-unsigned"];
-    let _ = router.weir(&site, &arguments).success();
+    router.weir(&arguments).success();
     assert!(std::fs::read(&got).unwrap() == content(100_000));
 
-    let file = site.write("file", &content(200_000));
+    let file = host.write("file", &content(200_000));
     let arguments = ["put", file.to_str().unwrap(), "/q/b", "--sign", "digest", "--json"];
-    let put = site.weir(&router.unix(), &arguments);
+    let put = router.spawn(&arguments);
     let _ = put.json_line();
     assert!(read_all(&consumer(&session, "/q"), "/q/b").unwrap() == content(200_000));
 }
 
 #[test]
 fn the_examples_serve_a_directory_and_get_from_it() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    std::fs::create_dir(site.path("served")).unwrap();
+    let host = Host::new();
+    let router = Router::start(&host);
+    std::fs::create_dir(host.path("served")).unwrap();
     let text: String = (0..50_000).map(|line| format!("line {line}\n")).collect();
-    site.write("served/lines", text.as_bytes());
-    site.write("secret", b"none of theirs");
+    host.write("served/lines", text.as_bytes());
+    host.write("secret", b"none of theirs");
     let start = |example: &str, arguments: &[&str]| {
-        let mut command = site.command(&socket_example(example));
+        let mut command = host.command(&socket_example(example));
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
         Process::start(example, command)
     };
@@ -196,8 +196,8 @@ fn the_examples_serve_a_directory_and_get_from_it() {
 
 #[test]
 fn ranges_and_places_are_read_without_the_rest() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     let all = content(3_000_000);
@@ -255,8 +255,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn readers_and_producers_are_polled_without_a_runtime() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let mut consumer = consumer(&other, "/p");
@@ -292,8 +292,8 @@ fn readers_and_producers_are_polled_without_a_runtime() {
 fn tasks_of_tokio_read_side_by_side() {
     use tokio::io::AsyncReadExt;
 
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     for number in 0..20 {
@@ -327,8 +327,8 @@ fn the_table_names_the_options_that_sockets_have() {
 
 #[test]
 fn a_slow_reader_holds_no_more_than_its_buffer() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let all = content(4_000_000);
@@ -362,8 +362,8 @@ fn a_slow_reader_holds_no_more_than_its_buffer() {
 
 #[test]
 fn what_is_asked_for_before_it_exists_is_answered_when_it_does() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let mut options = ProducerOptions::default();
     options.set("request_wait", "100ms").unwrap();
@@ -393,8 +393,8 @@ fn what_is_asked_for_before_it_exists_is_answered_when_it_does() {
 
 #[test]
 fn single_interests_and_single_data_go_as_they_are() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let mut options = ProducerOptions::default();
     options.set("request_wait", "1h").unwrap();
@@ -424,8 +424,8 @@ fn single_interests_and_single_data_go_as_they_are() {
 
 #[test]
 fn a_signer_that_is_not_believed_is_refused_or_its_octets_are_flagged() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let identity = Identity::new(Secret(1));
     let producer = Producer::bind(&session, name("/p"), identity).unwrap();
@@ -449,8 +449,8 @@ fn a_signer_that_is_not_believed_is_refused_or_its_octets_are_flagged() {
 
 #[test]
 fn prefixes_have_one_socket_each_and_names_stay_below_them() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let identity = || Identity::new(DigestSigner);
     let outer = producer(&session, "/p");
@@ -479,11 +479,11 @@ fn prefixes_have_one_socket_each_and_names_stay_below_them() {
 
 #[test]
 fn without_a_router_or_a_route_errors_say_so() {
-    let site = Site::new();
-    let nobody = FaceUri::Unix(site.path("nobody.sock"));
+    let host = Host::new();
+    let nobody = FaceUri::Unix(host.path("nobody.sock"));
     let error = Session::connect(&nobody).err();
     assert!(matches!(error, Some(SocketError::NoRouter(_))), "{error:?}");
-    let router = Router::start(&site);
+    let router = Router::start(&host);
     let session = session(&router);
     let error = error_of(read_all(&consumer(&session, "/nowhere"), "/nowhere/a"));
     assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
@@ -496,14 +496,8 @@ fn without_a_router_or_a_route_errors_say_so() {
 
 #[test]
 fn the_output_buffer_is_bounded_and_what_left_it_is_asked_of_the_application() {
-    let site = Site::new();
-    let router = Router::start_with(
-        &site,
-        &RouterOptions {
-            arguments: vec!["-c".into(), no_store(&site)],
-            ..RouterOptions::default()
-        },
-    );
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let session = session(&router);
     let mut options = ProducerOptions::default();
     options.set("output_buffer", "1MiB").unwrap();
@@ -528,16 +522,10 @@ fn the_output_buffer_is_bounded_and_what_left_it_is_asked_of_the_application() {
     assert!(octets == content(300_000));
 }
 
-/// The configuration of a router that stores nothing.
-fn no_store(site: &Site) -> String {
-    let path = site.write("no-store.toml", b"[store]\nsize = 0\n");
-    path.to_str().unwrap().to_owned()
-}
-
 #[test]
 fn a_router_that_restarts_finds_the_sockets_as_they_were() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let all = content(6_000_000);
@@ -548,7 +536,7 @@ fn a_router_that_restarts_finds_the_sockets_as_they_were() {
     let mut octets = vec![0; 1_000_000];
     reader.read_exact(&mut octets).unwrap();
     drop(router);
-    let router = Router::start(&site);
+    let router = Router::start(&host);
     reader.read_to_end(&mut octets).unwrap();
     assert!(octets == all);
     assert!(read_all(&consumer, "/p/a").unwrap() == all);
@@ -557,8 +545,8 @@ fn a_router_that_restarts_finds_the_sockets_as_they_were() {
 
 #[test]
 fn a_router_that_stays_away_is_not_waited_for_for_ever() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let one = session(&router);
     let producer = producer(&one, "/p");
     producer.publish(&name("/p/a"), content(3_000_000)).unwrap();
@@ -581,8 +569,8 @@ fn a_router_that_stays_away_is_not_waited_for_for_ever() {
 
 #[test]
 fn what_no_packet_has_room_for_is_refused() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let mut options = ProducerOptions::default();
     options.set("segment_size", "100").unwrap();
@@ -611,8 +599,8 @@ fn what_no_packet_has_room_for_is_refused() {
 
 #[test]
 fn an_earlier_version_published_again_is_not_the_latest() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     for (version, text) in [(6, "six"), (7, "seven"), (5, "five")] {
@@ -647,8 +635,8 @@ impl Trust for Holding {
 
 #[test]
 fn a_session_that_its_own_thread_lets_go_of_ends() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let (end, ended) = mpsc::channel();
     let trust = Holding { verifier: anybody(), _session: session.clone(), _end: End(end) };
@@ -663,8 +651,8 @@ fn a_session_that_its_own_thread_lets_go_of_ends() {
 
 #[test]
 fn a_thousand_consumers_share_a_session() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     for number in 0..50 {
@@ -687,8 +675,8 @@ fn a_thousand_consumers_share_a_session() {
 
 #[test]
 fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let mut options = ProducerOptions::default();
     options.set("request_wait", "0s").unwrap();
@@ -724,8 +712,8 @@ fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
 /// program, got the Interests and held them for seconds.
 #[test]
 fn who_binds_the_longer_prefix_answers_alone_below_it() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let shorter = producer(&one, "/demo");
     let longer = producer(&other, "/demo/l");
@@ -737,8 +725,8 @@ fn who_binds_the_longer_prefix_answers_alone_below_it() {
 
 #[test]
 fn what_is_short_needs_no_room_for_a_whole_segment() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let mut options = ProducerOptions::default();
     options.set("segment_size", "8800").unwrap();
@@ -752,8 +740,8 @@ fn what_is_short_needs_no_room_for_a_whole_segment() {
 
 #[test]
 fn binding_without_a_router_says_that_there_is_none() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let first = producer(&session, "/first");
     drop(router);
@@ -764,8 +752,8 @@ fn binding_without_a_router_says_that_there_is_none() {
 
 #[test]
 fn a_name_may_have_the_keyword_of_metadata_in_it() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     for (uri, text) in [("/p/32=metadata/a", b"one"), ("/p/32=metadata/b", b"two")] {
@@ -778,8 +766,8 @@ fn a_name_may_have_the_keyword_of_metadata_in_it() {
 
 #[test]
 fn a_server_gets_what_a_client_offers_and_says_so() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (server_session, client_session) = (session(&router), session(&router));
     // Getting what is offered may take its time.
     let mut options = ProducerOptions::default();
