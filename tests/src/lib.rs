@@ -13,6 +13,7 @@ mod python;
 mod relay;
 mod router;
 mod small_disk;
+pub mod sockets;
 
 pub use bucket_server::{BucketServer, Fault};
 pub use c_library::{CLibrary, run};

@@ -46,8 +46,7 @@ fn sanitized(source: &str) -> PathBuf {
 
 #[test]
 fn nothing_is_read_or_written_beyond_what_was_given() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     for (source, checks) in [
         (
             "tests/sockets.c",
@@ -58,7 +57,7 @@ fn nothing_is_read_or_written_beyond_what_was_given() {
         ("tests/live.c", &["growing", "offers"]),
     ] {
         for check in checks {
-            let mut command = host.command(&sanitized(source));
+            let mut command = router.host.command(&sanitized(source));
             command.arg(check).env("NDN_CLIENT_TRANSPORT", router.unix());
             let finished = Process::start(source, command).finish().success();
             assert!(finished.output.contains("ok"), "{source} {check}");
@@ -68,10 +67,9 @@ fn nothing_is_read_or_written_beyond_what_was_given() {
 
 #[test]
 fn random_calls_do_not_crash_hang_or_write_elsewhere() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     for seed in 1..=6 {
-        let mut command = host.command(&sanitized("tests/random.c"));
+        let mut command = router.host.command(&sanitized("tests/random.c"));
         command.args([&seed.to_string(), "20000"]).env("NDN_CLIENT_TRANSPORT", router.unix());
         let finished = Process::start(&format!("random {seed}"), command).finish().success();
         assert!(finished.output.contains("ok"), "seed {seed}");
@@ -102,10 +100,9 @@ fn objects_come_in_pieces_and_in_order() {
 
 #[test]
 fn the_key_that_signs_and_the_anchors_are_chosen() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let certificate = |identity: &str, file: &str, more: &[&str]| {
-        let file = host.path(file).to_str().unwrap().to_owned();
+        let file = router.host.path(file).to_str().unwrap().to_owned();
         let words = [&["key", "new", identity][..], more].concat();
         router.weir(&words).success();
         router.weir(&["key", "export", identity, "--output", &file]).success();
@@ -123,9 +120,8 @@ fn a_range_comes_without_the_rest() {
 
 #[test]
 fn sockets_of_one_program_talk_to_several_routers() {
-    let host = Host::new();
-    let router = Router::start(&host);
-    let other = Router::start_at(&host, "other.sock");
+    let router = Router::on_new_host();
+    let other = Router::start_at(&router.host, "other.sock");
     let path = other.socket().to_str().unwrap();
     run(&router, "choices", &["routers", &other.tcp(), path]);
 }
@@ -152,9 +148,8 @@ fn a_router_that_takes_no_connection_is_not_waited_for_without_end() {
 
 #[test]
 fn a_disk_that_cannot_be_had_is_an_error_that_says_why() {
-    let host = Host::new();
-    let router = Router::start(&host);
-    let folder = host.path("disks");
+    let router = Router::on_new_host();
+    let folder = router.host.path("disks");
     std::fs::create_dir(&folder).unwrap();
     run(&router, "choices", &["disks", folder.to_str().unwrap()]);
 }

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 use weir_base::Rng;
-use weir_tests::{Host, PATIENCE, Process, SmallDisk, weir_binary};
+use weir_tests::{Host, PATIENCE, Process, SmallDisk, wait_until, weir_binary};
 
 const DATABASE: &str = "controller.db";
 
@@ -231,14 +231,6 @@ impl Drop for EndOfScope<'_> {
     }
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// The disk is full for a while, with producers and a router that do not stop asking.
 fn full_disk(how_it_ends: Signal) {
     let host = Host::new();
@@ -268,10 +260,10 @@ fn full_disk(how_it_ends: Signal) {
         });
         for round in 0..3 {
             disk.fill();
-            eventually("the controller notices the full disk", || health() == 503);
+            wait_until("the controller notices the full disk", || health() == 503);
             thread::sleep(Duration::from_millis(500));
             disk.make_room();
-            eventually("the controller is well again", || health() == 200);
+            wait_until("the controller is well again", || health() == 200);
             // Other programs can write.
             let _ = add_token(&start, &folder, "reader", &format!("reader{round}"));
         }

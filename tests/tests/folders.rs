@@ -265,15 +265,14 @@ fn files_that_change_or_go_while_they_are_served_are_named_and_the_rest_is_got()
 
 #[test]
 fn a_file_that_changes_while_it_is_served_ends_put() {
-    let host = Host::new();
-    let router = Router::start(&host);
-    let path = host.write("source", b"as it was");
+    let router = Router::on_new_host();
+    let path = router.host.write("source", b"as it was");
     let words = ["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
     let producer = router.spawn(&words);
     let _ = producer.json_line();
     fs::write(&path, b"as it is now").expect("written");
     // Whether it comes from a store or not at all is no matter.
-    let _ = router.weir(&get_words(&host.path("copy")));
+    let _ = router.weir(&get_words(&router.host.path("copy")));
     let message = producer.finish().failure();
     assert!(message.contains("has changed") && message.contains("run the command"), "{message}");
 }
@@ -312,10 +311,9 @@ fn modes_and_times_are_restored_when_asked() {
 /// A name that somebody else serves is not taken without a word.
 #[test]
 fn another_producer_of_the_name_is_told() {
-    let host = Host::new();
-    let router = Router::start(&host);
-    host.write("source/file", b"one");
-    host.write("other", b"two");
+    let router = Router::on_new_host();
+    router.host.write("source/file", b"one");
+    router.host.write("other", b"two");
     let (first, _) = put(&router, "source", &[]);
     assert!(!first.log().contains("another producer"), "{}", first.log());
     let (below, _) = put(&router, "source", &[]);

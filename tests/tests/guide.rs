@@ -109,22 +109,20 @@ fn ctrl_c_ends_the_publisher_in_python_without_a_word() {
     if interop_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
-    let mut server = Language::Python.start(&host, &router.unix(), "guide_publish", &[]);
+    let router = Router::on_new_host();
+    let mut server = Language::Python.start(&router.host, &router.unix(), "guide_publish", &[]);
     let _ = server.line_with("published /home/kitchen");
     server.signal(Signal::SIGINT);
     assert_eq!(server.finish().success().errors, "");
 }
 
 fn publishes(publisher: Language) {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let unix = router.unix();
-    let server = publisher.start(&host, &unix, "guide_publish", &[]);
+    let server = publisher.start(&router.host, &unix, "guide_publish", &[]);
     let _ = server.line_with("published /home/kitchen");
     for getter in Language::all() {
-        let get = |name: &str| getter.start(&host, &unix, "guide_get", &[name]).finish();
+        let get = |name: &str| getter.start(&router.host, &unix, "guide_get", &[name]).finish();
         assert_eq!(get("/home/kitchen").success().output, "21.5", "{getter:?}");
         assert_eq!(get("/home/attic").success().output, "31.0", "{getter:?}");
         assert_says(get("/home/cellar"), "/home/cellar", getter);

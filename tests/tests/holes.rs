@@ -5,11 +5,11 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{Finished, Host, PATIENCE, Process, Router, random_file, sha256_hex};
+use weir_tests::{Finished, Host, Process, Router, random_file, sha256_hex, wait_until};
 
 const SEGMENT_BYTES: usize = 1000;
 const SEGMENTS: u64 = 500;
@@ -75,11 +75,9 @@ fn stop(router: &mut Router) {
         // The state follows the name, which is in parentheses.
         stat.expect("a state").rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     };
-    let deadline = Instant::now() + PATIENCE;
-    while !fs::read_dir(&folder).expect("threads").all(is_stopped) {
-        assert!(Instant::now() < deadline, "the router does not stop");
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the router has stopped", || {
+        fs::read_dir(&folder).expect("threads").all(is_stopped)
+    });
 }
 
 fn missing_text(name: &str, why: &str) -> String {

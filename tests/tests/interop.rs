@@ -43,10 +43,9 @@ fn exchange(transport: Transport, producing: Library, consuming: Library) {
     if interop_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
-    let producer_side = Client::new(&host, producing, &transport.of(&router));
-    let consumer = Client::new(&host, consuming, &transport.of(&router));
+    let router = Router::on_new_host();
+    let producer_side = Client::new(&router.host, producing, &transport.of(&router));
+    let consumer = Client::new(&router.host, consuming, &transport.of(&router));
 
     exact_and_prefix(&producer_side, &consumer, &router);
     freshness(&producer_side, &consumer, &router);

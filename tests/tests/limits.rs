@@ -168,14 +168,13 @@ fn applications_without_shared_memory_stay_with_the_socket() {
     if denial_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let served = serve(&router, SMALL_BYTES);
     let denied = [Denied::call(libc::SYS_memfd_create, libc::ENOSYS)];
     let unix = router.unix();
     // Not the whole of `served`: a process is of one thread.
     let (name, digest) = (served.name.clone(), served.digest.clone());
-    without(&denied, || expect_copies(&host, &unix, &name, &digest));
+    without(&denied, || expect_copies(&router.host, &unix, &name, &digest));
 }
 
 #[test]

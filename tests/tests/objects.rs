@@ -68,9 +68,8 @@ fn weir_object_read_by(library: Library) {
     if interop_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
-    let client = Client::new(&host, library, &router.unix());
+    let router = Router::on_new_host();
+    let client = Client::new(&router.host, library, &router.unix());
     for (kind, number) in SIGNATURES {
         let wrong_key = weir_key(&router, "somebody", kind);
         let key = weir_key(&router, "weir", kind);
@@ -146,12 +145,11 @@ fn ndnts_reads_padded_frames_over_udp() {
     if interop_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let key = weir_key(&router, "weir", "ecdsa");
     let (_producer, sha256) = put(&router, "/padded/file", &["--segment-size", "1000"]);
     let relay = UdpRelay::to(router.port());
-    let client = Client::new(&host, Library::Ndnts, &relay.uri());
+    let client = Client::new(&router.host, Library::Ndnts, &relay.uri());
     let object = client.say(&["get", "/padded/file", "--key", text(&key)]);
     assert_eq!((&object["sha256"], &object["verified"]), (&sha256.into(), &true.into()));
     let padded = relay.padded.load(Ordering::Relaxed);
@@ -256,10 +254,9 @@ fn the_metadata_of_both_libraries_is_understood_with_a_digest_alone() {
     if interop_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     for library in Library::ALL {
-        let client = Client::new(&host, library, &router.unix());
+        let client = Client::new(&router.host, library, &router.unix());
         let name = format!("/digest/{}", library.label());
         let (_producer, sha256) = put(&router, &name, &["--sign", "digest"]);
         let object: Value = client.say(&["get", &name]);

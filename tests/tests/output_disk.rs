@@ -6,26 +6,18 @@ use std::thread;
 use std::time::Duration;
 
 use weir_base::Rng;
-use weir_face::FaceUri;
-use weir_security::{DigestSigner, DigestVerifier, Verifier};
-use weir_socket::{Consumer, Identity, Producer, ProducerOptions, Session, SocketError};
+use weir_security::DigestSigner;
+use weir_socket::{Identity, Producer, ProducerOptions, Session, SocketError};
+use weir_tests::sockets::{consumer, name, session};
 use weir_tests::{Host, Router};
 use weir_wire::Name;
 
 const MIB: usize = 1 << 20;
 
-fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
-
 fn content(len: usize, seed: u64) -> Vec<u8> {
     let mut octets = vec![0; len];
     Rng::from_seed(seed).fill(&mut octets);
     octets
-}
-
-fn session(router: &Router) -> Session {
-    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
 }
 
 fn options(host: &Host, changes: &[(&str, &str)]) -> ProducerOptions {
@@ -47,8 +39,7 @@ fn bind(session: &Session, options: ProducerOptions) -> Result<Producer, SocketE
 }
 
 fn read(session: &Session, uri: &str) -> std::io::Result<Vec<u8>> {
-    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
-    let consumer = Consumer::bind(session, name("/p"), anybody);
+    let consumer = consumer(session, "/p");
     let (mut octets, mut reader) = (Vec::new(), consumer.fetch(&name(uri))?);
     reader.read_to_end(&mut octets)?;
     assert!(reader.is_verified());

@@ -6,9 +6,8 @@ fn test(file: &str) {
     if interop_is_skipped() {
         return;
     }
-    let host = Host::new();
-    let router = Router::start(&host);
-    Python::installed().test(&host, &router, file);
+    let router = Router::on_new_host();
+    Python::installed().test(&router.host, &router, file);
 }
 
 #[test]

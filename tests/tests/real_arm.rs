@@ -8,71 +8,32 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weir_netem::LinkConfig;
-use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
-use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{
-    DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
-};
+use weir_plan::workload::{ConsumerPlan, Demand, Popularity, ProducerPlan};
+use weir_plan::{DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, Transport};
+use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names, producer, router};
 use weir_real::{self as real, RealError, RealOptions, RealReport};
 use weir_tests::{Host, PATIENCE, Process, weir_binary};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
-
 /// A consumer that keeps 4 Interests outstanding, a router without store, a producer.
 fn plan(transport: Transport, duration_ns: u64) -> Plan {
-    let names = Names {
-        prefix: "/data".into(),
-        components: 0,
-        popularity: Popularity::Sequential { objects: 1000 },
-        sizes: Sizes::Fixed { bytes: 1000 },
-        segment_bytes: 1000,
+    let names = names("/data", Popularity::Sequential { objects: 1000 }, 1000, 1000);
+    let demand = Demand::Window { window: 4, count: None };
+    let asker = ConsumerPlan { lifetime_ms: 500, ..consumer(names.clone(), demand) };
+    let source = ProducerPlan { freshness_ms: 1000, delay_ns: 2 * MS, ..producer(names) };
+    let link = |a, b| {
+        let link = LinkPlan::local(a, b, &LinkConfig::default());
+        LinkPlan { is_local: false, transport, ..link }
     };
-    let consumer = ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 500,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names.clone(),
-        demand: Demand::Window { window: 4, count: None },
-    };
-    let producer = ProducerPlan { names, freshness_ms: 1000, delay_ns: 2 * MS };
-    let router = RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() };
-    let node = |name: &str, role| NodePlan { name: name.into(), role };
-    let link = |a, b| LinkPlan {
-        a,
-        b,
-        a_to_b: LinkConfig::default(),
-        b_to_a: LinkConfig::default(),
-        is_local: false,
-        transport,
-        mtu: 8800,
-        reliability: false,
-        runs: false,
-    };
-    Plan {
-        seed: 1,
-        duration_ns,
-        drain_ns: 2 * S,
-        sample_ns: 200 * MS,
-        nodes: vec![
-            node("edge", Role::Router(router)),
-            node("asker", Role::Consumer(consumer)),
-            node("source", Role::Producer(producer)),
-        ],
-        links: vec![link(1, 0), link(0, 2)],
-        routes: vec![RoutePlan { node: 0, prefix: "/data".into(), link: 1, cost: 0 }],
-        faults: Vec::new(),
-        controller: None,
-    }
+    let mut builder = PlanBuilder::new(1, duration_ns);
+    (builder.plan.drain_ns, builder.plan.sample_ns) = (2 * S, 200 * MS);
+    let edge = builder.node("edge", Role::Router(router(0)));
+    let asker = builder.node("asker", Role::Consumer(asker));
+    let source = builder.node("source", Role::Producer(source));
+    builder.connect(link(asker, edge));
+    let to_source = builder.connect(link(edge, source));
+    builder.route(edge, "/data", to_source);
+    builder.plan
 }
 
 /// The same with a second router, which has a producer of its own and a link to the consumer.

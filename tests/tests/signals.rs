@@ -100,10 +100,9 @@ fn servers_end_in_good_order() {
 
 #[test]
 fn hangup_that_was_ignored_at_the_start_stays_ignored() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     for signal in [Signal::SIGHUP, Signal::SIGQUIT] {
-        let (mut put, name) = put(&router, after(&host, "trap '' HUP QUIT"), 10_000);
+        let (mut put, name) = put(&router, after(&router.host, "trap '' HUP QUIT"), 10_000);
         put.signal(signal);
         let copy = ["get", &name, "-o", "copy", "--allow-unsigned"];
         router.weir(&copy).success();
@@ -180,15 +179,14 @@ fn router_with_a_disk_beyond_its_file_size_limit_forwards() {
 
 #[test]
 fn closed_output_is_an_error_and_no_signal() {
-    let host = Host::new();
-    let router = Router::start(&host);
-    let mut command = host.command(weir_binary());
+    let router = Router::on_new_host();
+    let mut command = router.host.command(weir_binary());
     command.args(["status"]).env("NDN_CLIENT_TRANSPORT", router.unix());
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     command
         .stdin(Stdio::null())
         .stdout(writer)
-        .stderr(File::create(host.path("log")).expect("log"));
+        .stderr(File::create(router.host.path("log")).expect("log"));
     assert_eq!(command.status().expect("it starts").code(), Some(1));
 }

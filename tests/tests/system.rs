@@ -48,17 +48,16 @@ fn octets_in(host: &Host, folder: &str) -> u64 {
 
 #[test]
 fn files_of_all_sizes_come_back_identical() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     for (index, size) in [0, 1, 7999, 8000, 8001, 3 * MIB + 17].into_iter().enumerate() {
-        let source = host.path(&format!("source{index}"));
+        let source = router.host.path(&format!("source{index}"));
         let expected = random_file(&source, size, 42 + index as u64);
         let name = format!("/files/{index}");
         let (_producer, versioned) = put(&router, &source, &[&name]);
         assert!(versioned.starts_with(&name), "{versioned}");
         let target = format!("target{index}");
         get(&router, &name, &target);
-        assert_eq!(sha256_hex(&host.path(&target)), expected, "{size} octets");
+        assert_eq!(sha256_hex(&router.host.path(&target)), expected, "{size} octets");
     }
 }
 
@@ -146,17 +145,16 @@ fn a_folder_comes_back_whole() {
 
 #[test]
 fn putting_what_cannot_be_read_fails_with_a_message() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let message = router.weir(&["put", "no-such-file", "/x"]).failure();
     assert!(message.contains("no-such-file"), "{message}");
 
-    let secret = host.write("secret", b"mine");
+    let secret = router.host.write("secret", b"mine");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("mode");
     if fs::File::open(&secret).is_ok() {
         // The superuser reads everything, so somebody else has to try.
         let words = ["put", secret.to_str().expect("UTF-8"), "/x"];
-        let process = as_nobody(&host, &router.tcp(), &words);
+        let process = as_nobody(&router.host, &router.tcp(), &words);
         let message = process.finish().failure();
         assert!(message.contains("secret") && message.contains("ermission"), "{message}");
     } else {
@@ -209,10 +207,9 @@ fn tools_without_a_router_say_how_to_start_one() {
 
 #[test]
 fn a_second_router_on_the_same_socket_refuses_and_the_first_works_on() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let socket = router.socket().to_str().expect("UTF-8").to_owned();
-    let other = format!("127.0.0.1:{}", host.free_port());
+    let other = format!("127.0.0.1:{}", router.host.free_port());
     let words = ["router", "--unix", &socket, "--udp", &other, "--tcp", &other];
     let message = router.spawn(&words).finish().failure();
     assert!(message.contains(&socket), "{message}");
@@ -221,10 +218,9 @@ fn a_second_router_on_the_same_socket_refuses_and_the_first_works_on() {
 
 #[test]
 fn a_port_that_is_taken_is_named() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let taken = format!("127.0.0.1:{}", router.port());
-    let socket = host.path("second.sock");
+    let socket = router.host.path("second.sock");
     let socket = socket.to_str().expect("UTF-8");
     let words = ["router", "--unix", socket, "--udp", &taken, "--tcp", &taken];
     let message = router.spawn(&words).finish().failure();
@@ -344,8 +340,7 @@ fn on_a_full_disk(host: &Host) -> Command {
 
 #[test]
 fn ping_says_whether_a_neighbour_lives() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     for uri in [router.udp(), router.tcp()] {
         let said = router.weir(&["ping", &uri, "-c", "2", "-i", "10"]).success();
         assert!(said.output.contains("2 sent, 2 answered, 0 refused"), "{said:?}");
@@ -371,8 +366,7 @@ fn ping_says_whether_a_neighbour_lives() {
 
 #[test]
 fn garbage_is_counted_and_harms_nobody() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     let address = ("127.0.0.1", router.port());
 
     let udp = UdpSocket::bind("127.0.0.1:0").expect("socket");
@@ -392,11 +386,11 @@ fn garbage_is_counted_and_harms_nobody() {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
 
-    let source = host.path("source");
+    let source = router.host.path("source");
     let expected = random_file(&source, 100_000, 17);
     let (_producer, name) = put(&router, &source, &["/after"]);
     get(&router, &name, "copy");
-    assert_eq!(sha256_hex(&host.path("copy")), expected);
+    assert_eq!(sha256_hex(&router.host.path("copy")), expected);
 }
 
 /// An Interest for `/nobody` with a nonce: `05 0f 07 08 08 06 n o b o d y 0a 04 ...` less one.
@@ -451,11 +445,10 @@ fn a_peer_that_takes_anothers_place_gets_none_of_its_packets() {
 /// Segments bear no signature; the manifest that lists them does, of the same key as ever.
 #[test]
 fn a_signature_for_each_manifest_is_enough() {
-    let host = Host::new();
-    let router = Router::start(&host);
+    let router = Router::on_new_host();
     // Objects of one segment or two have no manifest, and a signature for each.
     for (index, size) in [100, 16_000, 16_001, 5 * MIB].into_iter().enumerate() {
-        let source = host.path(&format!("source{index}"));
+        let source = router.host.path(&format!("source{index}"));
         let expected = random_file(&source, size, 7 + index as u64);
         let name = format!("/by/manifest/{index}");
         let options = [&name, "--signature-per", "manifest"];
@@ -464,7 +457,7 @@ fn a_signature_for_each_manifest_is_enough() {
             let target = format!("{target}{index}");
             let report = get(&router, asked, &target);
             assert_ne!(report["signers"][0]["trust"], "none", "{report}");
-            assert_eq!(sha256_hex(&host.path(&target)), expected, "{asked}");
+            assert_eq!(sha256_hex(&router.host.path(&target)), expected, "{asked}");
         }
         let mut first: Name = versioned.parse().expect("a name");
         let interest = Interest::new(first.append_segment(0).clone()).nonce(1).encode();

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+pub(crate) use weir_tests::wait_until;
 use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex};
 
 use crate::numbers::Numbers;
@@ -431,12 +432,4 @@ fn parts_in(plans: &Value, object: &str) -> Vec<Value> {
 
 fn manifest_of(object: &str) -> String {
     format!("{object}/32=manifest")
-}
-
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
