@@ -3,8 +3,8 @@
 use crate::common;
 
 use common::{
-    Builder, MS, S, consumer, count, is_data, names, poisson, producer, received, run, with_disk,
-    without_store,
+    MS, PlanBuilder, S, consumer, count, is_data, names, poisson, producer, received, run,
+    with_disk, without_store,
 };
 use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
@@ -57,7 +57,7 @@ const OBJECTS: u64 = 2000;
 /// A consumer at router 0, which has everything on disk, and a producer behind it, 20 ms away and
 /// back.
 fn plan(disk: DiskPlan, rate_hz: f64) -> Plan {
-    let mut builder = Builder::new(1, 2 * S);
+    let mut builder = PlanBuilder::new(1, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let near = builder.router(with_disk(disk));
     let far = builder.router(without_store());
@@ -219,7 +219,7 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
 /// and marks what cannot.
 #[test]
 fn neighbours_learn_who_is_not_available() {
-    let mut builder = Builder::new(3, 2 * S);
+    let mut builder = PlanBuilder::new(3, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let full = disk_with(DisksOptions { threshold: 16, ..options() });
     let near = builder.router(with_disk(full.clone()));

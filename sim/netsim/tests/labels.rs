@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer, run, with_disk};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run, with_disk};
 use weir_forward::{Labels, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_options::DisksOptions;
@@ -25,7 +25,7 @@ fn plan(
     asked: usize,
     window: u32,
 ) -> Plan {
-    let mut builder = Builder::new(seed, LENGTH_NS);
+    let mut builder = PlanBuilder::new(seed, LENGTH_NS);
     builder.plan.sample_ns = 100 * MS;
     let read = ServiceTime::Exponential { mean_ns: (1e9 / READS_HZ) as u64 };
     let router = with_disk(DiskPlan {

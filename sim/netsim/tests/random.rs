@@ -6,7 +6,7 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{Builder, MS, S, consumer, names, producer, run_with};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run_with};
 use weir_base::Rng;
 use weir_base::units::{Size, Time};
 use weir_forward::{Bypass, Mark};
@@ -334,7 +334,7 @@ impl Draw {
 
 fn plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::from_seed(seed));
-    let mut builder = Builder::new(seed, draw.between(S / 2, 2 * S));
+    let mut builder = PlanBuilder::new(seed, draw.between(S / 2, 2 * S));
     builder.plan.drain_ns = draw.between(0, 5 * S);
     builder.plan.sample_ns = if draw.one_in(2) { draw.between(10 * MS, S) } else { 0 };
     builder.local.delay_ns = draw.between(200_000, 2 * MS);
