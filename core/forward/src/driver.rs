@@ -45,7 +45,7 @@ impl<'a> Turn<'a> {
     /// Begins a turn with the timeouts that are due. [`Turn::end`] ends it.
     pub fn begin(router: &'a mut Router, now: Instant, out: &'a mut Outbox) -> Self {
         router.begin_turn(now, out);
-        router.expire();
+        router.handle_pit_timers();
         router.handle_disk_timeout();
         Self { router, out }
     }
@@ -138,7 +138,7 @@ impl<'a> Turn<'a> {
         // Only Interests queue.
         let PacketView::Interest(interest) = &view else { return };
         let received = ReceivedPacket { queue_state, ..ReceivedPacket::new(face, header, packet) };
-        router.resume_interest(&received, interest, hashes);
+        router.on_queued_interest(&received, interest, hashes);
     }
 }
 
@@ -163,10 +163,10 @@ impl Router {
             return None;
         };
         if self.is_ruled_out(interest, hashes) {
-            self.resume_interest(received, interest, hashes);
+            self.on_queued_interest(received, interest, hashes);
             return None;
         }
-        self.content.disk.neighbours.note_asked(self.now, &face);
+        self.content.disk.neighbours.note_interest_from(self.now, &face);
         let queue = DiskQueue { disk: 0, queue: u32::try_from(queued).unwrap_or(u32::MAX) };
         match self.decide_before_queue(received.origin(), interest, queue) {
             QueueDecision::Bypass(bypass) => {
@@ -176,7 +176,7 @@ impl Router {
             QueueDecision::Wait { is_over_threshold, is_marked } => {
                 let stats = &mut self.egress.stats.busy;
                 stats.waited_over_threshold += u64::from(is_over_threshold);
-                Some(if is_marked { QueueState::QueuedToBeMarked } else { QueueState::Queued })
+                Some(if is_marked { QueueState::QueuedAndMarked } else { QueueState::Queued })
             }
         }
     }
@@ -201,7 +201,7 @@ impl Router {
         bypass.reason.count(&mut self.egress.stats.busy);
         let Some(pass) = self.admit(received, interest, hashes) else { return };
         let pit = &self.tables.pit;
-        let is_pending = pass.pending.is_some_and(|entry| !pit.entry(entry).is_abandoned());
+        let is_pending = pass.pit_index.is_some_and(|entry| pit.entry(entry).has_downstreams());
         let Some(entry) = self.enter_pit(&pass) else { return };
         let origin = received.origin();
         if is_pending {

@@ -254,10 +254,8 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<Simulated, RunError> {
-        let experiments = Experiments {
-            controllers: CONTROLLERS,
-            blocking_store: Some(BlockingStore::driver),
-        };
+        let experiments =
+            Experiments { controllers: CONTROLLERS, blocking_store: Some(BlockingStore::driver) };
         let network = Network::with_experiments(&prepared.plan, &experiments);
         let mut network = network.map_err(|source| RunError::Plan {
             file: self.experiment.file.to_string(),

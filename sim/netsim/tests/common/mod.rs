@@ -36,7 +36,8 @@ pub(crate) fn with_disk(disk: DiskPlan) -> RouterPlan {
 /// Runs a plan, which must keep all promises.
 pub(crate) fn run_with(plan: &Plan, observer: &mut dyn Observer) -> Summary {
     let seed = plan.seed;
-    let experiments = Experiments { blocking_store: Some(BlockingStore::driver) };
+    let experiments =
+        Experiments { blocking_store: Some(BlockingStore::driver), ..Experiments::default() };
     let network = Network::with_experiments(plan, &experiments);
     let mut network = network.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     network.run(observer).unwrap_or_else(|violation| {
