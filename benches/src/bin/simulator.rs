@@ -192,17 +192,9 @@ impl Nodes {
 
     fn link(&mut self, a: usize, b: usize, rate_bps: u64, delay_ns: u64) -> usize {
         let config = LinkConfig { rate_bps: Some(rate_bps), delay_ns, ..LinkConfig::default() };
-        self.links.push(LinkPlan {
-            a,
-            b,
-            a_to_b: config.clone(),
-            b_to_a: config,
-            is_local: false,
-            transport: Transport::Udp,
-            mtu: 9000,
-            reliability: false,
-            runs: false,
-        });
+        let transport = Transport::Udp;
+        let local = LinkPlan::local(a, b, &config);
+        self.links.push(LinkPlan { is_local: false, transport, mtu: 9000, ..local });
         self.links.len() - 1
     }
 
@@ -238,21 +230,7 @@ fn names(objects: u64, object_bytes: u64, segment_bytes: u32) -> Names {
 
 fn poisson(names: &Names, rate_hz: f64) -> Role {
     let demand = Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } };
-    Role::Consumer(ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 4000,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names.clone(),
-        demand,
-    })
+    Role::Consumer(ConsumerPlan::new(names.clone(), demand))
 }
 
 fn producer(names: &Names) -> Role {
@@ -310,21 +288,7 @@ fn fetch(store_bytes: u64, seconds: f64) -> Plan {
     net.route(routers[3], "/p", link);
     let demand =
         Demand::Objects { arrivals: None, count: None, controller: "cubic".into(), window: None };
-    let app = net.add(Role::Consumer(ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 4000,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names.clone(),
-        demand,
-    }));
+    let app = net.add(Role::Consumer(ConsumerPlan::new(names.clone(), demand)));
     net.link(app, routers[0], 10_000_000_000, 1000);
     net.plan(seconds)
 }

@@ -118,7 +118,6 @@ impl Reading {
     }
 }
 
-/// A bound consumer.
 pub(crate) struct BoundConsumer {
     session: Session,
     prefix: Name,

@@ -5,7 +5,6 @@ use weir_wire::Name;
 
 use crate::shape::{ADDRESS_BYTES, AF_ICN, FAMILY_BYTES, NAME_BYTES};
 
-/// The name in an address.
 pub(crate) fn name_of(address: &[u8]) -> Result<Name, Errno> {
     let (family, text) = address.split_at_checked(FAMILY_BYTES).ok_or(Errno::EINVAL)?;
     if i32::from(u16::from_ne_bytes([family[0], family[1]])) != AF_ICN {
@@ -21,7 +20,6 @@ pub(crate) fn name_of(address: &[u8]) -> Result<Name, Errno> {
     name_from(text)
 }
 
-/// A name as text.
 pub(crate) fn name_from(text: &[u8]) -> Result<Name, Errno> {
     if text.is_empty() {
         return Err(Errno::EINVAL);

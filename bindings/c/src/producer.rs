@@ -17,16 +17,13 @@ const GROWING_MAX: usize = 1024;
 /// Segments that are signed before it is looked whether the socket is closed.
 const PIECE_SEGMENTS: usize = 64;
 
-/// A bound producer.
 pub(crate) struct BoundProducer {
     pub(crate) producer: Arc<Producer>,
     pub(crate) line: Arc<Line>,
-    /// The request that comes next.
     next: Option<Request>,
     /// Requests that the application has got and not answered, the latest ones.
     given: VecDeque<Request>,
     given_max: usize,
-    /// Objects that grow.
     growing: BTreeMap<Name, Arc<Growing>>,
 }
 

@@ -5,7 +5,6 @@ use weir_security::DigestSigner;
 use weir_socket::Identity;
 use weir_wire::Name;
 
-/// What signs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Signing {
     /// The user's default key, which is made if there is none.

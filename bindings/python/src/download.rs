@@ -74,16 +74,16 @@ fn target_of(name: Name, allow_stored: bool) -> Target {
 #[pyfunction]
 #[pyo3(signature = (name, path, router, anchors, allow_unsigned, options))]
 pub(crate) fn download(
-    py: Python<'_>,
     name: &str,
     path: PathBuf,
     router: Option<&str>,
     anchors: Vec<PathBuf>,
     allow_unsigned: bool,
-    options: Option<&Bound<'_, PyDict>>,
+    options: &Bound<'_, PyDict>,
 ) -> PyResult<(String, u64)> {
+    let py = options.py();
     let name = sessions::name_of(name)?;
-    let options = options::for_consumer(options)?;
+    let options = options::for_consumer(Some(options))?;
     let trust = trust_for(py, &name, &anchors, allow_unsigned)?;
     let uri = py.detach(|| weir_binding::router_of(router)).map_err(errors::of_socket)?;
     let target = Some(target_of(name, options.stored));

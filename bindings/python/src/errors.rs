@@ -41,7 +41,6 @@ pub(crate) fn busy(what: &str) -> PyErr {
     raise("BusyError", format!("another task or thread waits for {what}; give each its own"))
 }
 
-/// It is closed.
 pub(crate) fn closed(what: &str) -> PyErr {
     raise("ClosedError", format!("{what} is closed; make a new one"))
 }

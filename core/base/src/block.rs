@@ -197,7 +197,6 @@ pub(crate) struct Shared {
     pub(crate) returned_bytes_max: usize,
     /// Blocks of the global allocator and spans that exist, plus 1 for the pool.
     pub(crate) holders: AtomicUsize,
-    /// Where spans go back to.
     pub(crate) source: Option<Arc<dyn SpanSource>>,
     /// Octets of a span, 0 without a source.
     pub(crate) span_bytes: usize,

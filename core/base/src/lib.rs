@@ -6,6 +6,7 @@ pub extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod backoff;
 mod block;
 mod bloom;
 mod class;
@@ -29,6 +30,7 @@ pub mod units;
 mod wheel;
 mod words;
 
+pub use backoff::Backoff;
 pub use bloom::CountingBloom;
 pub use counters::{Counter, CounterKind, Counters, Merge};
 pub use exposition::Exposition;

@@ -107,11 +107,6 @@ impl RttEstimator {
         (self.samples > 0).then_some(self.min_ns)
     }
 
-    /// How many samples were taken.
-    pub fn samples(&self) -> u64 {
-        self.samples
-    }
-
     fn set_rto(&mut self, rto_ns: u64) {
         self.rto_ns = rto_ns.clamp(self.config.rto_min_ns, self.config.rto_max_ns);
     }

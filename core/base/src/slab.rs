@@ -21,11 +21,6 @@ impl<T> Slab<T> {
         Self { entries: Vec::new(), vacant: Vec::new() }
     }
 
-    /// An empty slab with room for `entries`.
-    pub fn with_capacity(entries: usize) -> Self {
-        Self { entries: Vec::with_capacity(entries), vacant: Vec::with_capacity(entries) }
-    }
-
     /// Makes room for `entries` in all, so that no insertion allocates while there are no more.
     #[inline]
     pub fn reserve(&mut self, entries: usize) {

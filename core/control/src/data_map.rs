@@ -60,7 +60,6 @@ impl ActivePlan {
 
 /// Packets of consecutive numbers that a router keeps.
 pub(crate) struct Kept<'a> {
-    /// What is before the numbers.
     pub(crate) name: &'a Name,
     pub(crate) first: u64,
     pub(crate) last: u64,

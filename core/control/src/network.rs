@@ -151,9 +151,7 @@ impl Router {
 /// A link from a router to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Who has the face.
     pub from: String,
-    /// Where it leads.
     pub to: String,
     /// Round-trip time in nanoseconds, if it is known.
     pub round_trip_ns: Option<u64>,

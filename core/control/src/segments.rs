@@ -94,14 +94,14 @@ impl Segments {
     }
 
     /// Adds all of `other`.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (first, last) in other.ranges() {
             self.insert(first..=last);
         }
     }
 
     /// Takes all of `other` away.
-    pub fn remove(&mut self, other: &Self) {
+    pub(crate) fn remove(&mut self, other: &Self) {
         for (first, last) in other.ranges() {
             self.take(first..=last);
         }
@@ -109,7 +109,7 @@ impl Segments {
 
     /// Whether there are none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         matches!(self.0, Ranges::None)
     }
 
@@ -118,7 +118,6 @@ impl Segments {
         self.ranges().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// How many ranges they are.
     pub(crate) fn ranges_count(&self) -> usize {
         match &self.0 {
             Ranges::None => 0,

@@ -60,8 +60,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::FacesCreate,
         Self::FacesUpdate,
         Self::FacesDestroy,

@@ -25,7 +25,6 @@ pub struct ManagerConfig {
     pub operators: String,
     /// Which prefix announcements are believed (rib/announce).
     pub announcements: AccessPolicy,
-    /// The trust anchors, if any.
     pub anchors: Option<Box<dyn AnchorLookup>>,
     /// Whether `/localhop/nfd/rib` is served; its commands have to be signed by an anchor.
     pub localhop: bool,

@@ -141,7 +141,7 @@ impl Writer {
     }
 
     /// Appends a TLV that `fill` writes the value of.
-    pub fn nested(&mut self, typ: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
+    pub(crate) fn nested(&mut self, typ: u32, fill: impl FnOnce(&mut Self)) -> &mut Self {
         let mut inner = Self::default();
         fill(&mut inner);
         self.0.tlv(typ, inner.0.as_slice());
@@ -149,12 +149,12 @@ impl Writer {
     }
 
     /// Appends a structure.
-    pub fn element<E: Element>(&mut self, element: &E) -> &mut Self {
+    pub(crate) fn element<E: Element>(&mut self, element: &E) -> &mut Self {
         self.nested(E::TYPE, |inner| element.encode_value(inner))
     }
 
     /// What was written.
-    pub fn into_octets(self) -> Vec<u8> {
+    pub(crate) fn into_octets(self) -> Vec<u8> {
         self.0.into_vec()
     }
 }

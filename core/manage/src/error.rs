@@ -9,7 +9,6 @@ pub enum DecodeError {
     Type {
         /// The type of the structure.
         expected: u32,
-        /// The type that was there.
         found: u32,
     },
     /// A required element is not there.

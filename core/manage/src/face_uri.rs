@@ -14,7 +14,7 @@ pub enum UriForm {
 }
 
 /// The scheme of a FaceUri, empty when there is none.
-pub fn scheme(uri: &str) -> &str {
+pub(crate) fn scheme(uri: &str) -> &str {
     uri.split_once("://").map_or("", |(scheme, _)| scheme)
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn is_multicast(uri: &str) -> bool {
 }
 
 /// The IPv4 or IPv6 address of a canonical FaceUri is this host's own.
-pub fn is_loopback(uri: &str) -> bool {
+pub(crate) fn is_loopback(uri: &str) -> bool {
     address(uri, |v4| v4.is_loopback(), |v6| v6.is_loopback())
 }
 

@@ -25,18 +25,13 @@ impl Fib {
         self.entries.len()
     }
 
-    /// Whether there are no prefixes.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// Whether a prefix has next hops.
     pub fn contains(&self, prefix: &Name) -> bool {
         self.entries.contains_key(prefix)
     }
 
     /// Adds a next hop, or changes its cost.
-    pub fn add(&mut self, prefix: &Name, face: FaceId, cost: u64) {
+    pub(crate) fn add(&mut self, prefix: &Name, face: FaceId, cost: u64) {
         let old = self.entries.entry(prefix.clone()).or_default().insert(face, cost);
         if old.is_none() {
             self.faces.entry(face).or_default().insert(prefix.clone());
@@ -47,7 +42,7 @@ impl Fib {
     }
 
     /// Removes a next hop if it is there.
-    pub fn remove(&mut self, prefix: &Name, face: FaceId) {
+    pub(crate) fn remove(&mut self, prefix: &Name, face: FaceId) {
         let btree_map::Entry::Occupied(mut prefixes) = self.faces.entry(face) else { return };
         if prefixes.get_mut().remove(prefix) {
             if prefixes.get().is_empty() {
@@ -58,7 +53,7 @@ impl Fib {
     }
 
     /// Removes a face that is gone from every prefix.
-    pub fn remove_face(&mut self, face: FaceId) {
+    pub(crate) fn remove_face(&mut self, face: FaceId) {
         for prefix in self.faces.remove(&face).unwrap_or_default() {
             self.remove_from_entry(&prefix, face);
         }
@@ -75,7 +70,7 @@ impl Fib {
     }
 
     /// Appends an action for every prefix that changed since the last call.
-    pub fn flush(&mut self, actions: &mut Vec<Action>) {
+    pub(crate) fn flush(&mut self, actions: &mut Vec<Action>) {
         for prefix in core::mem::take(&mut self.changed) {
             let next_hops = self.entries.get(&prefix).map(records).unwrap_or_default();
             actions.push(Action::SetNextHops { prefix, next_hops });
@@ -118,6 +113,6 @@ mod tests {
             expected.map(|(prefix, next_hops)| Action::SetNextHops { prefix, next_hops });
         assert_eq!(actions, expected);
         fib.remove(&a, other);
-        assert!(fib.is_empty() && fib.faces.is_empty());
+        assert!(fib.entries.is_empty() && fib.faces.is_empty());
     }
 }

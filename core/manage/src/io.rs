@@ -38,28 +38,21 @@ pub enum ManagerInput {
     /// Answers [`Action::CreateFace`]. The [`ManagerInput::FaceEvent`] of the new face may come
     /// before or after.
     FaceCreated {
-        /// The action's.
         txn: u64,
         /// The face, or why there is none.
         result: Result<FaceInfo, FaceError>,
     },
     /// Answers [`Action::UpdateFace`].
     FaceUpdated {
-        /// The action's.
         txn: u64,
         /// The face as it is now, or why it could not be changed.
         result: Result<FaceInfo, FaceError>,
     },
     /// A face was created, destroyed, went up or down. Every face has to be told of, the internal
     /// one excepted, since commands are checked against the faces known here.
-    FaceEvent {
-        /// What happened.
-        kind: FaceEventKind,
-        info: FaceInfo,
-    },
+    FaceEvent { kind: FaceEventKind, info: FaceInfo },
     /// Answers [`Action::EraseStore`].
     StoreErased {
-        /// The action's.
         txn: u64,
         /// Data erased, all shards together.
         erased: u64,
@@ -67,15 +60,9 @@ pub enum ManagerInput {
         more: bool,
     },
     /// Answers [`Action::Snapshot`].
-    Snapshot {
-        /// The action's.
-        txn: u64,
-        /// What was asked for.
-        snapshot: Snapshot,
-    },
+    Snapshot { txn: u64, snapshot: Snapshot },
     /// Answers [`Action::ListHoldings`].
     Holdings {
-        /// The action's.
         txn: u64,
         /// What is held of the object, at most one for each tier.
         holdings: Vec<Holding>,
@@ -140,14 +127,12 @@ pub struct FaceRequest {
     pub local_uri: Option<String>,
     /// Persistent or permanent.
     pub persistency: FacePersistency,
-    /// What differs from the defaults.
     pub changes: FaceChanges,
 }
 
 /// Settings of a face; `None` leaves them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaceChanges {
-    /// When it closes.
     pub persistency: Option<FacePersistency>,
     /// Largest frame in octets, or [`MTU_AUTO`](crate::MTU_AUTO).
     pub mtu: Option<u64>,
@@ -177,19 +162,9 @@ pub struct StoreSettings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make a face; answer with [`ManagerInput::FaceCreated`].
-    CreateFace {
-        /// For the answer.
-        txn: u64,
-        /// What to make.
-        request: FaceRequest,
-    },
+    CreateFace { txn: u64, request: FaceRequest },
     /// Change a face; answer with [`ManagerInput::FaceUpdated`].
-    UpdateFace {
-        /// For the answer.
-        txn: u64,
-        face: FaceId,
-        changes: FaceChanges,
-    },
+    UpdateFace { txn: u64, face: FaceId, changes: FaceChanges },
     /// Close a face; its [`ManagerInput::FaceEvent`] follows as for any face.
     DestroyFace { face: FaceId },
     /// Replace the next hops of a FIB prefix in every shard; none removes the prefix.
@@ -208,7 +183,6 @@ pub enum Action {
     ConfigureStore(StoreSettings),
     /// Erase Data; answer with [`ManagerInput::StoreErased`].
     EraseStore {
-        /// For the answer.
         txn: u64,
         /// Everything under this name.
         prefix: Name,
@@ -217,17 +191,12 @@ pub enum Action {
     },
     /// Look up which segments of an object are held; answer with [`ManagerInput::Holdings`].
     ListHoldings {
-        /// For the answer.
         txn: u64,
         /// The name of the segments without the segment number.
         object: Name,
     },
     /// Take counters; answer with [`ManagerInput::Snapshot`].
-    Snapshot {
-        /// For the answer.
-        txn: u64,
-        kind: SnapshotKind,
-    },
+    Snapshot { txn: u64, kind: SnapshotKind },
 }
 
 /// Data for the router, to be handed to it as coming from the internal face.

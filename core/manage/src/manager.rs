@@ -646,7 +646,6 @@ impl Manager {
 
 /// What an Interest for a dataset comes to.
 enum Dataset {
-    /// It is known here.
     Content(Vec<u8>),
     /// The driver must say.
     Task(Task),

@@ -10,8 +10,8 @@ pub mod types {
     pub(crate) const STATUS_TEXT: u32 = 103;
     pub(crate) const CONTROL_PARAMETERS: u32 = 104;
     pub(crate) const FACE_ID: u32 = 105;
-    pub const COST: u32 = 106;
-    pub const STRATEGY: u32 = 107;
+    pub(crate) const COST: u32 = 106;
+    pub(crate) const STRATEGY: u32 = 107;
     pub(crate) const FLAGS: u32 = 108;
     pub(crate) const EXPIRATION_PERIOD: u32 = 109;
     pub(crate) const ORIGIN: u32 = 111;
@@ -19,7 +19,7 @@ pub mod types {
     pub const URI: u32 = 114;
     pub(crate) const LOCAL_URI: u32 = 129;
     pub(crate) const CAPACITY: u32 = 131;
-    pub const COUNT: u32 = 132;
+    pub(crate) const COUNT: u32 = 132;
     pub(crate) const FACE_PERSISTENCY: u32 = 133;
     pub(crate) const BASE_CONGESTION_MARKING_INTERVAL: u32 = 135;
     pub(crate) const DEFAULT_CONGESTION_THRESHOLD: u32 = 136;

@@ -55,7 +55,7 @@ record! {
 
 impl ControlParameters {
     /// Whether a command asks for flag `bit` (a mask) to be on (`Some(true)`), off, or leaves it.
-    pub fn flag(&self, bit: u64) -> Option<bool> {
+    pub(crate) fn flag(&self, bit: u64) -> Option<bool> {
         (self.mask.unwrap_or(0) & bit != 0).then(|| self.flags.unwrap_or(0) & bit != 0)
     }
 }

@@ -11,7 +11,6 @@ use crate::numbers::route_flags;
 /// A route of a prefix. A prefix has at most one route for each face and origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where Interests go.
     pub face: FaceId,
     /// Who made it, see [`route_origin`](crate::route_origin).
     pub origin: u64,
@@ -19,7 +18,6 @@ pub struct Route {
     pub cost: u64,
     /// See [`route_flags`].
     pub flags: u64,
-    /// When it goes by itself.
     pub expires: Option<Instant>,
 }
 
@@ -123,11 +121,6 @@ impl Rib {
     /// Number of routes.
     pub fn len(&self) -> usize {
         self.routes
-    }
-
-    /// Whether there are no routes.
-    pub fn is_empty(&self) -> bool {
-        self.routes == 0
     }
 
     /// The prefixes in canonical order, with their routes by face and origin.

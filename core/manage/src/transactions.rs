@@ -43,7 +43,6 @@ impl Task {
 /// What a command comes to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It is answered at once.
     Reply(ControlResponse),
     /// It is answered when the driver has done this.
     Task(Task),

@@ -212,7 +212,6 @@ pub struct CertificateDraft<'a> {
     pub issuer: &'a [u8],
     /// The name's version, by custom milliseconds since the Unix epoch.
     pub version: u64,
-    /// From when to when.
     pub validity: Validity,
 }
 

@@ -150,7 +150,6 @@ pub fn encode_parts(
 /// One part of a manifest: the Content of one Data, decoded.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub struct ManifestPart<'a> {
-    /// The manifest's.
     pub shape: Shape,
     /// The part's level, 1 to the shape's.
     pub level: u8,

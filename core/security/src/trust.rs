@@ -11,10 +11,10 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use weir_wire::{DataView, InterestView, KeyLocatorView, Name, NameView, SignatureInfoView};
+use weir_wire::{DataView, KeyLocatorView, Name, NameView, SignatureInfoView};
 
 use crate::certificate::{Certificate, is_certificate_name, is_key_name};
-use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data, verify_interest};
+use crate::sign::{Verifier, VerifierFactory, VerifyError, verify_data};
 
 /// Most certificates that [`Anchors`] keeps besides the anchors; beyond them the oldest goes.
 pub(crate) const INTERMEDIATES_MAX: usize = 256;
@@ -68,7 +68,7 @@ impl TrustedKey {
     }
 
     /// The verifier of the certificate's key.
-    pub fn verifier(&self) -> &dyn Verifier {
+    pub(crate) fn verifier(&self) -> &dyn Verifier {
         &*self.verifier
     }
 
@@ -165,21 +165,6 @@ impl Anchors {
     ) -> Result<&Certificate, TrustError> {
         let signers = self.signers(data.name, &data.signature_info(), now_unix_s)?;
         first_match(signers, |verifier| verify_data(data, verifier))
-    }
-
-    /// Verifies a signed Interest by the rule of [`Anchors`]; the certificate of its signer. Replay
-    /// is the caller's to notice.
-    ///
-    /// # Errors
-    /// As [`Self::signers`], and [`TrustError::Signature`].
-    pub fn verify_interest(
-        &self,
-        interest: &InterestView<'_>,
-        now_unix_s: i64,
-    ) -> Result<&Certificate, TrustError> {
-        let signature = interest.signature().ok_or(VerifyError::Unsigned)?;
-        let signers = self.signers(interest.name, &signature.info(), now_unix_s)?;
-        first_match(signers, |verifier| verify_interest(interest, verifier))
     }
 
     /// Believes a certificate that was fetched, if an anchor or a certificate accepted before
@@ -327,11 +312,6 @@ impl KnownSigners {
     /// Remembers the signer of what lies below `prefix`; what was known before, if anything.
     pub fn remember(&mut self, prefix: Name, key_digest: [u8; 32]) -> Option<[u8; 32]> {
         self.by_prefix.insert(prefix, key_digest)
-    }
-
-    /// Forgets the signer of exactly this prefix. Whether one was known.
-    pub fn forget(&mut self, prefix: &Name) -> bool {
-        self.by_prefix.remove(prefix).is_some()
     }
 
     /// All that is known, in the canonical order of names.

@@ -2,7 +2,7 @@
 //! without, and names whose hashes have a known key.
 
 use crate::disk::{DiskGeometry, DiskOp, DiskTierConfig};
-use crate::{EvictionPolicy, Hit, Lookup, NameHashes, Query, Store, StoreConfig};
+use crate::{EvictionPolicy, Hit, Lookup, NameHashes, NewData, Query, Store, StoreConfig};
 use std::collections::VecDeque;
 use std::string::String;
 use std::vec::Vec;
@@ -110,7 +110,8 @@ impl Fixture {
     pub(crate) fn put_wire(&mut self, wire: &[u8]) -> Option<Packet> {
         let data = DataView::decode(wire).unwrap();
         let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
-        self.store.insert(self.now, &data, hashes(data.name), 7, fill, &mut self.pool)
+        let received = NewData { data: &data, hashes: hashes(data.name), source: 7 };
+        self.store.insert(self.now, received, fill, &mut self.pool)
     }
 
     pub(crate) fn put(&mut self, uri: &str, freshness_ms: u64) -> bool {

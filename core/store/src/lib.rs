@@ -26,5 +26,6 @@ pub use holdings::{
 };
 pub use rules::{Retention, Rule, Rules, RulesRefused};
 pub use store::{
-    COMPONENTS_MAX, Hit, Lookup, NameHashes, PartAnswer, Query, Store, UNKNOWN_SOURCE, WriteBacklog,
+    Hit, Lookup, NameHashes, NewData, PartAnswer, Query, ReadData, Store, UNKNOWN_SOURCE,
+    WriteBacklog,
 };

@@ -32,7 +32,7 @@ pub use self::part::PartAnswer;
 pub use self::query::{Hit, Lookup, NameHashes, Query};
 
 /// Names of more components are not stored: each prefix may need a node of its own.
-pub const COMPONENTS_MAX: usize = 128;
+pub(crate) const COMPONENTS_MAX: usize = 128;
 
 /// Nodes and Data that a lookup by prefix looks at, at most. More than the components of a name, so
 /// that it ends early only where it has to pass over Data that is not fresh.
@@ -48,6 +48,24 @@ const EVICTIONS_MAX: u32 = 32;
 
 /// The source of Data of which none is known.
 pub const UNKNOWN_SOURCE: u32 = u32::MAX;
+
+/// Data to be stored.
+#[derive(Copy, Clone, Debug)]
+pub struct NewData<'a> {
+    pub data: &'a DataView<'a>,
+    pub hashes: NameHashes,
+    /// Where it came from, for [`Store::erase_copy`].
+    pub source: u32,
+}
+
+/// Data that a disk has read.
+#[derive(Copy, Clone, Debug)]
+pub struct ReadData<'a> {
+    pub packet: &'a Packet,
+    pub data: &'a DataView<'a>,
+    pub hashes: NameHashes,
+    pub fresh_until: Instant,
+}
 
 /// The content store of one shard: Data by name and by prefix, bounded in octets.
 ///
@@ -252,18 +270,16 @@ impl Store {
     /// Stores Data, in place of other Data of that name. Returns the stored copy, which holds no
     /// more memory than it needs and is the one to send on; nothing when the Data is not stored.
     ///
-    /// `source` says where it came from, for [`Store::erase_copy`]. `prefixes` appends the keyed
-    /// hashes of all proper prefixes, shortest first. It is called only when the parent is not
-    /// known yet, which is rare where names have many siblings.
+    /// `prefixes` appends the keyed hashes of all proper prefixes, shortest first. It is called
+    /// only when the parent is not known yet, which is rare where names have many siblings.
     pub fn insert(
         &mut self,
         now: Instant,
-        data: &DataView<'_>,
-        hashes: NameHashes,
-        source: u32,
+        received: NewData<'_>,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
+        let NewData { data, hashes, source } = received;
         if !self.config.admit || data.name.is_empty() {
             return None;
         }
@@ -329,13 +345,11 @@ impl Store {
     pub fn promote(
         &mut self,
         now: Instant,
-        data: (&Packet, &DataView<'_>),
-        fresh_until: Instant,
-        hashes: NameHashes,
+        read: ReadData<'_>,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) {
-        let (packet, data) = data;
+        let ReadData { packet, data, hashes, fresh_until } = read;
         let is_wanted = self.config.admit && !data.name.is_empty();
         if !is_wanted || !self.memory.is_storable(data, self.config.capacity_bytes) {
             return;
@@ -632,16 +646,6 @@ impl Store {
         hash: impl Fn(NameView<'_>) -> u64,
     ) -> Result<(), RulesRefused> {
         self.eviction.set_rules(&mut self.memory, rules, self.config.capacity_bytes, hash)
-    }
-
-    /// The rules in force, if there ever were some.
-    pub fn rules(&self) -> Option<&Rules> {
-        self.eviction.rules()
-    }
-
-    /// Octets of memory that are kept for each of the rules in force.
-    pub fn kept_bytes(&self) -> &[u64] {
-        self.eviction.kept_bytes_by_rule()
     }
 
     /// The index of what the disks hold.

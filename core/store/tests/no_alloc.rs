@@ -3,8 +3,8 @@
 use weir_base::{HashKey, Instant, NS_PER_MS, Pool, Rng};
 use weir_store::disk::{DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig};
 use weir_store::{
-    EvictionPolicy, Lookup, NameHashes, Query, Retention, Rule, Rules, SegmentRange, Store,
-    StoreConfig,
+    EvictionPolicy, Lookup, NameHashes, NewData, Query, Retention, Rule, Rules, SegmentRange,
+    Store, StoreConfig,
 };
 use weir_wire::{Data, DataView, Name, NameView};
 
@@ -84,8 +84,9 @@ impl Bed {
         let query = Query { name, hashes: hashes_at(&hashes, depth), can_be_prefix, must_be_fresh };
         if let Lookup::Miss = self.store.lookup(self.now, &query) {
             let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
-            let known = hashes_at(&hashes, count);
-            self.store.insert(self.now, &data, known, 7, prefixes, &mut self.pool).unwrap();
+            let hashes = hashes_at(&hashes, count);
+            let received = NewData { data: &data, hashes, source: 7 };
+            self.store.insert(self.now, received, prefixes, &mut self.pool).unwrap();
         }
         if self.rng.below(1_000) == 0 {
             self.store.erase(data.name.prefix(2), hashes[1], 10);
@@ -194,8 +195,8 @@ fn lookups_of_a_store_with_disks_allocate_nothing() {
         let mut hashes = [0; 8];
         let count = hash_all(data.name, &mut hashes);
         let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
-        let known = hashes_at(&hashes, count);
-        bed.store.insert(bed.now, &data, known, 7, prefixes, &mut bed.pool).unwrap();
+        let received = NewData { data: &data, hashes: hashes_at(&hashes, count), source: 7 };
+        bed.store.insert(bed.now, received, prefixes, &mut bed.pool).unwrap();
         bed.now = bed.now.plus_ns(NS_PER_MS);
         work_off(&mut bed.store, bed.now);
     }

@@ -129,7 +129,7 @@ impl Metadata {
     }
 
     /// Whether segments may follow those that are there.
-    pub fn grows(&self) -> bool {
+    pub(crate) fn grows(&self) -> bool {
         self.next_segment.is_some() && self.last_segment.is_none()
     }
 

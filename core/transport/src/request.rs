@@ -145,12 +145,12 @@ impl Request {
     }
 
     /// The round-trip time, if it was sent once only.
-    pub fn rtt_ns(&self, now: Instant) -> Option<u64> {
+    pub(crate) fn rtt_ns(&self, now: Instant) -> Option<u64> {
         (self.sends == 1).then(|| self.elapsed_ns(now))
     }
 
     /// The time since it was sent last.
-    pub fn elapsed_ns(&self, now: Instant) -> u64 {
+    pub(crate) fn elapsed_ns(&self, now: Instant) -> u64 {
         now.ns_since(self.sent_at)
     }
 

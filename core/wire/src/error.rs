@@ -98,7 +98,6 @@ pub enum DecodeError {
     /// InterestSignatureInfo without InterestSignatureValue, or the reverse.
     #[error("Interest: InterestSignatureInfo and InterestSignatureValue must come together")]
     SignatureIncomplete,
-    /// A signature without ApplicationParameters.
     #[error("Interest: signed without ApplicationParameters")]
     SignatureWithoutParameters,
     /// FinalBlockId holds no or several name components.
@@ -110,7 +109,6 @@ pub enum DecodeError {
     /// FragIndex is not below FragCount.
     #[error("LpPacket: FragIndex is not below FragCount")]
     FragmentIndex,
-    /// Several fragments without Sequence.
     #[error("LpPacket: FragCount above 1 without Sequence")]
     FragmentWithoutSequence,
     /// A Nack around something that is not an Interest.

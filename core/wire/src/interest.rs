@@ -24,7 +24,6 @@ pub struct InterestView<'a> {
     pub nonce: Option<u32>,
     /// InterestLifetime in milliseconds.
     pub lifetime_ms: Option<u64>,
-    /// HopLimit.
     pub hop_limit: Option<u8>,
     /// Where Nonce ends in `wire`, if there is one.
     nonce_end: u32,
@@ -119,7 +118,6 @@ pub(crate) fn check_digest(typ: u64, portions: &[&[u8]], value: &[u8]) -> Result
 /// ApplicationParameters and what follows them, which most Interests lack.
 struct Tail<'a> {
     parameters: Option<&'a [u8]>,
-    /// From ApplicationParameters to the end.
     digested: &'a [u8],
     signature: Option<SignatureView<'a>>,
 }

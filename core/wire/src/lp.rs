@@ -161,19 +161,15 @@ impl LpFraming {
 /// packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LpHeader {
-    /// PitToken.
     pub pit_token: PitToken,
     /// Reason when the packet is a Nack of the Interest it holds.
     pub nack: Option<NackReason>,
-    /// IncomingFaceId.
     pub incoming_face: Option<u64>,
-    /// NextHopFaceId.
     pub next_hop_face: Option<u64>,
     /// CachePolicy NoCache.
     pub no_cache: bool,
     /// CongestionMark: what it says as a [`CongestionMark`]; 0 is unmarked.
     pub congestion_mark: u64,
-    /// NonDiscovery.
     pub non_discovery: bool,
 }
 

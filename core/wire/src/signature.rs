@@ -8,15 +8,9 @@ use crate::tlv::{self, Fields, Format, Reader, Writer};
 /// SignatureType numbers (NDN packet 0.3, Signature).
 pub mod signature_type {
     /// DigestSha256: integrity only.
-    pub const DIGEST_SHA256: u64 = 0;
-    /// SignatureSha256WithRsa: RSASSA-PKCS1-v1_5.
-    pub const SHA256_WITH_RSA: u64 = 1;
-    /// SignatureSha256WithEcdsa: DER, P-256.
-    pub const SHA256_WITH_ECDSA: u64 = 3;
+    pub(crate) const DIGEST_SHA256: u64 = 0;
     /// SignatureHmacWithSha256.
     pub const HMAC_WITH_SHA256: u64 = 4;
-    /// SignatureEd25519: 64 octets over the signed portion itself.
-    pub const ED25519: u64 = 5;
     /// NullSignature: empty.
     pub const NULL: u64 = 200;
 }
@@ -64,9 +58,7 @@ fn skip_rest(mut reader: Reader<'_>, within: u32) -> Option<()> {
 /// When a certificate is valid, borrowed: two timestamps `YYYYMMDDThhmmss`, UTC, both inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValidityPeriodView<'a> {
-    /// NotBefore.
     pub not_before: &'a str,
-    /// NotAfter.
     pub not_after: &'a str,
 }
 
@@ -109,7 +101,6 @@ pub struct SignatureInfoView<'a> {
     pub nonce: Option<&'a [u8]>,
     /// SignatureTime, milliseconds since the Unix epoch.
     pub time_ms: Option<u64>,
-    /// SignatureSeqNum.
     pub seq_num: Option<u64>,
     /// ValidityPeriod, in Data only, if there is one that can be read.
     pub validity_period: Option<ValidityPeriodView<'a>>,
@@ -235,13 +226,11 @@ impl ValidityPeriod {
 pub struct SignatureInfo {
     /// SignatureType, see [`signature_type`].
     pub signature_type: u64,
-    /// KeyLocator.
     pub key_locator: Option<KeyLocator>,
     /// SignatureNonce; others expect 8 octets.
     pub nonce: Option<Vec<u8>>,
     /// SignatureTime, milliseconds since the Unix epoch.
     pub time_ms: Option<u64>,
-    /// SignatureSeqNum.
     pub seq_num: Option<u64>,
     /// ValidityPeriod, for Data only.
     pub validity_period: Option<ValidityPeriod>,

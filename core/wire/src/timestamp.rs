@@ -1,6 +1,6 @@
 //! Timestamps of certificates: `YYYYMMDDThhmmss`, UTC (NDN certificate format 2).
 
-pub const TIMESTAMP_SIZE: usize = 15;
+pub(crate) const TIMESTAMP_SIZE: usize = 15;
 
 const SECONDS_PER_DAY: i64 = 86_400;
 

@@ -136,7 +136,7 @@ impl Element<'_> {
     /// # Errors
     /// [`DecodeError::IntegerLength`].
     #[inline]
-    pub fn nni(&self) -> Result<u64, DecodeError> {
+    pub(crate) fn nni(&self) -> Result<u64, DecodeError> {
         decode_nni(self.typ, self.value)
     }
 }
@@ -163,7 +163,7 @@ impl<'a> Reader<'a> {
 
     /// Whether all TLVs have been read.
     #[inline]
-    pub const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.at >= self.input.len()
     }
 
@@ -275,7 +275,6 @@ pub fn read_single_of(wire: &[u8], typ: u32) -> Result<&[u8], DecodeError> {
 #[derive(Debug)]
 pub(crate) struct Format {
     pub(crate) within: u32,
-    /// Their types, in their order.
     order: &'static [u32],
     /// A bit for each type below 64.
     short_types: u64,
@@ -425,11 +424,6 @@ impl Writer {
     /// The number of octets written.
     pub fn len(&self) -> usize {
         self.octets.len()
-    }
-
-    /// Whether nothing has been written.
-    pub fn is_empty(&self) -> bool {
-        self.octets.is_empty()
     }
 
     /// The octets written so far.

@@ -9,12 +9,12 @@ use weir_control::message::{Configuration, SetupPart};
 use weir_runtime::{Handle, OuterMetric};
 
 use crate::apply::Applier;
-use crate::backoff::Backoff;
 use crate::config::AgentConfig;
 use crate::error::AgentError;
 use crate::kept::Keeper;
 use crate::prefetch::{Orders, Prefetcher};
 use crate::rest::{ControllerHealth, Rest};
+use crate::retry_waits::RetryWaits;
 use crate::round_trips::RoundTrips;
 use crate::shared::{Shared, unix_time_ms};
 use crate::tell::Teller;
@@ -57,7 +57,7 @@ impl Agent {
         let agent = Self { shared: Arc::clone(&shared) };
         let orders = Orders::default();
         // 0 would say that it is not told.
-        let (backoff, instance) = (Backoff::new(seed()?), seed()?.max(1));
+        let (backoff, instance) = (RetryWaits::new(seed()?), seed()?.max(1));
         let teller = Teller::new(&config, rest.clone(), Arc::clone(&shared), backoff, instance);
         spawn("weir-agent-tell", move || teller.run())?;
         if config.prefetch {
@@ -74,8 +74,8 @@ impl Agent {
             rest,
             shared: Arc::clone(&shared),
             orders,
-            backoff: Backoff::new(seed()?),
-            retry: Backoff::new(seed()?),
+            backoff: RetryWaits::new(seed()?),
+            retry: RetryWaits::new(seed()?),
             applier: Applier::new(shared, config.routes_max),
             wanted: None,
             keeper,
@@ -151,9 +151,9 @@ struct Configurer {
     shared: Arc<Shared>,
     orders: Orders,
     /// Between requests to a controller that does not answer.
-    backoff: Backoff,
+    backoff: RetryWaits,
     /// Between tries to set up what could not be set up whole.
-    retry: Backoff,
+    retry: RetryWaits,
     applier: Applier,
     wanted: Option<Configuration>,
     keeper: Option<Keeper>,

@@ -9,9 +9,9 @@ use weir_control::File;
 use weir_wire::Name;
 
 use crate::access::Access;
-use crate::backoff::Backoff;
 use crate::error::AgentError;
 use crate::rest::{Http, RestError, answer};
+use crate::retry_waits::RetryWaits;
 
 /// Files of one request: as many as a controller takes.
 const LIST_MAX: usize = 1000;
@@ -157,7 +157,7 @@ impl Files {
     ) -> io::Result<Telling> {
         let stop: Arc<(Mutex<bool>, Condvar)> = Arc::default();
         let (telling, this) = (Telling { stop: Arc::clone(&stop) }, self.clone());
-        let mut backoff = Backoff::new(getrandom::u64().map_err(io::Error::other)?);
+        let mut backoff = RetryWaits::new(getrandom::u64().map_err(io::Error::other)?);
         std::thread::Builder::new().name("weir-files".into()).spawn(move || {
             loop {
                 let all = this.withdraw_all(&withdrawn).and_then(|mut refused| {

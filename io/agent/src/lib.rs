@@ -4,7 +4,6 @@
 mod access;
 mod agent;
 mod apply;
-mod backoff;
 mod config;
 mod error;
 mod files;
@@ -13,6 +12,7 @@ mod prefetch;
 mod questions;
 mod report;
 mod rest;
+mod retry_waits;
 mod round_trips;
 mod setup;
 mod shared;

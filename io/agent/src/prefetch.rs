@@ -39,7 +39,6 @@ pub(crate) struct Orders(Arc<Mutex<Ordered>>);
 #[derive(Default)]
 struct Ordered {
     all: Vec<Prefetch>,
-    /// How often they were replaced.
     number: u64,
 }
 

@@ -36,7 +36,6 @@ struct Second {
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     again: BTreeMap<Name, Instant>,
-    /// The present second.
     second: Option<Second>,
     /// When it may be told that questions are left out.
     tell: Option<Instant>,

@@ -76,7 +76,6 @@ impl ControllerHealth {
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     http: Http,
-    /// Of this router's resources.
     path: String,
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_base::FaceId;
+use weir_base::{Backoff, FaceId};
 use weir_client::Client;
 use weir_manage::{FaceScope, FaceStatus, LinkType};
 use weir_wire::{DataView, Interest, InterestView, LpHeader, Name};
@@ -28,6 +28,8 @@ const KEPT: usize = 5;
 const FIRST: usize = 3;
 /// Probes in a row without an answer, after which a face is probed more and more seldom.
 const FAILURES: u32 = 3;
+/// The longest wait between two probes of a face, in periods.
+const PERIODS_MAX: u64 = 64;
 /// Changes that are told: by more than this part of what was told last, and than so much. Routes
 /// are computed anew after each.
 const CHANGE_PARTS: u64 = 5;
@@ -69,7 +71,11 @@ impl Measured {
     fn pause(&self, period: Duration) -> Duration {
         match self.failures {
             0 if self.count < FIRST => Duration::ZERO,
-            failures => period * (1 << failures.saturating_sub(FAILURES).min(6)),
+            failures => {
+                let period_ns = period.as_nanos() as u64;
+                let waits = Backoff::new(period_ns, period_ns * PERIODS_MAX);
+                Duration::from_nanos(waits.delay_ns(failures.saturating_sub(FAILURES) + 1))
+            }
         }
     }
 }

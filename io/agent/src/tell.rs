@@ -11,11 +11,11 @@ use weir_runtime::{ContentsError, MissWatch};
 use weir_store::{HoldingChange, HoldingsConfig, SegmentRange, Tier as StoreTier};
 use weir_wire::Name;
 
-use crate::backoff::Backoff;
 use crate::config::AgentConfig;
 use crate::questions::Questions;
 use crate::report::{Reporter, is_same};
 use crate::rest::{Rest, RestError};
+use crate::retry_waits::RetryWaits;
 use crate::shared::Shared;
 
 /// Octets for the index of what the store holds, in memory and on disks each.
@@ -28,7 +28,7 @@ const ROUTER_TIMEOUT: Duration = Duration::from_secs(2);
 pub(crate) struct Teller {
     rest: Rest,
     shared: Arc<Shared>,
-    backoff: Backoff,
+    backoff: RetryWaits,
     uris: Vec<String>,
     instance: u64,
     interval: Duration,
@@ -58,7 +58,7 @@ impl Teller {
         config: &AgentConfig,
         rest: Rest,
         shared: Arc<Shared>,
-        backoff: Backoff,
+        backoff: RetryWaits,
         instance: u64,
     ) -> Self {
         Self {

@@ -63,19 +63,13 @@ impl<E: Endpoint + ?Sized> Endpoint for &mut E {
     }
 }
 
-/// What an endpoint may use while it is called: the connections, and the names it goes by.
+/// What an endpoint may use while it is called.
 pub struct Context<'a> {
     pub client: &'a mut Client,
-    names: &'a mut Names,
     id: EndpointId,
 }
 
 impl Context<'_> {
-    /// From now on the endpoint gets the Data below `prefix`, and the Nacks of its Interests.
-    pub fn expect_below(&mut self, prefix: &Name) {
-        self.names.data.add(prefix, self.id);
-    }
-
     /// Has the endpoint called, from any thread.
     pub fn waker(&self) -> EndpointWaker {
         self.client.waker().endpoint(self.id)
@@ -121,7 +115,6 @@ pub struct EventLoop<'a> {
     slots: Slab<Slot<'a>>,
     /// The times of those that have one.
     due: BTreeSet<(Instant, EndpointId)>,
-    /// Those to be called next.
     calls: Vec<EndpointId>,
     names: Names,
     packets: Vec<FromRouter>,
@@ -290,7 +283,7 @@ impl<'a> EventLoop<'a> {
             let slot = &mut self.slots[id.0];
             slot.has_call = false;
             if !slot.endpoint.is_done() {
-                let mut context = Context { client: self.client, names: &mut self.names, id };
+                let mut context = Context { client: self.client, id };
                 slot.endpoint.handle(&mut context, &mut slot.packets);
             }
             slot.packets.clear();

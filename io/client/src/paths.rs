@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
-use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
+use weir_base::{Backoff, Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
 use weir_face::{FaceUri, RecvStatus, SendStatus};
 use weir_link::{LinkDrop, Received};
 use weir_transport::PathId;
@@ -26,19 +26,14 @@ const READS_MAX: usize = 4;
 /// Octets waiting to be sent from which on nothing more is read: it would only add to them.
 const QUEUE_BYTES_HIGH: u64 = 4 << 20;
 /// The first and the longest wait before a router that is gone is tried again.
-const RETRY_NS: u64 = 100 * NS_PER_MS;
-const RETRY_NS_MAX: u64 = 5 * NS_PER_S;
+const RETRY: Backoff = Backoff::new(100 * NS_PER_MS, 5 * NS_PER_S);
 
 /// Why a client cannot go on, or not by one of its paths.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing answers at the router's address.
     #[error("no router answers at {uri}: {source}")]
-    Connect {
-        uri: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    Connect { uri: String, source: io::Error },
     /// The router closed the connection, or it broke.
     #[error("the connection to the router is lost: {0}")]
     Lost(String),
@@ -83,15 +78,20 @@ struct Path {
     is_writable: bool,
     /// When it is tried again; `None` while it is there, or being tried.
     retry_at: Option<Instant>,
-    /// How long it is waited for that the next time.
-    retry_ns: u64,
+    /// Failures since it last sent something.
+    failures: u32,
 }
 
 impl Path {
     fn new(uri: FaceUri, connection: Option<Connection>) -> Self {
-        let retry_at = connection.is_none().then(|| monotonic_now().plus_ns(RETRY_NS));
         let (is_readable, is_writable) = (true, true);
-        Self { uri, connection, is_readable, is_writable, retry_at, retry_ns: RETRY_NS }
+        let retry_at = connection.is_none().then(|| monotonic_now().plus_ns(RETRY.delay_ns(1)));
+        Self { uri, connection, is_readable, is_writable, retry_at, failures: 0 }
+    }
+
+    fn retry_later(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+        self.retry_at = Some(monotonic_now().plus_ns(RETRY.delay_ns(self.failures)));
     }
 
     /// Whether packets are to be read.
@@ -259,7 +259,7 @@ impl Paths {
             }
             let status = connection.recv(pool, &mut self.frames).map_err(|error| lost(&error))?;
             if !self.frames.is_empty() {
-                path.retry_ns = RETRY_NS;
+                path.failures = 0;
             }
             let now = monotonic_now();
             let path_id = PathId(at as u16);
@@ -306,8 +306,7 @@ impl Paths {
         if let Some(connection) = path.connection.take() {
             self.dropped += connection.link.counters().drops.total();
         }
-        path.retry_at = Some(monotonic_now().plus_ns(path.retry_ns));
-        path.retry_ns = (2 * path.retry_ns).min(RETRY_NS_MAX);
+        path.retry_later();
         self.changes.push(PathChange { path: PathId(at as u16), error: Some(error) });
         Ok(())
     }
@@ -325,10 +324,7 @@ impl Paths {
                     path.connection = Some(connection);
                     self.changes.push(PathChange { path: id, error: None });
                 }
-                Err(_) => {
-                    path.retry_at = Some(monotonic_now().plus_ns(path.retry_ns));
-                    path.retry_ns = (2 * path.retry_ns).min(RETRY_NS_MAX);
-                }
+                Err(_) => path.retry_later(),
             }
         }
         for at in 0..self.all.len() {

@@ -32,7 +32,6 @@ pub struct Config {
     pub requests_per_second_max: NonZeroU32,
     /// How many old rows the database keeps.
     pub rows_kept: RowsKept,
-    /// What it decides by.
     pub controller: ControllerConfig,
     /// What time it is for people, and for tokens that expire.
     pub wall_clock: WallClock,
@@ -75,24 +74,13 @@ pub enum StartError {
          tls_certificate and tls_key, or insecure = true if the network is trusted"
     )]
     NoTls(SocketAddr),
-    /// The address cannot be had.
     #[error("cannot listen on {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
     /// A file for TLS is of no use.
     #[error("{what} in {path} cannot be used: {why}")]
-    Tls {
-        /// What it is to hold.
-        what: &'static str,
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
+    Tls { what: &'static str, path: PathBuf, why: String },
     #[error("{place}: {error}")]
-    Database {
-        place: DatabasePlace,
-        /// What is wrong with it.
-        error: DatabaseError,
-    },
+    Database { place: DatabasePlace, error: DatabaseError },
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
 }

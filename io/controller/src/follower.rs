@@ -22,7 +22,6 @@ pub(crate) struct Other {
 pub(crate) struct Follower {
     /// Its own number among the controllers of the database, and where it listens.
     pub(crate) run: u64,
-    /// See there.
     pub(crate) url: String,
     /// Whether others may use the database while this one does.
     pub(crate) is_shared: bool,

@@ -63,12 +63,6 @@ impl Server {
         Ok(Self { address, has_tls, stop, thread: Some(thread) })
     }
 
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Its address for browsers and agents.
     #[must_use]
     pub fn url(&self) -> String {

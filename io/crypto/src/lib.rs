@@ -15,9 +15,8 @@ mod tests;
 
 pub use keychain::{Imported, KeyChain, KeyChainError, KeyEntry, UserTrust};
 pub use passphrase::{PassphraseError, PassphraseSource};
-pub use pem::is_encrypted;
 pub use private_key::{KeyError, KeyType, PrivateKey};
 pub use random::random_octets;
 pub use signer::KeySigner;
 pub use text::{packet_in_file, to_base64_lines};
-pub use verifier::{Provider, verifier_from_certificate, verifier_from_spki};
+pub use verifier::{verifier_from_certificate, verifier_from_spki};

@@ -19,7 +19,7 @@ const LABEL_PLAIN: &str = "PRIVATE KEY";
 const LABEL_ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 
 /// Whether the PEM text holds an encrypted key.
-pub fn is_encrypted(pem: &str) -> bool {
+pub(crate) fn is_encrypted(pem: &str) -> bool {
     pem.contains("-----BEGIN ENCRYPTED PRIVATE KEY-----")
 }
 

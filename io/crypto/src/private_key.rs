@@ -75,7 +75,7 @@ pub enum KeyType {
 
 impl KeyType {
     /// The SignatureType of packets signed with such a key.
-    pub const fn signature_type(self) -> SignatureType {
+    pub(crate) const fn signature_type(self) -> SignatureType {
         match self {
             Self::Ecdsa => SignatureType::SHA256_WITH_ECDSA,
             Self::Ed25519 => SignatureType::ED25519,
@@ -220,7 +220,7 @@ impl PrivateKey {
         Ok(Zeroizing::new(octets))
     }
 
-    pub fn key_type(&self) -> KeyType {
+    pub(crate) fn key_type(&self) -> KeyType {
         match &self.0 {
             Inner::Ecdsa(_) => KeyType::Ecdsa,
             Inner::Ed25519(_) => KeyType::Ed25519,

@@ -48,7 +48,7 @@ pub fn verifier_from_certificate(certificate: &Certificate) -> Result<Box<dyn Ve
 
 /// Makes verifiers out of public keys for `weir_security::trust`.
 #[derive(Copy, Clone, Debug, Default)]
-pub struct Provider;
+pub(crate) struct Provider;
 
 impl VerifierFactory for Provider {
     fn verifier_from_spki(&self, spki: &[u8]) -> Option<Box<dyn Verifier>> {

@@ -81,7 +81,6 @@ pub enum Service {
     #[default]
     Constant,
     Exponential {
-        /// Of the random numbers.
         seed: u64,
     },
 }
@@ -90,7 +89,6 @@ pub enum Service {
 #[cfg(feature = "lab")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Of the random numbers.
     pub seed: u64,
     /// Reads that end in an error.
     pub read_errors_ppm: u32,
@@ -108,7 +106,6 @@ pub struct Faults {
     pub interrupts_ppm: u32,
     /// Reads and writes that take [`Self::stall`] longer.
     pub stalls_ppm: u32,
-    /// How much longer.
     pub stall: Duration,
     /// The operation that ends with a panic of the thread that does it.
     pub panic_at: Option<u64>,

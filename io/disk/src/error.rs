@@ -47,11 +47,7 @@ pub enum OpenError {
         "{}: regions are multiples of 4096 octets from {REGION_BYTES_MIN} to {REGION_BYTES_MAX}, \
          not {region_bytes}; leave the size out to have one chosen", path.display()
     )]
-    RegionBytes {
-        path: PathBuf,
-        /// What was asked for.
-        region_bytes: u64,
-    },
+    RegionBytes { path: PathBuf, region_bytes: u64 },
     /// One file or device is named twice.
     #[error(
         "{}: disk {first} and disk {second} (from 0) are the same file or device; give each disk \
@@ -70,13 +66,7 @@ pub enum OpenError {
     SizeNeeded { path: PathBuf },
     /// A call of the system failed.
     #[error("{}: cannot {what}: {source}", path.display())]
-    System {
-        path: PathBuf,
-        /// What was tried.
-        what: &'static str,
-        /// What the system says.
-        source: io::Error,
-    },
+    System { path: PathBuf, what: &'static str, source: io::Error },
     /// The folder of a new file does not exist.
     #[error("{}: its folder does not exist; make it, or mount what belongs there", path.display())]
     NoFolder { path: PathBuf },
@@ -85,11 +75,7 @@ pub enum OpenError {
         "{}: a symbolic link that leads nowhere, to {}; mount what belongs there, or remove the \
          link", path.display(), target.display()
     )]
-    LeadsNowhere {
-        path: PathBuf,
-        /// Where it leads.
-        target: PathBuf,
-    },
+    LeadsNowhere { path: PathBuf, target: PathBuf },
     /// The path is neither a file nor a block device.
     #[error(
         "{}: {kind}, not a file or block device; name a file in it or another path",
@@ -150,12 +136,7 @@ pub enum OpenError {
         "{}: is disk {disk} of its store, but named as disk {place} (from 0); name the disks in \
          the order they had", path.display()
     )]
-    WrongOrder {
-        path: PathBuf,
-        disk: u32,
-        /// Which it was named as.
-        place: u32,
-    },
+    WrongOrder { path: PathBuf, disk: u32, place: u32 },
     /// A disk of the set is not there.
     #[error(
         "disk {disk} (from 0) of the {disks} disks of this store is not there{}; mount or name it, \
@@ -190,7 +171,6 @@ pub enum OpenError {
         path: PathBuf,
         /// Octets of its regions.
         made: u64,
-        /// What was asked for.
         wanted: u64,
     },
     /// The disk was made with smaller blocks than direct I/O takes where it is now.
@@ -240,12 +220,7 @@ pub enum OpenError {
         "{}: {bytes} octets are too few, at least {bytes_min} are needed (two regions for each \
          packet thread); make it larger, or its regions smaller", path.display()
     )]
-    TooSmall {
-        path: PathBuf,
-        bytes: u64,
-        /// What is needed.
-        bytes_min: u64,
-    },
+    TooSmall { path: PathBuf, bytes: u64, bytes_min: u64 },
     /// It cannot be written to and holds no store.
     #[error("{}: read-only, and there is no store on it; make it writable", path.display())]
     ReadOnlyEmpty { path: PathBuf },
@@ -282,7 +257,6 @@ pub enum OpenWarning {
     /// No direct input and output.
     #[error("{}: no direct I/O on this file system; the page cache is used", path.display())]
     Buffered { path: PathBuf },
-    /// It cannot be written to.
     #[error("{}: read-only; what is there is served, nothing is stored", path.display())]
     ReadOnly { path: PathBuf },
     /// Others may read it, keys included.
@@ -293,32 +267,16 @@ pub enum OpenWarning {
         "{}: {bytes} octets of {bytes_before} are left; made as long as it was, what was there is \
          gone", path.display()
     )]
-    Truncated {
-        path: PathBuf,
-        /// What was found.
-        bytes: u64,
-        /// What it should be.
-        bytes_before: u64,
-    },
+    Truncated { path: PathBuf, bytes: u64, bytes_before: u64 },
     /// It has more octets now.
     #[error("{}: grown from {bytes_before} to {bytes} octets", path.display())]
-    Grown {
-        path: PathBuf,
-        bytes_before: u64,
-        /// Now.
-        bytes: u64,
-    },
+    Grown { path: PathBuf, bytes_before: u64, bytes: u64 },
     /// It has fewer octets now; the regions at its end are gone.
     #[error(
         "{}: shrunk from {bytes_before} to {bytes} octets; what was at its end is gone",
         path.display()
     )]
-    Shrunk {
-        path: PathBuf,
-        bytes_before: u64,
-        /// Now.
-        bytes: u64,
-    },
+    Shrunk { path: PathBuf, bytes_before: u64, bytes: u64 },
     /// A disk of the set was replaced by an empty one, or one was added.
     #[error("{}: a new disk of the store, empty", path.display())]
     NewDisk { path: PathBuf },

@@ -23,7 +23,6 @@ pub(crate) struct DiskShared {
     pub(crate) is_writable: bool,
     pub(crate) counters: Counters,
     pub(crate) hold: Hold,
-    /// Those of all shards.
     bells: Vec<Arc<Bell>>,
     death: OnceLock<String>,
     failure: Mutex<Option<DiskError>>,
@@ -104,11 +103,9 @@ fn limit(error: &io::Error) -> &'static str {
     limit(source)
 )]
 pub struct DiskError {
-    /// Which of the two.
     pub is_write: bool,
     /// Octets from the beginning of the disk.
     pub offset: u64,
-    /// What the system says.
     pub source: io::Error,
 }
 

@@ -7,7 +7,6 @@ use crate::config::{Pace, Service};
 /// Says when a paced disk would be done with an operation.
 pub(crate) struct Pacer {
     service: Duration,
-    /// When each server is free.
     servers: Vec<Instant>,
     rng: Option<Rng>,
 }

@@ -30,11 +30,7 @@ pub enum StartError {
         "{}: io_uring cannot be used ({source}); allow it (sysctl kernel.io_uring_disabled, \
          seccomp), or set the engine to threads", path.display()
     )]
-    IoUring {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    IoUring { path: PathBuf, source: io::Error },
     /// No descriptor is left.
     #[error("cannot watch the disks: {0}; raise the limits of the process (ulimit -n)")]
     Descriptor(#[source] io::Error),
@@ -42,11 +38,7 @@ pub enum StartError {
     #[error(
         "{}: cannot start its threads: {source}; raise the limits of the process", path.display()
     )]
-    Threads {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Threads { path: PathBuf, source: io::Error },
 }
 
 /// What reads and writes a disk for one shard.

@@ -35,19 +35,12 @@ pub enum BindError {
     ForeignDirectory { path: PathBuf },
     /// The socket cannot be given to the configured group.
     #[error("cannot give {} to group {group}: {source}", path.display())]
-    Group {
-        path: PathBuf,
-        /// The group's number.
-        group: u32,
-        /// From the system.
-        source: io::Error,
-    },
+    Group { path: PathBuf, group: u32, source: io::Error },
     /// The system refused.
     #[error("cannot listen on {address}: {source}")]
     Io {
         /// Path, or IP address and port.
         address: String,
-        /// From the system.
         source: io::Error,
     },
 }

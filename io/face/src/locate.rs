@@ -85,7 +85,6 @@ impl fmt::Display for Origin {
 pub struct TransportChoice {
     /// Its address: Unix, TCP or UDP.
     pub uri: FaceUri,
-    /// Who says so.
     pub origin: Origin,
 }
 
@@ -93,10 +92,8 @@ pub struct TransportChoice {
 #[derive(Debug, thiserror::Error)]
 #[error("router address `{text}` ({origin}): {source}")]
 pub struct ClientTransportError {
-    /// As configured.
     pub text: String,
     pub origin: Origin,
-    /// What is wrong with it.
     pub source: ResolveError,
 }
 

@@ -396,7 +396,6 @@ fn take_bells(stream: &mut StreamSocket) -> io::Result<Bells> {
 /// What a look for doorbells found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bells {
-    /// All that had rung.
     Taken,
     /// More than are read at a time.
     More,

@@ -150,7 +150,7 @@ impl StreamSocket {
     }
 
     /// Octets of memory that the beginning of a packet takes whose rest has not come yet.
-    pub fn held_bytes(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.tail.held_bytes()
     }
 

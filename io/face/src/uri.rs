@@ -29,7 +29,6 @@ pub enum FaceUri {
     /// `udp4+dev://eth0:56363` or, when `is_v6`, `udp6+dev://eth0:56363`: the local side of
     /// multicast.
     UdpDevice {
-        /// Which of the two schemes.
         is_v6: bool,
         /// Network interface.
         device: String,
@@ -79,7 +78,6 @@ pub enum ResolveError {
     /// The host name has no address of the wanted family.
     #[error("host `{host}` has no {family} address")]
     NoAddress {
-        /// As given.
         host: String,
         /// `IPv4`, `IPv6` or `IP`.
         family: &'static str,
@@ -89,11 +87,7 @@ pub enum ResolveError {
         "cannot look up host `{host}`: {source}; check how it is written and whether this machine \
          can resolve names, or give its address"
     )]
-    Lookup {
-        /// As given.
-        host: String,
-        source: io::Error,
-    },
+    Lookup { host: String, source: io::Error },
 }
 
 #[derive(Copy, Clone, PartialEq, Eq)]

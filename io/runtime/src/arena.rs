@@ -371,7 +371,6 @@ fn touch(span: &Span, bytes: usize) {
 #[derive(Debug)]
 pub(crate) struct Preparer {
     arena: Arc<Arena>,
-    /// What the thread begins with.
     ready: Option<rtrb::Producer<Span>>,
     thread: Option<JoinHandle<()>>,
 }

@@ -62,7 +62,6 @@ pub struct RuntimeConfig {
     pub static_faces: Vec<StaticFace>,
     /// Strategies chosen per prefix, by versioned or unversioned strategy name.
     pub strategies: Vec<(Name, Name)>,
-    /// Who may command the router.
     pub management: ManagementConfig,
     /// How often faces may go over to packet threads that have less to do.
     pub rebalance_interval: Duration,

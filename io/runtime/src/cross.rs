@@ -44,24 +44,11 @@ pub(crate) enum Crossing {
     /// A packet for a face over there.
     Out(OutPacket),
     /// What one shard says to another. A home goes on without an answer that was lost.
-    Shard {
-        /// Who says it.
-        from: u16,
-        /// What it says.
-        message: ShardMessage,
-    },
+    Shard { from: u16, message: ShardMessage },
     /// A signal from the router at a face, for the shard over there.
-    SignalIn {
-        face: FaceId,
-        /// What the router says.
-        signal: HopSignal,
-    },
+    SignalIn { face: FaceId, signal: HopSignal },
     /// A signal for the router at a face over there.
-    SignalOut {
-        face: FaceId,
-        /// What this router says.
-        signal: HopSignal,
-    },
+    SignalOut { face: FaceId, signal: HopSignal },
 }
 
 /// One thread's ends of all rings.

@@ -20,7 +20,6 @@ pub enum StartError {
         /// `udp` or `tcp`.
         scheme: &'static str,
         address: SocketAddr,
-        /// What the system says.
         source: io::Error,
     },
     /// A disk of the content store cannot be used. The error says what to do.
@@ -34,24 +33,15 @@ pub enum StartError {
         "the disks of the content store gave no answer in {seconds} s ({paths}); see whether the \
          devices or mounts behind them hang, or start without them"
     )]
-    DisksHang {
-        /// How long was waited.
-        seconds: u64,
-        paths: String,
-    },
+    DisksHang { seconds: u64, paths: String },
     /// The address of `/metrics` is taken or not ours.
     #[error("cannot serve metrics on {address}: {reason}; choose another [metrics] address")]
-    Metrics {
-        address: SocketAddr,
-        /// What the system says.
-        reason: String,
-    },
+    Metrics { address: SocketAddr, reason: String },
     /// The system refuses a thread, an event queue or a signal handler.
     #[error("cannot set up {what}: {source}")]
     System {
         /// What was to be set up.
         what: &'static str,
-        /// What the system says.
         source: io::Error,
     },
 }

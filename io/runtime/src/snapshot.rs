@@ -45,7 +45,6 @@ pub struct DiskSnapshot {
     pub engine: &'static str,
     /// Octets that it has for records.
     pub capacity_bytes: u64,
-    /// What was done.
     pub counters: DiskCounters,
     /// Its engine has ended, for good.
     pub is_dead: bool,
@@ -54,15 +53,12 @@ pub struct DiskSnapshot {
 #[derive(Clone, Debug)]
 pub struct FaceSnapshot {
     pub id: FaceId,
-    /// Where it leads.
     pub uri: String,
-    /// This end.
     pub local_uri: String,
     /// The packet thread that has it, from 0.
     pub thread: u16,
     /// Whether it has a socket; only permanent faces can be down.
     pub up: bool,
-    /// What passed.
     pub counters: LinkCounters,
     /// Octets waiting in its egress queue.
     pub queue_bytes: u64,

@@ -19,7 +19,6 @@ pub struct Case {
 /// How often a block may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// At one router.
     One,
     /// At as many as have room.
     Any,

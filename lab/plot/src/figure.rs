@@ -96,7 +96,6 @@ pub struct Series {
 /// A point, with an interval about it if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Horizontal value.
     pub x: f64,
     /// Vertical value, such as the mean over seeds.
     pub y: f64,
@@ -224,7 +223,7 @@ impl Axis {
     }
 
     /// Label and unit as a CSV heading: `Delay [ns]`.
-    pub fn heading(&self) -> String {
+    pub(crate) fn heading(&self) -> String {
         if self.unit.is_empty() {
             self.label.clone()
         } else {

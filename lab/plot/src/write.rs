@@ -28,11 +28,7 @@ pub enum PlotError {
     },
     /// A file was not written.
     #[error("{}: {source}", path.display())]
-    File {
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
 }
 
 /// The files of one figure.
@@ -76,7 +72,7 @@ impl Figure {
     }
 
     /// What the figure shows, in words: axes, series, ranges.
-    pub fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         crate::table::description(self)
     }
 

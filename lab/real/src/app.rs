@@ -46,7 +46,6 @@ pub(crate) struct AppSpec {
     /// An index into the nodes of the plan.
     pub node: u32,
     pub name: String,
-    /// What it does.
     pub role: Role,
     pub seed: u64,
     /// When consumers stop asking, ns from the start.
@@ -55,7 +54,6 @@ pub(crate) struct AppSpec {
     pub end_ns: u64,
     /// Its window is sampled at this period, ns; 0: not at all.
     pub sample_ns: u64,
-    /// What carries its links.
     pub transport: Transport,
     /// Octets of a datagram at most, of each of its links.
     pub mtus: Vec<usize>,
@@ -74,12 +72,7 @@ pub enum AppError {
     Spec { path: PathBuf, reason: String },
     /// The system refused something.
     #[error("{what}: {source}")]
-    System {
-        /// What was attempted.
-        what: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    System { what: String, source: io::Error },
     /// Its router refused to send it Interests.
     #[error("the router refused to register {prefix}: {reason}")]
     Register { prefix: String, reason: String },

@@ -1,28 +1,16 @@
 //! Events of one process in a file: a few octets each, so that writing them costs little.
 //!
-//! A record is the time since the record before (ns), a tag, and the fields of that kind in their
-//! order; numbers are LEB128. Kinds that applications do not have are JSON.
+//! A record is the time since the previous record, in nanoseconds, and the event, in the encoding
+//! of the crate `postcard`.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, Write};
 
 use weir_plan::event::EventKind;
 
 /// What a writer gathers before it writes.
 const BLOCK_BYTES: usize = 1 << 20;
-
-mod tag {
-    pub(super) const INTEREST_SENT: u8 = 0;
-    pub(super) const INTEREST_REPEATED: u8 = 1;
-    pub(super) const DATA: u8 = 2;
-    pub(super) const DATA_MARKED: u8 = 3;
-    pub(super) const NACK: u8 = 4;
-    pub(super) const TIMED_OUT: u8 = 5;
-    pub(super) const OBJECT_STARTED: u8 = 6;
-    pub(super) const OBJECT_COMPLETED: u8 = 7;
-    pub(super) const OBJECT_FAILED: u8 = 8;
-    pub(super) const WINDOW: u8 = 9;
-    pub(super) const JSON: u8 = 255;
-}
+/// Room for the texts of one record.
+const TEXT_BYTES_MAX: usize = 1 << 16;
 
 /// Writes events in large blocks.
 #[derive(Debug)]
@@ -40,9 +28,9 @@ impl<W: Write> EventWriter<W> {
     /// Events come in the order of time.
     pub(super) fn write(&mut self, at_ns: u64, kind: &EventKind) -> io::Result<()> {
         let at_ns = at_ns.max(self.last_ns);
-        put(&mut self.block, at_ns - self.last_ns);
+        let record = (at_ns - self.last_ns, kind);
         self.last_ns = at_ns;
-        encode(&mut self.block, kind);
+        postcard::to_io(&record, &mut self.block).map_err(io::Error::other)?;
         if self.block.len() >= BLOCK_BYTES { self.flush() } else { Ok(()) }
     }
 
@@ -53,158 +41,33 @@ impl<W: Write> EventWriter<W> {
     }
 }
 
-fn encode(block: &mut Vec<u8>, kind: &EventKind) {
-    let mut record = |tag: u8, fields: &[u64]| {
-        block.push(tag);
-        fields.iter().for_each(|&field| put(block, field));
-    };
-    match *kind {
-        EventKind::InterestSent { object, segment, is_repeated } => {
-            let tag = if is_repeated { tag::INTEREST_REPEATED } else { tag::INTEREST_SENT };
-            record(tag, &[object, segment]);
-        }
-        EventKind::DataReceived {
-            object,
-            segment,
-            content_bytes,
-            packet_bytes,
-            rtt_ns,
-            is_marked,
-        } => {
-            let tag = if is_marked { tag::DATA_MARKED } else { tag::DATA };
-            let (content, packet) = (u64::from(content_bytes), u64::from(packet_bytes));
-            record(tag, &[object, segment, content, packet, rtt_ns]);
-        }
-        EventKind::NackReceived { object, segment, reason } => {
-            record(tag::NACK, &[object, segment, reason]);
-        }
-        EventKind::TimedOut { object, segment } => record(tag::TIMED_OUT, &[object, segment]),
-        EventKind::ObjectStarted { object } => record(tag::OBJECT_STARTED, &[object]),
-        EventKind::ObjectCompleted { object, content_bytes, elapsed_ns } => {
-            record(tag::OBJECT_COMPLETED, &[object, content_bytes, elapsed_ns]);
-        }
-        EventKind::ObjectFailed { object } => record(tag::OBJECT_FAILED, &[object]),
-        EventKind::Window { window, outstanding } => {
-            record(tag::WINDOW, &[window.to_bits(), u64::from(outstanding)]);
-        }
-        ref other => {
-            let text = serde_json::to_vec(other).expect("an event is plain data");
-            block.push(tag::JSON);
-            put(block, text.len() as u64);
-            block.extend_from_slice(&text);
-        }
-    }
-}
-
-fn put(block: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        block.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    block.push(number as u8);
-}
-
 /// Reads what [`EventWriter`] wrote.
 #[derive(Debug)]
-pub(super) struct EventReader<R: Read> {
+pub(super) struct EventReader<R: BufRead> {
     source: R,
+    texts: Vec<u8>,
     last_ns: u64,
 }
 
-impl<R: Read> EventReader<R> {
+impl<R: BufRead> EventReader<R> {
     pub(super) fn new(source: R) -> Self {
-        Self { source, last_ns: 0 }
+        Self { source, texts: vec![0; TEXT_BYTES_MAX], last_ns: 0 }
     }
 
     /// The next event and its time; `None` at the end.
     pub(super) fn read(&mut self) -> io::Result<Option<(u64, EventKind)>> {
-        let mut first = [0];
-        if self.source.read(&mut first)? == 0 {
+        if self.source.fill_buf()?.is_empty() {
             return Ok(None);
         }
-        self.last_ns = self.last_ns.saturating_add(self.number_from(first[0])?);
-        let kind = self.kind()?;
-        Ok(Some((self.last_ns, kind)))
+        let record: (u64, EventKind) = postcard::from_io((&mut self.source, &mut self.texts))
+            .map_err(|error| {
+                let message = format!("the file of events is damaged: {error}");
+                io::Error::new(io::ErrorKind::InvalidData, message)
+            })?
+            .0;
+        self.last_ns = self.last_ns.saturating_add(record.0);
+        Ok(Some((self.last_ns, record.1)))
     }
-
-    fn kind(&mut self) -> io::Result<EventKind> {
-        let tag = self.octet()?;
-        Ok(match tag {
-            tag::INTEREST_SENT | tag::INTEREST_REPEATED => EventKind::InterestSent {
-                object: self.number()?,
-                segment: self.number()?,
-                is_repeated: tag == tag::INTEREST_REPEATED,
-            },
-            tag::DATA | tag::DATA_MARKED => EventKind::DataReceived {
-                object: self.number()?,
-                segment: self.number()?,
-                content_bytes: self.small()?,
-                packet_bytes: self.small()?,
-                rtt_ns: self.number()?,
-                is_marked: tag == tag::DATA_MARKED,
-            },
-            tag::NACK => EventKind::NackReceived {
-                object: self.number()?,
-                segment: self.number()?,
-                reason: self.number()?,
-            },
-            tag::TIMED_OUT => {
-                EventKind::TimedOut { object: self.number()?, segment: self.number()? }
-            }
-            tag::OBJECT_STARTED => EventKind::ObjectStarted { object: self.number()? },
-            tag::OBJECT_COMPLETED => EventKind::ObjectCompleted {
-                object: self.number()?,
-                content_bytes: self.number()?,
-                elapsed_ns: self.number()?,
-            },
-            tag::OBJECT_FAILED => EventKind::ObjectFailed { object: self.number()? },
-            tag::WINDOW => EventKind::Window {
-                window: f64::from_bits(self.number()?),
-                outstanding: self.small()?,
-            },
-            tag::JSON => self.json()?,
-            unknown => return Err(damaged(&format!("there is no kind {unknown}"))),
-        })
-    }
-
-    fn json(&mut self) -> io::Result<EventKind> {
-        let len = self.small()?;
-        let mut text = Vec::new();
-        (&mut self.source).take(u64::from(len)).read_to_end(&mut text)?;
-        serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))
-    }
-
-    fn small(&mut self) -> io::Result<u32> {
-        u32::try_from(self.number()?).map_err(|_| damaged("a number is too large"))
-    }
-
-    fn number(&mut self) -> io::Result<u64> {
-        let first = self.octet()?;
-        self.number_from(first)
-    }
-
-    fn number_from(&mut self, first: u8) -> io::Result<u64> {
-        let (mut number, mut octet, mut shift) = (u64::from(first & 0x7f), first, 7);
-        while octet >= 0x80 {
-            octet = self.octet()?;
-            if shift > 63 {
-                return Err(damaged("a number does not end"));
-            }
-            number |= u64::from(octet & 0x7f) << shift;
-            shift += 7;
-        }
-        Ok(number)
-    }
-
-    fn octet(&mut self) -> io::Result<u8> {
-        let mut octet = [0];
-        self.source.read_exact(&mut octet)?;
-        Ok(octet[0])
-    }
-}
-
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the file of events is damaged: {what}"))
 }
 
 #[cfg(test)]

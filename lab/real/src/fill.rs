@@ -72,7 +72,6 @@ struct Progress {
 struct Filler<'a> {
     router: &'a Router,
     client: Client,
-    /// What it does, for errors.
     what: &'static str,
 }
 

@@ -140,17 +140,11 @@ pub enum RealError {
     Unsupported(String),
     /// The system refused something.
     #[error("{what}: {source}")]
-    System {
-        /// What was attempted.
-        what: String,
-        /// What the system says.
-        source: std::io::Error,
-    },
+    System { what: String, source: std::io::Error },
     /// A process did not start, ended before its time, or ended with an error.
     #[error("{title} {what}{}", log_tail(.log))]
     Process {
         title: String,
-        /// What happened.
         what: String,
         /// The last lines that it wrote.
         log: String,
@@ -168,7 +162,6 @@ pub enum RealError {
     WrongBytes {
         /// Its name in the plan.
         node: String,
-        /// What it found.
         what: String,
     },
     /// [`RealOptions::stop`] was set.

@@ -47,7 +47,6 @@ pub(super) struct Launch<'a> {
     pub(super) dir: &'a Path,
     /// The name of its log file, without ending.
     pub(super) file: String,
-    /// Cores; all when empty.
     pub(super) cores: &'a [usize],
     /// Its number in what it prints.
     pub(super) number: usize,

@@ -15,7 +15,6 @@ const PIECES_MAX: usize = 1024;
 /// processes at their ends.
 #[derive(Debug)]
 pub(super) struct Relay {
-    /// Where it takes connections.
     pub(super) address: SocketAddr,
     stop: Arc<AtomicBool>,
 }

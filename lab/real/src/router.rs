@@ -62,7 +62,6 @@ impl Addresses {
 /// What a router's configuration says beside its plan.
 #[derive(Debug)]
 pub(super) struct Setting<'a> {
-    /// Where it listens.
     pub(super) at: &'a Addresses,
     pub(super) routes: usize,
     /// Whether one frame may stand for several Interests at its faces.

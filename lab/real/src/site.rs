@@ -45,7 +45,6 @@ pub(super) struct Site<'a> {
     control: Option<Control>,
     /// Faces of routers by node and link.
     faces: HashMap<(usize, usize), FaceId>,
-    /// What all of them print.
     outputs: Outputs,
     /// Configuration, logs and events.
     dir: PathBuf,
@@ -635,7 +634,6 @@ impl<'a> Site<'a> {
 enum Ended {
     /// The process that should have said it has ended.
     Process,
-    /// Something else.
     Other(RealError),
 }
 

@@ -9,7 +9,6 @@ pub enum Cluster {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobFile {
     pub name: String,
-    /// What it says.
     pub text: String,
 }
 

@@ -64,7 +64,6 @@ pub struct Simulated {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pub scenario: String,
-    /// The paper, or empty.
     pub paper: String,
     /// Hash of what decides what is measured, see [`Experiment::hash`].
     pub hash: String,
@@ -85,7 +84,6 @@ pub struct RunFile {
     /// The command that began the run.
     pub command: String,
     pub machine: String,
-    /// When it began, UTC.
     pub date: String,
     /// Time spent on it so far, by all of its parts, s.
     pub elapsed_s: f64,
@@ -98,38 +96,22 @@ pub struct RunFile {
 pub enum RecordError {
     /// Reading or writing failed.
     #[error("{}: {source}; choose another folder with --out, or free some space", path.display())]
-    File {
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// The file is not what this program writes.
     #[error("{}: {message}; remove the file, or start over with --fresh", path.display())]
-    Content {
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
+    Content { path: PathBuf, message: String },
     /// Verdicts that are kept, or the README that shows them, cannot be read or written.
     #[error(
         "{}: {message}; mend the file or restore it, then give the same command again: no run is \
             lost", path.display()
     )]
-    Kept {
-        path: PathBuf,
-        /// What is wrong with it.
-        message: String,
-    },
+    Kept { path: PathBuf, message: String },
     /// The folder holds another run.
     #[error(
         "{} holds results of {difference}; start over with --fresh, or choose another folder \
             with --out", path.display()
     )]
-    Other {
-        path: PathBuf,
-        /// What differs.
-        difference: String,
-    },
+    Other { path: PathBuf, difference: String },
 }
 
 /// Wraps an error of the system.
@@ -252,7 +234,7 @@ impl ResultFolder {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
+    pub(crate) fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
         read_json(&self.record_path(point, seed))
     }
 
@@ -268,7 +250,7 @@ impl ResultFolder {
     ///
     /// # Errors
     /// One cannot be read.
-    pub fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
+    pub(crate) fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
         let mut results = Results::default();
         for point in 0..experiment.points.len() {
             for seed in &experiment.seeds {
@@ -304,14 +286,13 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
 
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// By point and seed.
     pub records: BTreeMap<(usize, u64), Record>,
 }
 
 impl Results {
     /// The numbers of a metric at a point, in the order of seeds.
     #[must_use]
-    pub fn values(&self, point: usize, metric: &str) -> Vec<f64> {
+    pub(crate) fn values(&self, point: usize, metric: &str) -> Vec<f64> {
         self.of_point(point)
             .filter_map(|record| record.measured.values.get(metric).copied().flatten())
             .collect()
@@ -319,14 +300,14 @@ impl Results {
 
     /// Why trials measured nothing, each reason once.
     #[must_use]
-    pub fn missing(&self) -> Vec<&str> {
+    pub(crate) fn missing(&self) -> Vec<&str> {
         let reasons = self.records.values().filter_map(|record| record.missing.as_deref());
         reasons.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Whether every run of the experiment is there: parts may be missing.
     #[must_use]
-    pub fn is_complete(&self, experiment: &Experiment) -> bool {
+    pub(crate) fn is_complete(&self, experiment: &Experiment) -> bool {
         (0..experiment.points.len()).all(|point| {
             experiment.seeds.iter().all(|seed| self.records.contains_key(&(point, *seed)))
         })

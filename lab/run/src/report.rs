@@ -28,9 +28,8 @@ pub enum ReportError {
 
 /// The part of a report that is about one scenario.
 #[derive(Clone, Debug)]
-pub struct ScenarioReport<'a> {
+pub(crate) struct ScenarioReport<'a> {
     pub experiment: &'a Experiment,
-    /// What it measured.
     pub results: &'a Results,
     pub run: &'a RunFile,
     pub folder: &'a ResultFolder,
@@ -42,7 +41,7 @@ impl ScenarioReport<'_> {
     ///
     /// # Errors
     /// A file could not be written.
-    pub fn write(&self, beside: &Path) -> Result<Section, ReportError> {
+    pub(crate) fn write(&self, beside: &Path) -> Result<Section, ReportError> {
         let path = &self.folder.path;
         std::fs::create_dir_all(path).map_err(crate::record::file_error(path))?;
         write_text(&path.join("metrics.csv"), &self.metrics_csv())?;
@@ -71,7 +70,7 @@ impl ScenarioReport<'_> {
 
     /// The command that repeats the run.
     #[must_use]
-    pub fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         let size = match self.experiment.size {
             weir_scenario::Size::Smoke => " --smoke",
             weir_scenario::Size::Full => "",
@@ -229,7 +228,7 @@ pub fn with_interval(estimate: &Estimate) -> String {
 
 /// A number with four digits that matter.
 #[must_use]
-pub fn shown(value: f64) -> String {
+pub(crate) fn shown(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
@@ -276,7 +275,7 @@ fn outcome(verdict: Verdict) -> Outcome {
 
 /// The head of a report about these runs.
 #[must_use]
-pub fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report {
+pub(crate) fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report {
     let mut seeds: Vec<u64> =
         parts.iter().flat_map(|part| part.experiment.seeds.iter().copied()).collect();
     seeds.sort_unstable();

@@ -69,7 +69,6 @@ pub struct Task {
 pub enum Progress {
     /// How many tasks are to be done; results of the others are there from an earlier run.
     Started {
-        /// To be done.
         tasks: usize,
         /// Done before.
         resumed: usize,
@@ -82,8 +81,9 @@ pub enum Progress {
         /// Virtual time in all, ns.
         end_ns: u64,
     },
-    /// A task is done.
-    Finished { task: Task },
+    Finished {
+        task: Task,
+    },
 }
 
 /// Takes progress, from several threads.
@@ -97,30 +97,18 @@ pub enum RunError {
     Scenario(#[from] ScenarioError),
     /// The network refused a plan.
     #[error("{file}: {point}, seed {seed}: {source}; correct the scenario")]
-    Plan {
-        file: String,
-        point: String,
-        seed: u64,
-        /// What is wrong.
-        source: Box<PlanError>,
-    },
+    Plan { file: String, point: String, seed: u64, source: Box<PlanError> },
     /// A promise was broken.
     #[error("{point}: {violation}")]
     Violation {
         point: String,
-        /// What happened.
         violation: Box<Violation>,
         /// Where the last events were written.
         file: PathBuf,
     },
     /// The real arm failed.
     #[error("{point}, seed {seed}: {source}")]
-    Real {
-        point: String,
-        seed: u64,
-        /// What happened.
-        source: Box<RealError>,
-    },
+    Real { point: String, seed: u64, source: Box<RealError> },
     /// Results could not be kept.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -134,7 +122,7 @@ const SLICE_STEPS: u64 = 1 << 14;
 
 /// The tasks of an experiment that `part` has, in order.
 #[must_use]
-pub fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
+pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
     let all = (0..experiment.points.len())
         .flat_map(|point| experiment.seeds.iter().map(move |seed| Task { point, seed: *seed }));
     let mut all: Vec<Task> = all.collect();

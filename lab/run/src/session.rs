@@ -64,7 +64,6 @@ pub struct Order {
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     pub scenario: String,
-    /// Its paper, or empty.
     pub paper: String,
     pub size: Size,
     pub arm: Arm,
@@ -94,7 +93,6 @@ pub struct OutcomePoint {
 /// A scenario that is ready to run.
 pub struct Session {
     pub scenario: Scenario,
-    /// At its size.
     pub experiment: Experiment,
     pub arm: Arm,
     pub folder: ResultFolder,
@@ -379,7 +377,6 @@ pub struct PaperSession {
     pub claims: Claims,
     /// The scenarios that claims need.
     pub sessions: Vec<Session>,
-    /// Where results go.
     pub folder: PathBuf,
     paper: Paper,
     size: Size,

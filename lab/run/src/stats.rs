@@ -10,7 +10,6 @@ pub struct Estimate {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
-    /// Samples.
     pub count: usize,
 }
 
@@ -35,12 +34,12 @@ impl Estimate {
 
     /// Of a number that is known.
     #[must_use]
-    pub fn exact(value: f64) -> Self {
+    pub(crate) fn exact(value: f64) -> Self {
         Self { mean: value, low: Some(value), high: Some(value), count: 1 }
     }
 
     #[must_use]
-    pub fn half_width(&self) -> Option<f64> {
+    pub(crate) fn half_width(&self) -> Option<f64> {
         Some((self.high? - self.low?) / 2.0)
     }
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
-use toml_edit::{Document, Item, Table, Value as TomlValue};
+use serde_path_to_error::Segment;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// What is wrong with a scenario, a file of claims or a trace: the place, the problem, and what to
 /// write instead.
@@ -115,90 +117,63 @@ impl Node {
 /// # Errors
 /// It is no TOML.
 pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
-    let lines = Lines::new(text);
-    let document = Document::parse(text).map_err(|error| ScenarioError {
-        file: file.to_owned(),
-        line: error.span().map(|span| lines.line(&span)),
-        message: format!("{}; see https://toml.io for the syntax", error.message().trim()),
+    let source = Source { file, text };
+    let document = DeTable::parse(text).map_err(|error| {
+        let message = format!("{}; see https://toml.io for the syntax", error.message().trim());
+        ScenarioError { line: error.span().map(|span| source.line(span)), ..source.error(message) }
     })?;
-    let root = Node { value: Value::Table(lines.table(document.as_table())), line: 1 };
+    let root = Node { value: source.table(document.get_ref())?, line: 1 };
     Ok(Tree { file: file.into(), root })
 }
 
-struct Lines {
-    starts: Vec<usize>,
+/// The file that is being parsed.
+struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
 }
 
-impl Lines {
-    fn new(text: &str) -> Self {
-        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        Self { starts: std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect() }
+impl Source<'_> {
+    fn line(&self, span: Range<usize>) -> usize {
+        1 + self.text[..span.start].matches('\n').count()
     }
 
-    fn line(&self, span: &Range<usize>) -> usize {
-        self.starts.partition_point(|start| *start <= span.start)
+    fn error(&self, message: String) -> ScenarioError {
+        ScenarioError { file: self.file.to_owned(), line: None, message }
     }
 
-    fn span_line(&self, span: Option<Range<usize>>, otherwise: usize) -> usize {
-        span.map_or(otherwise, |span| self.line(&span))
+    fn table(&self, table: &DeTable<'_>) -> Result<Value, ScenarioError> {
+        let mut in_order: Vec<_> = table.iter().collect();
+        in_order.sort_by_key(|(key, _)| key.span().start);
+        let entries = in_order.into_iter().map(|(key, value)| {
+            let line = self.line(key.span());
+            Ok(Entry { key: key.get_ref().to_string(), line, node: self.node(value)? })
+        });
+        Ok(Value::Table(entries.collect::<Result<_, _>>()?))
     }
 
-    fn table(&self, table: &Table) -> Vec<Entry> {
-        let mut entries = Vec::new();
-        for (key, item) in table.iter() {
-            let written = table.key(key).and_then(toml_edit::Key::span);
-            let line = self.span_line(written.or_else(|| item.span()), 1);
-            entries.extend(self.item(item, line).map(|node| Entry {
-                key: key.to_owned(),
-                line,
-                node,
-            }));
-        }
-        entries
-    }
-
-    fn item(&self, item: &Item, otherwise: usize) -> Option<Node> {
-        let line = self.span_line(item.span(), otherwise);
-        let value = match item {
-            Item::None => return None,
-            Item::Value(value) => return Some(self.value(value, otherwise)),
-            Item::Table(table) => Value::Table(self.table(table)),
-            Item::ArrayOfTables(tables) => Value::Array(
-                tables
-                    .iter()
-                    .map(|table| Node {
-                        value: Value::Table(self.table(table)),
-                        line: self.span_line(table.span(), line),
-                    })
-                    .collect(),
-            ),
+    fn node(&self, spanned: &Spanned<DeValue<'_>>) -> Result<Node, ScenarioError> {
+        let line = self.line(spanned.span());
+        let too_large = |text: &str| ScenarioError {
+            line: Some(line),
+            ..self.error(format!("{text} is too large; write a smaller number"))
         };
-        Some(Node { value, line })
-    }
-
-    fn value(&self, value: &TomlValue, otherwise: usize) -> Node {
-        let line = self.span_line(value.span(), otherwise);
-        let value = match value {
-            TomlValue::String(text) => Value::Text(text.value().clone()),
-            TomlValue::Integer(number) => Value::Integer(*number.value()),
-            TomlValue::Float(number) => Value::Float(*number.value()),
-            TomlValue::Boolean(truth) => Value::Boolean(*truth.value()),
-            TomlValue::Datetime(date) => Value::Text(date.value().to_string()),
-            TomlValue::Array(values) => {
-                Value::Array(values.iter().map(|value| self.value(value, line)).collect())
+        let value = match spanned.get_ref() {
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Integer(number) => {
+                let read = i64::from_str_radix(number.as_str(), number.radix());
+                Value::Integer(read.map_err(|_| too_large(number.as_str()))?)
             }
-            TomlValue::InlineTable(table) => Value::Table(
-                table
-                    .iter()
-                    .map(|(key, value)| {
-                        let written = table.key(key).and_then(toml_edit::Key::span);
-                        let line = self.span_line(written, line);
-                        Entry { key: key.to_owned(), line, node: self.value(value, line) }
-                    })
-                    .collect(),
-            ),
+            DeValue::Float(number) => {
+                Value::Float(number.as_str().parse().map_err(|_| too_large(number.as_str()))?)
+            }
+            DeValue::Boolean(truth) => Value::Boolean(*truth),
+            DeValue::Datetime(date) => Value::Text(date.to_string()),
+            DeValue::Array(values) => {
+                Value::Array(values.iter().map(|value| self.node(value)).collect::<Result<_, _>>()?)
+            }
+            DeValue::Table(table) => self.table(table)?,
         };
-        Node { value, line }
+        Ok(Node { value, line })
     }
 }
 
@@ -224,7 +199,6 @@ pub fn suggestion(word: &str, known: &[&str]) -> String {
 /// A file as a tree, and what its errors call it.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// What errors call the file.
     pub file: Arc<str>,
     pub(crate) root: Node,
 }
@@ -244,15 +218,26 @@ impl Tree {
         path: &str,
         node: &Node,
     ) -> Result<T, ScenarioError> {
-        T::deserialize(node).map_err(|problem| {
-            let mut place = path.to_owned();
-            for key in problem.path.iter().rev() {
-                if !place.is_empty() && !key.starts_with('[') {
-                    place.push('.');
-                }
-                place.push_str(key);
+        serde_path_to_error::deserialize(node).map_err(|error| {
+            let mut steps: Vec<&Segment> = error.path().iter().collect();
+            let line = steps.iter().try_fold(node, |node, step| node.step(step));
+            let line = line.map_or_else(|last| last.line, |node| node.line);
+            let problem = error.inner();
+            if let (Some(key), Some(Segment::Map { key: last })) = (&problem.key, steps.last())
+                && key == last
+            {
+                steps.pop();
             }
-            self.error_on(problem.line.unwrap_or(node.line), &place, &problem.message)
+            let mut place = path.to_owned();
+            for step in steps {
+                match step {
+                    Segment::Seq { index } => place.push_str(&format!("[{index}]")),
+                    Segment::Map { key } if place.is_empty() => place.push_str(key),
+                    Segment::Map { key } => place.push_str(&format!(".{key}")),
+                    Segment::Enum { .. } | Segment::Unknown => {}
+                }
+            }
+            self.error_on(line, &place, &problem.message)
         })
     }
 
@@ -311,6 +296,16 @@ impl Tree {
 }
 
 impl Node {
+    /// What a step of a path leads to; this again if that does not exist.
+    fn step(&self, step: &Segment) -> Result<&Self, &Self> {
+        let next = match step {
+            Segment::Seq { index } => self.items().get(*index),
+            Segment::Map { key } | Segment::Enum { variant: key } => self.at(key),
+            Segment::Unknown => None,
+        };
+        next.ok_or(self)
+    }
+
     pub(crate) fn empty_table() -> Node {
         Node { value: Value::Table(Vec::new()), line: 1 }
     }

@@ -28,9 +28,7 @@ pub struct Experiment {
     pub axes: Vec<Axis>,
     /// All combinations of the axes' values, the last axis fastest.
     pub points: Vec<Point>,
-    /// What is measured.
     pub metrics: Vec<Metric>,
-    /// Figures.
     pub plots: Vec<Plot>,
     /// The two-level factors of the sweep, if it is a factorial design.
     pub factorial: Option<Factorial>,

@@ -21,7 +21,6 @@ pub struct Header {
     pub id: String,
     /// The paper it belongs to, or empty.
     pub paper: String,
-    /// One line.
     pub title: String,
     /// What is shown, why so, and what differs from the paper; a small part of Markdown.
     pub description: String,

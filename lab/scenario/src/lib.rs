@@ -69,16 +69,6 @@ pub enum Arm {
 }
 
 impl Arm {
-    /// The arm of a word of a file or the command line.
-    #[must_use]
-    pub fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "sim" => Some(Self::Sim),
-            "real" => Some(Self::Real),
-            _ => None,
-        }
-    }
-
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -29,7 +29,6 @@ const FOLDERS: [(&str, &Dir<'static>); 6] = [
 #[derive(Clone, Debug)]
 pub struct Paper {
     pub id: String,
-    /// Where its files are.
     pub folder: Folder,
 }
 

@@ -17,7 +17,6 @@ pub struct Plot {
     pub title: String,
     /// Under the figure in the report.
     pub caption: String,
-    /// How it is drawn.
     pub kind: PlotKind,
     /// `time`, `node`, `value`, or the id of an axis.
     pub x: String,
@@ -47,7 +46,6 @@ pub struct Plot {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct ReferenceLine {
-    /// What it stands for.
     pub name: String,
     /// Where it lies, in the unit of the axis.
     pub value: f64,
@@ -81,7 +79,6 @@ pub enum PlotKind {
 pub enum Cell {
     #[default]
     Mean,
-    /// The least.
     Min,
     Max,
 }

@@ -3,7 +3,7 @@
 use weir_base::{HashKey, Instant, Pool};
 use weir_plan::app::{AppInput, AppOutbox, PathId, Producer};
 use weir_plan::workload::{Collection, ProducerPlan, WorkloadError};
-use weir_store::{NameHashes, Store, StoreConfig, UNKNOWN_SOURCE};
+use weir_store::{NameHashes, NewData, Store, StoreConfig, UNKNOWN_SOURCE};
 use weir_wire::{DataView, Interest, LpHeader};
 
 /// Packets that are tried.
@@ -42,7 +42,8 @@ pub(crate) fn packet_bytes(plan: &ProducerPlan) -> Result<u64, WorkloadError> {
             let count = data.name.component_count();
             path.extend((1..count).map(|n| key.hash(data.name.prefix(n).value())));
         };
-        store.insert(Instant::ZERO, &data, hashes, UNKNOWN_SOURCE, prefixes, &mut pool);
+        let received = NewData { data: &data, hashes, source: UNKNOWN_SOURCE };
+        store.insert(Instant::ZERO, received, prefixes, &mut pool);
     }
     let stats = store.stats();
     Ok(stats.bytes.div_ceil(stats.entries.max(1)))

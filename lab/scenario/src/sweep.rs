@@ -10,7 +10,6 @@ use crate::document::{Node, ScenarioError, Tree, Value, suggestion, texts_if_any
 #[derive(Clone, Debug)]
 pub struct Axis {
     pub id: String,
-    /// What figures call it.
     pub label: String,
     /// The unit of the values, for figures.
     pub unit: String,

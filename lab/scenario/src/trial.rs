@@ -12,7 +12,6 @@ pub const PREFIX: &str = "/trial";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Trial {
-    /// What is measured.
     pub what: What,
     /// Octets of content of a transfer, of a publication; of what is sent back by `answers` and
     /// `echo`; of a message of `subscribers`.
@@ -21,7 +20,6 @@ pub struct Trial {
     /// Octets of content of a segment; of a packet that is signed (`cryptography`).
     #[serde(default = "segment")]
     pub segment: Size,
-    /// Who signs.
     #[serde(default)]
     pub signature: Algorithm,
     #[serde(default)]
@@ -29,7 +27,6 @@ pub struct Trial {
     /// Whether consumers verify.
     #[serde(default = "yes")]
     pub verify: bool,
-    /// When content is published.
     #[serde(default)]
     pub publication: Publication,
     /// Transfers side by side, each of a content, a producer and a consumer of its own.
@@ -125,7 +122,6 @@ pub enum What {
     Cryptography,
     /// Segmenting, naming and signing alone, with one thread.
     Publication,
-    /// Many sockets of one process.
     Sockets,
     /// Many consumers of one object that grows.
     Subscribers,

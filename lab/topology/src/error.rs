@@ -9,7 +9,6 @@ pub enum TopologyError {
     )]
     Read {
         path: String,
-        /// What the system said.
         source: std::io::Error,
         /// Names that need no file.
         builtin: String,
@@ -21,9 +20,7 @@ pub enum TopologyError {
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
         problem: String,
-        /// What to do about it.
         remedy: String,
     },
     /// The text as a whole does not describe a topology.
@@ -31,18 +28,12 @@ pub enum TopologyError {
     Whole {
         /// The file, or the name that the caller gave to the text.
         file: String,
-        /// What is wrong.
         problem: String,
-        /// What to do about it.
         remedy: String,
     },
     /// The file could not be written.
     #[error("{path}: cannot write: {source}; check that the folder exists and may be written to")]
-    Write {
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
+    Write { path: String, source: std::io::Error },
 }
 
 impl TopologyError {
@@ -89,13 +80,10 @@ pub enum Invalid {
     /// A link attribute is impossible.
     #[error("the link between {a:?} and {b:?} has {attribute}; {remedy}")]
     BadLink {
-        /// One end.
         a: String,
         /// The other end.
         b: String,
-        /// What is impossible.
         attribute: String,
-        /// What to write instead.
         remedy: &'static str,
     },
     /// A coordinate is not a finite number, or no place on earth.
@@ -106,7 +94,6 @@ pub enum Invalid {
         x: f64,
         /// Its second coordinate.
         y: f64,
-        /// What to write instead.
         remedy: &'static str,
     },
 }

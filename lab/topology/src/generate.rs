@@ -12,13 +12,7 @@ use crate::model::{Coordinates, Link, Node, Role, Topology};
 pub enum GeneratorError {
     /// A parameter is out of bounds.
     #[error("{generator} with {parameter} = {value}; write {remedy}")]
-    Parameter {
-        generator: &'static str,
-        parameter: &'static str,
-        value: String,
-        /// What is allowed.
-        remedy: String,
-    },
+    Parameter { generator: &'static str, parameter: &'static str, value: String, remedy: String },
     /// The links' properties are impossible.
     #[error(transparent)]
     Link(#[from] Invalid),
@@ -59,10 +53,7 @@ impl LinkDefaults {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
     /// See [`line()`].
-    Line {
-        /// Routers.
-        nodes: usize,
-    },
+    Line { nodes: usize },
     /// Routers around one in the middle.
     Star {
         /// Routers around the one in the middle.
@@ -86,7 +77,6 @@ pub enum Generator {
     Dumbbell { left: usize, right: usize },
     /// A random graph in which near nodes are joined more often than far ones (Waxman, 1988).
     Waxman {
-        /// Routers.
         nodes: usize,
         /// How far links reach, 0 < alpha <= 1.
         alpha: f64,
@@ -95,7 +85,6 @@ pub enum Generator {
     },
     /// See `barabasi_albert`.
     BarabasiAlbert {
-        /// Routers.
         nodes: usize,
         /// Links of each router that is added.
         links_per_node: usize,
@@ -173,7 +162,11 @@ pub(crate) fn star(leaves: usize, link: &LinkDefaults) -> Result<Topology, Gener
 
 /// A complete tree of `depth` levels, numbered level by level from the root `r0`: `depth` 4 and
 /// `fan_out` 2 give 15 routers.
-pub fn tree(depth: usize, fan_out: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
+pub(crate) fn tree(
+    depth: usize,
+    fan_out: usize,
+    link: &LinkDefaults,
+) -> Result<Topology, GeneratorError> {
     check_count("tree", "depth", depth, 1)?;
     check_count("tree", "fan_out", fan_out, 1)?;
     let (mut count, mut level_size, mut level_of) = (0usize, 1usize, Vec::new());
@@ -197,7 +190,11 @@ pub fn tree(depth: usize, fan_out: usize, link: &LinkDefaults) -> Result<Topolog
 }
 
 /// `width` by `height` routers, each linked to the one to its right and the one below.
-pub fn grid(width: usize, height: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
+pub(crate) fn grid(
+    width: usize,
+    height: usize,
+    link: &LinkDefaults,
+) -> Result<Topology, GeneratorError> {
     check_count("grid", "width", width, 1)?;
     check_count("grid", "height", height, 1)?;
     let count = width * height;

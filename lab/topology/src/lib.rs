@@ -14,5 +14,5 @@ pub use error::{Invalid, TopologyError};
 pub use format::{ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
 pub use model::{Coordinates, Link, Node, Role, Topology};
-pub use route::{Alternatives, Hop, Metric, RoutePlanner, Routes, routes_to};
+pub use route::{Hop, Metric, RoutePlanner, Routes};
 use weir_base::units;

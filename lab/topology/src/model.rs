@@ -23,7 +23,7 @@ pub enum Role {
 
 impl Role {
     /// The word that files use.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Router => "router",
             Self::Producer => "producer",
@@ -62,7 +62,7 @@ impl Node {
 
     /// The same node with another role.
     #[must_use]
-    pub fn with_role(self, role: Role) -> Self {
+    pub(crate) fn with_role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
@@ -169,7 +169,7 @@ impl Topology {
     }
 
     /// What positions mean.
-    pub fn coordinates(&self) -> Coordinates {
+    pub(crate) fn coordinates(&self) -> Coordinates {
         self.coordinates
     }
 
@@ -201,7 +201,7 @@ impl Topology {
     }
 
     /// Adds a link and returns its index.
-    pub fn add_link(&mut self, link: Link) -> Result<usize, Invalid> {
+    pub(crate) fn add_link(&mut self, link: Link) -> Result<usize, Invalid> {
         self.check_link(&link)?;
         self.links.push(link);
         Ok(self.links.len() - 1)
@@ -219,7 +219,7 @@ impl Topology {
     }
 
     /// For each node its links and the node at their other end, in the order of links.
-    pub fn neighbours(&self) -> Vec<Vec<(usize, usize)>> {
+    pub(crate) fn neighbours(&self) -> Vec<Vec<(usize, usize)>> {
         let mut neighbours = vec![Vec::new(); self.nodes.len()];
         for (index, link) in self.links.iter().enumerate() {
             neighbours[link.a].push((index, link.b));

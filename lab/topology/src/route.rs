@@ -1,11 +1,10 @@
-//! Shortest paths, and the next hops beside them.
+//! Shortest paths.
 //!
 //! All results are deterministic: among equally short paths the one of fewest links wins, then the
 //! neighbour of lowest index, then the link of lowest index.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::OnceLock;
 
 use crate::model::Topology;
 
@@ -18,22 +17,7 @@ pub enum Metric {
     Cost,
     /// [`crate::Link::delay_ns`].
     Delay,
-    /// One for each link.
     Hops,
-}
-
-/// Which next hops besides the shortest are allowed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Alternatives {
-    /// Only those on shortest paths.
-    #[default]
-    EqualCost,
-    /// Also neighbours that are nearer to the destination: no loop however nodes choose.
-    Downstream,
-    /// Also neighbours whose own shortest path does not come back (RFC 5286, inequality 1): no loop
-    /// as long as only one node leaves the shortest path.
-    LoopFree,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +30,6 @@ pub struct Hop {
 /// Paths of every node to one destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
-    /// Where they lead.
     pub destination: usize,
     /// For each node the sum of the metric to the destination, `None` when there is no path.
     pub distance: Vec<Option<u64>>,
@@ -63,11 +46,6 @@ impl Routes {
         self.distance.get(node).copied().flatten()?;
         let next = |hop: Option<Hop>| self.next[hop.map_or(node, |hop| hop.node)];
         Some(std::iter::successors(next(None), |&hop| next(Some(hop))).collect())
-    }
-
-    /// What is compared to say that one node is nearer than another.
-    fn rank(&self, node: usize) -> Option<(u64, u32)> {
-        Some((self.distance[node]?, self.hops[node]))
     }
 }
 
@@ -87,8 +65,6 @@ pub struct RoutePlanner {
     starts: Vec<usize>,
     edges: Vec<Edge>,
     forwards: Vec<bool>,
-    /// For each edge the distance of the neighbour back to the node.
-    back: OnceLock<Vec<Option<u64>>>,
 }
 
 impl RoutePlanner {
@@ -120,7 +96,7 @@ impl RoutePlanner {
             edges.append(&mut list);
             starts.push(edges.len());
         }
-        Self { starts, edges, forwards: vec![true; nodes], back: OnceLock::new() }
+        Self { starts, edges, forwards: vec![true; nodes] }
     }
 
     /// The same planner, where no path leads through a node for which `forwards` does not hold;
@@ -130,7 +106,6 @@ impl RoutePlanner {
         for (node, value) in self.forwards.iter_mut().enumerate() {
             *value = forwards(node);
         }
-        self.back = OnceLock::new();
         self
     }
 
@@ -190,82 +165,6 @@ impl RoutePlanner {
             next,
         }
     }
-
-    /// For each node at most `most` next hops, best first; the first is that of `routes`.
-    ///
-    /// They are sorted by the length of the path through them, then its links, then by index.
-    pub fn next_hops(
-        &self,
-        routes: &Routes,
-        alternatives: Alternatives,
-        most: usize,
-    ) -> Vec<Vec<Hop>> {
-        let back: &[Option<u64>] = match alternatives {
-            Alternatives::LoopFree => self.back.get_or_init(|| self.distances_back()),
-            Alternatives::EqualCost | Alternatives::Downstream => &[],
-        };
-        (0..self.forwards.len())
-            .map(|node| {
-                let mut hops = self.ranked_hops(routes, alternatives, back, node);
-                hops.truncate(most);
-                hops
-            })
-            .collect()
-    }
-
-    fn ranked_hops(
-        &self,
-        routes: &Routes,
-        alternatives: Alternatives,
-        back: &[Option<u64>],
-        node: usize,
-    ) -> Vec<Hop> {
-        let Some(own) = routes.rank(node).filter(|_| node != routes.destination) else {
-            return Vec::new();
-        };
-        let mut ranked = Vec::new();
-        for index in self.edges_of(node) {
-            let Edge { hop, weight } = self.edges[index];
-            let Some(rank) = routes.rank(hop.node) else { continue };
-            if !self.leads_on(hop.node, routes.destination) {
-                continue;
-            }
-            let through = rank.0.saturating_add(weight);
-            let allowed = match alternatives {
-                Alternatives::EqualCost => rank < own && through == own.0,
-                Alternatives::Downstream => rank < own,
-                Alternatives::LoopFree => {
-                    let back = back[index].unwrap_or(u64::MAX);
-                    rank < own || rank.0 < back.saturating_add(own.0)
-                }
-            };
-            if allowed {
-                ranked.push((through, rank.1, hop));
-            }
-        }
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(_, _, hop)| hop).collect()
-    }
-
-    /// For each edge the distance from the neighbour back to the node.
-    fn distances_back(&self) -> Vec<Option<u64>> {
-        let mut back = Vec::with_capacity(self.edges.len());
-        for node in 0..self.forwards.len() {
-            let routes = self.routes_to(node);
-            let edges = &self.edges[self.edges_of(node)];
-            back.extend(edges.iter().map(|edge| routes.distance[edge.hop.node]));
-        }
-        back
-    }
-}
-
-/// For each node its next hop to `destination` by cost; [`RoutePlanner`] for many destinations and
-/// other metrics.
-///
-/// # Panics
-/// When `destination` is not the index of a node.
-pub fn routes_to(topology: &Topology, destination: usize) -> Vec<Option<Hop>> {
-    RoutePlanner::new(topology, Metric::Cost).routes_to(destination).next
 }
 
 #[cfg(test)]

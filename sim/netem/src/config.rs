@@ -28,7 +28,6 @@ pub struct LinkConfig {
     pub rate_bps: Option<u64>,
     /// Time from a frame's last bit sent to its arrival.
     pub delay_ns: u64,
-    /// What varies the delay.
     #[serde(skip_serializing_if = "is_default")]
     pub jitter: Jitter,
     /// Frames lost on the wire. They take their time to be sent as others do.
@@ -71,10 +70,7 @@ pub enum Jitter {
     #[default]
     None,
     /// Uniform from 0 to `max_ns`.
-    Uniform {
-        /// The most.
-        max_ns: u64,
-    },
+    Uniform { max_ns: u64 },
     /// Normal around 0; the whole delay is never below 0.
     Normal {
         /// Standard deviation.
@@ -88,8 +84,9 @@ pub enum Jitter {
 pub enum Loss {
     #[default]
     None,
-    /// Each on its own.
-    Independent { probability: f64 },
+    Independent {
+        probability: f64,
+    },
     /// A Markov chain of two states that makes a step before each frame. It starts in its
     /// stationary distribution, so that loss is the same in the mean from the first frame on:
     /// `(good_to_bad loss_bad + bad_to_good loss_good) / (good_to_bad + bad_to_good)`.
@@ -159,11 +156,7 @@ pub enum ConfigError {
     },
     /// A quantity that must be there.
     #[error("`{text}` is missing, for example {text} = \"{example}\"")]
-    Missing {
-        text: &'static str,
-        /// A value for it.
-        example: &'static str,
-    },
+    Missing { text: &'static str, example: &'static str },
     /// Nobody would serve.
     #[error("`{0}` is 0; give at least 1")]
     Zero(&'static str),

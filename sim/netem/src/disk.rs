@@ -75,7 +75,6 @@ impl DiskConfig {
 /// What a disk is asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct DiskOp {
-    /// The caller's number.
     pub id: u64,
     /// Read or write.
     pub kind: DiskOpKind,
@@ -102,27 +101,11 @@ pub struct DiskError;
 /// An operation that has ended.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The caller's number.
     pub id: u64,
     /// Whether it was carried out.
     pub result: Result<(), DiskError>,
-    /// What had been asked.
     pub op: DiskOp,
-    /// When it ended.
     pub at: Instant,
-}
-
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct DiskStats {
-    pub reads: u64,
-    pub writes: u64,
-    pub read_bytes: u64,
-    /// Octets of the writes taken.
-    pub written_bytes: u64,
-    /// Operations refused because the queue was full.
-    pub refused: u64,
-    /// Operations taken that end in an error.
-    pub errors: u64,
 }
 
 /// The disk of a [`DiskConfig`]; driven like a [`Server`].
@@ -136,7 +119,6 @@ pub struct DiskModel {
     error: Chance,
     service_rng: Rng,
     error_rng: Rng,
-    stats: DiskStats,
 }
 
 impl DiskModel {
@@ -157,7 +139,6 @@ impl DiskModel {
             error: Chance::new(config.error_probability),
             service_rng: random::stream(seed, 4),
             error_rng: random::stream(seed, 5),
-            stats: DiskStats::default(),
         }
     }
 
@@ -169,7 +150,6 @@ impl DiskModel {
         // Brings the queue up to date.
         self.server.busy_ns(now);
         if self.server.is_full() {
-            self.stats.refused += 1;
             return Err(DiskFull(op));
         }
         let (sampler, ns_per_kib) = match op.kind {
@@ -181,19 +161,7 @@ impl DiskModel {
         let service_ns = sampler.sample(&mut self.service_rng).saturating_add(moving_ns);
         let fails = self.error.happens(&mut self.error_rng);
         let result = if fails { Err(DiskError) } else { Ok(()) };
-        self.server.offer_with(now, (op, result), service_ns).map_err(|(op, _)| DiskFull(op))?;
-        self.stats.errors += u64::from(fails);
-        match op.kind {
-            DiskOpKind::Read => {
-                self.stats.reads += 1;
-                self.stats.read_bytes += u64::from(op.bytes);
-            }
-            DiskOpKind::Write => {
-                self.stats.writes += 1;
-                self.stats.written_bytes += u64::from(op.bytes);
-            }
-        }
-        Ok(())
+        self.server.offer_with(now, (op, result), service_ns).map_err(|(op, _)| DiskFull(op))
     }
 
     /// When the next operation is there to be taken: that may be in the past.
@@ -233,26 +201,6 @@ impl DiskModel {
 
     pub fn waiting(&self) -> usize {
         self.server.waiting()
-    }
-
-    /// Whether the disk has nothing to do.
-    pub fn is_empty(&self) -> bool {
-        self.server.is_empty()
-    }
-
-    /// Whether another operation would be refused.
-    pub fn is_full(&self) -> bool {
-        self.server.is_full()
-    }
-
-    /// Service given until `now`, see [`Server::busy_ns`].
-    pub fn busy_ns(&mut self, now: Instant) -> u64 {
-        self.server.busy_ns(now)
-    }
-
-    /// What the disk did so far.
-    pub fn stats(&self) -> &DiskStats {
-        &self.stats
     }
 }
 

@@ -369,16 +369,6 @@ impl LinkModel {
         };
         self.config.rate_bps = rate_bps;
     }
-
-    /// Changes the link for frames offered from now on; those taken already keep their times. The
-    /// loss chain begins anew.
-    pub fn set_config(&mut self, config: LinkConfig) {
-        self.set_rate(config.rate_bps);
-        self.full_rate_bps = config.rate_bps;
-        self.loss = LossState::new(&config.loss, &mut self.loss_rng);
-        self.reorders = Chance::new(config.reorder.map_or(0.0, |reorder| reorder.probability));
-        self.config = config;
-    }
 }
 
 #[cfg(test)]

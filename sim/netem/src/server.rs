@@ -96,7 +96,6 @@ pub struct Server<T> {
     stalled_until_ns: u64,
     /// Service of the jobs that have ended.
     served_ns: u64,
-    offered: u64,
 }
 
 impl<T> Server<T> {
@@ -114,7 +113,6 @@ impl<T> Server<T> {
             sequence: 0,
             stalled_until_ns: 0,
             served_ns: 0,
-            offered: 0,
         }
     }
 
@@ -125,7 +123,6 @@ impl<T> Server<T> {
     pub fn offer(&mut self, now: Instant, job: T) -> Result<(), T> {
         self.advance(now);
         if self.is_full() {
-            self.offered += 1;
             return Err(job);
         }
         let service_ns = self.sampler.sample(&mut self.rng);
@@ -138,7 +135,6 @@ impl<T> Server<T> {
     /// The job, when the system is full.
     pub fn offer_with(&mut self, now: Instant, job: T, service_ns: u64) -> Result<(), T> {
         self.advance(now);
-        self.offered += 1;
         if self.is_full() {
             return Err(job);
         }
@@ -199,13 +195,8 @@ impl<T> Server<T> {
         self.waiting.len()
     }
 
-    /// Whether no job waits or is in service.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// Whether another job would be refused.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.len() >= self.capacity
     }
 
@@ -229,17 +220,12 @@ impl<T> Server<T> {
 
     /// Service given until `now`, summed over the servers: divided by time and parallelism, the
     /// utilisation. Stalls do not count.
-    pub fn busy_ns(&mut self, now: Instant) -> u64 {
+    pub(crate) fn busy_ns(&mut self, now: Instant) -> u64 {
         self.advance(now);
         let from_ns = now.as_ns().max(self.stalled_until_ns);
         let given =
             |job: &InService<T>| job.service_ns.saturating_sub(job.ends_ns.saturating_sub(from_ns));
         self.served_ns + self.serving.iter().map(given).sum::<u64>()
-    }
-
-    /// Jobs offered so far.
-    pub fn offered(&self) -> u64 {
-        self.offered
     }
 
     /// Forgets every job, waiting, in service or ended, as when its host restarts; gives them back

@@ -27,9 +27,7 @@ impl fmt::Display for ViolationKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} violated at {at_ns} ns at node `{node}` (seed {seed}): {what}")]
 pub struct Violation {
-    /// Which promise.
     pub kind: ViolationKind,
-    /// What happened.
     pub what: String,
     /// When, ns from the start of the run.
     pub at_ns: u64,

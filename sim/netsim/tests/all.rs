@@ -1,5 +1,6 @@
 //! Tests of simulated networks, in one program: each file would link all libraries again.
 
+mod bottleneck;
 mod common;
 mod controller;
 mod disks;

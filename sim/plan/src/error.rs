@@ -23,19 +23,13 @@ pub enum PlanError {
     },
     /// Something is said of a node that is no router.
     #[error("{place} wants a router, but node `{node}` is none")]
-    NotARouter {
-        /// Who says it.
-        place: String,
-        /// The node's name.
-        node: String,
-    },
+    NotARouter { place: String, node: String },
     /// A consumer or producer has no link, or more than it may, or one that leads to no router.
     #[error(
         "node `{node}` has {links} links to routers and {others} others; it must have one, to a \
          router, or several if it is a consumer with a window"
     )]
     AppLinks {
-        /// The node's name.
         node: String,
         /// Its links that lead to routers.
         links: usize,
@@ -44,11 +38,7 @@ pub enum PlanError {
     },
     /// A link leads back to where it starts.
     #[error("link {link} leads from node `{node}` to itself")]
-    LinkToItself {
-        link: usize,
-        /// The node's name.
-        node: String,
-    },
+    LinkToItself { link: usize, node: String },
     /// A route leaves by a link that is not the router's.
     #[error(
         "route {route} of `{prefix}` at node `{node}` leaves by link {link}, which does not touch \
@@ -72,10 +62,5 @@ pub enum PlanError {
     },
     /// A consumer's or producer's part of the plan is wrong.
     #[error("node `{node}`: {problem}")]
-    App {
-        /// The node's name.
-        node: String,
-        /// What is wrong.
-        problem: String,
-    },
+    App { node: String, problem: String },
 }

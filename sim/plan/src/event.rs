@@ -334,9 +334,9 @@ impl Serialize for RouterSample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let tables = [RouterSample::TABLE, DiskTierStats::TABLE, BusyStats::TABLE];
         let rows = tables.into_iter().flatten().zip(self.numbers_of_all());
-        serializer.collect_map(
-            rows.filter(|(_, number)| *number != 0).map(|(row, number)| (name_of(row), number)),
-        )
+        let rows = rows.filter(|(_, number)| *number != 0);
+        // Collected first: binary encodings need the length of a map before its entries.
+        serializer.collect_map(rows.map(|(row, number)| (name_of(row), number)).collect::<Vec<_>>())
     }
 }
 

@@ -63,7 +63,6 @@ impl Plan {
 pub struct ControllerPlan {
     /// From a router to the controller, and back again, ns.
     pub delay_ns: u64,
-    /// By what it chooses routers.
     pub placement: Placement,
     /// Whether routers are ordered to fetch their parts ahead, for which each needs a consumer with
     /// [`prefetches`](ConsumerPlan::prefetches).
@@ -107,7 +106,6 @@ pub struct RoutesPlan {
 #[serde(deny_unknown_fields)]
 pub struct NodePlan {
     pub name: String,
-    /// What it does.
     pub role: Role,
 }
 
@@ -116,7 +114,6 @@ pub struct NodePlan {
 #[serde(rename_all = "kebab-case")]
 #[allow(clippy::large_enum_variant, reason = "a plan has few nodes, and each is made once")]
 pub enum Role {
-    /// Forwards.
     Router(RouterPlan),
     /// Asks. It has one link, to a router; several if it asks with a window.
     Consumer(ConsumerPlan),
@@ -244,7 +241,6 @@ pub struct StagePlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenFull {
-    /// It is dropped.
     Drop,
     /// It passes the stage by, to the next one (paper nb-cache, III-C).
     Bypass,

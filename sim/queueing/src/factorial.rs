@@ -78,11 +78,7 @@ pub enum FactorialError {
     Empty,
     /// The heading is not factors and then y.
     #[error("line {line}: {problem}: the header names the factors and then `y`, such as `A,B,y`")]
-    Header {
-        line: u64,
-        /// What is wrong.
-        problem: String,
-    },
+    Header { line: u64, problem: String },
     /// Something is wrong with a row.
     #[error("line {line}: {problem}")]
     Row {
@@ -92,11 +88,7 @@ pub enum FactorialError {
     },
     /// The file is not CSV.
     #[error("line {line}: not CSV: {problem}")]
-    Csv {
-        line: u64,
-        /// What the parser says.
-        problem: String,
-    },
+    Csv { line: u64, problem: String },
     /// A factor that never changes.
     #[error(
         "factor {factor} is `{level}` in every row: leave it out, or add rows with its other level"
@@ -110,17 +102,10 @@ pub enum FactorialError {
     #[error(
         "{count} of {all} combinations have no row, such as {example}: a design needs every one"
     )]
-    Missing {
-        count: usize,
-        /// How many there are.
-        all: usize,
-        /// One of them.
-        example: String,
-    },
+    Missing { count: usize, all: usize, example: String },
     /// Treatments with more or fewer replications than others.
     #[error("{example} has {found} rows and others have {usual}: give every combination as many")]
     Unbalanced {
-        /// One of them.
         example: String,
         found: usize,
         /// Rows of the first treatment.
@@ -153,10 +138,6 @@ impl Design {
             return Err(FactorialError::Unbalanced { example, found, usual });
         }
         Ok(design)
-    }
-
-    pub fn factors(&self) -> &[Factor] {
-        &self.factors
     }
 
     /// A treatment in words: `A=10K B=4`.

@@ -82,10 +82,10 @@ pub enum MultipathError {
 }
 
 /// The most segments of a transfer.
-pub const SEGMENTS_MAX: u64 = 100_000_000;
+pub(crate) const SEGMENTS_MAX: u64 = 100_000_000;
 
 /// Nanoseconds that `bytes` take at `rate_bps`, rounded up.
-pub fn transmission_ns(bytes: u32, rate_bps: u64) -> u64 {
+pub(crate) fn transmission_ns(bytes: u32, rate_bps: u64) -> u64 {
     let bit_ns = u128::from(bytes) * 8 * 1_000_000_000;
     u64::try_from(bit_ns.div_ceil(u128::from(rate_bps.max(1)))).unwrap_or(u64::MAX)
 }

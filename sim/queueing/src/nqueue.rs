@@ -104,11 +104,7 @@ pub enum NQueueError {
         "a threshold of {threshold} packets: the renewal method takes at most {most}; use the \
          simulation"
     )]
-    RenewalThreshold {
-        threshold: usize,
-        /// The most.
-        most: usize,
-    },
+    RenewalThreshold { threshold: usize, most: usize },
     /// Two resolutions of the renewal method disagree.
     #[error(
         "the renewal method is only good to {estimate:.1e} for this model (wanted {wanted:.1e}); \
@@ -185,12 +181,7 @@ impl Solution {
         self.queues.iter().map(|queue| queue.utilisation).sum()
     }
 
-    /// The largest difference of any figure of two solutions of the same shape.
-    pub fn distance(&self, other: &Self) -> f64 {
-        self.distance_by(other, |one, two| (one - two).abs())
-    }
-
-    /// The same, but relative for figures above 1.
+    /// The largest difference of any figure, relative for figures above 1.
     pub(crate) fn relative_distance(&self, other: &Self) -> f64 {
         self.distance_by(other, |one, two| (one - two).abs() / one.abs().max(1.0))
     }

@@ -157,7 +157,7 @@ impl Pipeline {
     }
 
     /// Packets that reach each stage for each Interest that arrives (Eq. 4 over lambda).
-    pub fn visits(&self) -> [f64; STAGES] {
+    pub(crate) fn visits(&self) -> [f64; STAGES] {
         let Probabilities { store_hit, pit_hit, fib_hit, caching } = self.probabilities;
         let misses = 1.0 - store_hit;
         let forwarded = (1.0 - pit_hit) * misses;
@@ -166,7 +166,7 @@ impl Pipeline {
     }
 
     /// The arrival rate that each stage allows (Eq. 6); `None` when no packet reaches it.
-    pub fn stage_limits(&self) -> [Option<f64>; STAGES] {
+    pub(crate) fn stage_limits(&self) -> [Option<f64>; STAGES] {
         let visits = self.visits();
         std::array::from_fn(|index| {
             (visits[index] > 0.0).then(|| self.service_rates[index] / visits[index])

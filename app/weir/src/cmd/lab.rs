@@ -132,19 +132,10 @@ fn program() -> Program {
 /// A time as `2026-11-20 13:45:00`.
 fn utc(time: std::time::SystemTime) -> String {
     let seconds = time.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March have their leap day last (H. Hinnant, chrono-compatible dates).
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}", second % 60)
+    let compact = weir_wire::timestamp::format_timestamp(seconds as i64);
+    let [year, month, day, hour, minute, second] =
+        [0..4, 4..6, 6..8, 9..11, 11..13, 13..15].map(|digits| compact[digits].escape_ascii());
+    format!("{year}-{month}-{day} {hour}:{minute}:{second}")
 }
 
 #[cfg(test)]

@@ -41,7 +41,6 @@ pub(crate) enum Urls {
 pub(crate) enum StateFile {
     /// In the directory for states of services or of this user.
     Auto,
-    /// Nowhere.
     None,
     Path(PathBuf),
 }

@@ -41,7 +41,6 @@ fn region_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Size
     )))
 }
 
-/// One disk.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub(crate) struct DiskSection {

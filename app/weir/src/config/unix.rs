@@ -13,7 +13,6 @@ pub(crate) enum UnixChoice {
     Auto,
     /// No Unix socket.
     None,
-    /// Here.
     Path(PathBuf),
 }
 

@@ -34,12 +34,10 @@ pub(crate) struct Limits {
     /// Of octets that no near cache holds, as those of a store are.
     pub(crate) unix_send_stored_us: f64,
     pub(crate) unix_receive_us: f64,
-    /// By GSO and GRO.
     pub(crate) udp_send_us: f64,
     pub(crate) udp_receive_us: f64,
     pub(crate) sha256_us: f64,
     pub(crate) ecdsa_us: f64,
-    /// Processors.
     pub(crate) cores: f64,
 }
 
@@ -107,7 +105,6 @@ trait Ends {
 struct UnixEnds {
     near: UnixStream,
     far: UnixStream,
-    /// What is sent, in turn.
     octets: Vec<Vec<u8>>,
     next: usize,
     received: Vec<Vec<u8>>,

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Machine {
     pub(crate) processor: String,
     pub(crate) cores: usize,
-    /// Memory in GiB, whole ones.
     pub(crate) memory_gib: u64,
     pub(crate) kernel: String,
 }

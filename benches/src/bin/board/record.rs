@@ -24,7 +24,6 @@ pub(crate) struct Record {
 pub(crate) struct PartRecord {
     /// When it was measured, `YYYYMMDDThhmmss` in UTC.
     pub(crate) date: String,
-    /// What was run for it.
     pub(crate) commands: Vec<String>,
     /// Processes that wanted a processor in the minute before its end, its own included.
     pub(crate) load: Option<f64>,

@@ -25,9 +25,14 @@ const QUEUE_BYTES_MAX: u64 = 1 << 20;
 /// Which names a consumer asks for.
 pub(crate) enum Names {
     /// Objects in order, from the first, a few of them in turn; again from 0 after `count`.
-    InOrder { first: u64, count: u64 },
-    /// Any of so many Data.
-    AtRandom { count: u64, rng: Rng },
+    InOrder {
+        first: u64,
+        count: u64,
+    },
+    AtRandom {
+        count: u64,
+        rng: Rng,
+    },
 }
 
 /// Makes Interests quickly: an object's differ in an octet of the name and in the nonce.

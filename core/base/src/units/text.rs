@@ -24,17 +24,13 @@ pub enum UnitError {
     /// The text does not start with a number.
     #[error("{text:?} is not a {quantity}; write a number and its unit, for example {example:?}")]
     NoNumber {
-        /// What was read.
         text: String,
-        /// What was expected.
         quantity: &'static str,
         /// A value that would be accepted.
         example: &'static str,
     },
-    /// A number without a unit.
     #[error("{text:?} has no unit; write {suggestion}")]
     NoUnit {
-        /// What was read.
         text: String,
         /// Ways to write it with a unit, ready to print.
         suggestion: String,
@@ -42,25 +38,18 @@ pub enum UnitError {
     /// A unit that is none of this quantity.
     #[error("{unit:?} in {text:?} is no unit of {quantity}; use one of {accepted}")]
     UnknownUnit {
-        /// What was read.
         text: String,
         /// The part that is no unit.
         unit: String,
-        /// What was expected.
         quantity: &'static str,
         accepted: &'static str,
     },
     /// Finer than what is stored.
     #[error("{text:?} is not a whole number of {base}; write a value that is")]
-    TooFine {
-        /// What was read.
-        text: String,
-        base: &'static str,
-    },
+    TooFine { text: String, base: &'static str },
     /// Read, but of no use here.
     #[error("{text:?} is not {expected}")]
     Refused {
-        /// What was read.
         text: String,
         /// What would be right, ready to print.
         expected: &'static str,
@@ -68,7 +57,6 @@ pub enum UnitError {
     /// Does not fit.
     #[error("{text:?} is too large; the most is {max}")]
     TooLarge {
-        /// What was read.
         text: String,
         /// The largest value, ready to print.
         max: &'static str,

@@ -11,7 +11,6 @@ use crate::placement::Placement;
 pub struct ControllerConfig {
     /// A router that says nothing for this long is gone.
     pub router_timeout_ns: u64,
-    /// How routers are chosen.
     pub placement: Placement,
     /// Whether routers fetch their parts of a file while it is read for the first time.
     pub prefetch: bool,
@@ -23,18 +22,14 @@ pub struct ControllerConfig {
     pub ratio: Vec<u64>,
     /// Whether routers get routes to the prefixes that producers have registered at others.
     pub routes: bool,
-    /// Routers at most.
     pub routers_max: usize,
-    /// Files at most.
     pub files_max: usize,
     /// Objects of which one router may tell that it holds something, at most, and of them those
     /// that no producer has registered. What is beyond does not count.
     pub objects_max: usize,
-    /// See there.
     pub unregistered_max: usize,
     /// Octets of memory that what one router holds may take here, at most, and what all hold.
     pub holdings_bytes_max: u64,
-    /// See there.
     pub holdings_total_bytes_max: u64,
     /// Its numbers are those that leave the second when divided by the first, so that no two
     /// controllers of a network give one number twice.

@@ -27,12 +27,7 @@ pub enum Event {
     },
     /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
     /// Others get its part, and it gets no other for ten minutes.
-    KeepsNot {
-        router: String,
-        object: Name,
-        /// How many it lacks.
-        segments: u64,
-    },
+    KeepsNot { router: String, object: Name, segments: u64 },
     /// Something that a router says or asks does not count. Of each kind and router there is one
     /// event a minute at most.
     Bounded {

@@ -504,7 +504,6 @@ impl Controller {
         self.registry.network.links()
     }
 
-    /// How many there are.
     #[must_use]
     pub fn links_count(&self) -> usize {
         self.routing.graph.links_count()

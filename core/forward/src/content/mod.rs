@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use weir_base::{FaceId, HashKey, Instant, Packet, Pool};
-use weir_store::{NameHashes, Store};
+use weir_store::{NameHashes, NewData, ReadData, Store};
 use weir_wire::DataView;
 
 use crate::config::RouterConfig;
@@ -75,21 +75,15 @@ impl Content {
         let key = &self.hash_key;
         let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
         // Face identifiers are assigned in sequence: the low 32 bits tell them apart.
-        self.store.insert(now, data, hashes, source.0 as u32, prefixes, &mut self.pool)
+        let received = NewData { data, hashes, source: source.0 as u32 };
+        self.store.insert(now, received, prefixes, &mut self.pool)
     }
 
     /// Moves Data that a disk has read into memory.
-    pub(crate) fn promote(
-        &mut self,
-        now: Instant,
-        packet: &Packet,
-        data: &DataView<'_>,
-        fresh_until: Instant,
-        hashes: NameHashes,
-    ) {
+    pub(crate) fn promote(&mut self, now: Instant, read: ReadData<'_>) {
         let key = &self.hash_key;
-        let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, data.name, path);
-        self.store.promote(now, (packet, data), fresh_until, hashes, prefixes, &mut self.pool);
+        let prefixes = |path: &mut Vec<u64>| hash_proper_prefixes(key, read.data.name, path);
+        self.store.promote(now, read, prefixes, &mut self.pool);
     }
 }
 

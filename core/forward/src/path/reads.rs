@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 
 use weir_base::{Instant, Packet};
+use weir_store::ReadData;
 use weir_store::disk::{FinishedRead, ReadOutcome};
 use weir_wire::{DataView, PacketView};
 
@@ -90,7 +91,7 @@ impl Router {
             }
             !is_answered
         });
-        self.content.promote(self.now, packet, &data, fresh_until, hashes);
+        self.content.promote(self.now, ReadData { packet, data: &data, hashes, fresh_until });
         let origin = DataOrigin::store(is_marked);
         if !matched.is_empty() {
             let sent = self.egress.stats.out_data;

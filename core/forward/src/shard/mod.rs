@@ -15,7 +15,7 @@ pub use message::ShardMessage;
 pub(crate) use message::{Candidate, Message, OfferedData, QueryId, UnsolicitedVerdict};
 
 /// Most shards of a router: a set of them is a word of 64 bits.
-pub const SHARDS_MAX: usize = 64;
+pub(crate) const SHARDS_MAX: usize = 64;
 
 /// Segments in a row that share a shard, as a power of two: enough that the shards of an object do
 /// not change with each packet, few enough that a window of the usual size is spread.

@@ -104,13 +104,13 @@ const STRATEGY_PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
 impl Strategy {
     /// best-route with default parameters.
     #[must_use]
-    pub fn best_route() -> Self {
+    pub(crate) fn best_route() -> Self {
         StrategyKind::BestRoute.into()
     }
 
     /// multicast with default parameters.
     #[must_use]
-    pub fn multicast() -> Self {
+    pub(crate) fn multicast() -> Self {
         StrategyKind::Multicast.into()
     }
 

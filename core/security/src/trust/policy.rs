@@ -70,7 +70,6 @@ impl fmt::Display for Believed {
 /// Why a signer is not believed, and what the user may do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What is wrong.
     pub reason: String,
     /// What helps if it is as it should be.
     pub advice: Option<Advice>,
@@ -114,7 +113,6 @@ pub enum Decision {
     /// the object of this name. The caller passes what it gets to [`TrustPolicy::fetched`], and
     /// asks again.
     Fetch {
-        /// Which packet.
         wanted: Wanted,
         /// What came before was not it: routers are to pass over what they have of it.
         must_be_fresh: bool,

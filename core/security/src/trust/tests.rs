@@ -1,12 +1,10 @@
 use alloc::vec;
 
-use weir_wire::{Data, Interest};
+use weir_wire::Data;
 
 use super::*;
 use crate::test_keys::{NOW_S, ToyFactory, ToyKey, VALID};
-use crate::{
-    DigestSigner, KeyLocator, SignError, SignatureType, Signer, sha256, sign_data, sign_interest,
-};
+use crate::{DigestSigner, KeyLocator, SignError, SignatureType, Signer, sha256, sign_data};
 
 fn name(uri: &str) -> Name {
     uri.parse().unwrap()
@@ -92,21 +90,6 @@ fn trust_ends_with_the_validity() {
 }
 
 #[test]
-fn interests_are_judged_as_data_are() {
-    let key = ToyKey::new("/a", "key");
-    let anchors = anchors(&[key.self_signed()]);
-    let wire = sign_interest(Interest::new(name("/a/x")), &key, Some([1; 8]), Some(5)).unwrap();
-    let interest = InterestView::decode(&wire).unwrap();
-    assert!(anchors.verify_interest(&interest, NOW_S).is_ok());
-    let unsigned = Interest::new(name("/a/x")).encode();
-    let unsigned = InterestView::decode(&unsigned).unwrap();
-    let refused = anchors.verify_interest(&unsigned, NOW_S).err();
-    assert_eq!(refused, Some(VerifyError::Unsigned.into()));
-    let refused = Anchors::new().verify_interest(&interest, NOW_S).err();
-    assert_eq!(refused, Some(TrustError::CertificateNeeded(name("/a/KEY/k"))));
-}
-
-#[test]
 fn certificates_are_accepted_up_the_chain() {
     let root = ToyKey::new("/a", "root");
     let middle = ToyKey::new("/a/b", "middle");
@@ -179,8 +162,6 @@ fn first_use_is_remembered_and_a_change_noticed() {
     assert_eq!(known.decide(name("/a/file/v=1/seg=0").as_view(), &[2; 32]), changed);
     assert_eq!(known.decide(name("/a").as_view(), &[2; 32]), SignerStatus::FirstUse);
     assert_eq!(known.decide(name("/a/file2").as_view(), &[2; 32]), SignerStatus::FirstUse);
-    assert!(known.forget(&object) && !known.forget(&object));
-    assert!(known.is_empty());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use weir_base::Table;
 
 /// Octets that one record, with nodes for the longest path, adds at most.
-pub(super) const RECORD_BYTES_MAX: usize = 14 * crate::COMPONENTS_MAX + 32;
+pub(super) const RECORD_BYTES_MAX: usize = 14 * crate::store::COMPONENTS_MAX + 32;
 /// Octets that one erasure adds at most.
 pub(super) const ERASURE_BYTES_MAX: usize = 32;
 /// The parent of a node that has none but the empty name.

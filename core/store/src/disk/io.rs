@@ -12,14 +12,12 @@ use super::running::{Purpose, Running};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
 use core::mem;
-use weir_base::{Instant, NS_PER_S, Packet};
+use weir_base::{Backoff, Instant, NS_PER_S, Packet};
 
 /// Writes that fail one after another before a disk gets a rest from them.
 const FAILURES_MAX: u32 = 3;
-/// The first rest, ns; each further failure doubles it.
-const PAUSE_NS: u64 = NS_PER_S;
-/// The longest rest, ns.
-const PAUSE_MAX_NS: u64 = 60 * NS_PER_S;
+/// The pauses after that.
+const PAUSE: Backoff = Backoff::new(NS_PER_S, 60 * NS_PER_S);
 
 impl DiskTier {
     /// Appends what the disks are to do now.
@@ -245,8 +243,7 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         device.write_failures = device.write_failures.saturating_add(1);
         if let Some(doubled) = device.write_failures.checked_sub(FAILURES_MAX) {
-            let pause_ns = (PAUSE_NS << doubled.min(16)).min(PAUSE_MAX_NS);
-            device.paused_until = now.plus_ns(pause_ns);
+            device.paused_until = now.plus_ns(PAUSE.delay_ns(doubled + 1));
         }
         if batch.content == Content::Header {
             return self.give_up_region(disk, batch, failure);

@@ -45,9 +45,8 @@ pub enum ReadOutcome {
 }
 
 impl ReadOutcome {
-    /// Whether the record was read.
-    #[must_use]
-    pub fn is_data(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_data(&self) -> bool {
         matches!(self, Self::Data { .. })
     }
 }

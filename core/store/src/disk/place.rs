@@ -56,7 +56,7 @@ impl Place {
 
     /// Units that the record takes.
     #[inline]
-    pub fn units(self) -> u8 {
+    pub(crate) fn units(self) -> u8 {
         (self.0.get() >> UNITS_AT) as u8
     }
 
@@ -93,7 +93,7 @@ impl fmt::Debug for Place {
 }
 
 /// The [`Key::segment`] of Data whose name does not end with a segment number.
-pub const WHOLE: u64 = u64::MAX;
+pub(crate) const WHOLE: u64 = u64::MAX;
 
 /// What the disk tier knows Data by.
 ///
@@ -101,7 +101,7 @@ pub const WHOLE: u64 = u64::MAX;
 /// any other Data the hash of its whole name and [`WHOLE`]. The segment number 2^64 - 1 would read
 /// as [`WHOLE`], so such Data counts as any other too.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Key {
+pub(crate) struct Key {
     /// The hash of the object's name.
     pub object: u64,
     /// The number of the segment, or [`WHOLE`].

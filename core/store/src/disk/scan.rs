@@ -146,7 +146,7 @@ impl Scan {
     }
 
     fn on_data(&mut self, name: NameView<'_>, at_units: u32, units: u8, medium: &Medium) {
-        if name.is_empty() || name.component_count() > crate::COMPONENTS_MAX {
+        if name.is_empty() || name.component_count() > crate::store::COMPONENTS_MAX {
             return;
         }
         let hashes = &mut self.hashes;

@@ -48,7 +48,7 @@ pub enum HoldingsError {
 }
 
 impl HoldingsStatus {
-    pub const TYPE: u32 = 0xf5b0;
+    pub(crate) const TYPE: u32 = 0xf5b0;
 
     /// The name of the dataset about an object. `prefix` is `/localhost/nfd` of a router on this
     /// machine, `/localhop/nfd` of a neighbour.
@@ -89,7 +89,7 @@ impl HoldingsStatus {
     ///
     /// # Errors
     /// It is malformed.
-    pub fn decode_value(value: &[u8]) -> Result<Self, HoldingsError> {
+    pub(crate) fn decode_value(value: &[u8]) -> Result<Self, HoldingsError> {
         let mut status = Self::default();
         let mut object = None;
         for element in tlv::Reader::new(value) {
@@ -115,7 +115,7 @@ impl HoldingsStatus {
         writer.into_vec()
     }
 
-    pub fn encode_value(&self, writer: &mut tlv::Writer) {
+    pub(crate) fn encode_value(&self, writer: &mut tlv::Writer) {
         writer.tlv(NAME, self.object.as_view().value());
         if self.is_partial {
             writer.tlv(PARTIAL, &[]);

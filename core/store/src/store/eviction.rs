@@ -70,11 +70,6 @@ impl Eviction {
         Some(&self.ruling.as_ref()?.rules)
     }
 
-    /// Octets that are kept for each of the rules.
-    pub(super) fn kept_bytes_by_rule(&self) -> &[u64] {
-        self.ruling.as_ref().map_or(&[], |ruling| &ruling.kept_bytes)
-    }
-
     /// Octets that are kept for all rules.
     #[inline]
     pub(super) fn kept_bytes(&self) -> u64 {
@@ -216,15 +211,21 @@ impl Eviction {
         Some(index)
     }
 
+    #[cfg(test)]
+    pub(super) fn kept_bytes_by_rule(&self) -> &[u64] {
+        self.ruling.as_ref().map_or(&[], |ruling| &ruling.kept_bytes)
+    }
+
     /// Sums and flags agree with each other.
     #[cfg(test)]
     pub(super) fn check(&self, entries: &Slab<Entry>) {
         assert!(self.policy.is_settled());
-        let mut kept = alloc::vec![0; self.kept_bytes_by_rule().len()];
+        let kept_by_rule = self.kept_bytes_by_rule();
+        let mut kept = alloc::vec![0; kept_by_rule.len()];
         for (_, entry) in entries.iter().filter(|(_, entry)| entry.flags & KEPT != 0) {
             kept[entry.mark as usize] += entry.bytes();
         }
-        assert_eq!(kept, self.kept_bytes_by_rule());
+        assert_eq!(kept, kept_by_rule);
         assert_eq!(kept.iter().sum::<u64>(), self.kept_bytes);
         let bounds = self.ruling.iter().flat_map(|ruling| ruling.rules.rules.iter());
         for (rule, kept) in bounds.zip(kept) {

@@ -354,7 +354,8 @@ fn equal_hashes_of_different_names_are_told_apart() {
         let data = DataView::decode(&wire).unwrap();
         let hashes = NameHashes { whole: 5, parent: Some(5), grandparent: None };
         let prefixes = |path: &mut Vec<u64>| path.resize(data.name.component_count() - 1, 5);
-        fixture.store.insert(fixture.now, &data, hashes, 7, prefixes, &mut fixture.pool);
+        let received = NewData { data: &data, hashes, source: 7 };
+        fixture.store.insert(fixture.now, received, prefixes, &mut fixture.pool);
     };
     for uri in ["/a/b", "/c/d", "/c/e", "/f/g/h"] {
         clash(uri, &mut fixture);

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_base::{HashKey, Instant, Pool, Rng};
-use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};
+use weir_store::{
+    EvictionPolicy, Lookup, NameHashes, NewData, Query, Store, StoreConfig, UNKNOWN_SOURCE,
+};
 use weir_wire::name::Component;
 use weir_wire::{Data, DataView, Name};
 
@@ -81,7 +83,8 @@ impl Bed {
         let data = DataView::decode(&wire).unwrap();
         let prefixes = |path: &mut Vec<u64>| path.push(hash(name.parent()));
         let Self { store, pool, now, .. } = self;
-        store.insert(*now, &data, hashes, UNKNOWN_SOURCE, prefixes, pool);
+        let received = NewData { data: &data, hashes, source: UNKNOWN_SOURCE };
+        store.insert(*now, received, prefixes, pool);
         false
     }
 

@@ -28,8 +28,6 @@
 //! way: `mod` (what is sent and what comes), `verdicts` (what becomes of a packet), `set_aside`
 //! (does what `Holes` says), `failure` (what is given up, and the end).
 
-#[cfg(test)]
-mod bottleneck_tests;
 mod check;
 mod chunk;
 mod chunks;
@@ -221,7 +219,7 @@ impl Consumer {
     /// When [`Consumer::handle`] must be called at the latest if no input comes before.
     pub fn next_wakeup(&self) -> Option<Instant> {
         // Without a path nothing can be sent; without a verdict or the driver's start, neither.
-        let has_path = !self.transfer.scoreboard.paths().is_empty();
+        let has_path = !self.transfer.scoreboard.paths().all().is_empty();
         if !has_path || !(self.discovery.is_asking() || self.transfer.is_running()) {
             return None;
         }
@@ -335,7 +333,7 @@ impl Consumer {
         if !self.discovery.is_asking() {
             return;
         }
-        let paths = self.transfer.scoreboard.paths_for_requests();
+        let paths = self.transfer.scoreboard.paths().for_requests();
         while !self.is_over() && self.discovery.is_asking() {
             let sent = &mut self.transfer.stats.interests;
             let polled = self.discovery.poll(now, &paths, &mut self.rng, &mut out.interests, sent);
@@ -554,11 +552,6 @@ impl Consumer {
         &self.transfer.inventory.have
     }
 
-    /// The number of the last segment, if known; not verified.
-    pub fn last_segment(&self) -> Option<u64> {
-        self.transfer.inventory.last_segment()
-    }
-
     /// Counters and measures so far. The window is that of all paths in use, the smoothed and the
     /// smallest round-trip time are those of the path that was there first.
     pub fn stats(&self) -> ConsumerStats {
@@ -566,10 +559,10 @@ impl Consumer {
         let histogram = scoreboard.histogram();
         let mut stats = stats.clone();
         stats.add(scoreboard.counters());
-        stats.outstanding = scoreboard.in_flight();
+        stats.outstanding = scoreboard.outstanding().in_flight();
         stats.rtt_median_ns = histogram.and_then(|histogram| histogram.quantile(0.5));
         stats.rtt_p99_ns = histogram.and_then(|histogram| histogram.quantile(0.99));
-        let in_use = scoreboard.paths_in_use();
+        let in_use = scoreboard.paths().in_use();
         stats.window = in_use.iter().map(|path| path.allowance().window).sum();
         if let Some(path) = in_use.first() {
             stats.rtt_smoothed_ns = path.rtt.smoothed_ns();
@@ -580,13 +573,13 @@ impl Consumer {
 
     /// The window of a path, in chunks; `None` if there is no such path.
     pub fn window_of(&self, path: PathId) -> Option<f64> {
-        let paths = self.transfer.scoreboard.paths();
+        let paths = self.transfer.scoreboard.paths().all();
         paths.iter().find(|one| one.id == path).map(|one| one.allowance().window)
     }
 
     /// What happened on a path so far, since it was there first.
     pub fn path_stats(&self, path: PathId) -> PathStats {
-        self.transfer.scoreboard.path_stats(path)
+        self.transfer.scoreboard.paths().stats(path)
     }
 
     /// Checks the state against itself.

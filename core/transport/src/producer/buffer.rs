@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use weir_base::{HashKey, Instant, Packet, Pool};
 use weir_store::disk::{DiskOp, DiskOpId, DiskOutcome, DiskTierConfig, DiskTierStats};
 use weir_store::disk::{FinishedRead, OnDisk, ReadId, ReadRefused};
-use weir_store::{Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};
+use weir_store::{
+    Lookup, NameHashes, NewData, Query, ReadData, Store, StoreConfig, UNKNOWN_SOURCE,
+};
 use weir_wire::{DataView, InterestView, NameView};
 
 use super::ProducerConfig;
@@ -73,7 +75,8 @@ impl Buffer {
         }
         let hashes = self.hashes(data.name);
         let prefixes = prefixes(self.hash_key, data.name);
-        self.store.insert(now, data, hashes, UNKNOWN_SOURCE, prefixes, &mut self.pool);
+        let received = NewData { data, hashes, source: UNKNOWN_SOURCE };
+        self.store.insert(now, received, prefixes, &mut self.pool);
     }
 
     /// A copy that holds no more memory than it needs.
@@ -109,8 +112,8 @@ impl Buffer {
     ) {
         let hashes = self.hashes(data.name);
         let prefixes = prefixes(self.hash_key, data.name);
-        let pool = &mut self.pool;
-        self.store.promote(now, (packet, data), fresh_until, hashes, prefixes, pool);
+        let read = ReadData { packet, data, hashes, fresh_until };
+        self.store.promote(now, read, prefixes, &mut self.pool);
     }
 
     pub(super) fn take_disk_ops(&mut self, now: Instant, ops: &mut Vec<DiskOp>) {

@@ -155,7 +155,7 @@ impl Component {
         Self::of(tlv::GENERIC_NAME_COMPONENT, value)
     }
 
-    pub fn keyword(value: &[u8]) -> Self {
+    pub(crate) fn keyword(value: &[u8]) -> Self {
         Self::of(tlv::KEYWORD_NAME_COMPONENT, value)
     }
 
@@ -165,11 +165,6 @@ impl Component {
 
     pub fn version(number: u64) -> Self {
         Self::of(tlv::VERSION_NAME_COMPONENT, &tlv::encode_nni(number))
-    }
-
-    /// A TimestampNameComponent of microseconds since the Unix epoch.
-    pub fn timestamp(unix_us: u64) -> Self {
-        Self::of(tlv::TIMESTAMP_NAME_COMPONENT, &tlv::encode_nni(unix_us))
     }
 
     pub fn sequence(number: u64) -> Self {
@@ -184,10 +179,6 @@ impl Component {
     /// A ParametersSha256DigestComponent.
     pub(crate) fn parameters_digest(digest: [u8; DIGEST_SIZE]) -> Self {
         Self::of(tlv::PARAMETERS_SHA256_DIGEST_COMPONENT, &digest)
-    }
-
-    pub const fn typ(&self) -> u16 {
-        self.typ
     }
 
     pub fn value(&self) -> &[u8] {

@@ -141,9 +141,6 @@ impl NameScan {
 }
 
 impl<'a> NameView<'a> {
-    /// The name without components.
-    pub const EMPTY: Self = Self { value: &[], count: 0 };
-
     /// Decodes a whole Name TLV.
     ///
     /// # Errors

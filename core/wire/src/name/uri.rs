@@ -223,7 +223,6 @@ fn unescape(text: &str) -> Result<Vec<u8>, NameUriError> {
     Ok(value)
 }
 
-/// As a URI.
 #[cfg(feature = "serde")]
 impl serde::Serialize for Name {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -44,7 +44,6 @@ pub enum PlaceError {
     /// Neither a file nor a PostgreSQL server.
     #[error("a database is a file, or postgres://USER@HOST/DATABASE")]
     Scheme,
-    /// It cannot be read.
     #[error("the URL of the database cannot be read: {0}")]
     Url(String),
     /// It says something that nobody understands.

@@ -22,7 +22,6 @@ pub(crate) const NUMBER_STEP: u64 = 1000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sharer {
     pub(crate) run: u64,
-    /// Where it listens.
     pub(crate) url: String,
     /// Goes up as long as it runs and reaches the database.
     pub(crate) beat: u64,
@@ -48,7 +47,6 @@ pub(crate) struct News {
     pub(crate) plans: Vec<Plan>,
     /// Routers, and which controller each reports to; 0 for none.
     pub(crate) routers: Vec<(String, u64)>,
-    /// All controllers.
     pub(crate) sharers: Vec<Sharer>,
     /// The highest number of a controller.
     pub(crate) runs: u64,

@@ -21,7 +21,6 @@ pub struct KeyEntry {
     pub key_type: KeyType,
     /// Whether a passphrase protects it.
     pub is_encrypted: bool,
-    /// Where it lies.
     pub path: PathBuf,
 }
 

@@ -65,9 +65,7 @@ pub enum KeyChainError {
     /// The operating system refused.
     #[error("cannot {doing} {path}", path = path.display())]
     Io {
-        /// What was tried.
         doing: &'static str,
-        /// On which file.
         path: PathBuf,
         /// Why not.
         #[source]
@@ -681,7 +679,7 @@ pub fn default_identity() -> Name {
 }
 
 /// Milliseconds since the Unix epoch, by the system's clock.
-pub fn unix_time_ms() -> u64 {
+pub(crate) fn unix_time_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 

@@ -250,7 +250,7 @@ fn an_issued_certificate_is_believed_by_who_trusts_the_issuer() {
     let data = DataView::decode(&wire).unwrap();
     let needed = TrustError::CertificateNeeded(issued.name().to_name());
     assert_eq!(anchors.verify_data(&data, now).err(), Some(needed));
-    anchors.accept(issued.clone(), &crate::Provider, now).unwrap();
+    anchors.accept(issued.clone(), &crate::verifier::Provider, now).unwrap();
     assert_eq!(anchors.verify_data(&data, now), Ok(&issued));
 
     assert_eq!(reader.remove_anchors(&name("/site")).unwrap().len(), 1);

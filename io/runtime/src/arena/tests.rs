@@ -2,7 +2,7 @@ use super::*;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use weir_base::{HashKey, Pool};
-use weir_store::{NameHashes, Store, StoreConfig};
+use weir_store::{NameHashes, NewData, Store, StoreConfig};
 use weir_wire::{Data, DataView, Name};
 
 const MIB: u64 = 1 << 20;
@@ -194,7 +194,8 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
         let view = DataView::decode(&data).unwrap();
         let now = weir_base::Instant::from_ns(1);
         let prefixes = |path: &mut Vec<u64>| path.extend(parent);
-        store.insert(now, &view, hashes, 0, prefixes, &mut pool).unwrap();
+        let received = NewData { data: &view, hashes, source: 0 };
+        store.insert(now, received, prefixes, &mut pool).unwrap();
         store.stats().bytes
     };
     for number in 0..1_000 {

@@ -165,7 +165,6 @@ struct News {
     stalled_set: u64,
     damaged: Repeated,
     no_room: Repeated,
-    /// By disk; so the next.
     failures: Vec<Repeated>,
     are_dead: Vec<bool>,
 }

@@ -27,7 +27,6 @@ pub(super) struct Snapshots {
     workers: Workers,
     /// Misses that were dropped are counted there.
     mailbox: ControlSender,
-    /// What applications may share.
     shared_memory: Option<Arc<SharedMemory>>,
     jobs: HashMap<u64, Job>,
     next_transaction: u64,

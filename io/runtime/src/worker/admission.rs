@@ -50,7 +50,6 @@ pub(super) struct Refused {
     pub(super) refusal: Refusal,
     /// Other threads should evict a face of this class, for the peer's next datagram.
     pub(super) ask_others: Option<FaceClass>,
-    /// How many refusals to log.
     pub(super) log: Option<u64>,
 }
 

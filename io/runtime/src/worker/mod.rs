@@ -75,7 +75,6 @@ pub(crate) struct WorkerSetup {
     pub(crate) router: RouterConfig,
     pub(crate) face_defaults: FaceDefaults,
     pub(crate) rebalance_interval: Duration,
-    /// This thread's.
     pub(crate) memory: MemoryShares,
     pub(crate) commands: Receiver<ToWorker>,
     pub(crate) control: ControlSender,

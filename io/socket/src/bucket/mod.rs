@@ -44,7 +44,6 @@ pub enum BucketError {
     /// Nobody answered in time, or the server could not.
     #[error("out of reach: {0}")]
     Away(String),
-    /// Something else.
     #[error("{0}")]
     Other(String),
     /// The program was built without S3.

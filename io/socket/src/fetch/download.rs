@@ -62,7 +62,6 @@ pub(crate) struct Download {
     /// Tells what threads report of it from what they report of others.
     serial: u64,
     notifiers: Notifiers,
-    /// The owner's number.
     pub(crate) id: DownloadId,
     consumer: Consumer,
     inputs: Vec<ConsumerInput>,

@@ -104,7 +104,6 @@ pub(crate) struct Downloads<'a> {
     /// Octets of those that are not under way any more.
     octets: u64,
     told: Instant,
-    /// Why all are to end.
     error: Option<DownloadError>,
 }
 

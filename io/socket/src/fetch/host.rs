@@ -136,7 +136,6 @@ impl PathSummary {
 /// Why a download failed. What was verified stays for another attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// It cannot be had.
     #[error(transparent)]
     Fetch(#[from] ConsumerError),
     /// The router is gone.

@@ -13,7 +13,7 @@ pub struct Notifier {
 
 impl Notifier {
     /// Has the download ask for it.
-    pub fn notify(&self) {
+    pub(crate) fn notify(&self) {
         // If the receiver is gone, so is whoever would be woken.
         let _ = self.notifiers.notified.send(self.serial);
         let _ = self.notifiers.waker.wake();

@@ -102,7 +102,6 @@ pub enum Opened {
     Stream(Box<dyn Write + Send>),
     /// Packets in their order, a part of the object perhaps.
     Reader {
-        /// Takes them.
         reader: Box<dyn PacketReader>,
         segments: Range<u64>,
         /// Packets at most that wait with the reader; more wait with the consumer.
@@ -117,11 +116,7 @@ pub enum Opened {
 pub enum OutputError {
     /// The system refuses.
     #[error("{}: {source}", path.display())]
-    Io {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// Another process writes the same file.
     #[error("{} is being written by another process", path.display())]
     Busy { path: PathBuf },

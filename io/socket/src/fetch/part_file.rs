@@ -38,7 +38,6 @@ use super::sink::{Checksums, FileSink};
 /// `docs/durability/part-files.md`.
 #[derive(Debug)]
 pub struct PartFile {
-    /// For messages.
     target: PathBuf,
     name: OsString,
     part: OsString,

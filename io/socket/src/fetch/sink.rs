@@ -66,7 +66,7 @@ impl FileSink {
     }
 
     /// Octets of Content in each segment but the last.
-    pub fn segment_size(&self) -> u64 {
+    pub(crate) fn segment_size(&self) -> u64 {
         self.segment_size
     }
 

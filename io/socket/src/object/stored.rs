@@ -210,7 +210,6 @@ pub(crate) struct StoredObject {
     pub(crate) header: Header,
     /// Tells it from other versions and objects.
     pub(crate) number: u64,
-    /// Where the slots begin.
     body_at: u64,
     /// Some of it is not what was written. It is served all the same, but for that, and has to be
     /// signed anew when it is put again.

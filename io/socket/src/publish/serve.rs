@@ -47,17 +47,12 @@ pub enum Loss {
     #[error("{} has changed since it was signed", path.display())]
     Changed { path: PathBuf },
     #[error("{} cannot be read any more: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A packet of a repository is not what was written. It is not served; the others are.
     #[error("{packet} of {object} in {} is damaged", path.display())]
     Damaged {
         /// The file of the repository, or its address.
         path: PathBuf,
-        /// The object's version.
         object: Name,
         packet: String,
     },
@@ -66,7 +61,6 @@ pub enum Loss {
     Unread {
         /// The file of the repository, or its address.
         path: PathBuf,
-        /// The object's version.
         object: Name,
         packet: String,
         source: io::Error,

@@ -178,7 +178,8 @@ pub fn publish_file(
             _ => PublishError::Read { path: path.to_owned(), source },
         })
     };
-    let published = publish(&about, label, content, fingerprint.len(), options, read, progress)?;
+    let source = Source { content, size_bytes: fingerprint.len(), read };
+    let published = publish(&about, label, source, options, progress)?;
     if Fingerprint::of(&file).map_err(read_error)? != fingerprint {
         return Err(PublishError::Changed { path: path.to_owned() });
     }
@@ -207,24 +208,25 @@ pub fn publish_octets(
 /// As [`publish_octets`], where the threads of `signers` help, as long as `goes_on` says so.
 /// `label` must have the same signer.
 pub(crate) fn publish_octets_with(
-    (signers, signer): (&Signers, &Arc<dyn Signer>),
+    signers: &Signers,
+    signer: &Arc<dyn Signer>,
     octets: Packet,
     label: Label<'_>,
     options: &PublishOptions,
     goes_on: &mut dyn FnMut() -> bool,
 ) -> Result<Published, PublishError> {
     let about = About::octets(label);
-    let (len, content) = (octets.len() as u64, Content::Memory(octets.clone()));
+    let (size_bytes, content) = (octets.len() as u64, Content::Memory(octets.clone()));
     let read = move |offset: u64, out: &mut [u8]| {
         let start = offset as usize;
         out.copy_from_slice(&octets[start..start + out.len()]);
         Ok(())
     };
     let null: Arc<dyn Signer> = Arc::new(NullSigner);
-    let job =
-        Arc::new(Job::new(&about, (Shared(signer.clone()), Shared(null)), len, options, read)?);
+    let (signer, null) = (Shared(signer.clone()), Shared(null));
+    let job = Arc::new(Job::new(&about, signer, null, size_bytes, options, read)?);
     let chunks = job.run_with(signers, options.threads, goes_on)?;
-    finish(&about, label, content, (&job.template, len), options, chunks)
+    finish(&about, label, content, &job, options, chunks)
 }
 
 /// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
@@ -269,14 +271,13 @@ fn publish_memory(
     label: Label<'_>,
     options: &PublishOptions,
 ) -> Result<Published, PublishError> {
-    let len = octets.len() as u64;
-    let content = Content::Memory(octets.clone());
     let read = |offset: u64, out: &mut [u8]| {
         let start = offset as usize;
         out.copy_from_slice(&octets[start..start + out.len()]);
         Ok(())
     };
-    publish(about, label, content, len, options, read, &mut |_| true)
+    let (content, size_bytes) = (Content::Memory(octets.clone()), octets.len() as u64);
+    publish(about, label, Source { content, size_bytes, read }, options, &mut |_| true)
 }
 
 /// What the metadata says besides the segments.
@@ -301,30 +302,37 @@ trait ReadAt: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {}
 
 impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
 
+/// What is signed.
+struct Source<R> {
+    content: Content,
+    size_bytes: u64,
+    read: R,
+}
+
 fn publish(
     about: &About,
     label: Label<'_>,
-    content: Content,
-    size_bytes: u64,
+    source: Source<impl ReadAt>,
     options: &PublishOptions,
-    read: impl ReadAt,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Published, PublishError> {
-    let null: &dyn Signer = &NullSigner;
-    let job = Job::new(about, (Lent(label.signer), Lent(null)), size_bytes, options, read)?;
+    let Source { content, size_bytes, read } = source;
+    let (signer, null) = (Lent(label.signer), Lent(&NullSigner as &dyn Signer));
+    let job = Job::new(about, signer, null, size_bytes, options, read)?;
     let chunks = job.run(options.threads, progress)?;
-    finish(about, label, content, (&job.template, size_bytes), options, chunks)
+    finish(about, label, content, &job, options, chunks)
 }
 
 /// Makes what lists and leads to segments that have been signed.
-fn finish(
+fn finish<S, R>(
     about: &About,
     label: Label<'_>,
     content: Content,
-    (template, size_bytes): (&SegmentTemplate, u64),
+    job: &Job<S, R>,
     options: &PublishOptions,
     chunks: Vec<Signed>,
 ) -> Result<Published, PublishError> {
+    let (template, size_bytes) = (&job.template, job.size_bytes);
     let (segment_size, segments) = segmented(size_bytes, options);
     let digests: Vec<[u8; 32]> =
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
@@ -539,7 +547,8 @@ impl<S: Hold, R: ReadAt> Job<S, R> {
     /// `signer` signs; with manifests in the place of signatures, `null` does.
     fn new(
         about: &About,
-        (signer, null): (S, S),
+        signer: S,
+        null: S,
         size_bytes: u64,
         options: &PublishOptions,
         read: R,

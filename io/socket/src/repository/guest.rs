@@ -16,7 +16,6 @@ use crate::object::stored::StoredObject;
 
 #[derive(Debug)]
 pub(super) struct Guest {
-    /// What was there before.
     found: HashSet<PathBuf>,
     pub(super) withdrawn: Vec<Name>,
 }

@@ -51,18 +51,10 @@ const BATCH_SEGMENTS: u64 = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// It cannot be written. What was there is there.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// The folder has other things in it.
     #[error("{} is no repository and not empty", path.display())]
     Foreign { path: PathBuf },
@@ -152,7 +144,6 @@ pub struct Putting<'a> {
     pub root: &'a Name,
     /// The version is the one that the label says, even where there is a later one.
     pub is_version_fixed: bool,
-    /// How they are made.
     pub options: &'a PublishOptions,
 }
 

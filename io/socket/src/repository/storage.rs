@@ -117,7 +117,6 @@ impl Draft {
         }
     }
 
-    /// Where it will be.
     pub(super) fn place(&self) -> Place {
         match self {
             Self::File(file) => Place::File(file.path.clone()),

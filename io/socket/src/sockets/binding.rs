@@ -43,7 +43,6 @@ impl Drop for Binding {
 
 /// A prefix that the router is about to register.
 pub(super) struct Bind {
-    /// Until it is.
     binding: Option<Binding>,
     registered: Pending<()>,
 }

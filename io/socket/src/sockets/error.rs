@@ -19,11 +19,7 @@ pub enum SocketError {
     PrefixInUse(Name),
     /// The router does not register the prefix.
     #[error("the router refuses {prefix}: {reason}")]
-    PrefixRefused {
-        prefix: Name,
-        /// What the router says.
-        reason: String,
-    },
+    PrefixRefused { prefix: Name, reason: String },
     /// What came is not what a producer that is believed has signed.
     #[error("cannot be verified: {0}")]
     NotVerified(String),

@@ -41,14 +41,14 @@ impl Publication {
         let mut options = self.options.clone();
         // What is smaller than a segment needs no room for one.
         options.segment_size = options.segment_size.min(self.content.len().max(1));
-        let signed_by = (&self.signers, &self.identity.signer);
         let mut is_stopped = false;
         let goes_on = &mut || {
             is_stopped = !goes_on();
             !is_stopped
         };
-        let published =
-            publish_octets_with(signed_by, self.content.clone(), label, &options, goes_on);
+        let (signers, signer) = (&self.signers, &self.identity.signer);
+        let octets = self.content.clone();
+        let published = publish_octets_with(signers, signer, octets, label, &options, goes_on);
         published.map_err(|error| match error {
             PublishError::SegmentSize { max, .. } => SocketError::TooLong { max_bytes: max as u64 },
             PublishError::Stopped if is_stopped => SocketError::Stopped,

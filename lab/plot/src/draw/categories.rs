@@ -7,7 +7,6 @@ use super::{TICK, font};
 pub(crate) struct Names {
     lines: Vec<Vec<String>>,
     turned: bool,
-    /// Height that they take.
     pub(crate) height: f64,
 }
 

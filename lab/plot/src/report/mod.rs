@@ -57,7 +57,6 @@ pub struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mark {
-    /// As expected: a tick.
     Tick,
     /// More than expected: an arrow up.
     Up,
@@ -74,7 +73,6 @@ pub struct ClaimRow {
     pub id: String,
     /// Figure, table or section of the paper.
     pub figure: String,
-    /// What is measured.
     pub metric: String,
     /// The paper's value, if it gives a number.
     pub paper: Option<f64>,
@@ -88,7 +86,6 @@ pub struct ClaimRow {
     /// The measured 95 % confidence interval.
     pub interval: Option<[f64; 2]>,
     pub unit: String,
-    /// What was found.
     pub outcome: Outcome,
     /// Why the band has these ends, and what the paper says.
     pub note: String,

@@ -64,30 +64,20 @@ pub enum EmulatorError {
     Config {
         /// "a to b" or "b to a".
         direction: &'static str,
-        /// What is wrong.
         source: ConfigError,
     },
     /// A port cannot be had.
     #[error("cannot bind UDP {address}: {source}")]
-    Bind {
-        address: SocketAddr,
-        /// What the system says.
-        source: io::Error,
-    },
+    Bind { address: SocketAddr, source: io::Error },
     /// A peer of another family than the port it is to be reached from.
     #[error("{peer} cannot be reached from {port}: one is IPv4 and the other IPv6")]
     Family {
         /// The emulator's address.
         port: SocketAddr,
-        /// The peer's.
         peer: SocketAddr,
     },
     #[error("{port} failed: {source}")]
-    Port {
-        port: String,
-        /// What the system says.
-        source: io::Error,
-    },
+    Port { port: String, source: io::Error },
     #[error("cannot wait for ports: {0}")]
     Wait(#[source] io::Error),
 }

@@ -20,7 +20,8 @@ mod run;
 mod stats;
 
 pub use config::{EmulatorConfig, EmulatorError, UdpEnds};
-pub use run::{Control, Emulator};
+pub(crate) use run::Control;
+pub use run::Emulator;
 pub(crate) use stats::LatenessHistogram;
 pub use stats::{DirectionStats, EmulatorStats, LatenessStats};
 

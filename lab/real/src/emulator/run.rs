@@ -23,7 +23,7 @@ const BATCHES_MAX: usize = 4;
 
 /// What can be done to a running emulator from another thread. Takes effect within 10 ms.
 #[derive(Debug)]
-pub struct Control {
+pub(crate) struct Control {
     /// Set to end [`Emulator::run`].
     pub stop: AtomicBool,
     /// Whether the link from a to b is up. Taking it down loses what is on it.

@@ -99,7 +99,7 @@ impl DirectionStats {
     }
 
     /// Everything dropped after it was received.
-    pub fn dropped_frames(&self) -> u64 {
+    pub(crate) fn dropped_frames(&self) -> u64 {
         self.dropped_queue_bytes
             + self.dropped_queue_packets
             + self.dropped_loss

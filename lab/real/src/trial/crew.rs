@@ -129,11 +129,6 @@ impl<'a> Crew<'a> {
         Ok((text, member.process.wait().is_ok()))
     }
 
-    /// The last lines that a process wrote to standard error.
-    pub(super) fn log(&self, id: MemberId) -> String {
-        self.members[id.0].process.log()
-    }
-
     pub(super) fn failure(&mut self, id: MemberId, what: &str) -> RealError {
         self.members[id.0].process.failure(what)
     }

@@ -38,7 +38,6 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// A new one.
     pub(super) fn generate(algorithm: Algorithm) -> Result<Self, String> {
         let of = |key_type| -> Result<Self, String> {
             let key = PrivateKey::generate(key_type).map_err(|error| error.to_string())?;

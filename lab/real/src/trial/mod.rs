@@ -12,7 +12,6 @@ mod part;
 mod report;
 mod subscribers;
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -51,8 +50,7 @@ pub fn run(trial: &Trial, plan: &Plan, options: &RealOptions) -> Result<TrialRep
         What::Publication => publication(trial, &mut crew)?,
         What::Sockets => sockets(trial, &mut crew, &site)?,
         What::Subscribers => subscribers::measure(trial, &mut crew, &site)?,
-        What::Tcp => others::tcp(trial, &mut crew)?,
-        What::Https => others::https(trial, &mut crew)?,
+        What::Tcp | What::Https => others::measure(trial, &mut crew)?,
     };
     drop(crew);
     site.stop()?;
@@ -196,8 +194,4 @@ fn sockets(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialR
     report.samples.insert("socket-memory", done["bytes_each"].as_f64().into_iter().collect());
     report.samples.insert("socket-time", done["took_s"].as_f64().into_iter().collect());
     Ok(report)
-}
-
-fn text_of(path: &Path) -> String {
-    std::fs::read_to_string(path).unwrap_or_default()
 }

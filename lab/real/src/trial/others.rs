@@ -1,213 +1,188 @@
-//! What sockets are compared with: TCP by iperf3, HTTPS by nginx and curl. Both are programs of the
-//! system; where one is missing nothing is measured, and the record says what to install.
+//! What sockets are compared with: TCP by iperf3, HTTPS by nginx and curl. The script
+//! `lab/socket-api/beside.py` runs these programs; where one is missing the record says what to
+//! install.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use serde_json::Value;
-use weir_scenario::trial::Trial;
+use serde::Deserialize;
+use serde_json::{from_str, json};
+use weir_scenario::trial::{Trial, What};
 
 use super::super::RealError;
 use super::crew::{Crew, find, write};
-use super::report::{TrialReport, jain};
+use super::report::TrialReport;
 
-/// How often a client tries to reach its server.
-const TRIES: u32 = 100;
-/// Pause between two tries, as `sleep` takes it.
-const TRY_PAUSE: &str = "0.03";
+const SCRIPT: &str = include_str!("../../../socket-api/beside.py");
+/// The measures that the script gives.
+const MEASURES: [&str; 2] = ["goodput", "fairness"];
 
-/// Brings up the loopback interface of a network of its own, where nothing else is and rights are
-/// needed for nothing, and sends through it.
-const TCP: &str = r#"
-ip link set lo up mtu "$1"
-ethtool -K lo tso "$2" gso "$2" gro "$2" >ethtool.log || exit 3
-iperf3 --server >iperf-server.log 2>&1 &
-tries=0
-until iperf3 --client 127.0.0.1 --bytes "$3" --json >iperf.json &&
-    ! grep -q '"error"' iperf.json; do
-    tries=$((tries + 1))
-    [ $tries -lt "$4" ] || break
-    sleep "$5"
-done
-cat iperf.json
+/// What the script prints.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    samples: BTreeMap<String, Vec<f64>>,
+    missing: Option<String>,
+}
+
+pub(super) fn measure(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
+    let Some(python) = find("python3") else {
+        return Ok(TrialReport::missing("python3 is not installed here; install python3"));
+    };
+    write(&crew.dir().join("beside.py"), SCRIPT.as_bytes())?;
+    let id = crew.program(&python, &["beside.py", &arguments(trial)])?;
+    let (text, is_done) = crew.output(id)?;
+    match from_str::<Answer>(&text) {
+        Ok(answer) if is_done => Ok(report(answer)),
+        _ => Err(crew.failure(id, "gave no result")),
+    }
+}
+
+fn arguments(trial: &Trial) -> String {
+    json!({
+        "what": if trial.what == What::Tcp { "tcp" } else { "https" },
+        "size": trial.size.bytes,
+        "transfers": trial.transfers,
+        "mtu": trial.mtu,
+        "offload": trial.offload,
+    })
+    .to_string()
+}
+
+fn report(answer: Answer) -> TrialReport {
+    let samples = |measure| Some((measure, answer.samples.get(measure)?.clone()));
+    let samples = MEASURES.into_iter().filter_map(samples).collect();
+    TrialReport { samples, missing: answer.missing }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+    use std::process::{Command, Output};
+
+    const SHELL: &str = "#!/bin/sh\n";
+
+    /// Programs of the names that the script runs, and a folder for its files.
+    struct StandIns(tempfile::TempDir);
+
+    impl StandIns {
+        fn new(programs: &[(&str, &str)]) -> Self {
+            let folder = tempfile::tempdir().expect("a folder");
+            std::fs::create_dir(folder.path().join("bin")).expect("a folder");
+            for (name, text) in programs {
+                let path = folder.path().join("bin").join(name);
+                std::fs::write(&path, text).expect("a file");
+                let mode = std::fs::Permissions::from_mode(0o755);
+                std::fs::set_permissions(&path, mode).expect("it may be executed");
+            }
+            Self(folder)
+        }
+
+        fn run(&self, what: &str) -> Output {
+            let path = format!("{}:/usr/bin:/bin", self.0.path().join("bin").display());
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../socket-api/beside.py");
+            let trial = json!({
+                "what": what, "size": 1000, "transfers": 2, "mtu": 1500, "offload": false,
+            });
+            Command::new("python3")
+                .arg(script)
+                .arg(trial.to_string())
+                .current_dir(self.0.path())
+                .env("PATH", path)
+                .output()
+                .expect("python3")
+        }
+
+        fn answer(&self, what: &str) -> TrialReport {
+            let output = self.run(what);
+            assert!(output.status.success(), "{output:?}");
+            report(serde_json::from_slice(&output.stdout).expect("JSON"))
+        }
+    }
+
+    /// Listens where its configuration says.
+    const NGINX: &str = r#"#!/usr/bin/env python3
+import re, socket, sys, time
+text = open(sys.argv[sys.argv.index("-c") + 1]).read()
+server = socket.create_server(("127.0.0.1", int(re.search(r"listen 127.0.0.1:(\d+) ssl", text)[1])))
+open("served", "wb").write(open("www/content", "rb").read())
+time.sleep(60)
 "#;
 
-/// One process, which serves `DIR/www` at `PORT` and writes nowhere else.
-const NGINX: &str = "\
-daemon off;
-master_process off;
-pid DIR/nginx.pid;
-error_log DIR/nginx.log;
-events { worker_connections 64; }
-http {
-    access_log off;
-    sendfile on;
-    client_body_temp_path DIR/b;
-    proxy_temp_path DIR/p;
-    fastcgi_temp_path DIR/f;
-    uwsgi_temp_path DIR/u;
-    scgi_temp_path DIR/s;
-    server {
-        listen 127.0.0.1:PORT ssl;
-        server_name localhost;
-        ssl_certificate DIR/certificate.pem;
-        ssl_certificate_key DIR/key.pem;
-        ssl_protocols TLSv1.3;
-        root DIR/www;
+    fn curl(size: u32) -> String {
+        format!(
+            "{SHELL}echo \"$@\" >>curl.log\n\
+             mkdir got 2>/dev/null && time=0.001 || time=0.002\n\
+             echo '{{\"time_total\":'$time',\"size_download\":{size}}}'\n"
+        )
     }
-}
-";
 
-/// The programs of these names; or what is missing.
-fn need<const N: usize>(names: [(&str, &str); N]) -> Result<[PathBuf; N], String> {
-    let found = names.map(|(name, package)| find(name).ok_or((name, package)));
-    let missing: Vec<_> = found.iter().filter_map(|found| found.as_ref().err()).collect();
-    if missing.is_empty() {
-        return Ok(found.map(|found| found.unwrap_or_default()));
-    }
-    let programs: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
-    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
-    Err(format!(
-        "{} not installed here; install {}",
-        match &programs[..] {
-            [one] => format!("{one} is"),
-            several => format!("{} are", several.join(", ")),
-        },
-        packages.join(", ")
-    ))
-}
-
-/// The octets of a transfer by TCP of the kernel, with its default congestion control.
-pub(super) fn tcp(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
-    let programs = need([
-        ("unshare", "util-linux"),
-        ("ip", "iproute2"),
-        ("ethtool", "ethtool"),
-        ("iperf3", "iperf3"),
-    ]);
-    let [unshare, ..] = match programs {
-        Ok(programs) => programs,
-        Err(missing) => return Ok(TrialReport::missing(missing)),
-    };
-    let (mtu, octets) = (trial.mtu.to_string(), trial.size.bytes.to_string());
-    let offload = if trial.offload { "on" } else { "off" };
-    let tries = TRIES.to_string();
-    let arguments = [
-        // The processes of the network end with the one that made it.
-        "--map-root-user",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "sh",
-        "-c",
-        TCP,
-        "sh",
-        &mtu,
-        offload,
-        &octets,
-        &tries,
-        TRY_PAUSE,
-    ];
-    let id = crew.program(&unshare, &arguments)?;
-    let (text, _) = crew.output(id)?;
-    let value: Value = serde_json::from_str(&text).unwrap_or_default();
-    let Some(rate_bps) = value["end"]["sum_received"]["bits_per_second"].as_f64() else {
-        let why = value["error"].as_str().map_or_else(|| crew.log(id), str::to_owned);
-        return Ok(TrialReport::missing(format!(
-            "iperf3 in a network of its own does not work here ({}); user namespaces, or root, \
-             are needed",
-            why.trim()
-        )));
-    };
-    let mut report = TrialReport::default();
-    report.add("goodput", rate_bps);
-    Ok(report)
-}
-
-/// The same octets by HTTPS: TLS 1.3 of a server with a certificate of its own.
-pub(super) fn https(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
-    let programs = need([("nginx", "nginx-light"), ("curl", "curl"), ("openssl", "openssl")]);
-    let [nginx, curl, openssl] = match programs {
-        Ok(programs) => programs,
-        Err(missing) => return Ok(TrialReport::missing(missing)),
-    };
-    let dir = crew.dir().to_path_buf();
-    certificate(crew, &openssl)?;
-    let port = serve(trial, crew, &nginx, &dir)?;
-    let url = format!("https://localhost:{port}/content");
-    let authority = dir.join("certificate.pem").display().to_string();
-    let arguments = [
-        "--silent",
-        "--show-error",
-        "--tlsv1.3",
-        "--http1.1",
-        "--ipv4",
-        "--noproxy",
-        "*",
-        "--cacert",
-        &authority,
-        "--output",
-        "/dev/null",
-        "--write-out",
-        "%{json}\n",
-        &url,
-    ];
-    let clients: Vec<_> =
-        (0..trial.transfers).map(|_| crew.program(&curl, &arguments)).collect::<Result<_, _>>()?;
-    let mut rates = Vec::new();
-    for id in clients {
-        let (text, is_done) = crew.output(id)?;
-        let value: Value = serde_json::from_str(&text).unwrap_or_default();
-        let (took_s, got) = (value["time_total"].as_f64(), value["size_download"].as_u64());
-        match (took_s, got) {
-            (Some(took_s), Some(got)) if is_done && got == trial.size.bytes => {
-                rates.push(got as f64 * 8.0 / took_s);
-            }
-            _ => return Err(crew.failure(id, "did not get the file")),
+    #[test]
+    fn tcp_is_measured_in_a_namespace_of_its_own() {
+        let iperf = "[ \"$1\" = --server ] && exit 0\n\
+                     echo '{\"end\":{\"sum_received\":{\"bits_per_second\":5e9}}}'\n";
+        let log = format!("{SHELL}echo \"$0 $@\" >>calls.log\n");
+        let programs = StandIns::new(&[
+            ("unshare", &format!("{log}while [ \"$1\" != sh ]; do shift; done\nexec \"$@\"\n")),
+            ("ip", &log),
+            ("ethtool", &log),
+            ("iperf3", &format!("{log}{iperf}")),
+        ]);
+        let report = programs.answer("tcp");
+        assert_eq!(report.samples["goodput"], [5e9]);
+        let calls = std::fs::read_to_string(programs.0.path().join("calls.log")).expect("calls");
+        for call in [
+            "unshare --map-root-user --net --pid --fork --kill-child sh -c",
+            "ip link set lo up mtu 1500",
+            "ethtool -K lo tso off gso off gro off",
+            "iperf3 --client 127.0.0.1 --bytes 1000 --json",
+        ] {
+            assert!(calls.contains(call), "{call}: {calls}");
         }
     }
-    let mut report = TrialReport::default();
-    report.add("goodput", rates.iter().sum());
-    report.add("fairness", jain(&rates));
-    Ok(report)
-}
 
-/// Has a key and a certificate made for `localhost`.
-fn certificate(crew: &mut Crew<'_>, openssl: &Path) -> Result<(), RealError> {
-    let arguments = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 \
-                     -subj /CN=localhost -addext subjectAltName=DNS:localhost \
-                     -keyout key.pem -out certificate.pem";
-    let arguments: Vec<&str> = arguments.split_whitespace().collect();
-    let id = crew.program(openssl, &arguments)?;
-    match crew.output(id)? {
-        (_, true) => Ok(()),
-        _ => Err(crew.failure(id, "made no certificate")),
+    #[test]
+    fn a_namespace_that_is_refused_is_missing() {
+        let refused = format!("{SHELL}echo refused >&2\nexit 1\n");
+        let other = ["ip", "ethtool", "iperf3"].map(|name| (name, SHELL));
+        let programs = StandIns::new(&[&[("unshare", &refused[..])], &other[..]].concat());
+        let missing = programs.answer("tcp").missing.expect("nothing is measured");
+        assert!(missing.contains("(refused); user namespaces, or root, are needed"), "{missing}");
     }
-}
 
-/// Starts nginx; the port at which it answers.
-fn serve(trial: &Trial, crew: &mut Crew<'_>, nginx: &Path, dir: &Path) -> Result<u16, RealError> {
-    let system = |source| RealError::System { what: "no port for nginx".into(), source };
-    std::fs::create_dir_all(dir.join("www")).map_err(system)?;
-    let octets = super::part::content(trial.size.bytes, 0);
-    write(&dir.join("www/content"), &octets)?;
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map_err(system)?
-        .port();
-    let path = dir.display().to_string();
-    let text = NGINX.replace("PORT", &port.to_string()).replace("DIR", &path);
-    let configuration = dir.join("nginx.conf");
-    write(&configuration, text.as_bytes())?;
-    let configuration = configuration.display().to_string();
-    let prefix = format!("{path}/");
-    let id = crew.program(nginx, &["-p", &prefix, "-c", &configuration])?;
-    for _ in 0..TRIES {
-        if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
-            return Ok(port);
+    #[test]
+    fn transfers_by_https_are_added_and_compared() {
+        let programs =
+            StandIns::new(&[("nginx", NGINX), ("curl", &curl(1000)), ("openssl", SHELL)]);
+        let report = programs.answer("https");
+        // 8 and 4 Mbit/s.
+        assert_eq!(report.samples["goodput"], [12e6]);
+        assert!((report.samples["fairness"][0] - 0.9).abs() < 1e-9, "{report:?}");
+        let served = std::fs::read(programs.0.path().join("served")).expect("content");
+        assert_eq!(served.len(), 1000);
+        let calls = std::fs::read_to_string(programs.0.path().join("curl.log")).expect("calls");
+        assert_eq!(calls.matches("--tlsv1.3").count(), 2, "{calls}");
+        assert!(calls.contains("https://localhost:"), "{calls}");
+    }
+
+    #[test]
+    fn a_file_that_does_not_arrive_whole_is_an_error() {
+        let programs = StandIns::new(&[("nginx", NGINX), ("curl", &curl(999)), ("openssl", SHELL)]);
+        let output = programs.run("https");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && errors.contains("did not get the file"), "{errors}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        let programs = StandIns::new(&[("ip", SHELL), ("unshare", SHELL)]);
+        let missing = programs.answer("tcp").missing.expect("nothing is measured");
+        for program in ["iperf3", "ethtool"] {
+            let is_installed = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/sbin"]
+                .iter()
+                .any(|folder| Path::new(folder).join(program).exists());
+            assert!(is_installed || missing.contains(program), "{missing}");
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
-    Err(crew.failure(id, &format!("does not answer: {}", super::text_of(&dir.join("nginx.log")))))
 }

@@ -32,7 +32,6 @@ use super::keys;
 /// What `weir lab trial` is told in its file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct PartSpec {
-    /// What it does.
     pub(super) role: Role,
     pub(super) trial: Trial,
     /// Its router's FaceUri; the address to connect to, of a relay or a client; or empty.

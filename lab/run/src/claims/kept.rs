@@ -19,7 +19,6 @@ const END: &str = "<!-- end of verdicts -->";
 /// `expected/SIZE.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The paper.
     pub paper: String,
     pub size: Size,
     /// In the order of `claims.toml`.
@@ -56,7 +55,7 @@ impl Kept {
 
     /// Takes new verdicts. Of what was not run now, it keeps what was there; what the claims no
     /// longer have goes.
-    pub fn update(
+    pub(crate) fn update(
         before: Option<Self>,
         claims: &Claims,
         size: Size,

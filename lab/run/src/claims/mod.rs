@@ -49,7 +49,6 @@ pub struct Claims {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The paper's.
     #[default]
     Paper,
     /// Ours, about what the paper does not have.
@@ -65,19 +64,15 @@ pub struct Claim {
     pub kind: Kind,
     /// Figure, table or section of the paper.
     pub figure: String,
-    /// What is measured, in words.
     pub metric: String,
-    /// What the paper says.
     pub text: String,
     pub unit: String,
-    /// Where the results come from.
     pub source: Source,
     /// The other arm of the scenario, if what is measured is how many times as much it is as
     /// there, seed by seed.
     pub beside: Option<Arm>,
     /// The paper's value, if it gives one.
     pub paper: Option<f64>,
-    /// What it is compared with.
     pub rule: Rule,
     /// Why our results differ, where they are known to.
     pub cause: Option<Cause>,
@@ -107,7 +102,6 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields)]
 pub struct Cause {
-    /// In words.
     pub text: String,
     /// Claims of the same file whose outcome shows it; at least one.
     pub shown_by: Vec<String>,
@@ -146,7 +140,6 @@ pub struct ClaimResult {
 /// The object that `weir lab reproduce --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
-    /// The paper.
     pub paper: String,
     pub size: Size,
     pub claims: Vec<ClaimResult>,

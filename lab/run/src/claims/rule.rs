@@ -12,7 +12,6 @@ pub enum Rule {
     Band {
         /// Lower and upper end, both of the band.
         ends: [f64; 2],
-        /// Why these ends.
         reason: String,
         /// The side beyond the band that is better than the paper, if one is.
         better: Option<Better>,

@@ -17,7 +17,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// All of them.
     pub(crate) const ALL: [Self; 4] =
         [Self::Reproduced, Self::Better, Self::Differs, Self::NotMeasured];
 

@@ -34,7 +34,7 @@ pub struct Measured {
 }
 
 /// Takes the events of a run and computes its metrics.
-pub struct Collector {
+pub(crate) struct Collector {
     meters: Vec<Meter>,
     names: Vec<String>,
     /// The last sample of each router and when it was.
@@ -171,7 +171,7 @@ impl Collector {
     ///
     /// # Errors
     /// A metric is measured at nodes that do not exist.
-    pub fn of(
+    pub(crate) fn of(
         experiment: &Experiment,
         prepared: &Prepared,
         arm: Arm,
@@ -188,7 +188,7 @@ impl Collector {
     /// and download times count where they began in that time, however late they end; what else is
     /// told of Interests and objects counts from the warm-up on, however late.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         plan: &Plan,
         metrics: &[Metric],
         at: &[Option<Vec<usize>>],
@@ -383,7 +383,7 @@ impl Collector {
 
     /// The numbers. Nothing may be observed afterwards.
     #[must_use]
-    pub fn finish(mut self) -> Measured {
+    pub(crate) fn finish(mut self) -> Measured {
         let settled = self.held.take().map(|events| self.settle(&events));
         let spreads = std::mem::take(&mut self.spreads);
         for spread in spreads.values().filter(|spread| spread.waiting.is_empty()) {

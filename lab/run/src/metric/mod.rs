@@ -13,6 +13,7 @@ mod shares;
 mod tests;
 mod trial;
 
-pub use collect::{Collector, Measured};
+pub(crate) use collect::Collector;
+pub use collect::Measured;
 pub(crate) use histogram::Histogram;
 pub use settle::Settled;

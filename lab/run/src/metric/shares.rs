@@ -13,7 +13,6 @@ pub(super) struct Shares {
     /// Of each consumer, by the number of its node.
     bins: BTreeMap<u32, Vec<f64>>,
     bin_ns: u64,
-    /// When the last consumer starts.
     started_ns: u64,
 }
 

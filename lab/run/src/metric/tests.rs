@@ -69,21 +69,8 @@ fn plan() -> weir_plan::Plan {
         sizes: Sizes::Fixed { bytes: 1 },
         segment_bytes: 1,
     };
-    let consumer = ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 1,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names,
-        demand: Demand::Window { window: 1, count: None },
-    };
+    let demand = Demand::Window { window: 1, count: None };
+    let consumer = ConsumerPlan { lifetime_ms: 1, ..ConsumerPlan::new(names, demand) };
     let consumer =
         |name: &str| NodePlan { name: name.into(), role: Role::Consumer(consumer.clone()) };
     let router = NodePlan { name: "r".into(), role: Role::Router(Default::default()) };

@@ -108,7 +108,6 @@ enum LossesWord {
     /// When the transport finds that it is.
     #[default]
     Transport,
-    /// When its lifetime is over.
     Lifetime,
 }
 

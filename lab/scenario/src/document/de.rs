@@ -1,35 +1,24 @@
-//! Serde over the tree of a file. What is wrong with a value is told with its line and its key.
+//! Serde over the tree of a file, with errors in the words of people who write files.
 
 use std::fmt::{self, Display};
 
-use serde::de::value::StrDeserializer;
-use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, Expected, IntoDeserializer, MapAccess,
-    SeqAccess, Unexpected, VariantAccess, Visitor,
-};
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
+use serde::de::{self, Deserializer, Expected, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
 use super::{Entry, Node, Value, suggestion};
 
-/// What is wrong, as it comes up from the value to the file.
+/// What is wrong with a value.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(super) message: String,
-    pub(super) line: Option<usize>,
-    /// Keys and indices of lists, the innermost first.
-    pub(super) path: Vec<String>,
+    /// The key that is wrong, where it is a key and not its value.
+    pub(super) key: Option<String>,
 }
 
 impl Problem {
     fn new(message: String) -> Self {
-        Self { message, line: None, path: Vec::new() }
-    }
-
-    /// The problem is one of the value at `key`, unless a value within is nearer.
-    fn within(mut self, key: String, line: usize) -> Self {
-        self.line.get_or_insert(line);
-        self.path.push(key);
-        self
+        Self { message, key: None }
     }
 }
 
@@ -50,6 +39,7 @@ fn wanted(expected: &dyn Expected) -> String {
         "a string" => "a text in quotes".into(),
         "a boolean" => "true or false".into(),
         "a sequence" => "a list".into(),
+        "unit" => "the word alone".into(),
         _ if text.starts_with("a nonzero") => "a whole number of at least 1".into(),
         _ if text.starts_with("struct") => "a table of keys".into(),
         _ => text,
@@ -84,7 +74,8 @@ impl de::Error for Problem {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        Self::new(format!("unknown key `{field}`; {}", suggestion(field, expected)))
+        let message = format!("unknown key `{field}`; {}", suggestion(field, expected));
+        Self { message, key: Some(field.to_owned()) }
     }
 
     fn missing_field(field: &'static str) -> Self {
@@ -93,6 +84,14 @@ impl de::Error for Problem {
 
     fn duplicate_field(field: &'static str) -> Self {
         Self::new(format!("`{field}` is given twice, by two names; keep one"))
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Problem> for &'de Node {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
     }
 }
 
@@ -105,8 +104,10 @@ impl<'de> Deserializer<'de> for &'de Node {
             Value::Integer(number) => visitor.visit_i64(*number),
             Value::Float(number) => visitor.visit_f64(*number),
             Value::Boolean(truth) => visitor.visit_bool(*truth),
-            Value::Array(nodes) => visitor.visit_seq(Items(nodes, 0)),
-            Value::Table(entries) => visitor.visit_map(Keys(entries, 0)),
+            Value::Array(nodes) => visitor.visit_seq(SeqDeserializer::new(nodes.iter())),
+            Value::Table(entries) => {
+                visitor.visit_map(MapDeserializer::new(entries.iter().map(pair)))
+            }
         }
     }
 
@@ -122,6 +123,7 @@ impl<'de> Deserializer<'de> for &'de Node {
         visitor.visit_newtype_struct(self)
     }
 
+    /// A word, or a table of one key: the name of a variant and what it holds.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -130,7 +132,10 @@ impl<'de> Deserializer<'de> for &'de Node {
     ) -> Result<V::Value, Problem> {
         match &self.value {
             Value::Text(word) => visitor.visit_enum(word.as_str().into_deserializer()),
-            Value::Table(entries) if entries.len() == 1 => visitor.visit_enum(Choice(&entries[0])),
+            Value::Table(entries) if entries.len() == 1 => {
+                let entries = MapDeserializer::new(entries.iter().map(pair));
+                visitor.visit_enum(MapAccessDeserializer::new(entries))
+            }
             _ => self.deserialize_any(visitor),
         }
     }
@@ -141,91 +146,8 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 }
 
-/// The items of a list, and how many of them have been read.
-struct Items<'de>(&'de [Node], usize);
-
-impl<'de> SeqAccess<'de> for Items<'de> {
-    type Error = Problem;
-
-    fn next_element_seed<T>(&mut self, seed: T) -> Result<Option<T::Value>, Problem>
-    where
-        T: DeserializeSeed<'de>,
-    {
-        let Some(node) = self.0.get(self.1) else { return Ok(None) };
-        self.1 += 1;
-        let place = |problem: Problem| problem.within(format!("[{}]", self.1 - 1), node.line);
-        seed.deserialize(node).map(Some).map_err(place)
-    }
-}
-
-/// The entries of a table, and how many keys have been read.
-struct Keys<'de>(&'de [Entry], usize);
-
-impl<'de> MapAccess<'de> for Keys<'de> {
-    type Error = Problem;
-
-    fn next_key_seed<K>(&mut self, seed: K) -> Result<Option<K::Value>, Problem>
-    where
-        K: DeserializeSeed<'de>,
-    {
-        let Some(entry) = self.0.get(self.1) else { return Ok(None) };
-        self.1 += 1;
-        let key: StrDeserializer<'de, Problem> = entry.key.as_str().into_deserializer();
-        let place = |problem: Problem| Problem { line: Some(entry.line), ..problem };
-        seed.deserialize(key).map(Some).map_err(place)
-    }
-
-    fn next_value_seed<T>(&mut self, seed: T) -> Result<T::Value, Problem>
-    where
-        T: DeserializeSeed<'de>,
-    {
-        let entry = &self.0[self.1 - 1];
-        let place = |problem: Problem| problem.within(entry.key.clone(), entry.node.line);
-        seed.deserialize(&entry.node).map_err(place)
-    }
-}
-
-/// A table of one key: the name of a variant, and what it holds.
-struct Choice<'de>(&'de Entry);
-
-impl<'de> EnumAccess<'de> for Choice<'de> {
-    type Error = Problem;
-    type Variant = Self;
-
-    fn variant_seed<T>(self, seed: T) -> Result<(T::Value, Self), Problem>
-    where
-        T: DeserializeSeed<'de>,
-    {
-        let name: StrDeserializer<'de, Problem> = self.0.key.as_str().into_deserializer();
-        Ok((seed.deserialize(name)?, self))
-    }
-}
-
-impl<'de> VariantAccess<'de> for Choice<'de> {
-    type Error = Problem;
-
-    fn unit_variant(self) -> Result<(), Problem> {
-        Err(de::Error::custom(format!("`{}` holds nothing; write it as a word", self.0.key)))
-    }
-
-    fn newtype_variant_seed<T>(self, seed: T) -> Result<T::Value, Problem>
-    where
-        T: DeserializeSeed<'de>,
-    {
-        seed.deserialize(&self.0.node)
-    }
-
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Problem> {
-        self.0.node.deserialize_any(visitor)
-    }
-
-    fn struct_variant<V: Visitor<'de>>(
-        self,
-        _: &'static [&'static str],
-        visitor: V,
-    ) -> Result<V::Value, Problem> {
-        self.0.node.deserialize_any(visitor)
-    }
+fn pair(entry: &Entry) -> (&str, &Node) {
+    (&entry.key, &entry.node)
 }
 
 /// The keys that a struct has in files.

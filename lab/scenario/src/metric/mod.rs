@@ -15,11 +15,9 @@ pub use measure::{Kind, Measure};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metric {
     pub id: String,
-    /// What figures call it.
     pub label: String,
     /// Its unit, as figures take it.
     pub unit: String,
-    /// What is computed.
     pub measure: Measure,
     /// Which queue, for measures of queues.
     pub queue: Option<Queue>,
@@ -27,7 +25,6 @@ pub struct Metric {
     pub of_path: Option<u32>,
     /// Groups or nodes; all that have the measure when empty.
     pub at: Vec<String>,
-    /// What samples become.
     pub statistic: Statistic,
     /// A number for every node is recorded, too.
     pub per_node: bool,
@@ -43,13 +40,11 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Statistic {
     Mean,
-    /// The least.
     Min,
     Max,
     Last,
     /// A percentile, 0 to 100.
     Percentile(f64),
-    /// How many there are.
     Count,
 }
 

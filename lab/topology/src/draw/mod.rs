@@ -34,7 +34,6 @@ pub struct DrawOptions {
     pub title: Option<String>,
     /// Width in pixels, at least 200; the height follows from the shape of the network.
     pub width: u32,
-    /// Where nodes go.
     pub placement: Placement,
     /// Whether names are written; `None` writes them up to 150 nodes.
     pub node_labels: Option<bool>,

@@ -394,18 +394,6 @@ fn what_one_purpose_draws_changes_nothing_for_another() {
 }
 
 #[test]
-fn a_new_configuration_holds_for_what_comes_after() {
-    let mut link = LinkModel::new(rated(8_000_000_000), 1);
-    assert_eq!(arrival(link.send(at(0), 1000)), 1_000);
-    assert_eq!(arrival(link.send(at(0), 1000)), 2_000);
-    link.set_config(rated(4_000_000_000));
-    assert_eq!(arrival(link.send(at(0), 1000)), 4_000);
-    link.set_config(LinkConfig::default());
-    assert_eq!(arrival(link.send(at(10), 1000)), 4_000, "order is kept");
-    assert_eq!(arrival(link.send(at(5_000), 1000)), 5_000);
-}
-
-#[test]
 fn earlier_times_count_as_the_latest_given() {
     let mut link = LinkModel::new(LinkConfig { delay_ns: 5, ..LinkConfig::default() }, 1);
     assert_eq!(arrival(link.send(at(100), 1)), 105);

@@ -15,7 +15,6 @@ use weir_plan::event::EventKind;
 /// A consumer or producer of the network.
 pub(super) struct AppNode {
     pub(super) app: App,
-    /// Of a consumer.
     pub(super) progress: Option<Progress>,
 }
 

@@ -37,7 +37,6 @@ use self::timeline::Timeline;
 use crate::check::Broken;
 use crate::check::recent::Happened;
 use crate::error::Violation;
-use weir_plan::app::App;
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, Plan, PlanError};
 use weir_transport::Controllers;
@@ -152,13 +151,6 @@ impl Network {
             stage_full: trace.stage_full,
             interests_looped: self.nodes.interests_looped(),
         }
-    }
-
-    /// The consumer or producer of a node, an index into [`Plan::nodes`]; none for a router. For
-    /// its counters.
-    #[must_use]
-    pub fn app(&self, node: usize) -> Option<&App> {
-        self.nodes.app(node).map(|app| &app.app)
     }
 
     /// Takes the steps up to a time, but no more than `steps`.

@@ -12,7 +12,7 @@ use weir_base::{Instant, Packet};
 use weir_transport::Controllers;
 use weir_wire::LpHeader;
 
-pub use self::consumer::{Consumer, ConsumerStats};
+pub use self::consumer::Consumer;
 pub use self::producer::Producer;
 pub use weir_transport::PathId;
 
@@ -46,9 +46,7 @@ pub struct AppOutbox {
 /// A consumer or a producer.
 #[derive(Debug)]
 pub enum App {
-    /// Asks.
     Consumer(Box<Consumer>),
-    /// Answers.
     Producer(Box<Producer>),
 }
 

@@ -80,7 +80,7 @@ impl Producer {
     }
 
     /// See [`App::is_done`](super::App::is_done).
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.due.is_empty()
     }
 
@@ -95,7 +95,7 @@ impl Producer {
     }
 
     /// Counters.
-    pub fn stats(&self) -> ProducerStats {
+    pub(crate) fn stats(&self) -> ProducerStats {
         self.producer.stats()
     }
 }

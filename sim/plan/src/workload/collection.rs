@@ -79,7 +79,7 @@ impl Collection {
     /// # Panics
     /// When `out` is longer than any content.
     #[inline]
-    pub fn fill(&self, object: u64, segment: u64, out: &mut [u8]) {
+    pub(crate) fn fill(&self, object: u64, segment: u64, out: &mut [u8]) {
         self.key(object, segment).fill(out);
     }
 
@@ -128,7 +128,7 @@ impl Shape {
 
     /// Octets of content of a segment; 0 beyond the last.
     #[inline]
-    pub fn content_bytes(self, segment: u64) -> usize {
+    pub(crate) fn content_bytes(self, segment: u64) -> usize {
         let start = segment.saturating_mul(u64::from(self.segment_bytes));
         self.bytes.saturating_sub(start).min(u64::from(self.segment_bytes)) as usize
     }
@@ -147,7 +147,6 @@ pub enum WrongData {
     /// The content differs.
     #[error("octet {at} of {len} octets of content is wrong")]
     Octet {
-        /// The first that does.
         at: usize,
         /// Octets of content.
         len: usize,

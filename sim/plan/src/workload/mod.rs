@@ -62,9 +62,7 @@ pub struct ConsumerPlan {
     /// ahead.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub prefetches: bool,
-    /// What it asks for: names.
     pub names: Names,
-    /// How it asks.
     pub demand: Demand,
 }
 
@@ -91,7 +89,7 @@ impl ConsumerPlan {
 
     /// Whether it is one of the transport: all but single Interests.
     #[must_use]
-    pub fn has_window(&self) -> bool {
+    pub(crate) fn has_window(&self) -> bool {
         !matches!(self.demand, Demand::Arrivals { .. })
     }
 }
@@ -203,9 +201,7 @@ pub struct Names {
     /// Components of the whole name; 0: as few as there can be.
     #[serde(default)]
     pub components: u32,
-    /// Which object is next.
     pub popularity: Popularity,
-    /// How many segments objects have.
     pub sizes: Sizes,
     /// Octets of content of a segment but the last.
     pub segment_bytes: u32,
@@ -216,9 +212,12 @@ pub struct Names {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Popularity {
     /// One after the other, round and round.
-    Sequential { objects: u64 },
-    /// All alike.
-    Uniform { objects: u64 },
+    Sequential {
+        objects: u64,
+    },
+    Uniform {
+        objects: u64,
+    },
     /// Probability proportional to `rank^-exponent`.
     Zipf {
         objects: u64,
@@ -245,8 +244,9 @@ pub enum Popularity {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Sizes {
-    /// All alike.
-    Fixed { bytes: u64 },
+    Fixed {
+        bytes: u64,
+    },
     /// Log-normal, cut at both ends.
     LogNormal {
         mean_bytes: u64,
@@ -256,7 +256,9 @@ pub enum Sizes {
         max_bytes: u64,
     },
     /// Object `i` has the `i mod len`-th of these, octets.
-    List { bytes: std::sync::Arc<[u64]> },
+    List {
+        bytes: std::sync::Arc<[u64]>,
+    },
 }
 
 /// A producer: answers every Interest under its prefix that the naming of [`Names`] allows, with

@@ -68,7 +68,7 @@ impl ObjectChooser {
 
 impl Popularity {
     /// How many objects there are: they are numbered from 0.
-    pub fn object_count(&self) -> u64 {
+    pub(crate) fn object_count(&self) -> u64 {
         match self {
             Self::Sequential { objects }
             | Self::Uniform { objects }

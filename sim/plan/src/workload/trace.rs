@@ -81,9 +81,4 @@ impl Trace {
         });
         apart.collect()
     }
-
-    /// The largest segment number asked for. Objects must have more segments than that.
-    pub fn last_segment(&self) -> u64 {
-        self.requests.iter().map(|&(_, segment)| segment).max().unwrap_or(0)
-    }
 }

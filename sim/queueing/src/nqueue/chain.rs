@@ -26,10 +26,8 @@ impl Default for ChainOptions {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainSolution {
-    /// What the model predicts.
     pub solution: Solution,
     pub states: usize,
-    /// Sweeps over all of them.
     pub sweeps: usize,
     /// Residual reached, as defined in [`ChainOptions::residual_max`].
     pub residual: f64,

@@ -21,7 +21,6 @@ pub struct Move {
     pub from: usize,
     /// Number of the state it leads to.
     pub to: usize,
-    /// What happens.
     pub kind: MoveKind,
 }
 

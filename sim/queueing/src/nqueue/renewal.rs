@@ -30,7 +30,6 @@ const REFINEMENTS: usize = 3;
 /// A solution and how far it can be trusted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RenewalSolution {
-    /// What the model predicts.
     pub solution: Solution,
     /// The largest difference of any figure, of figures above 1 the relative one, from that of a
     /// computation with samples a quarter further apart. The error of that one is greater by a

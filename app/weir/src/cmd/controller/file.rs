@@ -123,7 +123,6 @@ impl ControllerFile {
         Ok((file, Some(path)))
     }
 
-    /// Where the database is.
     pub(crate) fn database(&self) -> anyhow::Result<DatabasePlace> {
         match &self.database {
             // What it says is not repeated: it may have a password.

@@ -89,7 +89,6 @@ struct Job {
     listing: Option<MemoryOutput>,
     /// Its latest version is wanted, not a certain one.
     is_latest: bool,
-    /// The version that was found.
     version: Option<Name>,
     /// The version that was refused before, if one was.
     refused: Option<Refused>,
@@ -277,7 +276,6 @@ impl<'a> Fetch<'a> {
         None
     }
 
-    /// The output of a file.
     fn file(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         let To::Entry { folder, name } = &self.jobs[&id].to else {
             if !self.is_quiet {

@@ -134,7 +134,6 @@ impl Output for StandardOutput {
 /// A pipe, a device or a socket's descriptor under a path.
 pub(super) struct SpecialFile {
     path: PathBuf,
-    /// Links to it are followed.
     may_be_link: bool,
     stop: Stop,
     state: Arc<StreamState>,

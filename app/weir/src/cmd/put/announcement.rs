@@ -17,7 +17,6 @@ const LEFT_OUT_TOLD: usize = 20;
 pub(super) struct Announcement<'a> {
     /// One JSON object, for programs.
     pub(super) json: bool,
-    /// The name that was put.
     pub(super) name: Option<&'a Name>,
     pub(super) has_repository: bool,
 }

@@ -14,7 +14,6 @@ use super::served::Served;
 use super::signing::Signing;
 use crate::table::{count, errln, outln, printable};
 
-/// Where a repository is.
 #[derive(Clone)]
 pub(super) enum RepositoryPlace {
     Folder(PathBuf),

@@ -44,7 +44,6 @@ pub(super) struct LeftOut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Standing {
     Nothing,
-    /// What was published before.
     Earlier,
     /// What it was in the middle of being written.
     Snapshot,
@@ -126,7 +125,6 @@ enum Made {
     Unsettled,
 }
 
-/// The number of the version.
 #[derive(Copy, Clone)]
 pub(super) struct Version {
     pub(super) number: u64,

@@ -18,7 +18,6 @@ pub(super) struct Root {
 #[derive(Default)]
 pub(super) struct Served {
     pub(super) store: ObjectStore,
-    /// Of what was put now.
     pub(super) root: Option<Root>,
     /// The names that the router is told.
     pub(super) names: Vec<Name>,

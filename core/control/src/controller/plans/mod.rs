@@ -68,7 +68,6 @@ struct Upkeep {
     swept: Option<Name>,
     is_sweeping: bool,
     sweeps_again: bool,
-    /// Through all: where it is.
     watched: Option<Name>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::disks::*;
-use crate::StoreConfig;
+use crate::{ReadData, StoreConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::string::String;
 use std::vec::Vec;
@@ -250,7 +250,8 @@ impl Model {
                 let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
                 let (now, pool) = (self.fixture.now, &mut self.fixture.pool);
                 let hashes = hashes(data.name);
-                self.fixture.store.promote(now, (&packet, &data), until, hashes, fill, pool);
+                let read = ReadData { packet: &packet, data: &data, hashes, fresh_until: until };
+                self.fixture.store.promote(now, read, fill, pool);
             }
         }
     }

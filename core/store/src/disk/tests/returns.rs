@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::disks::*;
-use crate::{EvictionPolicy, StoreConfig};
+use crate::{EvictionPolicy, ReadData, StoreConfig};
 use std::vec;
 use std::vec::Vec;
 use weir_wire::{DataView, Name};
@@ -31,14 +31,8 @@ fn use_in_memory(fixture: &mut Fixture, name: &Name) -> bool {
     let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
     let packet = weir_base::Packet::from(&wire[..]);
     let hashes = hashes(data.name);
-    fixture.store.promote(
-        fixture.now,
-        (&packet, &data),
-        fixture.now,
-        hashes,
-        fill,
-        &mut fixture.pool,
-    );
+    let read = ReadData { packet: &packet, data: &data, hashes, fresh_until: fixture.now };
+    fixture.store.promote(fixture.now, read, fill, &mut fixture.pool);
     assert!(matches!(fixture.look(name, false, false), Found::Memory(_)));
     true
 }

@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::disks::*;
-use crate::{EvictionPolicy, StoreConfig};
+use crate::{EvictionPolicy, ReadData, StoreConfig};
 use std::vec;
 use std::vec::Vec;
 use weir_base::{NS_PER_MS, Rng};
@@ -98,8 +98,9 @@ impl Readers {
             assert_eq!(data.content, content(number), "a wrong byte leaves the store");
             let fill = |path: &mut Vec<u64>| prefixes(data.name, path);
             let (now, pool) = (self.fixture.now, &mut self.fixture.pool);
-            let read = (&packet, &data);
-            self.fixture.store.promote(now, read, fresh_until, hashes(data.name), fill, pool);
+            let hashes = hashes(data.name);
+            let read = ReadData { packet: &packet, data: &data, hashes, fresh_until };
+            self.fixture.store.promote(now, read, fill, pool);
         }
     }
 

@@ -52,7 +52,7 @@ fn ranges_are_kept_and_others_refused() {
         fixture.store.check();
     }
     assert!((10..30).all(|segment| has(&mut fixture, "/file/v=1", segment)));
-    assert_eq!(fixture.store.kept_bytes()[0], fixture.store.stats().kept_bytes);
+    assert_eq!(fixture.store.eviction.kept_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
     // A plan that does not have it lets it go, in time.
     set(&mut fixture, 2, Vec::new()).unwrap();
     assert_eq!(fixture.store.stats().kept_bytes, 0);
@@ -90,7 +90,7 @@ fn what_is_there_is_kept_and_what_is_kept_stays_within_its_bound() {
     let mut fixture = Fixture::new(100_000, EvictionPolicy::default());
     (0..20).for_each(|segment| assert!(put(&mut fixture, "/f", segment)));
     set(&mut fixture, 1, vec![rule("/f", ALL, keep(10_000))]).unwrap();
-    let kept = fixture.store.kept_bytes()[0];
+    let kept = fixture.store.eviction.kept_bytes_by_rule()[0];
     assert!((9_000..=10_000).contains(&kept), "{kept}");
     fixture.store.check();
     (0..2_000).for_each(|segment| assert!(put(&mut fixture, "/other", segment)));
@@ -98,9 +98,9 @@ fn what_is_there_is_kept_and_what_is_kept_stays_within_its_bound() {
     assert!((9..20).contains(&there), "{there}");
     // What is erased makes room for others.
     fixture.erase("/f", 100);
-    assert_eq!(fixture.store.kept_bytes()[0], 0);
+    assert_eq!(fixture.store.eviction.kept_bytes_by_rule()[0], 0);
     assert!(put(&mut fixture, "/f", 77));
-    assert!(fixture.store.kept_bytes()[0] > 500);
+    assert!(fixture.store.eviction.kept_bytes_by_rule()[0] > 500);
     // A store that shrinks below what is kept.
     fixture.set_capacity_bytes(300);
     fixture.store.check();
@@ -131,7 +131,7 @@ fn plans_that_cannot_be_followed_are_refused() {
     assert_eq!(set(&mut fixture, 6, overlap), Err(RulesRefused::Ambiguous(name("/a"))));
     let many = vec![rule("/a", ALL, Retention::Admit); crate::rules::RULES_MAX + 1];
     assert_eq!(set(&mut fixture, 6, many), Err(RulesRefused::TooMany(crate::rules::RULES_MAX + 1)));
-    assert_eq!(fixture.store.rules().unwrap().rules, present);
+    assert_eq!(fixture.store.eviction.rules().unwrap().rules, present);
 }
 
 /// Room that is made for what a rule keeps says nothing about what comes next.
@@ -162,7 +162,7 @@ fn a_file_is_read_in_order_while_a_rule_keeps_some_of_it() {
             }
         }
     }
-    assert_eq!(fixture.store.kept_bytes()[0], fixture.store.stats().kept_bytes);
+    assert_eq!(fixture.store.eviction.kept_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
     assert!((190..220).all(|segment| has(&mut fixture, "/file/v=1", segment)));
     let entries = fixture.store.stats().entries as u32;
     assert!(there > entries / 2, "{there} of {entries}");

@@ -40,7 +40,6 @@ use super::chunk::{Chunk, ChunkState, Counters, nack_wait_ns};
 use super::outbox::TraceKind;
 use super::path::{Answer, Fate, Path};
 use super::schedule::{Next, Schedule};
-use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::Congestion;
 
@@ -102,64 +101,18 @@ impl Scoreboard {
         self.histogram.as_deref()
     }
 
-    pub(crate) fn paths(&self) -> &[Path] {
-        self.paths.all()
+    pub(crate) fn paths(&self) -> &Paths {
+        &self.paths
     }
 
-    /// Those that are used now.
-    pub(crate) fn paths_in_use(&self) -> &[Path] {
-        self.paths.in_use()
-    }
-
-    /// The paths for requests that need no window, those that have answered first.
-    pub(crate) fn paths_for_requests(&self) -> Vec<PathId> {
-        self.paths.for_requests()
-    }
-
-    /// What happened on a path so far.
-    pub(crate) fn path_stats(&self, id: PathId) -> PathStats {
-        self.paths.stats(id)
-    }
-
-    /// Segments whose Interests are in flight or wait at the producer.
-    pub(crate) fn in_flight(&self) -> u32 {
-        self.outstanding.in_flight()
-    }
-
-    /// Segments requested and not answered: in flight, or to be sent again.
-    pub(crate) fn unanswered(&self) -> u32 {
-        self.outstanding.unanswered()
-    }
-
-    /// Segments that are requested ahead.
-    pub(crate) fn ahead_count(&self) -> u32 {
-        self.outstanding.ahead_count()
-    }
-
-    /// The first index that has not been requested.
-    pub(crate) fn next_index(&self) -> u64 {
-        self.outstanding.next_index()
-    }
-
-    /// The first segment of the first chunk that is neither answered nor given up.
-    pub(crate) fn first_open(&self) -> u64 {
-        self.outstanding.first_index()
+    pub(crate) fn outstanding(&self) -> &Outstanding {
+        &self.outstanding
     }
 
     /// The segments to request of the chunk that begins with `first`.
     pub(crate) fn open_segments(&self, first: u64) -> impl Iterator<Item = u64> {
         let found = self.outstanding.find(first);
         found.into_iter().flat_map(|at| self.outstanding.open_segments(at))
-    }
-
-    /// Whether a segment is requested and not answered.
-    pub(crate) fn is_requested(&self, index: u64) -> bool {
-        self.outstanding.is_open(index)
-    }
-
-    /// Whether a segment that has not been requested in its order is answered.
-    pub(crate) fn is_answered_early(&self, index: u64) -> bool {
-        self.outstanding.is_answered_early(index)
     }
 
     /// Whether every segment has been answered.
@@ -175,17 +128,12 @@ impl Scoreboard {
     }
 
     fn is_all_requested(&self) -> bool {
-        self.limit.is_some_and(|limit| self.next_index() >= limit)
+        self.limit.is_some_and(|limit| self.outstanding.next_index() >= limit)
     }
 
     /// Whether the reader wants all in order.
     pub(crate) fn is_in_order(&self) -> bool {
         self.is_in_order
-    }
-
-    /// Whether a router has reported that it holds something.
-    pub(crate) fn knows_holders(&self) -> bool {
-        self.paths.knows_holders()
     }
 
     /// Whether nothing has come on any path since a timeout.
@@ -195,14 +143,14 @@ impl Scoreboard {
 
     /// Since when nothing has come, if something has timed out since.
     pub(crate) fn silent_since(&self) -> Option<Instant> {
-        let heard_at = self.paths().iter().filter_map(|path| path.heard_at()).max();
+        let heard_at = self.paths.all().iter().filter_map(|path| path.heard_at()).max();
         heard_at.or(self.unheard_since).filter(|_| self.is_silent())
     }
 
     /// When [`Scoreboard::check`] or [`Scoreboard::next_to_send`] has something to do, if no packet
     /// comes before.
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        let decided = self.paths().iter().filter_map(|path| {
+        let decided = self.paths.all().iter().filter_map(|path| {
             path.sent.iter().find_map(|sent| {
                 let at = self.outstanding.flying(sent.index, path.id, sent.order)?;
                 let sent_at = self.outstanding.get(at).sent_at;
@@ -346,11 +294,11 @@ impl Scoreboard {
         // What is sent again was counted before; the caller's room may be waiting for just this.
         let resend = self.outstanding.first_resend().filter(|&(at, _)| at <= now);
         let resend = resend.map(|(_, index)| index);
-        if resend.is_some() && self.knows_holders() {
+        if resend.is_some() && self.paths.knows_holders() {
             // The router that holds it did not bring it.
             self.prefer_holders(None);
         }
-        let index = resend.unwrap_or(self.next_index());
+        let index = resend.unwrap_or(self.outstanding.next_index());
         let ahead = self.ahead.as_ref().filter(|ahead| ahead.contains(index));
         let has_room = room > 0 && ahead.is_none_or(|ahead| index < ahead.end());
         let path = if ahead.is_some() {
@@ -400,7 +348,7 @@ impl Scoreboard {
         let is_resend = chunk.sends > 1;
         self.counters.resent += if is_resend { u64::from(segments) } else { 0 };
         self.counters.sent += u64::from(segments);
-        self.counters.in_flight_max = self.counters.in_flight_max.max(self.in_flight());
+        self.counters.in_flight_max = self.counters.in_flight_max.max(self.outstanding.in_flight());
         if self.config.trace {
             let kind = TraceKind::Sent { is_resend };
             self.trace.extend(self.outstanding.open_segments(at).map(|index| (index, path, kind)));
@@ -551,7 +499,7 @@ impl Scoreboard {
         reason: NackReason,
         now: Instant,
     ) -> Result<bool, Failed> {
-        let found = self.outstanding.find(index).filter(|_| self.is_requested(index));
+        let found = self.outstanding.find(index).filter(|_| self.outstanding.is_open(index));
         let Some(at) = found else { return Ok(false) };
         let chunk = self.outstanding.get(at);
         let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
@@ -648,13 +596,13 @@ impl Scoreboard {
     /// that is given up; the caller calls again for the rest.
     pub(crate) fn check(&mut self, now: Instant) -> Result<(), Failed> {
         let timeouts = self.counters.timeouts;
-        for at in 0..self.paths().len() {
+        for at in 0..self.paths.all().len() {
             self.check_path(at, now);
         }
         if self.counters.timeouts > timeouts {
             self.give_up_silent(now);
         }
-        if self.paths_in_use().len() > 1 {
+        if self.paths.in_use().len() > 1 {
             self.take_from_silent(now);
         }
         self.check_ahead(now);
@@ -664,7 +612,7 @@ impl Scoreboard {
     fn check_path(&mut self, path_at: usize, now: Instant) {
         let ScoreboardConfig { lifetime_ns, asks_once, retries_max, .. } = self.config;
         let tries_max = self.rules().tries_max(retries_max);
-        while let Some(&sent) = self.paths()[path_at].sent.front() {
+        while let Some(&sent) = self.paths.all()[path_at].sent.front() {
             let path = &mut self.paths.all_mut()[path_at];
             let id = path.id;
             let Some(at) = self.outstanding.flying(sent.index, id, sent.order) else {
@@ -728,16 +676,16 @@ impl Scoreboard {
     /// When nothing new is left to request, what a silent path was tried with is sent on another,
     /// so that the end of the transfer does not wait for it.
     fn take_from_silent(&mut self, now: Instant) {
-        let is_left = self.limit.is_none_or(|limit| self.next_index() < limit);
-        let has_other = self.paths_in_use().iter().any(|path| !path.is_failing());
+        let is_left = self.limit.is_none_or(|limit| self.outstanding.next_index() < limit);
+        let has_other = self.paths.in_use().iter().any(|path| !path.is_failing());
         if !has_other || (is_left && self.outstanding.has_room()) {
             return;
         }
-        for path_at in 0..self.paths().len() {
-            while self.paths()[path_at].is_silent()
+        for path_at in 0..self.paths.all().len() {
+            while self.paths.all()[path_at].is_silent()
                 && let Some(sent) = self.paths.all_mut()[path_at].sent.pop_front()
             {
-                let id = self.paths()[path_at].id;
+                let id = self.paths.all()[path_at].id;
                 if let Some(at) = self.outstanding.flying(sent.index, id, sent.order) {
                     self.outstanding.resend(at, now, &mut self.paths);
                 }

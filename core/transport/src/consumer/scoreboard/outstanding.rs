@@ -20,7 +20,7 @@ use crate::consumer::chunks::Chunks;
 /// 60 MB after half a million of them.
 const SEGMENTS_MAX: u64 = 1 << 19;
 
-pub(super) struct Outstanding {
+pub(crate) struct Outstanding {
     chunks: Chunks,
     /// When chunks are sent again, with their first segments.
     resends: BTreeSet<(Instant, u64)>,
@@ -49,27 +49,27 @@ impl Outstanding {
         }
     }
 
-    pub(super) fn unanswered(&self) -> u32 {
+    pub(crate) fn unanswered(&self) -> u32 {
         self.unanswered
     }
 
     /// Segments whose Interests are in flight or wait at the producer.
-    pub(super) fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight + self.ahead_count()
     }
 
     /// Chunks that were requested ahead.
-    pub(super) fn ahead_count(&self) -> u32 {
+    pub(crate) fn ahead_count(&self) -> u32 {
         self.ahead_ends.len() as u32
     }
 
     /// The first index that has not been requested.
-    pub(super) fn next_index(&self) -> u64 {
+    pub(crate) fn next_index(&self) -> u64 {
         self.chunks.next_index()
     }
 
     /// The first segment of the first chunk that is not done.
-    pub(super) fn first_index(&self) -> u64 {
+    pub(crate) fn first_index(&self) -> u64 {
         self.chunks.first_index()
     }
 
@@ -103,7 +103,7 @@ impl Outstanding {
     }
 
     /// Whether a segment is requested and not answered.
-    pub(super) fn is_open(&self, index: u64) -> bool {
+    pub(crate) fn is_open(&self, index: u64) -> bool {
         self.find(index).is_some_and(|at| self.chunks.is_open(at, index))
     }
 
@@ -337,7 +337,7 @@ impl Outstanding {
     }
 
     /// Whether a segment that has not been requested in its order is answered.
-    pub(super) fn is_answered_early(&self, index: u64) -> bool {
+    pub(crate) fn is_answered_early(&self, index: u64) -> bool {
         self.done_beyond.contains(&index)
     }
 

@@ -12,7 +12,7 @@ use crate::consumer::path::Path;
 use crate::consumer::schedule::{Next, Schedule};
 use crate::consumer::stats::PathStats;
 
-pub(super) struct Paths {
+pub(crate) struct Paths {
     schedule: Box<dyn Schedule>,
     all: Vec<Path>,
     /// What happened on paths that were removed.
@@ -37,7 +37,7 @@ impl Paths {
         }
     }
 
-    pub(super) fn all(&self) -> &[Path] {
+    pub(crate) fn all(&self) -> &[Path] {
         &self.all
     }
 
@@ -46,7 +46,7 @@ impl Paths {
     }
 
     /// The paths that the schedule uses now.
-    pub(super) fn in_use(&self) -> &[Path] {
+    pub(crate) fn in_use(&self) -> &[Path] {
         &self.all[..self.schedule.used(&self.all)]
     }
 
@@ -70,7 +70,7 @@ impl Paths {
     }
 
     /// What happened on a path so far.
-    pub(super) fn stats(&self, id: PathId) -> PathStats {
+    pub(crate) fn stats(&self, id: PathId) -> PathStats {
         let mut stats = self.removed.get(&id).copied().unwrap_or_default();
         if let Some(path) = self.get(id) {
             stats.add(&path.stats());
@@ -79,7 +79,7 @@ impl Paths {
     }
 
     /// The paths for requests that need no window, those that have answered first.
-    pub(super) fn for_requests(&self) -> Vec<PathId> {
+    pub(crate) fn for_requests(&self) -> Vec<PathId> {
         let mut paths: Vec<&Path> = self.in_use().iter().collect();
         paths.sort_by_key(|path| (path.is_failing(), path.rtt.smoothed_ns().is_none()));
         paths.into_iter().map(|path| path.id).collect()
@@ -98,7 +98,7 @@ impl Paths {
         }
     }
 
-    pub(super) fn knows_holders(&self) -> bool {
+    pub(crate) fn knows_holders(&self) -> bool {
         self.knows_holders
     }
 

@@ -31,7 +31,7 @@ fn a_chunk_that_is_cut_grows_again_as_another() {
     );
     board.set_limit(Some(11));
     board.assert_consistent();
-    assert_eq!((board.unanswered(), board.next_index()), (4 + 2, 11));
+    assert_eq!((board.outstanding().unanswered(), board.outstanding().next_index()), (4 + 2, 11));
     assert!(!board.answered(12, &answer(12)), "beyond the end");
     board.set_limit(Some(20));
     assert_eq!(next(&mut board), Some(vec![11, 12, 14, 15]));

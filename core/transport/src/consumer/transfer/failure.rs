@@ -47,11 +47,11 @@ impl Transfer {
         let Naming::Sequence(ranges) = &mut self.inventory.naming else {
             return self.fail(error, out);
         };
-        let requested_end = self.scoreboard.next_index();
+        let requested_end = self.scoreboard.outstanding().next_index();
         let Some((range, indices)) = ranges.give_up(index, requested_end) else { return };
         self.scoreboard.set_limit(Some(ranges.end_index()));
         for index in indices {
-            if index >= self.scoreboard.first_open() {
+            if index >= self.scoreboard.outstanding().first_index() {
                 self.scoreboard.give_up(index);
             }
             self.reader.skip_missing(index);

@@ -314,7 +314,7 @@ impl Transfer {
         if self.requests.is_empty() {
             return;
         }
-        let paths = self.scoreboard.paths_for_requests();
+        let paths = self.scoreboard.paths().for_requests();
         while !self.is_over() {
             let Self { requests, stats, scoreboard, .. } = self;
             let polled = requests.poll(&paths, now, rng, &mut out.interests, |purpose, path| {
@@ -356,8 +356,8 @@ impl Transfer {
         LiveState {
             is_end_known: self.inventory.last_segment().is_some(),
             is_renewing: self.requests.contains(Purpose::Renewal),
-            unanswered: self.scoreboard.unanswered(),
-            ahead: self.scoreboard.ahead_count(),
+            unanswered: self.scoreboard.outstanding().unanswered(),
+            ahead: self.scoreboard.outstanding().ahead_count(),
             unread: self.reader.unread(),
             is_drained: self.reader.is_drained(),
         }
@@ -370,14 +370,14 @@ impl Transfer {
         metadata: &crate::metadata::Metadata,
         out: &mut ConsumerOutbox,
     ) {
-        let is_idle = self.scoreboard.unanswered() == 0
+        let is_idle = self.scoreboard.outstanding().unanswered() == 0
             && self.reader.is_drained()
             && self.verify.is_idle()
             && !self.is_requesting_again();
         let may_skip = is_idle && self.live.as_mut().is_some_and(Live::take_behind);
         if let Some(newest) = metadata.newest_segment() {
             self.scoreboard.made(newest, now);
-            if may_skip && newest > self.scoreboard.next_index() {
+            if may_skip && newest > self.scoreboard.outstanding().next_index() {
                 self.scoreboard.start_at(newest);
                 self.reader.start_at(newest);
             }
@@ -438,8 +438,9 @@ impl Transfer {
         let mut base = None;
         let has_room = loop {
             let room = if self.may_request() { self.room(room_max) } else { 0 };
-            if self.scoreboard.knows_holders() {
-                let next = self.inventory.naming.segment_of(self.scoreboard.next_index());
+            if self.scoreboard.paths().knows_holders() {
+                let next =
+                    self.inventory.naming.segment_of(self.scoreboard.outstanding().next_index());
                 self.scoreboard.prefer_holders(next);
             }
             let Some((first, path)) = self.next_chunk(now, room) else { break room > 0 };
@@ -474,7 +475,8 @@ impl Transfer {
 
     /// The room for new segments, in whole chunks: a chunk is requested at once.
     fn room(&self, room_max: u32) -> u32 {
-        let committed = self.scoreboard.unanswered().saturating_add(self.reader.unread());
+        let committed =
+            self.scoreboard.outstanding().unanswered().saturating_add(self.reader.unread());
         let room = room_max.saturating_sub(committed);
         room - room % self.chunk_segments()
     }
@@ -529,7 +531,7 @@ impl Transfer {
             out.trace.push(TraceEvent { range, id, path, kind });
         }
         if let Naming::Sequence(ranges) = &mut inventory.naming {
-            ranges.tidy(scoreboard.first_open());
+            ranges.tidy(scoreboard.outstanding().first_index());
         }
     }
 }

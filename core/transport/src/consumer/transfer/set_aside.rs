@@ -37,7 +37,7 @@ impl Transfer {
             let error = self.error_of(name, failed.reason);
             return self.fail_packet(failed.index, error, out);
         }
-        if self.scoreboard.is_requested(failed.index) {
+        if self.scoreboard.outstanding().is_open(failed.index) {
             // A pass has requested it meanwhile.
             return;
         }
@@ -126,7 +126,7 @@ impl Transfer {
     /// The pass skips a hole: it continues with the packet that was answered, or with the first
     /// manifest part that is needed to verify it.
     fn skip_to_answered(&mut self, index: u64) {
-        let next = self.scoreboard.next_index();
+        let next = self.scoreboard.outstanding().next_index();
         let to = self.needed_first(index);
         let to = if to < next { index } else { to };
         if to > next {
@@ -146,7 +146,7 @@ impl Transfer {
         for index in self.scoreboard.give_up_all() {
             holes.set_aside(index);
         }
-        let next = self.scoreboard.next_index();
+        let next = self.scoreboard.outstanding().next_index();
         let answered = self.scoreboard.skip_to(to);
         holes.skipped(next..to, answered);
         self.set_aside_held();
@@ -159,9 +159,9 @@ impl Transfer {
             return true;
         };
         let end = self.inventory.end_index().unwrap_or(u64::MAX);
-        let rest = self.scoreboard.next_index()..end;
+        let rest = self.scoreboard.outstanding().next_index()..end;
         let Some(to) = holes.end_of_gap(rest, layout, &self.verify) else { return true };
-        let is_idle = self.scoreboard.unanswered() == 0;
+        let is_idle = self.scoreboard.outstanding().unanswered() == 0;
         if is_idle {
             self.scoreboard.skip_to(to);
         }
@@ -182,7 +182,7 @@ impl Transfer {
             self.set_aside_soon();
         }
         // 1. The pass under way.
-        let is_stuck = !has_room && self.scoreboard.unanswered() == 0;
+        let is_stuck = !has_room && self.scoreboard.outstanding().unanswered() == 0;
         let state = self.pass_state(now, is_stuck);
         let Some(holes) = &mut self.holes else { return false };
         let step = holes.advance(&state);
@@ -202,7 +202,7 @@ impl Transfer {
     }
 
     fn pass_state(&self, now: Instant, is_stuck: bool) -> PassState {
-        let next = self.scoreboard.next_index();
+        let next = self.scoreboard.outstanding().next_index();
         PassState {
             now,
             has_nothing: self.has_nothing(),
@@ -234,7 +234,11 @@ impl Transfer {
             }
             Step::Request(round) => self.request_round(now, round),
             Step::SkipRest => {
-                self.skip(self.inventory.end_index().unwrap_or(self.scoreboard.next_index()));
+                self.skip(
+                    self.inventory
+                        .end_index()
+                        .unwrap_or(self.scoreboard.outstanding().next_index()),
+                );
             }
             Step::Pass(first) => {
                 self.scoreboard.skip_to(first);
@@ -245,7 +249,7 @@ impl Transfer {
 
     /// Requests each of these packets once, or what must come before it.
     fn request_round(&mut self, now: Instant, round: BTreeSet<u64>) {
-        let next = self.scoreboard.next_index();
+        let next = self.scoreboard.outstanding().next_index();
         for index in round {
             // Behind a hole there may be parts of the manifest and no segments: only segments show
             // that the hole has ended.
@@ -253,10 +257,10 @@ impl Transfer {
             let is_behind = index >= next && !is_aside;
             let index = if is_behind { index } else { self.needed_first(index) };
             let is_requested = self.requests.contains(Purpose::Again(index))
-                || self.scoreboard.is_requested(index);
+                || self.scoreboard.outstanding().is_open(index);
             if !is_requested
                 && !self.inventory.is_had(index)
-                && !self.scoreboard.is_answered_early(index)
+                && !self.scoreboard.outstanding().is_answered_early(index)
             {
                 self.request_again(now, index, None, false, 0);
             }
@@ -276,7 +280,7 @@ impl Transfer {
         for index in self.scoreboard.give_up_all() {
             holes.set_aside(index);
         }
-        let next = self.scoreboard.next_index();
+        let next = self.scoreboard.outstanding().next_index();
         holes.skipped(next..self.inventory.end_index().unwrap_or(0), alloc::vec::Vec::new());
         if self.has_nothing() {
             let name = self.inventory.naming.name_of(holes.first_aside().unwrap_or(0));

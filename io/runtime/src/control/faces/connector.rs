@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use weir_base::Instant;
+use weir_base::{Backoff, Instant, NS_PER_S};
 use weir_face::{Connected, FaceUri};
 
 use crate::mailbox::ControlSender;
@@ -13,6 +13,11 @@ use crate::message::{ConnectOutcome, ConnectPurpose, ToControl};
 
 /// How long a TCP peer may take to answer (NFD: 4 s).
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// Waits between attempts to connect.
+pub(super) const RECONNECT: Backoff = Backoff::new(NS_PER_S, 60 * NS_PER_S);
+/// How long a configured UDP face may be silent before its host is looked up again, and the waits
+/// after lookups that changed nothing.
+pub(super) const RECHECK: Backoff = Backoff::new(5 * NS_PER_S, 60 * NS_PER_S);
 /// Attempts at one time; more are refused.
 const ATTEMPTS_MAX: usize = 64;
 
@@ -54,9 +59,9 @@ impl Connector {
         }
     }
 
-    /// Another attempt is due after `pause`.
-    pub(super) fn retry_after(&mut self, now: Instant, pause: Duration, purpose: ConnectPurpose) {
-        self.retries.push((now.plus_ns(pause.as_nanos() as u64), purpose));
+    /// Another attempt is due after `pause_ns`.
+    pub(super) fn retry_after(&mut self, now: Instant, pause_ns: u64, purpose: ConnectPurpose) {
+        self.retries.push((now.plus_ns(pause_ns), purpose));
     }
 
     pub(super) fn next_retry(&self) -> Option<Instant> {
@@ -73,26 +78,4 @@ fn attempt(uri: &str, current: Option<&FaceUri>) -> Result<Connected, String> {
     let remote = FaceUri::resolve_reachable(uri, current).map_err(|error| error.to_string())?;
     Connected::to(&remote, CONNECT_TIMEOUT)
         .map_err(|error| format!("cannot connect to {remote}: {error}"))
-}
-
-/// How long to wait before attempt number `attempts` (from 1): 1 s, doubling up to a minute.
-pub(super) fn backoff(attempts: u32) -> Duration {
-    Duration::from_secs(1 << attempts.saturating_sub(1).min(6)).min(Duration::from_secs(60))
-}
-
-/// How long a configured UDP face may be silent before its host is looked up again, after
-/// `attempts` (from 1) that changed nothing: 5 s, doubling up to a minute.
-pub(super) fn recheck_pause(attempts: u32) -> Duration {
-    Duration::from_secs(5 << attempts.saturating_sub(1).min(4)).min(Duration::from_secs(60))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_to_a_minute() {
-        let pauses: Vec<u64> = (1..9).map(|attempt| backoff(attempt).as_secs()).collect();
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-    }
 }

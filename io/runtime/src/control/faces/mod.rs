@@ -23,7 +23,7 @@ use weir_link::LinkConfig;
 use weir_manage::{FaceChanges, FaceError, FaceEventKind, FaceInfo, FacePersistency, ManagerInput};
 
 use self::balance::{Balance, Move};
-use self::connector::{Connector, backoff, recheck_pause};
+use self::connector::{Connector, RECHECK, RECONNECT};
 use self::links::udp_mtu;
 use self::ports::UdpPorts;
 use self::table::{FaceRecord, FaceTable};
@@ -332,11 +332,12 @@ impl Faces {
         };
         let Some(attempts) = attempts else { return };
         *attempts += 1;
-        let pause = match purpose {
-            ConnectPurpose::Recheck { .. } => recheck_pause(*attempts),
-            _ => backoff(*attempts),
+        let waits = match purpose {
+            ConnectPurpose::Recheck { .. } => RECHECK,
+            _ => RECONNECT,
         };
-        self.connector.retry_after(now, pause, purpose);
+        let pause_ns = waits.delay_ns(*attempts);
+        self.connector.retry_after(now, pause_ns, purpose);
     }
 
     // Faces that move to other threads.

@@ -9,7 +9,7 @@ use weir_face::{Connected, FaceUri, udp_local_toward};
 use weir_manage::{FaceError, FaceEventKind, FacePersistency};
 
 use super::Faces;
-use super::connector::recheck_pause;
+use super::connector::RECHECK;
 use crate::message::{ConnectPurpose, ToWorker};
 
 impl Faces {
@@ -33,7 +33,7 @@ impl Faces {
         let Some(face) = self.table.find_mut(id) else { return };
         let Some(index) = face.static_index else { return };
         let purpose = ConnectPurpose::Recheck { face: id };
-        if now.ns_since(at) < recheck_pause(1).as_nanos() as u64 {
+        if now.ns_since(at) < RECHECK.delay_ns(1) {
             face.attempts = 0;
             return self.retry_later(now, purpose);
         }

@@ -38,7 +38,6 @@ pub(super) type Faces = BTreeMap<u32, FaceId>;
 /// The controller, and what is on its way to it and from it.
 pub(super) struct ControlPlane {
     controller: Controller,
-    /// Of nodes.
     names: Arc<[String]>,
     /// The nodes of routers by their names.
     nodes: BTreeMap<String, u32>,

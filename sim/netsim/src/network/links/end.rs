@@ -14,7 +14,6 @@ use crate::peek::Peek;
 /// A frame on its way.
 #[derive(Debug)]
 pub(super) struct InFlight {
-    /// When it arrives.
     pub(super) moment: Moment,
     /// [`LinkModel::cuts`] when it was sent.
     pub(super) cuts: u32,

@@ -26,7 +26,6 @@ const POOL_BYTES_MAX: usize = 8 << 20;
 /// of `end` is `end ^ 1`.
 pub(super) struct Links {
     seed: u64,
-    /// Of nodes.
     names: Arc<[String]>,
     ends: Vec<End>,
     pool: Pool,
@@ -42,7 +41,6 @@ pub(super) struct Links {
 
 /// A whole packet that a link delivers to a node.
 pub(super) struct Delivery {
-    /// Where it came out.
     pub(super) end: u32,
     pub(super) node: u32,
     pub(super) face: FaceId,

@@ -54,7 +54,6 @@ pub(super) struct Cpu {
 pub(super) enum CpuEntered {
     /// It does not need it.
     AtOnce(Job),
-    /// Others are before it.
     Queued,
     /// None are.
     First,

@@ -142,6 +142,7 @@ impl OpenLoop {
         [self.next, self.unanswered.next_end()].into_iter().flatten().min()
     }
 
+    #[cfg(test)]
     pub(super) fn outstanding(&self) -> usize {
         self.unanswered.len()
     }

@@ -293,6 +293,13 @@ impl Fetch {
         self.left_over.unwrap_or_else(|| self.consumer.stats().outstanding)
     }
 
+    /// Packets that could not be decoded, and Data that nothing waited for.
+    #[cfg(test)]
+    pub(super) fn strangers(&self) -> (u64, u64) {
+        let stats = self.consumer.stats();
+        (stats.malformed, stats.unwanted)
+    }
+
     /// The window of all links in use, chunks.
     pub(super) fn window(&self) -> f64 {
         self.consumer.stats().window
@@ -301,11 +308,5 @@ impl Fetch {
     /// The window of a link, chunks; 0 while it carries nothing.
     pub(super) fn window_of(&self, path: PathId) -> f64 {
         self.consumer.window_of(path).unwrap_or(0.0)
-    }
-
-    /// Packets that could not be decoded, and Data that nothing waited for.
-    pub(super) fn strangers(&self) -> (u64, u64) {
-        let stats = self.consumer.stats();
-        (stats.malformed, stats.unwanted)
     }
 }

@@ -24,7 +24,7 @@ const LIFETIME_MAX_MS: u64 = 86_400_000;
 
 /// What a consumer did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ConsumerStats {
+pub(crate) struct ConsumerStats {
     pub interests: u64,
     /// Interests answered with the right octets.
     pub answered: u64,
@@ -133,7 +133,7 @@ impl Consumer {
     }
 
     /// See [`App::set_path`](super::App::set_path).
-    pub fn set_path(&mut self, path: PathId, is_there: bool) {
+    pub(crate) fn set_path(&mut self, path: PathId, is_there: bool) {
         let Core { paths, path_bytes, .. } = &mut self.core;
         if paths.contains(&path) == is_there || *paths == [path] {
             return;
@@ -187,7 +187,7 @@ impl Consumer {
     }
 
     /// See [`App::is_done`](super::App::is_done).
-    pub fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         match &self.mode {
             Mode::Arrivals(arrivals) => arrivals.next_wakeup().is_none(),
             Mode::Window(window) => window.is_done(&self.core),
@@ -196,7 +196,7 @@ impl Consumer {
     }
 
     /// See [`App::sample`](super::App::sample).
-    pub fn sample(&self) -> Vec<EventKind> {
+    pub(crate) fn sample(&self) -> Vec<EventKind> {
         let (window, outstanding) = match &self.mode {
             Mode::Arrivals(_) => return Vec::new(),
             // What is left of a window when all is answered is no window.
@@ -224,8 +224,8 @@ impl Consumer {
         }
     }
 
-    /// Interests in flight.
-    pub fn outstanding(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn outstanding(&self) -> usize {
         match &self.mode {
             Mode::Arrivals(arrivals) => arrivals.outstanding(),
             Mode::Window(window) => window.fetch().in_flight() as usize,
@@ -233,13 +233,8 @@ impl Consumer {
         }
     }
 
-    /// What it asks for.
-    pub fn collection(&self) -> &Collection {
-        &self.core.collection
-    }
-
-    /// Counters.
-    pub fn stats(&self) -> ConsumerStats {
+    #[cfg(test)]
+    pub(crate) fn stats(&self) -> ConsumerStats {
         let mut stats = self.core.stats;
         if let Mode::Window(window) = &self.mode {
             (stats.malformed, stats.unwanted) = window.fetch().strangers();

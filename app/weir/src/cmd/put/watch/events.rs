@@ -32,7 +32,6 @@ const FOLDERS_MAX: usize = 256;
 /// What has to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cmd::put) enum Scope {
-    /// Everything.
     All,
     /// What lies in these folders, but not in the folders in them.
     Folders(BTreeSet<PathBuf>),
@@ -160,7 +159,6 @@ impl Watch {
     }
 }
 
-/// A directory that is watched.
 pub(in crate::cmd::put) struct Watched {
     /// As the user gave it. It may be a link, or lie in a folder that is one.
     given: PathBuf,

@@ -27,7 +27,6 @@ enum Body {
         sequence: u32,
         fresh_until_unix_ms: u64,
     },
-    /// Any other Data.
     Data {
         packet: Packet,
         sequence: u32,
@@ -43,7 +42,6 @@ struct Extent {
     len: u64,
     /// Where the part began on the disk.
     base: u64,
-    /// How long it is there.
     whole_len: u64,
     body: Body,
     /// The write was answered with [`DiskOutcome::Written`].

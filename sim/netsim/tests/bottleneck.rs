@@ -1,0 +1,472 @@
+//! Controllers at a bottleneck between two routers: rates, queues and fairness.
+
+use crate::common;
+
+use std::ops::Range;
+
+use common::{Builder, MS, S, consumer, names, producer, run_with, without_store};
+use weir_netem::{LinkConfig, Loss, Reorder};
+use weir_plan::event::{Event, EventKind, Observer};
+use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
+use weir_plan::{Fault, RoutePlan, RouterPlan};
+
+/// Nodes and links as [`Path::builder`] numbers them.
+const EDGE: usize = 0;
+const CORE: usize = 1;
+const BOTTLENECK: usize = 0;
+const SAMPLE_NS: u64 = 5 * MS;
+/// CoDel with a target that no queue reaches.
+const UNMARKED: &str = "codel target=1000s interval=1000s";
+
+/// Consumers at the first router, producers at the second, and the link between them. A random half
+/// of each object may be in the store of one of the routers.
+#[derive(Clone, Debug)]
+struct Path {
+    rate_bps: u64,
+    buffer_bytes: u64,
+    segment_bytes: u32,
+    marking: &'static str,
+    /// Of the Data that passes the bottleneck.
+    loss: f64,
+    reorder: Option<Reorder>,
+    /// One way: from consumers to the first router, to the second, to producers.
+    delays_ns: [u64; 3],
+    /// Which of the two routers has half of the content.
+    stored_at: Option<usize>,
+    seed: u64,
+}
+
+/// The three nodes of paper chopcop, 6.1: 40 Mbit/s, 55 ms one way, 1500 kB.
+const THREE_NODES: Path = Path {
+    rate_bps: 40_000_000,
+    buffer_bytes: 1_500_000,
+    segment_bytes: 1000,
+    marking: UNMARKED,
+    loss: 0.0,
+    reorder: None,
+    delays_ns: [MS, 5 * MS, 49 * MS],
+    stored_at: None,
+    seed: 7,
+};
+
+/// A controller that fetches without end, and when it begins.
+type Flow = (&'static str, u64);
+
+impl Path {
+    /// The same path with this round trip, without a queue.
+    fn with_rtt(self, rtt_ns: u64) -> Self {
+        let delays_ns = [rtt_ns / 100, rtt_ns / 25, rtt_ns / 2 - rtt_ns / 20];
+        Self { delays_ns, ..self }
+    }
+
+    /// Octets that fill the path without a queue.
+    fn bandwidth_delay_product(&self) -> f64 {
+        let rtt_ns = 2 * self.delays_ns.iter().sum::<u64>();
+        self.rate_bps as f64 / 8.0 * rtt_ns as f64 / S as f64
+    }
+
+    /// The two routers and the link between them.
+    fn builder(&self) -> Builder {
+        let mut builder = Builder::new(self.seed, 0);
+        builder.plan.sample_ns = SAMPLE_NS;
+        for router in [EDGE, CORE] {
+            let plan = RouterPlan { marking: self.marking.into(), ..without_store() };
+            builder.router(match self.stored_at == Some(router) {
+                true => RouterPlan {
+                    store: weir_options::StoreOptions {
+                        admit: false,
+                        ..RouterPlan::default().store
+                    },
+                    store_filled: 0.5,
+                    ..plan
+                },
+                false => plan,
+            });
+        }
+        let data = LinkConfig {
+            rate_bps: Some(self.rate_bps),
+            delay_ns: self.delays_ns[1],
+            queue_bytes_max: self.buffer_bytes,
+            queue_packets_max: u32::MAX,
+            loss: Loss::Independent { probability: self.loss },
+            reorder: self.reorder,
+            ..LinkConfig::default()
+        };
+        let link = builder.link(EDGE, CORE, &data);
+        let interests = LinkConfig { delay_ns: self.delays_ns[1], ..LinkConfig::default() };
+        let link = &mut builder.plan.links[link];
+        (link.a_to_b, link.mtu) = (interests, 9000);
+        builder
+    }
+
+    /// Names of the flow of this number. A store has room for half of the objects where there is
+    /// one, which are then asked for round and round.
+    fn names(&self, flow: usize) -> Names {
+        let segments = if self.stored_at.is_some() { 20_000 } else { 1 << 40 };
+        let bytes = u64::from(self.segment_bytes) * segments;
+        let popularity = Popularity::Sequential { objects: 1 };
+        names(&format!("/f{flow}"), popularity, bytes, self.segment_bytes)
+    }
+
+    fn consumer(&self, (controller, start_ns): Flow, content: Names) -> ConsumerPlan {
+        let demand =
+            Demand::Controlled { controller: controller.into(), window: None, count: None };
+        ConsumerPlan { start_ns, ..consumer(content, demand) }
+    }
+
+    /// Adds flows, each with names and a producer of its own.
+    fn with_flows(&self, flows: impl IntoIterator<Item = Flow>) -> Builder {
+        let mut builder = self.builder();
+        for (number, flow) in flows.into_iter().enumerate() {
+            let content = self.names(number);
+            builder.local.delay_ns = self.delays_ns[0];
+            builder.consumer(EDGE, self.consumer(flow, content.clone()));
+            builder.local.delay_ns = self.delays_ns[2];
+            builder.producer(CORE, producer(content));
+        }
+        builder
+    }
+
+    /// What flows do between two times.
+    fn measure(&self, flows: impl IntoIterator<Item = Flow>, span: Range<u64>) -> Measured {
+        let [measured] = measure(self.with_flows(flows), [span]);
+        measured
+    }
+
+    /// A flow alone: how it starts in 5 s, and the 20 s after.
+    fn alone(&self, controller: &'static str) -> [Measured; 2] {
+        measure(self.with_flows([(controller, 0)]), [0..5 * S, 5 * S..25 * S])
+    }
+
+    /// Two flows, the second of which begins after 5 s.
+    fn shares(&self, one: &'static str, other: &'static str, span: Range<u64>) -> Measured {
+        self.measure([(one, 0), (other, 5 * S)], span)
+    }
+
+    /// One flow of `weir` in the half second after the first.
+    fn short(&self) -> Measured {
+        self.measure([("weir", 0)], S / 2..S)
+    }
+
+    fn assert_used(&self, measured: &Measured, share: f64) {
+        let used = measured.sum_bps() / self.rate_bps as f64;
+        assert!(used >= share, "{used} of {self:?}: {measured:?}");
+    }
+}
+
+/// What happens in a time.
+#[derive(Clone, Debug, Default)]
+struct Measured {
+    span: Range<u64>,
+    /// Packets that each flow received, in the order in which their consumers are in the plan.
+    packets: Vec<(u32, u64)>,
+    /// What the bottleneck has carried and lost since the start: at the first sample and the last.
+    carried: Option<[Carried; 2]>,
+    samples: u64,
+    /// Octets before the bottleneck: the sum of all samples, and the most.
+    queue_sum: u64,
+    queue_max: u64,
+    /// When the second object of a flow was begun, if it was.
+    second_object_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Carried {
+    frames: u64,
+    bytes: u64,
+    dropped: u64,
+}
+
+impl Measured {
+    fn add(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::DataReceived { .. } => {
+                match self.packets.iter_mut().find(|(node, _)| *node == event.node) {
+                    Some((_, count)) => *count += 1,
+                    None => self.packets.push((event.node, 1)),
+                }
+            }
+            EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes }
+                if (link, event.node) == (BOTTLENECK as u32, CORE as u32) =>
+            {
+                let now = Carried { frames, bytes, dropped };
+                self.carried = Some([self.carried.map_or(now, |[first, _]| first), now]);
+                self.samples += 1;
+                self.queue_sum += waiting_bytes;
+                self.queue_max = self.queue_max.max(waiting_bytes);
+            }
+            EventKind::ObjectStarted { object: 1 } => self.second_object_ns = Some(event.at_ns),
+            _ => {}
+        }
+    }
+
+    /// Bits a second of each flow, as the bottleneck counts its packets, in the order of flows.
+    fn rates_bps(&self) -> Vec<f64> {
+        let [first, last] = self.carried.expect("the link was sampled");
+        let frame_bytes = (last.bytes - first.bytes) as f64 / (last.frames - first.frames) as f64;
+        let seconds = (self.span.end - self.span.start) as f64 / S as f64;
+        let mut packets = self.packets.clone();
+        packets.sort_unstable();
+        packets.iter().map(|&(_, count)| count as f64 * 8.0 * frame_bytes / seconds).collect()
+    }
+
+    fn sum_bps(&self) -> f64 {
+        self.rates_bps().iter().sum()
+    }
+
+    /// Jain's index of fairness: 1 if all rates are the same.
+    fn fairness(&self) -> f64 {
+        let rates = self.rates_bps();
+        let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+        self.sum_bps().powi(2) / squares / rates.len() as f64
+    }
+
+    fn mean_queue_bytes(&self) -> f64 {
+        self.queue_sum as f64 / self.samples as f64
+    }
+
+    fn dropped(&self) -> u64 {
+        self.carried.map_or(0, |[first, last]| last.dropped - first.dropped)
+    }
+}
+
+struct Meter<const N: usize>([Measured; N]);
+
+impl<const N: usize> Observer for Meter<N> {
+    fn observe(&mut self, event: &Event) {
+        let spans = self.0.iter_mut().filter(|it| it.span.contains(&event.at_ns));
+        spans.for_each(|it| it.add(event));
+    }
+}
+
+/// Runs a network to the end of the last span, and measures each.
+fn measure<const N: usize>(mut builder: Builder, spans: [Range<u64>; N]) -> [Measured; N] {
+    builder.plan.duration_ns = spans[N - 1].end;
+    let mut meter = Meter(spans.map(|span| Measured { span, ..Measured::default() }));
+    run_with(&builder.plan, &mut meter);
+    meter.0
+}
+
+/// What issue and paper measure: 99 % with a mean queue below a quarter of the 236 kB that CHoPCoP
+/// has, however routers mark, and no more than a bandwidth-delay product at the start.
+#[test]
+fn weir_fills_the_bottleneck_with_a_short_queue() {
+    for marking in [UNMARKED, "nfd", "codel"] {
+        let path = Path { marking, ..THREE_NODES };
+        let [start, rest] = path.alone("weir");
+        path.assert_used(&rest, 0.99);
+        assert!(rest.mean_queue_bytes() < 59_000.0, "{marking}: {rest:?}");
+        assert!(start.queue_max < 550_000, "{marking}: {start:?}");
+        assert_eq!(start.dropped() + rest.dropped(), 0, "{marking}");
+    }
+    // The network can tell: CUBIC fills the buffer.
+    let [_, rest] = THREE_NODES.alone("cubic");
+    assert!(rest.mean_queue_bytes() > 1_000_000.0, "{rest:?}");
+}
+
+#[test]
+fn weir_ignores_single_losses_and_reordering() {
+    let reorder = Some(Reorder { probability: 0.5, extra_ns: 3 * MS });
+    for (path, share) in [
+        (Path { loss: 0.001, ..THREE_NODES }, 0.99),
+        (Path { loss: 0.01, ..THREE_NODES }, 0.97),
+        (Path { reorder, ..THREE_NODES }, 0.98),
+    ] {
+        path.assert_used(&path.alone("weir")[1], share);
+    }
+}
+
+#[test]
+fn weir_needs_no_tuning_for_the_path() {
+    for rate_bps in [1_000_000, 10_000_000, 100_000_000, 1_000_000_000] {
+        for rtt_ns in [MS, 20 * MS, 300 * MS] {
+            let path = Path { rate_bps, segment_bytes: 8000, ..THREE_NODES }.with_rtt(rtt_ns);
+            let filled = path.bandwidth_delay_product();
+            if filled > 4e6 {
+                continue; // It takes a minute.
+            }
+            let path = Path { buffer_bytes: (filled as u64).max(128_000), ..path };
+            let [_, rest] = path.alone("weir");
+            path.assert_used(&rest, 0.98);
+            let queue_max = (0.06 * filled).max(50_000.0);
+            assert!(rest.mean_queue_bytes() < queue_max, "{path:?}: {rest:?}");
+        }
+    }
+}
+
+/// In front of the bottleneck or behind it: the far half is not starved by the near one's round
+/// trips. A short round of near answers alone was once taken for the path: two thirds of the rate
+/// in some draws, a megabyte of queue in others.
+#[test]
+fn weir_is_not_misled_by_a_store_on_the_way() {
+    for (stored_at, delays_ns, share) in
+        [(EDGE, [2 * MS, 5 * MS, 48 * MS], 1.85), (CORE, [MS, MS, 53 * MS], 0.85)]
+    {
+        for seed in 0..4 {
+            let stored_at = Some(stored_at);
+            let path = Path { stored_at, delays_ns, seed, ..THREE_NODES };
+            let [_, rest] = path.alone("weir");
+            path.assert_used(&rest, share);
+            assert!(rest.mean_queue_bytes() < 59_000.0, "{path:?}: {rest:?}");
+        }
+    }
+}
+
+/// From 60 to 160 ms: the second object is farther away than the first.
+#[test]
+fn weir_follows_a_longer_path() {
+    let path = THREE_NODES.with_rtt(60 * MS);
+    let mut builder = path.builder();
+    let sizes = Sizes::List { bytes: [45_000_000, 1 << 50].into() };
+    let popularity = Popularity::Sequential { objects: 2 };
+    let content = Names { popularity, sizes, ..path.names(0) };
+    builder.local.delay_ns = path.delays_ns[0];
+    builder.consumer(EDGE, path.consumer(("weir", 0), content.clone()));
+    builder.local.delay_ns = path.delays_ns[2];
+    builder.producer(CORE, producer(content.clone()));
+    builder.local.delay_ns += 50 * MS;
+    let near_routes = builder.plan.routes.len();
+    builder.producer(CORE, producer(content));
+    builder.plan.routes.truncate(near_routes);
+    let link = builder.plan.links.len() - 1;
+    let prefix = "/f0/00000001".into();
+    builder.plan.routes.push(RoutePlan { node: CORE, prefix, link, cost: 0 });
+    let [before, after] =
+        measure(builder, [9 * S..10 * S, 10 * S + 6 * 160 * MS..12 * S + 6 * 160 * MS]);
+    assert!(before.second_object_ns.is_some(), "{before:?}");
+    path.assert_used(&after, 0.8);
+}
+
+/// From 40 to 20 and to 80 Mbit/s: the path is soon full again and the queue short.
+#[test]
+fn weir_follows_a_change_of_the_rate() {
+    for (rate_bps, slow_ns) in [(40_000_000, 10 * S..u64::MAX), (80_000_000, 0..10 * S)] {
+        let path = Path { rate_bps, ..THREE_NODES };
+        let mut builder = path.with_flows([("weir", 0)]);
+        let for_ns = slow_ns.end - slow_ns.start;
+        let fault = Fault::LinkSlow { link: BOTTLENECK, for_ns, share: 0.5 };
+        builder.fault(slow_ns.start, fault);
+        let changed = 10 * S + 12 * 110 * MS;
+        let [after] = measure(builder, [changed..changed + 2 * S]);
+        let rate_after = if slow_ns.start == 0 { 80e6 } else { 20e6 };
+        let used = after.sum_bps() / rate_after;
+        assert!(used > 0.95 && after.mean_queue_bytes() < 100_000.0, "{used}: {after:?}");
+    }
+}
+
+#[test]
+fn flows_of_weir_share_evenly() {
+    for marking in [UNMARKED, "nfd", "codel"] {
+        let rest = Path { marking, ..THREE_NODES }.shares("weir", "weir", 20 * S..80 * S);
+        assert!(rest.fairness() > 0.98 && rest.sum_bps() > 39e6, "{marking}: {rest:?}");
+    }
+}
+
+/// Flows that came later took the queue of the others for the path, and those the newcomers for
+/// rivals: ten of them kept 1.3 MB waiting.
+#[test]
+fn many_flows_of_weir_keep_the_queue_short() {
+    for flows in [3, 10] {
+        let starts = (0..flows).map(|at| ("weir", at * 2 * S));
+        let rest = THREE_NODES.measure(starts, 40 * S..60 * S);
+        assert!(rest.fairness() > 0.95 && rest.sum_bps() > 39e6, "{flows} flows: {rest:?}");
+        assert!(rest.mean_queue_bytes() < 100_000.0, "{flows} flows: {rest:?}");
+    }
+}
+
+/// Regression: ten flows with twelve packets each for the path keep a sixth of it waiting, which
+/// each took for rivals when its own drain left it there: Jain's index was 0.44 and 0.59.
+///
+/// Not fixed for each distance between their starts: at 300, 600 and 650 ms the queue stays full
+/// and the index is 0.4 to 0.8, for good.
+#[test]
+fn flows_of_weir_with_few_packets_are_no_rivals() {
+    for stagger_ns in [500 * MS, 800 * MS, 2 * S] {
+        let path = Path { rate_bps: 10_000_000, buffer_bytes: 125_000, ..THREE_NODES };
+        let starts = (0..10).map(|at| ("weir", at * stagger_ns));
+        let from_ns = 10 * stagger_ns + 6 * S;
+        let rest = path.with_rtt(100 * MS).measure(starts, from_ns..from_ns + 16 * S);
+        assert!(rest.fairness() > 0.93 && rest.sum_bps() > 9.9e6, "{stagger_ns} ns: {rest:?}");
+        assert!(rest.mean_queue_bytes() < 40_000.0, "{stagger_ns} ns: {rest:?}");
+    }
+}
+
+/// A tenth of a bandwidth-delay product is enough.
+#[test]
+fn weir_needs_no_deep_buffer() {
+    let path = Path { buffer_bytes: 55_000, ..THREE_NODES };
+    let [_, rest] = path.alone("weir");
+    path.assert_used(&rest, 0.99);
+    assert_eq!(rest.dropped(), 0);
+}
+
+/// Regression: what is lost takes room in the window until routers take another Interest for it,
+/// ten round trips here, which left 84, 87 and 97 %.
+#[test]
+fn weir_needs_no_long_path() {
+    for (rate_bps, buffer_bytes, loss) in [
+        (1_000_000_000, 32_000, 0.0),
+        (10_000_000_000, 125_000, 0.0),
+        (10_000_000_000, 1_250_000, 0.01),
+    ] {
+        let path = Path { rate_bps, buffer_bytes, loss, segment_bytes: 8000, ..THREE_NODES };
+        let path = path.with_rtt(MS);
+        path.assert_used(&path.short(), 0.98);
+    }
+}
+
+/// Regression: startup fills the queue in one round trip, and what waited for longer than the
+/// timeout was asked for again although answers came all the time, which left 66 %.
+#[test]
+fn fast_growing_queue_causes_no_timeouts() {
+    for loss in [0.0, 0.001] {
+        for seed in 1..4 {
+            let path = Path { loss, seed, ..THREE_NODES }.with_rtt(300 * MS);
+            path.assert_used(&path.measure([("weir", 0)], 5 * S..10 * S), 0.98);
+        }
+    }
+}
+
+/// Regression: after a drain the pace made up for the time in which the window was full, up to 2 ms
+/// at once, and the queue of that was taken for one of too large a window, which left 96 %.
+#[test]
+fn pacing_makes_nothing_up_for_a_full_window() {
+    let path = Path {
+        rate_bps: 10_000_000_000,
+        buffer_bytes: 37_500_000,
+        segment_bytes: 8000,
+        ..THREE_NODES
+    };
+    let path = path.with_rtt(30 * MS);
+    path.assert_used(&path.short(), 0.99);
+}
+
+/// With the deepest buffer CUBIC's first window is so large that a flow of Weir which comes later
+/// needs a minute for its share.
+#[test]
+fn weir_and_cubic_leave_each_other_a_share() {
+    for (marking, buffer_bytes, from_ns) in [
+        (UNMARKED, 55_000, 20 * S),
+        (UNMARKED, 550_000, 20 * S),
+        (UNMARKED, 1_500_000, 80 * S),
+        ("nfd", 1_500_000, 20 * S),
+    ] {
+        let path = Path { marking, buffer_bytes, ..THREE_NODES };
+        let rates = path.shares("weir", "cubic", 20 * S..50 * S).rates_bps();
+        assert!(rates.iter().all(|&rate| rate > 8e6), "{path:?}: {rates:?}");
+        let rates = path.shares("cubic", "weir", from_ns..from_ns + 30 * S).rates_bps();
+        assert!(rates.iter().all(|&rate| rate > 5e6), "{path:?}: {rates:?}");
+    }
+}
+
+/// A flow that gets next to nothing keeps next to nothing waiting, and must not take what is left
+/// of the queue for that of its own kind: 0.2 of 10 Mbit/s.
+#[test]
+fn cubic_does_not_starve_weir_on_a_slow_link() {
+    for marking in [UNMARKED, "nfd"] {
+        let path = Path { rate_bps: 10_000_000, buffer_bytes: 125_000, marking, ..THREE_NODES };
+        let first = path.shares("weir", "cubic", 20 * S..50 * S).rates_bps()[0];
+        let late = path.shares("cubic", "weir", 20 * S..50 * S).rates_bps()[1];
+        assert!(first.min(late) > 1.2e6, "{marking}: {first} and {late}");
+    }
+}
