@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weir_baselines::stores::BlockingStore;
+use weir_baselines::stores;
+use weir_forward::Extension;
 use weir_netsim::{Experiments, Network, Violation};
-use weir_plan::PlanError;
 use weir_plan::event::{Event, Observer};
+use weir_plan::{PlanError, RouterPlan};
 use weir_real::{self as real, RealError, RealOptions};
 use weir_scenario::{Arm, Experiment, Prepared, ScenarioError};
 
@@ -265,7 +266,7 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<Simulated, RunError> {
-        let experiments = Experiments { blocking_store: Some(BlockingStore::driver) };
+        let experiments = Experiments { store: Some(store_of) };
         let network = Network::with_experiments(&prepared.plan, &experiments);
         let mut network = network.map_err(|source| RunError::Plan {
             file: self.experiment.file.to_string(),
@@ -332,6 +333,11 @@ impl Runner<'_> {
             Err(error) => RunError::Record(error),
         }
     }
+}
+
+/// The store of a router as its plan says.
+fn store_of(plan: &RouterPlan) -> Option<Arc<dyn Extension>> {
+    stores::extension(&plan.store_experiments, plan.disk.as_ref().map(|disk| &disk.experiments))
 }
 
 /// Counts events, and writes them where that is asked for.

@@ -393,6 +393,7 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
         threads,
         store: StoreConfig { capacity_bytes: store_bytes, ..StoreConfig::default() },
         disks: None,
+        extension: None,
         pit_entries_max: 10_000,
         pit_entries_per_face_max: 10_000,
         interest_lifetime_max: Duration::from_secs(60),

@@ -38,6 +38,7 @@ pub(crate) fn config(path: PathBuf) -> RuntimeConfig {
         threads: 1,
         store: StoreConfig { capacity_bytes: 16 << 20, ..StoreConfig::default() },
         disks: None,
+        extension: None,
         pit_entries_max: 10_000,
         pit_entries_per_face_max: 10_000,
         interest_lifetime_max: Duration::from_secs(600),
