@@ -167,6 +167,7 @@ impl FileConfig {
             threads,
             store: self.store.config(),
             disks: disk::to_runtime(&self.disks, &self.disk, threads)?,
+            extension: None,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             interest_lifetime_max: Duration::from_nanos(self.router.interest_lifetime_max.ns),

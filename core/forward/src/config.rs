@@ -8,7 +8,6 @@ use weir_store::disk::DiskTierConfig;
 use weir_wire::NAME_COMPONENTS_MAX;
 
 use crate::content::busy::BusyPolicy;
-use crate::driver::MakeDriver;
 use crate::io::{DataSource, UnsolicitedPolicy};
 
 /// Bounds and policies of a shard.
@@ -27,8 +26,6 @@ pub struct RouterConfig {
     pub disk: Option<DiskTierConfig>,
     /// What to do when its disks are busy.
     pub busy: BusyPolicy,
-    /// Makes what handles the shard's inputs in place of [`Router::handle`](crate::Router::handle).
-    pub driver: Option<Arc<dyn MakeDriver>>,
     /// Pending Interests held at most. When there are as many, those of the host or prefix that has
     /// the most make room for others; there is a Nack for congestion for it.
     pub pit_entries_max: usize,
@@ -65,7 +62,6 @@ impl Default for RouterConfig {
             store: StoreConfig::default(),
             disk: None,
             busy: BusyPolicy::default(),
-            driver: None,
             pit_entries_max: 1 << 20,
             pit_bytes_max: 1 << 30,
             remote_lifetime_ns_max: 60 * NS_PER_S,

@@ -1,10 +1,11 @@
-//! Drivers that hold Interests up before the store, and the parts of a turn that they call.
+//! Seams for experiments: drivers that hold Interests up before the store, the parts of a turn that
+//! they call, and another index of names.
 
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use weir_base::{FaceId, Instant, Packet};
-use weir_store::NameHashes;
+use weir_store::{NameHashes, NameIndex};
 use weir_wire::{InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
@@ -22,9 +23,11 @@ pub trait Driver: Send {
     fn handle(&mut self, router: &mut Router, now: Instant, inputs: &mut [Input], out: &mut Outbox);
 }
 
-/// Makes the driver of each shard, see [`RouterConfig::driver`](crate::RouterConfig::driver).
-pub trait MakeDriver: Debug + Send + Sync {
-    fn make_driver(&self, router: &mut Router) -> Box<dyn Driver>;
+/// Replaces parts of each shard when it starts.
+pub trait Extension: Debug + Send + Sync {
+    /// Extends a new shard. Returns what handles its inputs in place of [`Router::handle`], if the
+    /// shard itself does not.
+    fn extend(&self, router: &mut Router) -> Option<Box<dyn Driver>>;
 }
 
 /// An Interest that a driver holds up before the store.
@@ -147,6 +150,11 @@ impl Router {
     /// every disk from now on.
     pub fn hold_up(&mut self, queued: usize) {
         self.content.disk.hold_up(queued);
+    }
+
+    /// Compares and orders the names in memory by `index`.
+    pub fn set_name_index(&mut self, index: Box<dyn NameIndex>) {
+        self.content.store.set_name_index(index);
     }
 
     /// Whether an Interest waits in the queue before the store, and whether its Data will be

@@ -5,11 +5,12 @@ use std::mem;
 
 use proptest::prelude::*;
 use weir_base::{FaceId, HashKey, Instant, NS_PER_MS, NS_PER_S, Packet};
-use weir_baselines::stores::BlockingStore;
+use weir_baselines::stores;
 use weir_forward::{
     BusyPolicy, BusyStats, Bypass, Command, Driver, DropReason, FaceAttributes, FaceScope, Input,
-    MakeDriver, Mark, NextHop, OutPacket, Outbox, Router, RouterConfig,
+    Mark, NextHop, OutPacket, Outbox, Router, RouterConfig,
 };
+use weir_plan::{DiskExperiments, StoreExperiments, StoreIo};
 use weir_store::StoreConfig;
 use weir_store::disk::{
     DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, FilterKind,
@@ -109,13 +110,13 @@ struct Fixture {
 
 impl Fixture {
     /// No memory for Data, so that all Data is on one disk, and a threshold of 2.
-    fn new(busy: BusyPolicy, interests_max: usize) -> Self {
+    fn new(busy: BusyPolicy, interests_max: u32) -> Self {
         Self::with(busy, interests_max, (0, 1), FilterKind::Bloom)
     }
 
     fn with(
         busy: BusyPolicy,
-        interests_max: usize,
+        interests_max: u32,
         (capacity_bytes, disks): (u64, usize),
         filter: FilterKind,
     ) -> Self {
@@ -145,8 +146,14 @@ impl Fixture {
                 ..RouterConfig::default()
             },
         );
+        let experiments = DiskExperiments {
+            io: StoreIo::Blocking,
+            interests_waiting_max: interests_max,
+            ..DiskExperiments::default()
+        };
+        let store = stores::extension(&StoreExperiments::default(), Some(&experiments));
         let mut fixture = Self {
-            driver: BlockingStore { interests_max }.make_driver(&mut router),
+            driver: store.unwrap().extend(&mut router).unwrap(),
             router,
             now: Instant::from_ns(NS_PER_MS),
             out: Outbox::default(),

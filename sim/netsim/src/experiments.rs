@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weir_forward::MakeDriver;
-use weir_plan::{PlanError, RouterPlan};
+use weir_forward::Extension;
+use weir_plan::{DiskPlan, PlanError, RouterPlan, StoreExperiments};
 use weir_transport::Controllers;
 
 /// Makes what plans may ask for and routers do not have.
@@ -11,27 +11,28 @@ use weir_transport::Controllers;
 pub struct Experiments {
     /// The congestion controllers that consumers may have.
     pub controllers: Controllers,
-    /// A store before which Interests queue while it reads, at most as many as the argument says.
-    pub blocking_store: Option<fn(usize) -> Arc<dyn MakeDriver>>,
+    /// Extends the store of a router as its plan says.
+    pub store: Option<fn(&RouterPlan) -> Option<Arc<dyn Extension>>>,
 }
 
 impl Experiments {
-    /// What drives the shards of a router, if its plan wants more than their own order.
-    pub(crate) fn driver(
+    /// What extends the shards of a router.
+    pub(crate) fn extension(
         &self,
         name: &str,
         plan: &RouterPlan,
-    ) -> Result<Option<Arc<dyn MakeDriver>>, PlanError> {
-        let Some(disk) = plan.disk.as_ref().filter(|disk| disk.is_blocking()) else {
+    ) -> Result<Option<Arc<dyn Extension>>, PlanError> {
+        if let Some(extension) = self.store {
+            return Ok(extension(plan));
+        }
+        let key = if plan.disk.as_ref().is_some_and(DiskPlan::is_blocking) {
+            "disk.io"
+        } else if plan.store_experiments != StoreExperiments::default() {
+            "store.index"
+        } else {
             return Ok(None);
         };
-        match self.blocking_store {
-            Some(make) => Ok(Some(make(disk.experiments.interests_waiting_max as usize))),
-            None => Err(PlanError::Value {
-                place: format!("node `{name}`"),
-                key: "disk.io",
-                problem: "is \"blocking\", but the simulator was given no such store".into(),
-            }),
-        }
+        let problem = "is of an experiment, whose parts the simulator was not given".into();
+        Err(PlanError::Value { place: format!("node `{name}`"), key, problem })
     }
 }

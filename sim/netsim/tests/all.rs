@@ -1,9 +1,5 @@
 //! Tests of simulated networks, in one program: each file would link all libraries again.
 
-/// The laboratory's, from its source: a crate of `sim` must not depend on one of `lab`.
-#[path = "../../../lab/baselines/src/stores/blocking.rs"]
-#[expect(unreachable_pub, reason = "it is a part of a library")]
-mod blocking;
 mod bottleneck;
 mod common;
 mod controller;
@@ -17,5 +13,9 @@ mod runs;
 mod shaping;
 mod sharing;
 mod stages;
+/// The laboratory's, from its source: a crate of `sim` must not depend on one of `lab`.
+#[path = "../../../lab/baselines/src/stores/mod.rs"]
+#[expect(unreachable_pub, reason = "it is a part of a library")]
+mod stores;
 mod sweep;
 mod theory;

@@ -17,7 +17,7 @@ use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Names, Popularity, Sizes};
 use weir_plan::{
     CpuPlan, DiskExperiments, DiskPlan, Fault, FaultPlan, Plan, Role, RouterPlan, StagePlan,
-    StagesPlan, StoreIo, WhenFull,
+    StagesPlan, StoreExperiments, StoreIo, WhenFull,
 };
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
@@ -151,21 +151,21 @@ impl Draw {
                 fib: self.stage(false),
             }
         });
+        let bytes = match self.below(3) {
+            0 => 0,
+            1 => self.between(10_000, 300_000),
+            _ => 64 << 20,
+        };
+        let policies = ["lru", "fifo", "lfu", "s3-fifo", "parts"];
+        let policy = self.pick(&policies).parse().unwrap();
+        let store_experiments = StoreExperiments {
+            index: self.pick(&["hash", "hash", "ordered"]).parse().unwrap(),
+            compare: self.pick(&["stored", "stored", "decode"]).parse().unwrap(),
+        };
+        let (size, admit) = (Size { bytes }, !self.one_in(6));
         RouterPlan {
-            store: StoreOptions {
-                size: Size {
-                    bytes: match self.below(3) {
-                        0 => 0,
-                        1 => self.between(10_000, 300_000),
-                        _ => 64 << 20,
-                    },
-                },
-                policy: self.pick(&["lru", "fifo", "lfu", "s3-fifo", "parts"]).parse().unwrap(),
-                index: self.pick(&["hash", "hash", "ordered"]).parse().unwrap(),
-                compare: self.pick(&["stored", "stored", "decode"]).parse().unwrap(),
-                admit: !self.one_in(6),
-                ..StoreOptions::default()
-            },
+            store: StoreOptions { size, policy, admit, ..StoreOptions::default() },
+            store_experiments,
             store_filled: if self.one_in(4) { self.share() } else { 0.0 },
             pit_entries_max: if self.one_in(4) { self.between(4, 200) as u32 } else { 1 << 16 },
             strategy: self.pick(&["best-route", "best-route", "multicast"]).into(),

@@ -185,7 +185,6 @@ pub(super) fn to_runtime(
         index_bytes_max: options.index_memory_max.map(|size| size.bytes),
         write_backlog_bytes_max: options.write_backlog_max.map(|size| size.bytes),
         busy: options.busy(),
-        driver: None,
         stop_timeout: Duration::from_nanos(options.stop_timeout.ns),
     }))
 }

@@ -17,7 +17,8 @@ const KEYS: &[&str] = &[
 ];
 
 #[cfg(feature = "lab")]
-const HINT: &str = "\nThat is a key of the laboratory's experiments: write it in [lab.disks]";
+const HINT: &str = "\nThat is a key of the laboratory's experiments: write it in [lab.store] or \
+                    [lab.disks]";
 #[cfg(not(feature = "lab"))]
 const HINT: &str = "\nThat is a key of the laboratory's experiments, which no router needs: remove \
                     it. Only a build with the feature `lab` has it";
@@ -34,33 +35,29 @@ pub(crate) use section::LabSection;
 #[cfg(feature = "lab")]
 mod section {
     use serde::Deserialize;
-    use weir_baselines::stores::BlockingStore;
-    use weir_plan::{DiskExperiments, StoreIo};
+    use weir_baselines::stores;
+    use weir_plan::{DiskExperiments, StoreExperiments};
     use weir_runtime::{DisksConfig, RuntimeConfig};
 
     /// `[lab]`.
     #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
     #[serde(expecting = "a table", deny_unknown_fields, default)]
     pub(crate) struct LabSection {
+        store: StoreExperiments,
         disks: DiskExperiments,
     }
 
     impl LabSection {
         /// `config` with the choices of the experiment.
         pub(crate) fn apply(&self, config: RuntimeConfig) -> RuntimeConfig {
-            let disks = config.disks.map(|disks| self.apply_to_disks(disks));
-            RuntimeConfig { disks, ..config }
-        }
-
-        fn apply_to_disks(&self, disks: DisksConfig) -> DisksConfig {
-            let interests_max = self.disks.interests_waiting_max as usize;
-            let is_blocking = self.disks.io == StoreIo::Blocking;
-            DisksConfig {
+            let disks = config.disks.map(|disks| DisksConfig {
                 busy: self.disks.busy(disks.busy),
                 tier: self.disks.tier(disks.tier),
-                driver: is_blocking.then(|| BlockingStore::driver(interests_max)),
                 ..disks
-            }
+            });
+            let has_disks = disks.is_some().then_some(&self.disks);
+            let extension = stores::extension(&self.store, has_disks);
+            RuntimeConfig { disks, extension, ..config }
         }
     }
 }

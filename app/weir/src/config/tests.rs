@@ -230,13 +230,17 @@ fn experiments_pace_and_stall_disks() {
 fn experiments_reach_the_disks() {
     let text = "[[disk]]\npath = \"/a\"\n[lab.disks]\nio = \"blocking\"\nlabels = \"path\"\n\
                 announce_period = \"3ms\"\ncontention = \"data-first\"\nfilter = \"index\"\n";
-    let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
-    assert!(format!("{:?}", disks.driver).contains("BlockingStore"), "{:?}", disks.driver);
+    let config = parse(text).unwrap().to_runtime().unwrap();
+    assert!(config.extension.is_some());
+    let disks = config.disks.unwrap();
     assert_eq!((disks.busy.labels, disks.busy.announce_period_ns), (Labels::Path, 3_000_000));
     assert_eq!(disks.tier.filter, FilterKind::Index);
     assert_eq!(disks.tier.contention, Contention::DataFirst);
     let message = error_of("[disks]\nio = \"blocking\"\n");
     assert!(message.contains("[lab.disks]"), "{message}");
+    let ordered = parse("[lab.store]\nindex = \"ordered\"\n").unwrap().to_runtime().unwrap();
+    assert!(ordered.extension.is_some() && ordered.disks.is_none());
+    assert!(FileConfig::default().to_runtime().unwrap().extension.is_none());
 }
 
 #[cfg(not(feature = "lab"))]

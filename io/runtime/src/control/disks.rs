@@ -2,13 +2,12 @@
 //! writing memory to them before the end.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use weir_base::{HashKey, Instant, Merge, NS_PER_MS, NS_PER_S};
 use weir_disk::{DiskMonitor, DiskPorts, DiskSet};
 use weir_face::unix_time_ms;
-use weir_forward::{BusyPolicy, Command, MakeDriver};
+use weir_forward::{BusyPolicy, Command};
 use weir_store::disk::{DiskTierConfig, DiskTierStats};
 
 use super::notify_stopping;
@@ -69,10 +68,6 @@ impl OpenDisks {
 
     pub(super) fn busy(&self) -> BusyPolicy {
         self.config.busy.clone()
-    }
-
-    pub(super) fn driver(&self) -> Option<Arc<dyn MakeDriver>> {
-        self.config.driver.clone()
     }
 
     /// One shard's part of the disk tier.

@@ -4,7 +4,8 @@ use std::mem;
 
 use weir_base::{FaceId, Instant};
 use weir_forward::{
-    Command, Driver, FaceAttributes, FaceScope, Input, Outbox, Router, RouterConfig, RouterStats,
+    Command, Driver, Extension, FaceAttributes, FaceScope, Input, Outbox, Router, RouterConfig,
+    RouterStats,
 };
 use weir_store::disk::DiskTierStats;
 
@@ -22,8 +23,11 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(now: Instant, config: RouterConfig) -> Self {
-        let driver = config.driver.clone();
+    pub(super) fn new(
+        now: Instant,
+        config: RouterConfig,
+        extension: Option<&dyn Extension>,
+    ) -> Self {
         let mut router = Router::new(now, config);
         // Management is a program of this machine behind a face that has no socket.
         let internal = Input::Command(Command::AddFace {
@@ -31,7 +35,7 @@ impl Shard {
             attributes: FaceAttributes::point_to_point(FaceScope::Local),
         });
         Self {
-            driver: driver.map(|driver| driver.make_driver(&mut router)),
+            driver: extension.and_then(|extension| extension.extend(&mut router)),
             router,
             inputs: vec![internal],
             outbox: Outbox::default(),

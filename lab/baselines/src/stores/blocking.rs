@@ -3,37 +3,15 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::sync::Arc;
 
 use weir_base::Instant;
-use weir_forward::{Driver, HeldInterest, Input, MakeDriver, Outbox, Router, Turn};
+use weir_forward::{Driver, HeldInterest, Input, Outbox, Router, Turn};
 use weir_wire::tlv;
 
-/// Makes the store of each shard block.
-#[derive(Clone, Debug)]
-pub struct BlockingStore {
-    /// Interests that queue at most. Beyond it, their senders get a Nack for congestion.
-    pub interests_max: usize,
-}
-
-impl BlockingStore {
-    /// For [`RouterConfig::driver`](weir_forward::RouterConfig::driver).
-    #[must_use]
-    pub fn driver(interests_max: usize) -> Arc<dyn MakeDriver> {
-        Arc::new(Self { interests_max })
-    }
-}
-
-impl MakeDriver for BlockingStore {
-    fn make_driver(&self, router: &mut Router) -> Box<dyn Driver> {
-        router.hold_up(0);
-        Box::new(StoreQueue { queue: VecDeque::new(), interests_max: self.interests_max })
-    }
-}
-
 /// The queue in front of the store of a shard.
-struct StoreQueue {
+pub(super) struct StoreQueue {
     queue: VecDeque<HeldInterest>,
+    /// Interests that queue at most. Beyond it, their senders get a Nack for congestion.
     interests_max: usize,
 }
 
@@ -71,6 +49,10 @@ impl Driver for StoreQueue {
 }
 
 impl StoreQueue {
+    pub(super) fn new(interests_max: usize) -> Self {
+        Self { queue: VecDeque::new(), interests_max }
+    }
+
     fn push(&mut self, turn: &mut Turn<'_>, interest: HeldInterest) {
         if self.queue.len() >= self.interests_max {
             return turn.refuse(&interest);

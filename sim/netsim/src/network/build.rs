@@ -322,7 +322,7 @@ fn router_setups(
             node: index as u32,
             seed: seed_of(plan.seed, Part::Router, index as u64),
             plan: router.clone(),
-            driver: experiments.driver(name, router)?,
+            extension: experiments.extension(name, router)?,
             strategy: router.strategy_of_root(name)?,
             pool_bytes_max,
             faces: faces.collect(),

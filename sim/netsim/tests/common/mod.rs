@@ -1,6 +1,9 @@
 //! Plans that several tests run, and what a run gives.
 
-use crate::blocking::BlockingStore;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weir_forward::Extension;
 use weir_netem::LinkConfig;
 use weir_netsim::{Experiments, Network, Summary};
 use weir_options::StoreOptions;
@@ -33,11 +36,15 @@ pub(crate) fn with_disk(disk: DiskPlan) -> RouterPlan {
     RouterPlan { store, disk: Some(disk), ..RouterPlan::default() }
 }
 
+fn store_of(plan: &RouterPlan) -> Option<Arc<dyn Extension>> {
+    let disks = plan.disk.as_ref().map(|disk| &disk.experiments);
+    crate::stores::extension(&plan.store_experiments, disks)
+}
+
 /// Runs a plan, which must keep all promises.
 pub(crate) fn run_with(plan: &Plan, observer: &mut dyn Observer) -> Summary {
     let seed = plan.seed;
-    let experiments =
-        Experiments { blocking_store: Some(BlockingStore::driver), ..Experiments::default() };
+    let experiments = Experiments { store: Some(store_of), ..Experiments::default() };
     let network = Network::with_experiments(plan, &experiments);
     let mut network = network.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     network.run(observer).unwrap_or_else(|violation| {

@@ -19,6 +19,39 @@ pub enum StoreIo {
 
 words!(StoreIo { Blocking = "blocking", Async = "async" });
 
+/// The order in which a store finds Data by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexKind {
+    /// By the hash of the name: one comparison.
+    #[default]
+    Hash,
+    /// In a list in the order of names, as CCNx did: about log n comparisons (paper
+    /// ccnx-measurement, 5).
+    Ordered,
+}
+
+/// What a store compares names with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compare {
+    /// The position of the name in a stored packet is known.
+    #[default]
+    Stored,
+    /// The stored packet is decoded for every comparison, as CCNx did (paper ccnx-measurement, 5).
+    Decode,
+}
+
+words!(IndexKind { Hash = "hash", Ordered = "ordered" });
+words!(Compare { Stored = "stored", Decode = "decode" });
+
+/// Of a router's store: keys of `[router.store]` in a scenario and of `[lab.store]` in the
+/// configuration of a router that the laboratory starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(expecting = "a table", deny_unknown_fields, default)]
+pub struct StoreExperiments {
+    pub index: IndexKind,
+    pub compare: Compare,
+}
+
 /// Of a router's disks: keys of `[router.disk]` in a scenario and of `[lab.disks]` in the
 /// configuration of a router that the laboratory starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -82,6 +82,7 @@ impl Common<'_> {
                     memory: self.memory.map(|arena| Arc::clone(arena) as _),
                     ..router.clone()
                 },
+                extension: self.config.extension.clone(),
                 face_defaults: self.config.face_defaults,
                 rebalance_interval: self.config.rebalance_interval,
                 memory: self.memory_shares(),
@@ -129,7 +130,6 @@ impl Common<'_> {
             shard_count: count as u16,
             hash_key: self.hash_key,
             busy: disks.map_or_else(BusyPolicy::default, OpenDisks::busy),
-            driver: disks.and_then(OpenDisks::driver),
             store: shard_store(&config.store, count as u16),
             pit_entries_max: config.pit_entries_max / count,
             pit_entries_per_face_max: config.pit_entries_per_face_max.div_ceil(count),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weir_base::FaceId;
 use weir_forward::{
-    Command, FaceAttributes, FaceScope, MakeDriver, MissWatch, NextHop, StoreCommand,
+    Command, Extension, FaceAttributes, FaceScope, MissWatch, NextHop, StoreCommand,
     strategy::Strategy,
 };
 use weir_plan::{RouterPlan, filler_prefix};
@@ -16,7 +16,7 @@ pub(in crate::network) struct Setup {
     pub(in crate::network) node: u32,
     pub(in crate::network) seed: u64,
     pub(in crate::network) plan: RouterPlan,
-    pub(in crate::network) driver: Option<Arc<dyn MakeDriver>>,
+    pub(in crate::network) extension: Option<Arc<dyn Extension>>,
     pub(in crate::network) strategy: Strategy,
     pub(in crate::network) pool_bytes_max: usize,
     pub(in crate::network) faces: Vec<(FaceId, FaceScope)>,

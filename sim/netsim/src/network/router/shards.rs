@@ -85,9 +85,8 @@ impl Shards {
         let config = |shard| self.config(setup, seed, shard);
         self.configs = (0..self.count).map(config).collect();
         self.set_routers(|config| Router::new(now, config.clone()));
-        let driver = setup.driver.as_ref();
-        let drive = |router| driver.map(|driver| driver.make_driver(router));
-        self.drivers = self.routers.iter_mut().map(drive).collect();
+        let extend = |router| setup.extension.as_ref().and_then(|it| it.extend(router));
+        self.drivers = self.routers.iter_mut().map(extend).collect();
         self.waiting = vec![Waiting::default(); self.routers.len()];
         let outboxes = self.routers.iter_mut().map(|router| {
             let mut out = Outbox::default();
