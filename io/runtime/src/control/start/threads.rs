@@ -82,7 +82,7 @@ impl Common<'_> {
                     memory: self.memory.map(|arena| Arc::clone(arena) as _),
                     ..router.clone()
                 },
-                face_defaults: self.config.face_defaults,
+                face_defaults: self.config.face_defaults.clone(),
                 rebalance_interval: self.config.rebalance_interval,
                 memory: self.memory_shares(),
                 commands,
