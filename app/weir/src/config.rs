@@ -5,6 +5,7 @@ mod controller;
 mod disk;
 mod experiments;
 mod faces;
+mod link_kinds;
 mod log;
 mod management;
 mod router;
@@ -223,9 +224,10 @@ impl FileConfig {
     /// What a marking policy leaves out follows from the queue that it stands before.
     fn check_marking(&self) -> anyhow::Result<()> {
         let queue = self.faces.queue_size_max;
-        let of_faces = self.face.iter().filter_map(|face| Some(("[[face]]", face.marking?)));
+        let of_faces =
+            self.face.iter().filter_map(|face| Some(("[[face]]", face.marking.as_ref()?)));
         for (table, MarkingText(marking)) in
-            core::iter::once(("[faces]", self.faces.marking)).chain(of_faces)
+            core::iter::once(("[faces]", &self.faces.marking)).chain(of_faces)
         {
             marking.check(Some(queue.bytes)).with_context(|| {
                 format!(

@@ -8,8 +8,11 @@ use core::fmt;
 pub struct OutOfOrder(String);
 
 impl OutOfOrder {
-    /// Whether the value of the first option is below that of the second.
-    pub(crate) fn unless_below<T: PartialOrd + fmt::Display>(
+    /// Refuses a first value that is not below the second one, each with the name of its option.
+    ///
+    /// # Errors
+    /// It is not below.
+    pub fn unless_below<T: PartialOrd + fmt::Display>(
         low: (&str, T),
         high: (&str, T),
     ) -> Result<(), Self> {

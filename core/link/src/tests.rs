@@ -1,6 +1,4 @@
 mod bounds;
-mod hr_icp;
-mod interest_rate;
 mod marking;
 mod reliability;
 mod runs;
@@ -16,10 +14,7 @@ use weir_wire::{PACKET_SIZE_MAX, tlv};
 
 use crate::codec::FRAGMENT_COUNT_MAX;
 use crate::frame::FRAME_PREFIX_MAX;
-use crate::{
-    CoDelOptions, DisciplineConfig, InterestRateConfig, Link, LinkConfig, LinkDrop, MarkingPolicy,
-    Received, RemOptions,
-};
+use crate::{CoDelOptions, DisciplineConfig, Link, LinkConfig, LinkDrop, MarkingPolicy, Received};
 
 const START: Instant = Instant::from_ns(1_000_000_000);
 

@@ -123,7 +123,7 @@ pub enum Listener {
 }
 
 /// Settings of faces that nothing overrides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaceDefaults {
     /// Largest datagram in octets; `None` takes
     /// [`weir_face::udp_mtu_default`].
@@ -229,8 +229,12 @@ impl StaticFace {
             false => RunsConfig::Off,
         };
         let egress = &mut link.egress;
-        egress.marking.policy = self.marking.unwrap_or(egress.marking.policy);
-        egress.discipline = self.discipline.unwrap_or(egress.discipline);
+        if let Some(policy) = &self.marking {
+            egress.marking.policy = policy.clone();
+        }
+        if let Some(discipline) = &self.discipline {
+            egress.discipline = discipline.clone();
+        }
     }
 }
 

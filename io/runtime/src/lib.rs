@@ -23,7 +23,8 @@ mod snapshot;
 mod worker;
 
 pub use weir_face::UnixAccess;
-pub use weir_link::{DisciplineConfig, MarkingPolicy, ShapingConfig};
+pub use weir_link::{ChoiceError, DisciplineConfig, DisciplineKind};
+pub use weir_link::{MarkerKind, MarkingPolicy, ShapingConfig};
 
 pub use config::{
     DisksConfig, FaceDefaults, Listener, ManagementConfig, PitTokenChoice, RuntimeConfig,

@@ -4,7 +4,9 @@ use std::num::NonZeroU32;
 
 use serde::Deserialize;
 use weir_base::units::{Fraction, Frequency, Time};
+use weir_baselines::links;
 use weir_forward::strategy::StrategyKind;
+use weir_link::{ChoiceError, DisciplineConfig, MarkingPolicy};
 use weir_netem::ServiceTime;
 use weir_options::StoreOptions;
 use weir_plan::{
@@ -49,6 +51,7 @@ impl Default for RouterTable {
             ..
         } = RouterPlan::default();
         let pit_entries = NonZeroU32::new(pit_entries_max).unwrap_or(NonZeroU32::MIN);
+        let (marking, discipline) = (marking.to_string(), discipline.to_string());
         let stages = None;
         Self { pit_entries, strategy, marking, discipline, shaping, shards, fib_filler, stages }
     }
@@ -119,11 +122,16 @@ pub(crate) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         let message = format!("is {}; write 1 to 64", table.shards);
         return Err(tree.error(&format!("{path}.shards"), message));
     }
+    let refuse = |key, error: ChoiceError| {
+        tree.error(&format!("{path}.{key}"), format!("cannot be: {error}"))
+    };
+    let marking = MarkingPolicy::read(&table.marking, links::MARKERS);
+    let discipline = DisciplineConfig::read(&table.discipline, links::DISCIPLINES);
     let mut plan = RouterPlan {
         pit_entries_max: table.pit_entries.get(),
         strategy: table.strategy,
-        marking: table.marking,
-        discipline: table.discipline,
+        marking: marking.map_err(|error| refuse("marking", error))?,
+        discipline: discipline.map_err(|error| refuse("discipline", error))?,
         shaping: table.shaping,
         shards: table.shards,
         fib_filler: table.fib_filler,
@@ -134,8 +142,7 @@ pub(crate) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
         let message = format!("cannot be {:?}; {known}", plan.strategy);
         return Err(tree.error(&format!("{path}.strategy"), message));
     }
-    let chosen = plan.egress("", None).map(drop).and_then(|()| plan.face_shaping("").map(drop));
-    if let Err(PlanError::Value { key, problem, .. }) = chosen {
+    if let Err(PlanError::Value { key, problem, .. }) = plan.face_shaping("") {
         return Err(tree.error(&format!("{path}.{key}"), problem));
     }
     let mut store_packets = None;

@@ -5,11 +5,13 @@
 use crate::common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use common::{MS, PlanBuilder, S, consumer, names, producer, run_with};
 use weir_base::Rng;
 use weir_base::units::{Size, Time};
 use weir_forward::{Bypass, Mark};
+use weir_link::{DisciplineConfig, Joining, Marker, MarkerKind, MarkerOptions, MarkingPolicy};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
 use weir_netsim::Summary;
 use weir_options::{DisksOptions, StoreOptions};
@@ -20,6 +22,7 @@ use weir_plan::{
     StagesPlan, StoreExperiments, StoreIo, WhenFull,
 };
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+use weir_wire::CongestionMark;
 
 /// The last samples of routers and links: no counter ever decreases, whatever crashes or is cut.
 #[derive(Default)]
@@ -57,6 +60,31 @@ impl Observer for Counters {
             }
             _ => {}
         }
+    }
+}
+
+/// Marks one Data in four, in proportion: a marking policy of another crate.
+#[derive(Debug, Default)]
+struct Fourth {
+    data: u32,
+}
+
+const FOURTH: MarkerKind = MarkerKind { name: "fourth", read: |_| Ok(Arc::new(Fourth::default())) };
+
+impl MarkerOptions for Fourth {
+    fn make(&self, _capacity_bytes: u64, _seed: u64) -> Box<dyn Marker> {
+        Box::new(Self::default())
+    }
+}
+
+impl Marker for Fourth {
+    fn meaning(&self) -> CongestionMark {
+        CongestionMark::PROPORTIONAL
+    }
+
+    fn marks(&mut self, joining: &Joining) -> bool {
+        self.data += u32::from(joining.is_data);
+        joining.is_data && self.data % 4 == 0
     }
 }
 
@@ -174,8 +202,12 @@ impl Draw {
             fib_filler: self.below(50),
             stages,
             disk: None,
-            marking: self.pick(&["nfd", "rem", "codel target=1ms", "step"]).into(),
-            discipline: "fifo".into(),
+            marking: match self.below(4) {
+                0 => MarkingPolicy::Nfd,
+                2 => "codel target=1ms".parse().unwrap(),
+                _ => MarkingPolicy::read("fourth", &[FOURTH]).unwrap(),
+            },
+            discipline: DisciplineConfig::Fifo,
         }
     }
 

@@ -10,6 +10,7 @@ mod router;
 
 use serde::{Deserialize, Serialize};
 use weir_control::Placement;
+use weir_link::{DisciplineConfig, MarkingPolicy};
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_options::StoreOptions;
 use weir_store::EvictionPolicy;
@@ -20,8 +21,7 @@ pub use self::experiments::{Compare, DiskExperiments, IndexKind, StoreExperiment
 use crate::workload::{ConsumerPlan, ProducerPlan};
 
 /// One run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// All randomness of the run follows from it.
     pub seed: u64,
@@ -42,7 +42,6 @@ pub struct Plan {
     /// What goes wrong and when, in any order.
     pub faults: Vec<FaultPlan>,
     /// A controller that routers ask about large objects, if there is one.
-    #[serde(default)]
     pub controller: Option<ControllerPlan>,
 }
 
@@ -104,8 +103,7 @@ pub struct RoutesPlan {
     pub loss: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
     pub name: String,
     pub role: Role,
@@ -116,6 +114,8 @@ pub struct NodePlan {
 #[serde(rename_all = "kebab-case")]
 #[allow(clippy::large_enum_variant, reason = "a plan has few nodes, and each is made once")]
 pub enum Role {
+    /// Forwards. Only plans of consumers and producers are passed between processes.
+    #[serde(skip)]
     Router(RouterPlan),
     /// Asks. It has one link, to a router; several if it asks with a window.
     Consumer(ConsumerPlan),
@@ -123,8 +123,7 @@ pub enum Role {
     Producer(ProducerPlan),
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RouterPlan {
     /// Its content store, that of all shards together.
     pub store: StoreOptions,
@@ -139,12 +138,10 @@ pub struct RouterPlan {
     pub pit_entries_max: u32,
     /// Strategy of `/`: one of `StrategyKind::WORDS`, or a whole name with parameters.
     pub strategy: String,
-    /// Which packets its faces mark for congestion, a
-    /// [`MarkingPolicy`](weir_link::MarkingPolicy) as text.
-    pub marking: String,
-    /// In which order and when packets leave its faces, a
-    /// [`DisciplineConfig`](weir_link::DisciplineConfig) as text.
-    pub discipline: String,
+    /// Which packets its faces mark for congestion.
+    pub marking: MarkingPolicy,
+    /// In which order and when packets leave its faces.
+    pub discipline: DisciplineConfig,
     /// Which Interests its faces hold for a while, a [`ShapingConfig`](weir_link::ShapingConfig) as
     /// text.
     pub shaping: String,
@@ -169,8 +166,8 @@ impl Default for RouterPlan {
             disk: None,
             pit_entries_max: 1 << 16,
             strategy: "best-route".into(),
-            marking: "nfd".into(),
-            discipline: "fifo".into(),
+            marking: MarkingPolicy::Nfd,
+            discipline: DisciplineConfig::Fifo,
             shaping: "none".into(),
             shards: 1,
             fib_filler: 0,

@@ -69,7 +69,7 @@ fn check_shared(plan: &Plan) -> Result<(), PlanError> {
 fn check_router(router: &RouterPlan, name: &str) -> Result<(), PlanError> {
     let place = format!("node `{name}`");
     router.strategy_of_root(name)?;
-    router.egress(name, None)?;
+    router.check_marking(name, None)?;
     router.face_shaping(name)?;
     if !(0.0..=1.0).contains(&router.store_filled) {
         let problem = format!("is {}; it is a share from 0 to 1", router.store_filled);

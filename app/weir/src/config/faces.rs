@@ -14,6 +14,7 @@ use weir_runtime::{
 };
 use weir_wire::PACKET_SIZE_MAX;
 
+use super::link_kinds;
 use super::text::{above_zero, deserialize_text, positive, to_time};
 use super::unix::{GroupText, ModeText, UnixChoice};
 
@@ -126,14 +127,14 @@ impl FacesSection {
             udp_mtu: self.udp_mtu.0,
             queue_bytes_max: usize::try_from(self.queue_size_max.bytes).unwrap_or(usize::MAX),
             congestion_marking: self.congestion_marking,
-            marking: self.marking.0,
+            marking: self.marking.0.clone(),
             mark_threshold_bytes: self.mark_threshold.bytes,
             mark_interval: Duration::from_nanos(self.mark_interval.ns),
             reliability: self.reliability,
             runs: self.runs,
             pit_token: self.pit_token.into(),
             shared_memory: self.shared_memory,
-            discipline: self.discipline.0,
+            discipline: self.discipline.0.clone(),
             shaping: self.shaping.0,
             idle_timeout: Duration::from_nanos(self.idle_timeout.ns),
             stall_timeout: Duration::from_nanos(self.stall_timeout.ns),
@@ -259,26 +260,26 @@ impl<'de> Deserialize<'de> for MtuChoice {
 }
 
 /// A marking policy by its name and options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MarkingText(pub(crate) MarkingPolicy);
 
 impl FromStr for MarkingText {
-    type Err = <MarkingPolicy as FromStr>::Err;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
+    fn from_str(text: &str) -> Result<Self, String> {
+        link_kinds::read_marking(text).map(Self)
     }
 }
 
 /// A queue discipline by its name and options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DisciplineText(pub(crate) DisciplineConfig);
 
 impl FromStr for DisciplineText {
-    type Err = <DisciplineConfig as FromStr>::Err;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self)
+    fn from_str(text: &str) -> Result<Self, String> {
+        link_kinds::read_discipline(text).map(Self)
     }
 }
 

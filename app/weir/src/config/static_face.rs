@@ -89,8 +89,8 @@ impl FaceSection {
             reliability: self.reliability,
             runs: self.runs,
             pit_token: self.pit_token.map(PitTokenChoice::from),
-            marking: self.marking.map(|text| text.0),
-            discipline: self.discipline.map(|text| text.0),
+            marking: self.marking.as_ref().map(|text| text.0.clone()),
+            discipline: self.discipline.as_ref().map(|text| text.0.clone()),
             shaping: self.shaping.map(|text| text.0),
             routes,
         })

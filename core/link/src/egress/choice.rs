@@ -1,7 +1,10 @@
-//! A thing with options, chosen by text: its name, then `key=value` pairs.
+//! What text chooses by a name and options: its name, then `key=value` pairs.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
 
 use crate::order::OutOfOrder;
 
@@ -15,7 +18,7 @@ pub enum ChoiceError {
         kind: &'static str,
         /// As given.
         name: String,
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
     },
     /// It has no such option, or not with this value.
     #[error("`{option}` is no option of the {kind} `{name}`, or cannot have this value")]
@@ -37,22 +40,91 @@ pub enum ChoiceError {
     },
 }
 
+/// A kind that another crate implements, by the name under which text may choose it. `T` makes
+/// values of it, one for each face.
+#[derive(Debug)]
+pub struct Kind<T: ?Sized> {
+    /// In kebab-case.
+    pub name: &'static str,
+    /// Reads its options, `key=value` separated by spaces; see [`read_options`].
+    pub read: fn(options: &str) -> Result<Arc<T>, ChoiceError>,
+}
+
+/// What a text chose of another crate. Two are equal if their texts are, but for spaces.
+#[derive(Debug)]
+pub struct Other<T: ?Sized> {
+    name: &'static str,
+    text: Arc<str>,
+    options: Arc<T>,
+}
+
+impl<T: ?Sized> Other<T> {
+    /// Reads a text that chooses one of `kinds`. `what` says what these are, and which there are
+    /// besides.
+    pub(crate) fn read(
+        what: (&'static str, &[&'static str]),
+        text: &str,
+        kinds: &[Kind<T>],
+    ) -> Result<Self, ChoiceError> {
+        let (name, options) = split(text);
+        let Some(kind) = kinds.iter().find(|kind| kind.name == name) else {
+            let (kind, name) = (what.0, name.to_owned());
+            let names = what.1.iter().copied().chain(kinds.iter().map(|kind| kind.name)).collect();
+            return Err(ChoiceError::Unknown { kind, name, names });
+        };
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ").into();
+        Ok(Self { name: kind.name, text, options: (kind.read)(options)? })
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn options(&self) -> &T {
+        &self.options
+    }
+}
+
+impl<T: ?Sized> Clone for Other<T> {
+    fn clone(&self) -> Self {
+        let Self { name, text, options } = self;
+        Self { name, text: Arc::clone(text), options: Arc::clone(options) }
+    }
+}
+
+impl<T: ?Sized> PartialEq for Other<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl<T: ?Sized> Eq for Other<T> {}
+
+impl<T: ?Sized> fmt::Display for Other<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// The name in `text`, and its options.
 pub(crate) fn split(text: &str) -> (&str, &str) {
     text.trim().split_once(' ').unwrap_or((text.trim(), ""))
 }
 
-/// The options of `name` as `set` takes them, key and value; it answers false for one that it does
-/// not know or that cannot have this value.
-pub(crate) fn read_options(
-    kind: &'static str,
-    name: &str,
+/// Passes each of `options` to `set`, as key and value. It returns false for one that it does not
+/// know, or that cannot have this value. `of` is for the error: what it is, such as "queue
+/// discipline", and its name.
+///
+/// # Errors
+/// [`ChoiceError::Option`].
+pub fn read_options(
+    of: (&'static str, &str),
     options: &str,
     mut set: impl FnMut(&str, &str) -> bool,
 ) -> Result<(), ChoiceError> {
     for option in options.split_whitespace() {
         if !option.split_once('=').is_some_and(|(key, value)| set(key, value)) {
-            let (name, option) = (name.to_owned(), option.to_owned());
+            let (kind, name, option) = (of.0, of.1.to_owned(), option.to_owned());
             return Err(ChoiceError::Option { kind, name, option });
         }
     }

@@ -1,30 +1,26 @@
+//! Queue disciplines, and the choice of one.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::str::FromStr;
+
 use weir_base::{Instant, Packet};
 
+use super::choice::{self, ChoiceError, Kind, Other};
 use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::Load;
 use crate::counters::LinkDrop;
 
-/// In which order and when the packets of one face leave.
+/// Decides in which order and when the packets of one face leave, where that is not first in, first
+/// out. Other crates implement it; `weir-baselines` does for the papers' disciplines.
 ///
-/// It knows of the network what passes its link, and nothing else: what comes in and what leaves.
-/// The bound on the octets that wait is the link's and holds for every discipline.
-pub(crate) trait Discipline: Sized {
-    /// What can be chosen; the default is used when a configuration names the discipline alone.
-    type Config: Default;
-
-    /// Whether it ever keeps a packet. One that does not is never polled.
-    const KEEPS: bool = true;
-
-    /// A discipline whose draws and hashes, if it has any, follow from `seed`.
-    fn new(config: &Self::Config, seed: u64) -> Self;
-
-    /// Sets option `key` of the text form to `value`. False: there is no such option, or the value
-    /// is none that it may have.
-    fn set(_config: &mut Self::Config, _key: &str, _value: u64) -> bool {
-        false
-    }
-
-    /// Takes a packet that is to leave: gives it to `out`, or keeps it for [`Self::poll`].
+/// It knows nothing of the network but the packets that come in and leave by its link. Whatever it
+/// holds counts against the bound on queued bytes, which the link enforces.
+pub trait Discipline: fmt::Debug + Send {
+    /// Accepts a packet to send: passes it to `out`, or holds it for [`Self::poll`].
+    ///
+    /// # Errors
+    /// The packet is dropped for this reason, which the link counts.
     fn enqueue(
         &mut self,
         now: Instant,
@@ -32,28 +28,88 @@ pub(crate) trait Discipline: Sized {
         out: &mut Outlet<'_>,
     ) -> Result<(), LinkDrop>;
 
-    /// A whole packet came in.
+    /// A whole packet was received.
     fn on_received(&mut self, _now: Instant, _kind: PacketKind, _packet: &Packet) {}
 
-    /// Gives to `out` what may leave by now. Called when [`Self::next_wakeup`] is due, and each
-    /// time the socket has taken frames.
-    fn poll(&mut self, _now: Instant, _out: &mut Outlet<'_>) {}
+    /// Passes to `out` what may leave by now. Called when [`Self::next_wakeup`] is due, and each
+    /// time the socket has accepted frames.
+    fn poll(&mut self, now: Instant, out: &mut Outlet<'_>);
 
-    /// When [`Self::poll`] is to be called, whatever the socket does.
-    fn next_wakeup(&self) -> Option<Instant> {
-        None
+    /// When [`Self::poll`] must be called at the latest.
+    fn next_wakeup(&self) -> Option<Instant>;
+
+    /// The size of all that it holds.
+    fn held(&self) -> Load;
+
+    /// Removes the newest packet that it holds: memory is short.
+    fn drop_newest(&mut self) -> Option<Outgoing>;
+
+    /// Passes all that it holds to `out`: the face goes down, or gets another discipline.
+    fn release(&mut self, now: Instant, out: &mut Outlet<'_>);
+}
+
+/// The options of a [`Discipline`]: makes one for each face.
+pub trait DisciplineOptions: fmt::Debug + Send + Sync {
+    /// A discipline whose random draws and hashes, if it has any, follow from `seed`.
+    fn make(&self, seed: u64) -> Box<dyn Discipline>;
+}
+
+/// A kind of [`Discipline`] that text may choose.
+pub type DisciplineKind = Kind<dyn DisciplineOptions>;
+
+/// In which order and when the packets of a face leave.
+///
+/// As text: `fifo`, or the name of another kind and its options as `key=value`, for example
+/// `interest-rate interests_per_s=5000 burst=64`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DisciplineConfig {
+    /// First in, first out.
+    #[default]
+    Fifo,
+    Other(Other<dyn DisciplineOptions>),
+}
+
+const WHAT: &str = "queue discipline";
+const FIFO: &str = "fifo";
+
+impl DisciplineConfig {
+    /// Reads a text that chooses `fifo` or one of `others`.
+    ///
+    /// # Errors
+    /// There is no such discipline, or it has no such options.
+    pub fn read(text: &str, others: &[DisciplineKind]) -> Result<Self, ChoiceError> {
+        match choice::split(text) {
+            (FIFO, options) => {
+                choice::read_options((WHAT, FIFO), options, |_, _| false)?;
+                Ok(Self::Fifo)
+            }
+            _ => Other::read((WHAT, &[FIFO]), text, others).map(Self::Other),
+        }
     }
 
-    /// What it keeps.
-    fn held(&self) -> Load {
-        Load::default()
+    /// The discipline of one face; `None` for first in, first out.
+    pub(crate) fn make(&self, seed: u64) -> Option<Box<dyn Discipline>> {
+        match self {
+            Self::Fifo => None,
+            Self::Other(other) => Some(other.options().make(seed)),
+        }
     }
+}
 
-    /// Takes back the newest packet that it keeps.
-    fn drop_newest(&mut self) -> Option<Outgoing> {
-        None
+impl FromStr for DisciplineConfig {
+    type Err = ChoiceError;
+
+    /// Knows no disciplines of other crates.
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        Self::read(text, &[])
     }
+}
 
-    /// Gives all that it keeps to `out`: the face goes down, or gets another discipline.
-    fn release(&mut self, _now: Instant, _out: &mut Outlet<'_>) {}
+impl fmt::Display for DisciplineConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fifo => f.write_str(FIFO),
+            Self::Other(other) => other.fmt(f),
+        }
+    }
 }

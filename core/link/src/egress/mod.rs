@@ -2,21 +2,16 @@
 
 mod choice;
 mod discipline;
-mod disciplines;
-mod fifo;
-mod hr_icp;
-mod interest_rate;
 mod marking;
 mod outlet;
 mod queue;
 mod ready;
 
-pub use choice::ChoiceError;
-pub use disciplines::DisciplineConfig;
-pub use hr_icp::HrIcpConfig;
-pub use interest_rate::InterestRateConfig;
-pub use marking::{CoDelOptions, MarkingConfig, MarkingPolicy, RemOptions, StepOptions};
-pub(crate) use outlet::Outgoing;
-pub use outlet::PacketKind;
+pub use choice::{ChoiceError, Kind, Other, read_options};
+pub use discipline::{Discipline, DisciplineConfig, DisciplineKind, DisciplineOptions};
+pub use marking::{CoDelOptions, Joining, Marker, MarkerKind, MarkerOptions};
+pub use marking::{MarkingConfig, MarkingPolicy, Sojourn};
+pub use outlet::{Outgoing, Outlet, PacketKind};
 pub use queue::EgressConfig;
 pub(crate) use queue::{Context, Egress};
+pub use ready::Load;

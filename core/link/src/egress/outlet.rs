@@ -2,7 +2,7 @@ use weir_base::{Instant, Packet};
 use weir_wire::CongestionMark;
 use weir_wire::lp::LpHeader;
 
-use super::marking::{AnyPolicy, Joining, MarkingConfig};
+use super::marking::{AnyMarker, Joining, MarkingConfig};
 use super::ready::Ready;
 use crate::codec::{CodecConfig, CodecContext, Encoder};
 use crate::counters::{LinkCounters, LinkDrop};
@@ -18,18 +18,20 @@ pub enum PacketKind {
 
 /// A packet that is to leave.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) kind: PacketKind,
-    pub(crate) header: LpHeader,
-    pub(crate) packet: Packet,
+pub struct Outgoing {
+    pub kind: PacketKind,
+    pub header: LpHeader,
+    pub packet: Packet,
 }
 
-/// A held Interest up to this size is copied out of the receive block that it lies in.
+/// A held packet up to this size is copied.
 const DETACH_BYTES_MAX: usize = 512;
 
 impl Outgoing {
-    /// Holds no block much larger than its packet, if that is an Interest of usual size.
-    pub(crate) fn detached(mut self) -> Self {
+    /// Copies an Interest of usual size out of the receive block that it lies in, so that it does not
+    /// keep the whole block in memory while it waits.
+    #[must_use]
+    pub fn detached(mut self) -> Self {
         if self.packet.len() <= DETACH_BYTES_MAX {
             self.packet = Packet::from(&self.packet[..]);
         }
@@ -39,14 +41,14 @@ impl Outgoing {
 
 /// Where a discipline puts the packets that may leave: marks them where their queue is long, and
 /// encodes them into frames for the socket.
-pub(crate) struct Outlet<'a> {
+pub struct Outlet<'a> {
     pub(crate) now: Instant,
     pub(crate) codec: &'a CodecConfig,
     pub(crate) encoder: &'a mut Encoder,
     pub(crate) ready: &'a mut Ready,
-    pub(crate) counters: &'a mut LinkCounters,
+    pub counters: &'a mut LinkCounters,
     pub(crate) marking: &'a MarkingConfig,
-    pub(crate) policy: &'a mut AnyPolicy,
+    pub(crate) marker: &'a mut AnyMarker,
     /// Octets in the socket, as far as the driver has told.
     pub(crate) socket_backlog_bytes: u64,
 }
@@ -57,18 +59,21 @@ impl Outlet<'_> {
         self.ready.load().wire_bytes + self.socket_backlog_bytes
     }
 
-    /// The packet may leave.
+    /// Sends a packet.
+    ///
+    /// # Errors
+    /// It is dropped since it is too large for a frame. Not counted here.
     #[inline]
-    pub(crate) fn send(&mut self, mut outgoing: Outgoing) -> Result<(), LinkDrop> {
+    pub fn send(&mut self, mut outgoing: Outgoing) -> Result<(), LinkDrop> {
         self.mark(&mut outgoing);
-        let Self { now, codec, encoder, ready, counters, marking, policy, .. } = self;
+        let Self { now, codec, encoder, ready, counters, marking, marker, .. } = self;
         let Outgoing { header, packet, .. } = outgoing;
         let before_bytes = ready.load().wire_bytes;
         let push = |frame| ready.push(frame);
         let context = CodecContext { now: *now, config: codec, counters };
         let fragments = encoder.encode(context, header, &packet, push)?;
         if marking.is_on {
-            policy.joined(*now, ready.load().wire_bytes - before_bytes);
+            marker.joined(*now, ready.load().wire_bytes - before_bytes);
         }
         counters.fragmented += u64::from(fragments > 1);
         Ok(())
@@ -81,7 +86,7 @@ impl Outlet<'_> {
             return;
         }
         let queue_bytes = self.waiting_bytes();
-        let mark = self.policy.mark(&Joining {
+        let mark = self.marker.mark(&Joining {
             now: self.now,
             is_data: outgoing.kind == PacketKind::Data,
             queue_bytes,

@@ -1,7 +1,9 @@
+use alloc::boxed::Box;
+
 use weir_base::{Instant, Packet, Pool};
 
-use super::disciplines::{AnyDiscipline, DisciplineConfig};
-use super::marking::{AnyPolicy, MarkingConfig};
+use super::discipline::{Discipline, DisciplineConfig};
+use super::marking::{AnyMarker, MarkingConfig};
 use super::outlet::{Outgoing, Outlet, PacketKind};
 use super::ready::{Load, Ready};
 use crate::codec::{CodecConfig, Encoder};
@@ -31,8 +33,9 @@ pub(crate) struct Context<'a> {
 /// What waits to leave: with the discipline, and then in frames that the socket may take.
 #[derive(Debug)]
 pub(crate) struct Egress {
-    discipline: AnyDiscipline,
-    policy: AnyPolicy,
+    /// None: first in, first out.
+    discipline: Option<Box<dyn Discipline>>,
+    marker: AnyMarker,
     ready: Ready,
     socket_backlog_bytes: u64,
     /// The latest time that anyone told.
@@ -42,8 +45,8 @@ pub(crate) struct Egress {
 impl Egress {
     pub(crate) fn new(config: &EgressConfig) -> Self {
         Self {
-            discipline: AnyDiscipline::new(&config.discipline, config.seed),
-            policy: config.marking.fresh(config.seed),
+            discipline: config.discipline.make(config.seed),
+            marker: config.marking.marker(config.seed),
             ready: Ready::default(),
             socket_backlog_bytes: 0,
             now: Instant::ZERO,
@@ -53,12 +56,12 @@ impl Egress {
     /// Goes on as `context` has it, which was `before`. What another discipline keeps may leave.
     pub(crate) fn reconfigure(&mut self, before: &EgressConfig, context: Context<'_>) {
         let config = context.config;
-        if config.marking.is_fresh_after(&before.marking) {
-            self.policy = config.marking.fresh(config.seed);
+        if config.marking.needs_new_marker(&before.marking) {
+            self.marker = config.marking.marker(config.seed);
         }
         if config.discipline != before.discipline {
             self.release(context);
-            self.discipline = AnyDiscipline::new(&config.discipline, config.seed);
+            self.discipline = config.discipline.make(config.seed);
         }
     }
 
@@ -74,7 +77,10 @@ impl Egress {
             return Err(LinkDrop::QueueFull);
         }
         let (discipline, mut out) = self.outlet(context);
-        discipline.enqueue(now, outgoing, &mut out)
+        match discipline {
+            None => out.send(outgoing),
+            Some(discipline) => discipline.enqueue(now, outgoing, &mut out),
+        }
     }
 
     /// Adds a frame that no discipline has a say in.
@@ -87,12 +93,14 @@ impl Egress {
     }
 
     fn has_room_for(&self, wire_len: usize, config: &EgressConfig) -> bool {
-        let waiting = self.ready.load().charged_bytes + self.discipline.held().charged_bytes;
+        let waiting = self.ready.load().charged_bytes + self.held().charged_bytes;
         waiting + Load::charge_of(wire_len) <= config.queue_bytes_max
     }
 
     pub(crate) fn on_received(&mut self, now: Instant, kind: PacketKind, packet: &Packet) {
-        self.discipline.on_received(now, kind, packet);
+        if let Some(discipline) = &mut self.discipline {
+            discipline.on_received(now, kind, packet);
+        }
     }
 
     /// The time has come.
@@ -104,26 +112,28 @@ impl Egress {
     /// The socket has taken frames.
     #[inline]
     pub(crate) fn refill(&mut self, context: Context<'_>) {
-        if self.discipline.keeps() {
+        if self.discipline.is_some() {
             self.poll_discipline(context);
         }
     }
 
     fn poll_discipline(&mut self, context: Context<'_>) {
         let now = self.now;
-        let (discipline, mut out) = self.outlet(context);
-        discipline.poll(now, &mut out);
+        if let (Some(discipline), mut out) = self.outlet(context) {
+            discipline.poll(now, &mut out);
+        }
     }
 
     /// Nothing is kept back any longer.
     pub(crate) fn release(&mut self, context: Context<'_>) {
         let now = self.now;
-        let (discipline, mut out) = self.outlet(context);
-        discipline.release(now, &mut out);
+        if let (Some(discipline), mut out) = self.outlet(context) {
+            discipline.release(now, &mut out);
+        }
     }
 
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
-        self.discipline.next_wakeup()
+        self.discipline.as_ref()?.next_wakeup()
     }
 
     #[inline]
@@ -151,12 +161,18 @@ impl Egress {
 
     /// Octets on the wire that wait here.
     pub(crate) fn wire_bytes(&self) -> u64 {
-        self.ready.load().wire_bytes + self.discipline.held().wire_bytes
+        self.ready.load().wire_bytes + self.held().wire_bytes
     }
 
     /// The same with what waits in the socket.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.wire_bytes() + self.socket_backlog_bytes
+    }
+
+    /// What the discipline holds.
+    #[inline]
+    fn held(&self) -> Load {
+        self.discipline.as_ref().map_or_else(Load::default, |discipline| discipline.held())
     }
 
     pub(crate) fn set_socket_backlog(&mut self, bytes: u64) {
@@ -170,12 +186,13 @@ impl Egress {
     /// Octets of memory of all that waits, about.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.ready.memory_bytes() + self.discipline.held().charged_bytes
+        self.ready.memory_bytes() + self.held().charged_bytes
     }
 
     /// Takes back the newest of what waits. As many frames as `kept` stay.
     pub(crate) fn drop_newest(&mut self, kept: usize) -> bool {
-        self.discipline.drop_newest().is_some() || self.ready.pop_newest(kept).is_some()
+        let held = self.discipline.as_mut().and_then(|discipline| discipline.drop_newest());
+        held.is_some() || self.ready.pop_newest(kept).is_some()
     }
 
     pub(crate) fn shrink(&mut self) {
@@ -183,7 +200,10 @@ impl Egress {
     }
 
     #[inline]
-    fn outlet<'a>(&'a mut self, context: Context<'a>) -> (&'a mut AnyDiscipline, Outlet<'a>) {
+    fn outlet<'a>(
+        &'a mut self,
+        context: Context<'a>,
+    ) -> (Option<&'a mut (dyn Discipline + 'static)>, Outlet<'a>) {
         let Context { codec, config, encoder, counters } = context;
         let out = Outlet {
             now: self.now,
@@ -192,9 +212,9 @@ impl Egress {
             ready: &mut self.ready,
             counters,
             marking: &config.marking,
-            policy: &mut self.policy,
+            marker: &mut self.marker,
             socket_backlog_bytes: self.socket_backlog_bytes,
         };
-        (&mut self.discipline, out)
+        (self.discipline.as_deref_mut(), out)
     }
 }

@@ -11,12 +11,12 @@ const PACKET_CHARGE_BYTES: u64 = 96;
 /// What a frame takes of memory beyond its charge: its place in a list that doubles as it grows.
 const FRAME_EXTRA_BYTES: u64 = 128;
 
-/// How much waits. Octets on the wire and octets of memory are counted apart: marking goes by the
-/// former as NFD does, the bound by the latter.
+/// The size of queued packets. Octets on the wire and octets of memory are counted apart: marking
+/// uses the former as NFD does, the bound of the queue the latter.
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Load {
-    pub(crate) wire_bytes: u64,
-    pub(crate) charged_bytes: u64,
+pub struct Load {
+    pub wire_bytes: u64,
+    pub charged_bytes: u64,
 }
 
 impl Load {
@@ -25,20 +25,14 @@ impl Load {
         wire_len as u64 + PACKET_CHARGE_BYTES
     }
 
-    /// This and `other`.
-    pub(crate) fn with(self, other: Self) -> Self {
-        Self {
-            wire_bytes: self.wire_bytes + other.wire_bytes,
-            charged_bytes: self.charged_bytes + other.charged_bytes,
-        }
-    }
-
-    pub(crate) fn add(&mut self, wire_len: usize) {
+    /// Adds a packet of `wire_len` octets.
+    pub fn add(&mut self, wire_len: usize) {
         self.wire_bytes += wire_len as u64;
         self.charged_bytes += Self::charge_of(wire_len);
     }
 
-    pub(crate) fn remove(&mut self, wire_len: usize) {
+    /// Removes a packet of `wire_len` octets, which was added before.
+    pub fn remove(&mut self, wire_len: usize) {
         self.wire_bytes -= wire_len as u64;
         self.charged_bytes -= Self::charge_of(wire_len);
     }

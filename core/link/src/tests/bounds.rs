@@ -5,8 +5,8 @@ use std::vec::Vec;
 use weir_base::{Instant, Packet, Pool};
 use weir_wire::lp::LpHeader;
 
-use super::{START, data, fragment, interest, pool, whole, with};
-use crate::{DisciplineConfig, InterestRateConfig, Link, LinkConfig, LinkDrop, Received};
+use super::{START, data, fragment, interest, pool, whole};
+use crate::{Link, LinkConfig, LinkDrop, Received};
 
 /// Packets of `count` numbered Interests in a queue.
 fn queue(link: &mut Link, count: usize) {
@@ -34,24 +34,6 @@ fn the_newest_frames_give_way_and_the_oldest_stays() {
     link.shrink();
     assert_eq!((link.egress_memory_bytes(), link.queue_bytes()), (0, 0));
     queue(&mut link, 2);
-}
-
-#[test]
-fn interests_held_to_a_rate_give_way_first() {
-    let config = InterestRateConfig { interests_per_s: 1, burst: 2, held_max: 100 };
-    let mut link = Link::new(with(LinkConfig::stream(), |link| {
-        link.egress.discipline = DisciplineConfig::InterestRate(config);
-    }));
-    queue(&mut link, 52);
-    assert_eq!(link.frames().len(), 2);
-    let all = link.egress_memory_bytes();
-    link.shed_egress(all / 2, true);
-    assert!(link.egress_memory_bytes() <= all / 2);
-    assert_eq!(link.frames().len(), 2);
-    link.shed_egress(0, true);
-    assert_eq!((link.frames().len(), link.next_wakeup()), (1, None));
-    link.shed_egress(0, false);
-    assert_eq!(link.counters().drops[LinkDrop::EgressMemory], 52);
 }
 
 #[test]

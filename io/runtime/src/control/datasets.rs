@@ -22,10 +22,10 @@ fn face_statuses(faces: &Faces, sum: &Snapshot) -> Vec<FaceStatus> {
     let known = sum.faces.iter().filter_map(|face| {
         let counters = &face.counters;
         let record = faces.find(face.id)?;
-        let policy = record.link.egress.marking.policy;
+        let policy = &record.link.egress.marking.policy;
         Some(FaceStatus {
             info: FaceInfo { local_uri: face.local_uri.clone(), ..record.info() },
-            marking_policy: (policy != MarkingPolicy::default()).then(|| policy.name().to_owned()),
+            marking_policy: (*policy != MarkingPolicy::Nfd).then(|| policy.name().to_owned()),
             expiration_period_ms: face.expires_in_ns.map(|ns| ns / 1_000_000),
             heard_ms_ago: face.heard_ns_ago.map(|ns| ns / 1_000_000),
             counters: FaceCounters {

@@ -232,7 +232,8 @@ fn face_config(
         marking.capacity_bytes = model.queue_bytes_max;
     }
     if let Role::Router(router) = role {
-        (marking.policy, *discipline) = router.egress(name, Some(marking.capacity_bytes))?;
+        router.check_marking(name, Some(marking.capacity_bytes))?;
+        (marking.policy, *discipline) = (router.marking.clone(), router.discipline.clone());
     }
     config.egress.seed = seed;
     Ok(config)

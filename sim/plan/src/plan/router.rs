@@ -1,7 +1,7 @@
 //! A router's settings as the core has them.
 
 use weir_forward::strategy::{Strategy, StrategyKind};
-use weir_link::{ChoiceError, DisciplineConfig, MarkingPolicy, ShapingConfig, ShapingError};
+use weir_link::{ShapingConfig, ShapingError};
 
 use weir_wire::Name;
 
@@ -30,26 +30,17 @@ impl RouterPlan {
         Strategy::from_name(whole.as_view()).map_err(|error| refuse(error.to_string()))
     }
 
-    /// How a router's faces mark and queue, before a queue that holds `capacity_bytes` if that is
+    /// Checks how a router's faces mark, before a queue that holds `capacity_bytes` if that is
     /// known.
     ///
     /// # Errors
-    /// A text chooses nothing, or what contradicts itself before such a queue; `name` is the
-    /// node's.
-    pub fn egress(
-        &self,
-        name: &str,
-        capacity_bytes: Option<u64>,
-    ) -> Result<(MarkingPolicy, DisciplineConfig), PlanError> {
-        let failed = |key, error: ChoiceError| PlanError::Value {
+    /// The marking policy contradicts itself before such a queue; `name` is the node's.
+    pub fn check_marking(&self, name: &str, capacity_bytes: Option<u64>) -> Result<(), PlanError> {
+        self.marking.check(capacity_bytes).map_err(|error| PlanError::Value {
             place: format!("node `{name}`"),
-            key,
+            key: "marking",
             problem: format!("cannot be: {error}"),
-        };
-        let marking: MarkingPolicy =
-            self.marking.parse().map_err(|error| failed("marking", error))?;
-        marking.check(capacity_bytes).map_err(|error| failed("marking", error))?;
-        Ok((marking, self.discipline.parse().map_err(|error| failed("discipline", error))?))
+        })
     }
 
     /// How a router's faces shape the Interests that come in.

@@ -1,8 +1,10 @@
+use core::fmt;
+
 use weir_base::units::Time;
 use weir_base::{Instant, NS_PER_MS};
 use weir_wire::CongestionMark;
 
-use super::policy::{Joining, Policy, interval_by_root};
+use super::marker::{Joining, Marker, interval_by_root};
 use super::sojourn::Sojourn;
 use crate::order::OutOfOrder;
 
@@ -26,6 +28,35 @@ impl Default for CoDelOptions {
     }
 }
 
+impl CoDelOptions {
+    /// Sets option `key` of the text form to `value`. False: there is no such option, or it cannot
+    /// have this value.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> bool {
+        let field = match key {
+            "target" => &mut self.target_ns,
+            "interval" => &mut self.interval_ns,
+            _ => return false,
+        };
+        // Without an interval every Data of a late queue would be marked.
+        let time = value.parse().ok().filter(|time: &Time| time.ns > 0);
+        time.inspect(|time| *field = time.ns).is_some()
+    }
+
+    /// RFC 8289, 4.3: the target is a part of the interval.
+    pub(super) fn check(&self) -> Result<(), OutOfOrder> {
+        let time = |ns| Time { ns };
+        let &Self { target_ns, interval_ns } = self;
+        OutOfOrder::if_above(("target", time(target_ns)), ("interval", time(interval_ns)))
+    }
+}
+
+impl fmt::Display for CoDelOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self { target_ns, interval_ns } = self;
+        write!(f, "target={} interval={}", Time { ns: target_ns }, Time { ns: interval_ns })
+    }
+}
+
 /// CoDel (RFC 8289), with a mark where it drops. It judges the queue when a packet joins: what it
 /// asks is whether the oldest packet waits for longer than the target, and that is known then as it
 /// is when a packet leaves, which a link is not told.
@@ -44,6 +75,18 @@ pub(crate) struct CoDel {
 }
 
 impl CoDel {
+    pub(super) fn new(options: &CoDelOptions) -> Self {
+        Self {
+            options: *options,
+            sojourn: Sojourn::new(options.target_ns),
+            first_above: None,
+            is_marking: false,
+            next_mark: Instant::ZERO,
+            count: 0,
+            count_before: 0,
+        }
+    }
+
     /// Whether packets have waited for too long throughout an interval.
     fn is_congested(&mut self, now: Instant, is_late: bool) -> bool {
         if !is_late {
@@ -80,39 +123,10 @@ impl CoDel {
     }
 }
 
-impl Policy for CoDel {
-    type Options = CoDelOptions;
-
-    const MARK: CongestionMark = CongestionMark::SPARSE;
-
-    fn new(options: &CoDelOptions, _capacity_bytes: u64, _seed: u64) -> Self {
-        Self {
-            options: *options,
-            sojourn: Sojourn::new(options.target_ns),
-            first_above: None,
-            is_marking: false,
-            next_mark: Instant::ZERO,
-            count: 0,
-            count_before: 0,
-        }
-    }
-
-    fn set(options: &mut CoDelOptions, key: &str, value: &str) -> bool {
-        let field = match key {
-            "target" => &mut options.target_ns,
-            "interval" => &mut options.interval_ns,
-            _ => return false,
-        };
-        // Without an interval every Data of a late queue would be marked: that is `step`.
-        let time = value.parse().ok().filter(|time: &Time| time.ns > 0);
-        time.inspect(|time| *field = time.ns).is_some()
-    }
-
-    /// RFC 8289, 4.3: the target is a part of the interval.
-    fn check(options: &CoDelOptions, _capacity_bytes: Option<u64>) -> Result<(), OutOfOrder> {
-        let time = |ns| Time { ns };
-        let &CoDelOptions { target_ns, interval_ns } = options;
-        OutOfOrder::if_above(("target", time(target_ns)), ("interval", time(interval_ns)))
+impl Marker for CoDel {
+    #[inline]
+    fn meaning(&self) -> CongestionMark {
+        CongestionMark::SPARSE
     }
 
     fn marks(&mut self, joining: &Joining) -> bool {
@@ -138,7 +152,7 @@ mod tests {
     const MS: u64 = NS_PER_MS;
 
     fn codel() -> CoDel {
-        CoDel::new(&CoDelOptions::default(), 0, 0)
+        CoDel::new(&CoDelOptions::default())
     }
 
     /// A packet of 1,000 octets joins each millisecond of `from_ms..to_ms` a queue of so many

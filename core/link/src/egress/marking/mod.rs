@@ -1,16 +1,13 @@
 //! Which packets are marked for congestion.
 
 mod codel;
+mod marker;
 mod nfd;
-mod policies;
 mod policy;
-mod rem;
 mod sojourn;
-mod step;
 
 pub use codel::CoDelOptions;
-pub(crate) use policies::AnyPolicy;
-pub use policies::{MarkingConfig, MarkingPolicy};
-pub(crate) use policy::Joining;
-pub use rem::RemOptions;
-pub use step::StepOptions;
+pub use marker::{Joining, Marker, MarkerKind, MarkerOptions};
+pub(crate) use policy::AnyMarker;
+pub use policy::{MarkingConfig, MarkingPolicy};
+pub use sojourn::Sojourn;

@@ -1,7 +1,7 @@
 use weir_base::Instant;
 use weir_wire::CongestionMark;
 
-use super::policy::{Joining, Policy, interval_by_root};
+use super::marker::{Joining, Marker, interval_by_root};
 
 /// NFD's marking schedule: the queue must stay above the threshold for one interval, then packets
 /// are marked at times that draw closer as `interval / sqrt(n + 1)` after the n-th mark.
@@ -11,13 +11,10 @@ pub(crate) struct Nfd {
     marks: u64,
 }
 
-impl Policy for Nfd {
-    type Options = ();
-
-    const MARK: CongestionMark = CongestionMark::SPARSE;
-
-    fn new((): &(), _capacity_bytes: u64, _seed: u64) -> Self {
-        Self::default()
+impl Marker for Nfd {
+    #[inline]
+    fn meaning(&self) -> CongestionMark {
+        CongestionMark::SPARSE
     }
 
     #[inline]

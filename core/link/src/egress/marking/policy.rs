@@ -1,70 +1,175 @@
+//! The configuration of marking.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::str::FromStr;
+
 use weir_base::Instant;
 use weir_wire::CongestionMark;
 
-use crate::order::OutOfOrder;
+use super::codel::{CoDel, CoDelOptions};
+use super::marker::{Joining, Marker, MarkerKind, MarkerOptions};
+use super::nfd::Nfd;
+use crate::egress::choice::{self, ChoiceError, Other};
 
-/// A packet that is about to join a queue, and what waits there.
-pub(crate) struct Joining {
-    pub(crate) now: Instant,
-    pub(crate) is_data: bool,
-    /// Octets on the wire that wait before it, those in the socket included.
-    pub(crate) queue_bytes: u64,
-    /// See [`MarkingConfig::threshold_bytes`](super::MarkingConfig::threshold_bytes).
-    pub(crate) threshold_bytes: u64,
-    /// See [`MarkingConfig::interval_ns`](super::MarkingConfig::interval_ns).
-    pub(crate) interval_ns: u64,
+const WHAT: &str = "marking policy";
+const NFD: &str = "nfd";
+const CODEL: &str = "codel";
+
+/// When packets are marked for congestion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkingConfig {
+    /// Whether any are.
+    pub is_on: bool,
+    /// What decides which.
+    pub policy: MarkingPolicy,
+    /// Octets waiting (our queue and the socket's) above which NFD's marking is armed.
+    pub threshold_bytes: u64,
+    /// How long the queue must stay above the threshold before NFD's first mark.
+    pub interval_ns: u64,
+    /// Octets that the queue holds before it drops.
+    pub capacity_bytes: u64,
 }
 
-/// Which packets of one face are marked for congestion.
+impl MarkingConfig {
+    /// The marker of a face, in its initial state. Random draws follow from `seed`.
+    pub(crate) fn marker(&self, seed: u64) -> AnyMarker {
+        match &self.policy {
+            MarkingPolicy::Nfd => AnyMarker::Nfd(Nfd::default()),
+            MarkingPolicy::CoDel(options) => AnyMarker::CoDel(CoDel::new(options)),
+            MarkingPolicy::Other(other) => {
+                AnyMarker::Other(other.options().make(self.capacity_bytes, seed))
+            }
+        }
+    }
+
+    /// Whether a change from `before` needs a new marker. One marker works on while NFD's threshold
+    /// and interval change.
+    pub(crate) fn needs_new_marker(&self, before: &Self) -> bool {
+        let Self { is_on, policy, capacity_bytes, threshold_bytes: _, interval_ns: _ } = self;
+        (*is_on, policy, *capacity_bytes) != (before.is_on, &before.policy, before.capacity_bytes)
+    }
+
+    /// A backlog of a socket up to so many octets makes no difference. A driver that knows it to be
+    /// below need not query it.
+    pub fn backlog_ignored_bytes(&self) -> u64 {
+        match self.policy {
+            MarkingPolicy::Nfd => self.threshold_bytes,
+            _ => 0,
+        }
+    }
+}
+
+/// Which packets of a face are marked.
 ///
-/// It sees each packet when it joins the queue, which is the last time that the link can write into
-/// its header.
-pub(crate) trait Policy {
-    /// What can be chosen; the default is used when a configuration names the policy alone.
-    type Options: Default;
-
-    /// What its marks mean to a consumer.
-    const MARK: CongestionMark;
-
-    /// A policy for a queue of `capacity_bytes` octets, whose draws, if it has any, follow from
-    /// `seed`.
-    fn new(options: &Self::Options, capacity_bytes: u64, seed: u64) -> Self;
-
-    /// Sets option `key` of the text form to `value`. False: there is no such option, or the value
-    /// is none that it may have.
-    fn set(_options: &mut Self::Options, _key: &str, _value: &str) -> bool {
-        false
-    }
-
-    /// Whether no two options contradict each other, before a queue that holds `capacity_bytes`,
-    /// if that is known.
-    fn check(_options: &Self::Options, _capacity_bytes: Option<u64>) -> Result<(), OutOfOrder> {
-        Ok(())
-    }
-
-    /// Whether the packet is to be marked.
-    fn marks(&mut self, joining: &Joining) -> bool;
-
-    /// The packet has joined the queue, in frames of so many octets in all.
-    fn joined(&mut self, _now: Instant, _wire_bytes: u64) {}
+/// As text: a name, then options as `key=value`, for example `codel target=5ms interval=100ms`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MarkingPolicy {
+    /// NFD's schedule: now and then, while the queue stays above a threshold.
+    #[default]
+    Nfd,
+    /// CoDel (RFC 8289): now and then, while Data wait for longer than a target.
+    CoDel(CoDelOptions),
+    Other(Other<dyn MarkerOptions>),
 }
 
-/// `floor(interval_ns / sqrt(count))` in integers, the same on every machine; `count` is above 0.
-pub(crate) fn interval_by_root(interval_ns: u64, count: u64) -> u64 {
-    let squared = u128::from(interval_ns) * u128::from(interval_ns);
-    let root = (squared / u128::from(count)).isqrt();
-    u64::try_from(root).expect("not above interval_ns")
+impl MarkingPolicy {
+    /// Reads a text that chooses `nfd`, `codel` or one of `others`.
+    ///
+    /// # Errors
+    /// There is no such policy, it has no such options, or they contradict each other.
+    pub fn read(text: &str, others: &[MarkerKind]) -> Result<Self, ChoiceError> {
+        let policy = match choice::split(text) {
+            (NFD, options) => {
+                choice::read_options((WHAT, NFD), options, |_, _| false)?;
+                Self::Nfd
+            }
+            (CODEL, options) => {
+                let mut chosen = CoDelOptions::default();
+                choice::read_options((WHAT, CODEL), options, |key, value| chosen.set(key, value))?;
+                Self::CoDel(chosen)
+            }
+            _ => Self::Other(Other::read((WHAT, &[NFD, CODEL]), text, others)?),
+        };
+        policy.check(None)?;
+        Ok(policy)
+    }
+
+    /// The name, without options.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Nfd => NFD,
+            Self::CoDel(_) => CODEL,
+            Self::Other(other) => other.name(),
+        }
+    }
+
+    /// Refuses options that contradict each other before a queue that holds `capacity_bytes`; those
+    /// that do so before any queue, if that is `None`.
+    ///
+    /// # Errors
+    /// [`ChoiceError::Order`].
+    pub fn check(&self, capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
+        match self {
+            Self::Nfd => Ok(()),
+            Self::CoDel(options) => options.check().map_err(|order| ChoiceError::Order {
+                kind: WHAT,
+                name: CODEL,
+                order,
+            }),
+            Self::Other(other) => other.options().check(capacity_bytes),
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl FromStr for MarkingPolicy {
+    type Err = ChoiceError;
 
-    #[test]
-    fn intervals_shrink_with_the_root_of_the_marks() {
-        assert_eq!(interval_by_root(100_000_000, 1), 100_000_000);
-        assert_eq!(interval_by_root(100_000_000, 2), 70_710_678);
-        assert_eq!(interval_by_root(100_000_000, 4), 50_000_000);
-        assert_eq!(interval_by_root(u64::MAX, 1), u64::MAX);
+    /// Knows no policies of other crates.
+    fn from_str(text: &str) -> Result<Self, ChoiceError> {
+        Self::read(text, &[])
+    }
+}
+
+impl fmt::Display for MarkingPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nfd => f.write_str(NFD),
+            Self::CoDel(options) => write!(f, "{CODEL} {options}"),
+            Self::Other(other) => other.fmt(f),
+        }
+    }
+}
+
+/// The marker of one face. What most faces have is called without a pointer.
+#[derive(Debug)]
+pub(crate) enum AnyMarker {
+    Nfd(Nfd),
+    CoDel(CoDel),
+    Other(Box<dyn Marker>),
+}
+
+impl AnyMarker {
+    /// The mark that the packet must bear, if any.
+    #[inline]
+    pub(crate) fn mark(&mut self, joining: &Joining) -> Option<CongestionMark> {
+        fn mark<M: Marker + ?Sized>(marker: &mut M, joining: &Joining) -> Option<CongestionMark> {
+            if marker.marks(joining) { Some(marker.meaning()) } else { None }
+        }
+        match self {
+            Self::Nfd(nfd) => mark(nfd, joining),
+            Self::CoDel(codel) => mark(codel, joining),
+            Self::Other(other) => mark(&mut **other, joining),
+        }
+    }
+
+    /// See [`Marker::joined`].
+    #[inline]
+    pub(crate) fn joined(&mut self, now: Instant, wire_bytes: u64) {
+        match self {
+            Self::Nfd(nfd) => nfd.joined(now, wire_bytes),
+            Self::CoDel(codel) => codel.joined(now, wire_bytes),
+            Self::Other(other) => other.joined(now, wire_bytes),
+        }
     }
 }

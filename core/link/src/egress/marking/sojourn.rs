@@ -3,11 +3,12 @@ use weir_base::Instant;
 /// Parts of the span that are counted apart.
 const PARTS: usize = 8;
 
-/// Octets that joined a queue within the last `span_ns`. A link is not told when a frame leaves its
-/// socket, only how much waits there; but a queue is served in order, so that its oldest octet has
-/// waited for longer than the span just when more octets wait than joined within it.
+/// Whether the oldest packet of a queue waits for longer than a span of time, by the octets that
+/// joined the queue within that span. A link does not learn when a frame leaves its socket, only how
+/// many octets wait there. But a queue is served in order: its oldest octet has waited for longer
+/// than the span exactly when more octets wait than joined within it.
 #[derive(Debug)]
-pub(crate) struct Sojourn {
+pub struct Sojourn {
     part_ns: u64,
     /// Which part of time the newest count is of.
     newest: u64,
@@ -18,20 +19,20 @@ pub(crate) struct Sojourn {
 
 impl Sojourn {
     /// For a span of `span_ns`; what joined up to a seventh of it before counts, too.
-    pub(crate) fn new(span_ns: u64) -> Self {
+    pub fn new(span_ns: u64) -> Self {
         let part_ns = span_ns.div_ceil(PARTS as u64 - 1).max(1);
         Self { part_ns, newest: 0, bytes: [0; PARTS], sum_bytes: 0, packet_bytes_max: 0 }
     }
 
     /// Whether the oldest of `queue_bytes` waits for longer than the span, and more than one packet
     /// waits: what is being sent is no queue, however long that takes (RFC 8289, 5.4).
-    pub(crate) fn is_late(&mut self, now: Instant, queue_bytes: u64) -> bool {
+    pub fn is_late(&mut self, now: Instant, queue_bytes: u64) -> bool {
         self.forget(now);
         queue_bytes > self.sum_bytes && queue_bytes > self.packet_bytes_max
     }
 
     /// A packet joins the queue, of so many octets in the same measure as those of the queue.
-    pub(crate) fn add(&mut self, now: Instant, packet_bytes: u64) {
+    pub fn add(&mut self, now: Instant, packet_bytes: u64) {
         self.forget(now);
         self.bytes[self.newest as usize % PARTS] += packet_bytes;
         self.sum_bytes += packet_bytes;

@@ -15,7 +15,7 @@ use crate::control::random_u64;
 pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConfig {
     let marking = MarkingConfig {
         is_on: defaults.congestion_marking,
-        policy: defaults.marking,
+        policy: defaults.marking.clone(),
         threshold_bytes: defaults.mark_threshold_bytes,
         interval_ns: defaults.mark_interval.as_nanos() as u64,
         capacity_bytes: defaults.queue_bytes_max as u64,
@@ -23,7 +23,7 @@ pub(super) fn link_config(defaults: &FaceDefaults, base: LinkConfig) -> LinkConf
     let egress = EgressConfig {
         queue_bytes_max: defaults.queue_bytes_max as u64,
         marking,
-        discipline: defaults.discipline,
+        discipline: defaults.discipline.clone(),
         seed: random_u64(),
     };
     // A link that fragments packets is one of datagrams.

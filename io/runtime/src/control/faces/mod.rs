@@ -96,11 +96,11 @@ impl Faces {
         let interval_ns = config.rebalance_interval.as_nanos() as u64;
         Self {
             turn: RoundRobin::new(workers.count()),
-            defaults: config.face_defaults,
+            defaults: config.face_defaults.clone(),
             operators: Operators::new(config),
             quota,
             table: FaceTable::default(),
-            ports: UdpPorts::new(workers.clone(), config.face_defaults),
+            ports: UdpPorts::new(workers.clone(), config.face_defaults.clone()),
             statics: statics.map(|config| Static { config, attempts: 0 }).collect(),
             connector: Connector::new(control),
             balance: Balance::new(config.threads, interval_ns),

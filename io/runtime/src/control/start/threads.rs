@@ -83,7 +83,7 @@ impl Common<'_> {
                     ..router.clone()
                 },
                 extension: self.config.extension.clone(),
-                face_defaults: self.config.face_defaults,
+                face_defaults: self.config.face_defaults.clone(),
                 rebalance_interval: self.config.rebalance_interval,
                 memory: self.memory_shares(),
                 commands,

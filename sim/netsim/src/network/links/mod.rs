@@ -154,9 +154,7 @@ impl Links {
         let marks_before = end.link.counters().marks_set;
         let is_queued = end.link.enqueue(now, header, packet).is_ok();
         let marking = &end.link.config().egress.marking;
-        if end.link.counters().marks_set != marks_before
-            && marking.policy == MarkingPolicy::default()
-        {
+        if end.link.counters().marks_set != marks_before && marking.policy == MarkingPolicy::Nfd {
             bounds::mark(backlog_bytes + queued_bytes, marking.threshold_bytes)
                 .map_err(|what| Broken::invariant(node, what))?;
         }

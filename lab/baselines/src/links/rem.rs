@@ -1,25 +1,32 @@
+use std::sync::Arc;
+
 use weir_base::Rng;
 use weir_base::units::{Fraction, Size};
+use weir_link::{
+    ChoiceError, Joining, Marker, MarkerKind, MarkerOptions, OutOfOrder, read_options,
+};
 use weir_wire::CongestionMark;
 
-use super::policy::{Joining, Policy};
-use crate::order::OutOfOrder;
+pub(super) const KIND: MarkerKind =
+    MarkerKind { name: "rem", read: |options| Ok(Arc::new(RemOptions::read(options)?)) };
+
+const WHAT: &str = "marking policy";
 
 /// Parts of which there are a million in one, so that options can be compared.
 const MILLION: f64 = 1e6;
 
 /// The averaging and the curve of random early marking.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct RemOptions {
+struct RemOptions {
     /// Mean queue in octets from which Data are marked; a tenth of its capacity if left out.
-    pub q_min_bytes: Option<u64>,
+    q_min_bytes: Option<u64>,
     /// Mean queue in octets at which the curve gets steep, and half of that at which every Data is
     /// marked; three tenths of its capacity if left out.
-    pub q_max_bytes: Option<u64>,
+    q_max_bytes: Option<u64>,
     /// Probability of a mark at `q_max`, in millionths.
-    pub p_max_millionths: u32,
+    p_max_millionths: u32,
     /// Weight of the newest sample in the mean, in millionths.
-    pub mu_millionths: u32,
+    mu_millionths: u32,
 }
 
 impl Default for RemOptions {
@@ -35,6 +42,34 @@ impl Default for RemOptions {
 }
 
 impl RemOptions {
+    fn read(options: &str) -> Result<Self, ChoiceError> {
+        let mut chosen = Self::default();
+        read_options((WHAT, KIND.name), options, |key, value| chosen.set(key, value))?;
+        Ok(chosen)
+    }
+
+    /// Sets option `key` to `value`. False: there is no such option, or it cannot have this value.
+    fn set(&mut self, key: &str, value: &str) -> bool {
+        let millionths = || {
+            let share: Fraction = value.parse().ok()?;
+            Some((share.value * MILLION + 0.5) as u32)
+        };
+        match key {
+            "q_min" | "q_max" => {
+                let bytes = value.parse().ok().map(|size: Size| size.bytes);
+                let is_min = key == "q_min";
+                *(if is_min { &mut self.q_min_bytes } else { &mut self.q_max_bytes }) = bytes;
+                bytes.is_some()
+            }
+            "p_max" => millionths().inspect(|&p_max| self.p_max_millionths = p_max).is_some(),
+            "mu" => {
+                let mu = millionths().filter(|&mu| mu > 0);
+                mu.inspect(|&mu| self.mu_millionths = mu).is_some()
+            }
+            _ => false,
+        }
+    }
+
     /// `q_min` and `q_max` before a queue of `capacity_bytes`.
     fn thresholds_bytes(&self, capacity_bytes: u64) -> (f64, f64) {
         let capacity = capacity_bytes as f64;
@@ -46,7 +81,7 @@ impl RemOptions {
 /// Random early marking (paper chopcop, 3.1): a moving average of the queue, sampled before each
 /// Data, gives the probability that this Data is marked.
 #[derive(Debug)]
-pub(crate) struct Rem {
+struct Rem {
     curve: Curve,
     mu: f64,
     mean_bytes: f64,
@@ -76,11 +111,7 @@ impl Curve {
     }
 }
 
-impl Policy for Rem {
-    type Options = RemOptions;
-
-    const MARK: CongestionMark = CongestionMark::PROPORTIONAL;
-
+impl Rem {
     fn new(options: &RemOptions, capacity_bytes: u64, seed: u64) -> Self {
         let (q_min_bytes, q_max_bytes) = options.thresholds_bytes(capacity_bytes);
         let p_max = f64::from(options.p_max_millionths) / MILLION;
@@ -88,36 +119,28 @@ impl Policy for Rem {
         let mu = f64::from(options.mu_millionths) / MILLION;
         Self { curve, mu, mean_bytes: 0.0, rng: Rng::from_seed(seed) }
     }
+}
 
-    fn set(options: &mut RemOptions, key: &str, value: &str) -> bool {
-        let millionths = || {
-            let share: Fraction = value.parse().ok()?;
-            Some((share.value * MILLION + 0.5) as u32)
-        };
-        match key {
-            "q_min" | "q_max" => {
-                let bytes = value.parse().ok().map(|size: Size| size.bytes);
-                let is_min = key == "q_min";
-                *(if is_min { &mut options.q_min_bytes } else { &mut options.q_max_bytes }) = bytes;
-                bytes.is_some()
-            }
-            "p_max" => millionths().inspect(|&p_max| options.p_max_millionths = p_max).is_some(),
-            "mu" => {
-                let mu = millionths().filter(|&mu| mu > 0);
-                mu.inspect(|&mu| options.mu_millionths = mu).is_some()
-            }
-            _ => false,
-        }
-    }
-
-    fn check(options: &RemOptions, capacity_bytes: Option<u64>) -> Result<(), OutOfOrder> {
-        let is_known = options.q_min_bytes.is_some() && options.q_max_bytes.is_some();
+impl MarkerOptions for RemOptions {
+    fn check(&self, capacity_bytes: Option<u64>) -> Result<(), ChoiceError> {
+        let is_known = self.q_min_bytes.is_some() && self.q_max_bytes.is_some();
         if capacity_bytes.is_none() && !is_known {
             return Ok(());
         }
-        let (q_min_bytes, q_max_bytes) = options.thresholds_bytes(capacity_bytes.unwrap_or(0));
+        let (q_min_bytes, q_max_bytes) = self.thresholds_bytes(capacity_bytes.unwrap_or(0));
         let size = |bytes| Size { bytes: bytes as u64 };
         OutOfOrder::unless_below(("q_min", size(q_min_bytes)), ("q_max", size(q_max_bytes)))
+            .map_err(|order| ChoiceError::Order { kind: WHAT, name: KIND.name, order })
+    }
+
+    fn make(&self, capacity_bytes: u64, seed: u64) -> Box<dyn Marker> {
+        Box::new(Rem::new(self, capacity_bytes, seed))
+    }
+}
+
+impl Marker for Rem {
+    fn meaning(&self) -> CongestionMark {
+        CongestionMark::PROPORTIONAL
     }
 
     fn marks(&mut self, joining: &Joining) -> bool {
@@ -150,6 +173,18 @@ mod tests {
             threshold_bytes: 0,
             interval_ns: 0,
         })
+    }
+
+    #[test]
+    fn options_are_read() {
+        let chosen = RemOptions {
+            q_min_bytes: Some(150_000),
+            q_max_bytes: Some(450_000),
+            p_max_millionths: 10_000,
+            mu_millionths: 250_000,
+        };
+        assert_eq!(RemOptions::read("q_min=150KB  q_max=450000 p_max=1% mu=0.25"), Ok(chosen));
+        assert_eq!(RemOptions::read(""), Ok(RemOptions::default()));
     }
 
     /// Paper chopcop, Fig. 2, with the parameters of its section 5.

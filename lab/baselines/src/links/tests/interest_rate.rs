@@ -1,19 +1,15 @@
-//! The discipline `interest-rate`, and the choice of disciplines.
+//! The discipline `interest-rate`: its rate, its bounds, and what becomes of Interests that wait.
 
-use super::*;
+use proptest::prelude::*;
+use weir_base::{Instant, NS_PER_MS, Packet};
+use weir_link::{Link, LinkConfig, LinkDrop};
+use weir_wire::tlv;
+
+use super::{START, data, limited, offer, sent};
 
 /// Interests of one byte of content each, told apart by it.
 fn numbered(number: u8) -> Packet {
     Packet::from(&[tlv::INTEREST as u8, 1, number][..])
-}
-
-pub(super) fn limited(text: &str) -> Link {
-    let discipline = text.parse().unwrap();
-    Link::new(with(LinkConfig::stream(), |config| config.egress.discipline = discipline))
-}
-
-pub(super) fn offer(link: &mut Link, now: Instant, packet: Packet) -> Result<(), LinkDrop> {
-    link.enqueue(now, LpHeader::default(), packet)
 }
 
 #[test]
@@ -66,7 +62,7 @@ fn interests_that_wait_are_bounded_and_dropped_when_the_face_goes_down() {
 }
 
 #[test]
-fn another_discipline_lets_go_what_waited() {
+fn another_discipline_releases_what_waited() {
     let mut link = limited("interest-rate interests_per_s=1 burst=1");
     for number in 0..3 {
         offer(&mut link, START, numbered(number)).unwrap();
@@ -77,26 +73,20 @@ fn another_discipline_lets_go_what_waited() {
 }
 
 #[test]
-fn disciplines_are_chosen_by_text() {
-    let limited = InterestRateConfig { interests_per_s: 5000, burst: 64, held_max: 1024 };
-    let text = "interest-rate interests_per_s=5000  burst=64";
-    assert_eq!(text.parse(), Ok(DisciplineConfig::InterestRate(limited)));
-    assert_eq!("fifo".parse(), Ok(DisciplineConfig::default()));
-    assert_eq!(
-        "lifo".parse::<DisciplineConfig>().unwrap_err().to_string(),
-        "there is no queue discipline `lifo`; choose one of \
-         fifo, hr-icp, interest-rate"
-    );
-    for option in ["burst=0", "burst", "burst=x", "interests_per_s=5000000000", "depth=3"] {
-        let text = std::format!("interest-rate {option}");
-        let error = text.parse::<DisciplineConfig>().unwrap_err();
-        let expected = std::format!(
-            "`{option}` is no option of the queue discipline `interest-rate`, or cannot have this \
-             value"
-        );
-        assert_eq!(error.to_string(), expected);
+fn held_interests_are_dropped_first_when_memory_is_short() {
+    let mut link = limited("interest-rate interests_per_s=1 burst=2 held_max=100");
+    for number in 0..52 {
+        offer(&mut link, START, numbered(number)).unwrap();
     }
-    assert!("fifo burst=3".parse::<DisciplineConfig>().is_err());
+    assert_eq!(link.frames().len(), 2);
+    let all = link.egress_memory_bytes();
+    link.shed_egress(all / 2, true);
+    assert!(link.egress_memory_bytes() <= all / 2);
+    assert_eq!(link.frames().len(), 2);
+    link.shed_egress(0, true);
+    assert_eq!((link.frames().len(), link.next_wakeup()), (1, None));
+    link.shed_egress(0, false);
+    assert_eq!(link.counters().drops[LinkDrop::EgressMemory], 52);
 }
 
 proptest! {
@@ -108,7 +98,7 @@ proptest! {
         interests_per_s in 1u64..3000,
         burst in 1u64..9,
     ) {
-        let text = std::format!("interest-rate interests_per_s={interests_per_s} burst={burst}");
+        let text = format!("interest-rate interests_per_s={interests_per_s} burst={burst}");
         let mut link = limited(&text);
         let (mut now, mut left) = (START, Vec::new());
         let gaps = gaps_us.len();

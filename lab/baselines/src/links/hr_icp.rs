@@ -1,13 +1,13 @@
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet};
+use weir_link::{ChoiceError, Discipline, DisciplineKind, DisciplineOptions, LinkDrop, Load};
+use weir_link::{Outgoing, Outlet, PacketKind, read_options};
 use weir_wire::{InterestView, NameView, PACKET_SIZE_MAX, PacketView};
 
-use super::discipline::Discipline;
-use super::outlet::{Outgoing, Outlet, PacketKind};
-use super::ready::Load;
-use crate::counters::LinkDrop;
+pub(super) const KIND: DisciplineKind =
+    DisciplineKind { name: "hr-icp", read: |options| Ok(Arc::new(Config::read(options)?)) };
 
 /// What a flow's credit grows by when its turn comes and does not suffice: the largest packet, so
 /// that one turn more is enough.
@@ -17,22 +17,22 @@ const AVERAGE_OVER: u64 = 8;
 
 /// How Interests are shaped to the Data that they will bring.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct HrIcpConfig {
+struct Config {
     /// What the other end sends in Data, in bits a second, at least 1.
-    pub rate_bps: u64,
+    rate_bps: u64,
     /// Leading components of a name that tell flows apart.
-    pub components: u32,
+    components: u32,
     /// Octets of Data that may be asked for at once after a pause.
-    pub burst_bytes: u32,
+    burst_bytes: u32,
     /// Octets that the Data of a flow is expected to have until some came, at least 1.
-    pub data_bytes: u32,
+    data_bytes: u32,
     /// Flows that are told apart, at least 1; those beyond share places.
-    pub flows_max: u32,
+    flows_max: u32,
     /// Interests of one flow that wait for their turn; more are dropped.
-    pub held_max: u32,
+    held_max: u32,
 }
 
-impl Default for HrIcpConfig {
+impl Default for Config {
     fn default() -> Self {
         Self {
             rate_bps: 100_000_000,
@@ -45,7 +45,32 @@ impl Default for HrIcpConfig {
     }
 }
 
-impl HrIcpConfig {
+impl Config {
+    fn read(options: &str) -> Result<Self, ChoiceError> {
+        let mut config = Self::default();
+        let set = |key: &str, value: &str| value.parse().is_ok_and(|value| config.set(key, value));
+        read_options(("queue discipline", KIND.name), options, set)?;
+        Ok(config)
+    }
+
+    /// Sets option `key` to `value`. False: there is no such option, or it cannot have this value.
+    fn set(&mut self, key: &str, value: u64) -> bool {
+        let (field, least) = match key {
+            "rate_bps" => {
+                self.rate_bps = value;
+                return value > 0;
+            }
+            "components" => (&mut self.components, 0),
+            "burst_bytes" => (&mut self.burst_bytes, 0),
+            "data_bytes" => (&mut self.data_bytes, 1),
+            "flows_max" => (&mut self.flows_max, 1),
+            "held_max" => (&mut self.held_max, 0),
+            _ => return false,
+        };
+        let allowed = u32::try_from(value).ok().filter(|&value| value >= least);
+        allowed.inspect(|&value| *field = value).is_some()
+    }
+
     fn time_ns(&self, bytes: u64) -> u64 {
         let bits_ns = u128::from(bytes) * 8 * u128::from(NS_PER_S);
         u64::try_from(bits_ns / u128::from(self.rate_bps.max(1))).unwrap_or(u64::MAX)
@@ -57,11 +82,10 @@ impl HrIcpConfig {
 /// towards the content: Interests leave no faster than the link brings back the Data they ask for.
 /// While it has credit they pass; then those of each flow wait in a queue of their own, and a
 /// deficit round robin, in octets of Data, gives every flow the same share of the link. Data and
-/// Nacks pass; what may leave goes on to the discipline `Next`.
+/// Nacks pass.
 #[derive(Debug)]
-pub(crate) struct HrIcp<Next> {
-    config: HrIcpConfig,
-    next: Next,
+struct HrIcp {
+    config: Config,
     key: HashKey,
     flows: Vec<Flow>,
     /// The flows of which Interests wait, in the order of their turns.
@@ -83,7 +107,7 @@ struct Flow {
     used_at: Instant,
 }
 
-impl<Next: Discipline> HrIcp<Next> {
+impl HrIcp {
     /// When there is credit for one more Interest.
     fn credit_at(&self) -> Instant {
         let burst_ns = self.config.time_ns(u64::from(self.config.burst_bytes));
@@ -164,12 +188,12 @@ impl<Next: Discipline> HrIcp<Next> {
             }
             self.load.remove(outgoing.packet.len());
             if is_late {
-                // No one waits for its Data any more.
+                // Its lifetime is over, so the previous hop would drop the Data.
                 out.counters.drops.count(LinkDrop::ShapingExpired);
                 continue;
             }
             self.spend(now, bytes);
-            if let Err(reason) = self.next.enqueue(now, outgoing, out) {
+            if let Err(reason) = out.send(outgoing) {
                 out.counters.drops.count(reason);
             }
             return;
@@ -177,38 +201,20 @@ impl<Next: Discipline> HrIcp<Next> {
     }
 }
 
-impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
-    type Config = HrIcpConfig;
-
-    fn new(config: &HrIcpConfig, seed: u64) -> Self {
-        Self {
-            config: *config,
-            next: Next::new(&(), seed),
+impl DisciplineOptions for Config {
+    fn make(&self, seed: u64) -> Box<dyn Discipline> {
+        Box::new(HrIcp {
+            config: *self,
             key: HashKey::new([seed, !seed]),
             flows: Vec::new(),
             turns: VecDeque::new(),
             load: Load::default(),
             full_at: Instant::ZERO,
-        }
+        })
     }
+}
 
-    fn set(config: &mut HrIcpConfig, key: &str, value: u64) -> bool {
-        let (field, least) = match key {
-            "rate_bps" => {
-                config.rate_bps = value;
-                return value > 0;
-            }
-            "components" => (&mut config.components, 0),
-            "burst_bytes" => (&mut config.burst_bytes, 0),
-            "data_bytes" => (&mut config.data_bytes, 1),
-            "flows_max" => (&mut config.flows_max, 1),
-            "held_max" => (&mut config.held_max, 0),
-            _ => return false,
-        };
-        let allowed = u32::try_from(value).ok().filter(|&value| value >= least);
-        allowed.inspect(|&value| *field = value).is_some()
-    }
-
+impl Discipline for HrIcp {
     fn enqueue(
         &mut self,
         now: Instant,
@@ -216,13 +222,13 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
         out: &mut Outlet<'_>,
     ) -> Result<(), LinkDrop> {
         let Some((hash, lifetime_ns)) = self.shaped(&outgoing) else {
-            return self.next.enqueue(now, outgoing, out);
+            return out.send(outgoing);
         };
         let place = self.place(now, hash);
         self.flows[place].used_at = now;
         if self.turns.is_empty() && self.credit_at() <= now {
             self.spend(now, self.flows[place].data_bytes);
-            return self.next.enqueue(now, outgoing, out);
+            return out.send(outgoing);
         }
         let flow = &mut self.flows[place];
         if flow.held.len() >= self.config.held_max as usize {
@@ -238,7 +244,7 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
         Ok(())
     }
 
-    fn on_received(&mut self, now: Instant, kind: PacketKind, packet: &Packet) {
+    fn on_received(&mut self, _now: Instant, kind: PacketKind, packet: &Packet) {
         if kind == PacketKind::Data
             && let Ok(data) = PacketView::decode(packet)
             && let Some(place) = self.find(self.hash_of(data.name()))
@@ -248,28 +254,25 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
             let sum_bytes = *mean_bytes * (AVERAGE_OVER - 1) + packet.len() as u64;
             *mean_bytes = sum_bytes.div_ceil(AVERAGE_OVER);
         }
-        self.next.on_received(now, kind, packet);
     }
 
     fn poll(&mut self, now: Instant, out: &mut Outlet<'_>) {
         while !self.turns.is_empty() && self.credit_at() <= now {
             self.send_next(now, out);
         }
-        self.next.poll(now, out);
     }
 
     fn next_wakeup(&self) -> Option<Instant> {
-        let own = (!self.turns.is_empty()).then(|| self.credit_at());
-        own.into_iter().chain(self.next.next_wakeup()).min()
+        (!self.turns.is_empty()).then(|| self.credit_at())
     }
 
     fn held(&self) -> Load {
-        self.load.with(self.next.held())
+        self.load
     }
 
     fn drop_newest(&mut self) -> Option<Outgoing> {
         // Of the flow whose turn comes last.
-        let Some(&place) = self.turns.back() else { return self.next.drop_newest() };
+        let &place = self.turns.back()?;
         let flow = &mut self.flows[place];
         let (newest, _) = flow.held.pop_back()?;
         if flow.held.is_empty() {
@@ -284,6 +287,20 @@ impl<Next: Discipline<Config = ()>> Discipline for HrIcp<Next> {
         while !self.turns.is_empty() {
             self.send_next(now, out);
         }
-        self.next.release(now, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read() {
+        let config =
+            Config { rate_bps: 40_000_000, components: 2, burst_bytes: 0, ..Config::default() };
+        assert_eq!(Config::read("rate_bps=40000000 components=2 burst_bytes=0"), Ok(config));
+        for option in ["rate_bps=0", "flows_max=0", "data_bytes=0", "rate=5", "held_max=-1"] {
+            assert!(Config::read(option).is_err(), "{option}");
+        }
     }
 }

@@ -1,17 +1,11 @@
 //! HR-ICP's shaping: rate, shares, sizes, bounds.
 
-use std::format;
-use std::string::{String, ToString};
-use std::vec;
-use std::vec::Vec;
-
 use proptest::prelude::*;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet};
+use weir_link::{Link, LinkDrop};
 use weir_wire::{Data, Interest, Name, PacketView};
 
-use super::interest_rate::{limited, offer};
-use super::{START, data, pool, sent};
-use crate::{DisciplineConfig, HrIcpConfig, Link, LinkDrop};
+use super::{START, data, limited, offer, pool, sent};
 
 fn name(uri: &str) -> Name {
     uri.parse().unwrap()
@@ -116,21 +110,6 @@ fn queues_and_flows_are_bounded() {
     (0..9).for_each(|number| offer(&mut link, START, asks(&format!("/{number}"))).unwrap());
     link.discard_all();
     assert_eq!(link.counters().drops[LinkDrop::SocketRefused], 9);
-}
-
-#[test]
-fn options_are_read() {
-    let config = HrIcpConfig {
-        rate_bps: 40_000_000,
-        components: 2,
-        burst_bytes: 0,
-        ..HrIcpConfig::default()
-    };
-    let text = "hr-icp rate_bps=40000000 components=2 burst_bytes=0";
-    assert_eq!(text.parse(), Ok(DisciplineConfig::HrIcp(config)));
-    for option in ["rate_bps=0", "flows_max=0", "data_bytes=0", "rate=5", "held_max=-1"] {
-        assert!(format!("hr-icp {option}").parse::<DisciplineConfig>().is_err(), "{option}");
-    }
 }
 
 proptest! {

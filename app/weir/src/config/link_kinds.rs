@@ -1,0 +1,62 @@
+//! What only experiments configure: the queue disciplines and marking policies of papers, which a
+//! program without the laboratory does not have.
+
+use weir_runtime::{ChoiceError, DisciplineConfig, MarkingPolicy};
+
+#[cfg(feature = "lab")]
+use weir_baselines::links::{DISCIPLINES, MARKERS};
+
+#[cfg(not(feature = "lab"))]
+const DISCIPLINES: &[weir_runtime::DisciplineKind] = &[];
+#[cfg(not(feature = "lab"))]
+const MARKERS: &[weir_runtime::MarkerKind] = &[];
+
+/// Those that the laboratory has.
+const NAMES: [&str; 4] = ["hr-icp", "interest-rate", "rem", "step"];
+
+pub(super) fn read_marking(text: &str) -> Result<MarkingPolicy, String> {
+    MarkingPolicy::read(text, MARKERS).map_err(explain)
+}
+
+pub(super) fn read_discipline(text: &str) -> Result<DisciplineConfig, String> {
+    DisciplineConfig::read(text, DISCIPLINES).map_err(explain)
+}
+
+fn explain(error: ChoiceError) -> String {
+    match error {
+        ChoiceError::Unknown { kind, name, names } if NAMES.contains(&name.as_str()) => format!(
+            "the {kind} `{name}` is for experiments, and this program was built without the \
+             laboratory; choose one of {}, or build weir with `--features lab`",
+            names.join(", ")
+        ),
+        error => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of [`NAMES`] works in a program with the laboratory; without it, the error says why not.
+    #[test]
+    fn names_of_the_laboratory_are_known() {
+        let read = |name: &str| match name {
+            "hr-icp" | "interest-rate" => read_discipline(name).map(drop),
+            _ => read_marking(name).map(drop),
+        };
+        for name in NAMES {
+            match read(name) {
+                Ok(()) => assert!(cfg!(feature = "lab"), "{name}"),
+                Err(error) => {
+                    assert!(!cfg!(feature = "lab"), "{error}");
+                    for part in [name, "without the laboratory", "--features lab"] {
+                        assert!(error.contains(part), "{error}");
+                    }
+                }
+            }
+        }
+        assert!(!read_marking("red").unwrap_err().contains("laboratory"));
+        #[cfg(feature = "lab")]
+        assert_eq!(DISCIPLINES.len() + MARKERS.len(), NAMES.len());
+    }
+}
