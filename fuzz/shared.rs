@@ -2,10 +2,6 @@
 //! likes, and writes wherever he likes, between any two calls. A property test of `weir-face` and a
 //! fuzz target share it. What he does within a call is with `ring.rs`.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../io/face/tests/stranger/mod.rs"]
-mod stranger;
-
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::Read;
@@ -15,11 +11,13 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stranger::{OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH, Stranger};
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
+};
+use weir_io_fixture::stranger::{
+    self, OFFER, RING_BYTES, SHARED_BYTES, SIZE_SEALS, SWITCH, Stranger,
 };
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::peek_frame;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 
-use crate::site::c_library;
+use crate::host::c_library;
 
 /// The library in a folder of its own.
 pub struct CLibrary {

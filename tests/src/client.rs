@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::site::build_folder;
-use crate::{PATIENCE, Process, Router, Site};
+use crate::host::build_folder;
+use crate::{Host, PATIENCE, Process, Router};
 
 /// A library that Weir must get along with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub fn interop_is_skipped() -> bool {
 /// A client of one library that reaches its router over one transport.
 #[derive(Debug)]
 pub struct Client<'a> {
-    site: &'a Site,
+    host: &'a Host,
     library: Library,
     transport: String,
 }
@@ -54,8 +54,8 @@ pub struct Client<'a> {
 impl<'a> Client<'a> {
     /// A client that will connect to `transport`, a FaceUri.
     #[must_use]
-    pub fn new(site: &'a Site, library: Library, transport: &str) -> Self {
-        Self { site, library, transport: transport.to_owned() }
+    pub fn new(host: &'a Host, library: Library, transport: &str) -> Self {
+        Self { host, library, transport: transport.to_owned() }
     }
 
     /// Starts the client program with arguments.
@@ -65,7 +65,7 @@ impl<'a> Client<'a> {
             Library::PythonNdn => (installed.join("python/bin/python"), python_script()),
             Library::Ndnts => (installed.join("ndnts/node"), installed.join("ndnts/client.mjs")),
         };
-        let mut command = self.site.command(&program);
+        let mut command = self.host.command(&program);
         command.arg(script).args(arguments);
         command.env("NDN_CLIENT_TRANSPORT", &self.transport);
         Process::start(&format!("{} {}", self.library.label(), arguments.join(" ")), command)
@@ -91,7 +91,7 @@ impl<'a> Client<'a> {
         let ready = process.event("ready");
         let address = ready["local"].as_str().expect("a UDP client has an address").to_owned();
         let face = format!("udp4://{address}");
-        let _ = router.weir(self.site, &["route", "add", prefix, &face]).success();
+        router.add_route(prefix, &face);
         process
     }
 

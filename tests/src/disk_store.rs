@@ -4,13 +4,11 @@ use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_base::Rng;
 
-use crate::{PATIENCE, Router, RouterOptions, Site};
+use crate::{Host, Router, wait_until};
 
 /// Octets at the start of a disk that hold its superblock, both copies of it.
 const SUPERBLOCK_AREA_BYTES: u64 = 8192;
@@ -31,7 +29,7 @@ pub struct DiskStore {
     pub each: String,
     /// Whether [`Self::stall_file`] stalls them, which only a program with the laboratory can.
     pub can_stall: bool,
-    /// Where the files are; in the site when there is nothing here.
+    /// Where the files are; in the host when there is nothing here.
     pub folder: Option<PathBuf>,
     /// More arguments for `weir router`.
     pub arguments: Vec<String>,
@@ -55,48 +53,48 @@ impl DiskStore {
     }
 
     #[must_use]
-    pub fn file(&self, site: &Site, disk: usize) -> PathBuf {
+    pub fn file(&self, host: &Host, disk: usize) -> PathBuf {
         let name = format!("{}.disk{disk}", self.name);
-        self.folder.as_ref().map_or_else(|| site.path(&name), |folder| folder.join(&name))
+        self.folder.as_ref().map_or_else(|| host.path(&name), |folder| folder.join(&name))
     }
 
     /// A path whose file, while it is there, stalls a disk if [`Self::can_stall`].
     #[must_use]
-    pub fn stall_file(&self, site: &Site, disk: usize) -> PathBuf {
-        site.path(&format!("{}.stall{disk}", self.name))
+    pub fn stall_file(&self, host: &Host, disk: usize) -> PathBuf {
+        host.path(&format!("{}.stall{disk}", self.name))
     }
 
     /// Writes the configuration and returns its path.
-    pub fn write_config(&self, site: &Site) -> PathBuf {
+    pub fn write_config(&self, host: &Host) -> PathBuf {
         let Self { memory, settings, size, each, .. } = self;
         let mut text = format!("[store]\nsize = {memory:?}\n[disks]\n{settings}");
         for disk in 0..self.disks {
-            let path = self.file(site, disk);
+            let path = self.file(host, disk);
             let _ = writeln!(text, "[[disk]]\npath = {path:?}\nsize = {size:?}");
             if self.can_stall {
-                let _ = writeln!(text, "stalled_while = {:?}", self.stall_file(site, disk));
+                let _ = writeln!(text, "stalled_while = {:?}", self.stall_file(host, disk));
             }
             text.push_str(each);
         }
-        site.write(&format!("{}.toml", self.name), text.as_bytes())
+        host.write(&format!("{}.toml", self.name), text.as_bytes())
     }
 
     /// Starts a router with these disks.
-    pub fn start(&self, site: &Site) -> Router {
-        let config = self.write_config(site);
+    pub fn start(&self, host: &Host) -> Router {
+        let config = self.write_config(host);
         let mut arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
         arguments.extend(self.arguments.iter().cloned());
-        Router::start_with(site, &RouterOptions { socket: self.name.clone(), arguments })
+        Router::start_at_with(host, &self.name, &arguments)
     }
 
     /// Flips bits of each disk, anywhere but in the superblocks.
     ///
     /// # Panics
     /// If a file cannot be read or written.
-    pub fn flip_bits(&self, site: &Site, flips: usize, seed: u64) {
+    pub fn flip_bits(&self, host: &Host, flips: usize, seed: u64) {
         let mut rng = Rng::from_seed(seed);
         for disk in 0..self.disks {
-            flip_bits(&self.file(site, disk), SUPERBLOCK_AREA_BYTES, flips, &mut rng);
+            flip_bits(&self.file(host, disk), SUPERBLOCK_AREA_BYTES, flips, &mut rng);
         }
     }
 }
@@ -118,8 +116,8 @@ impl Router {
     ///
     /// # Panics
     /// If it has none.
-    pub fn disk_status(&self, site: &Site) -> Value {
-        let status = self.weir_json(site, &["status", "cs"]);
+    pub fn disk_status(&self) -> Value {
+        let status = self.weir_json(&["status", "cs"]);
         let disk = status["cs"]["disk"].clone();
         assert!(disk.is_object(), "no disks: {status}");
         disk
@@ -128,22 +126,19 @@ impl Router {
     /// Waits until what the router says of its disks is as wanted, and returns it.
     ///
     /// # Panics
-    /// If [`PATIENCE`] runs out first.
-    pub fn disks_become(&self, site: &Site, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let disk = self.disk_status(site);
-            if is_so(&disk) {
-                return disk;
-            }
-            assert!(Instant::now() < deadline, "{what} did not come about: {disk}");
-            thread::sleep(Duration::from_millis(10));
-        }
+    /// If [`crate::PATIENCE`] runs out first.
+    pub fn disks_become(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let mut disk = Value::Null;
+        wait_until(what, || {
+            disk = self.disk_status();
+            is_so(&disk)
+        });
+        disk
     }
 
     /// Waits until what was on the disks is read in and nothing waits to be written.
-    pub fn disks_settle(&self, site: &Site) -> Value {
-        self.disks_become(site, "rest", |disk| {
+    pub fn disks_settle(&self) -> Value {
+        self.disks_become("the disks rest", |disk| {
             disk["recovering"] == false && disk["writesWaiting"] == 0
         })
     }

@@ -15,6 +15,20 @@ use serde_json::Value;
 /// How long a test waits for something that should happen at once, on a slow and busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Waits until a condition holds.
+///
+/// # Panics
+/// If [`PATIENCE`] runs out first.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
+        thread::sleep(POLL_INTERVAL);
+    }
+}
+
 /// A running program. It is killed when dropped; its output is printed if the test fails.
 #[derive(Debug)]
 pub struct Process {
@@ -98,6 +112,34 @@ impl Process {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("no JSON ({error}): {line}"))
     }
 
+    /// Waits until `weir put --watch --json` reports a new version of this object, and returns it.
+    ///
+    /// # Panics
+    /// If it ends, or [`PATIENCE`] runs out first.
+    pub fn published(&self, object: &str) -> u64 {
+        let version_of = |name: &Value| {
+            let (published, version) = name.as_str()?.split_once("/v=")?;
+            (published == object).then(|| version.parse().expect("a version"))
+        };
+        loop {
+            let line = self.json_line();
+            let mut names = line["published"].as_array().into_iter().flatten();
+            if let Some(version) = names.find_map(version_of) {
+                return version;
+            }
+        }
+    }
+
+    /// Waits until `weir put --watch --json` reports that this object is withdrawn.
+    ///
+    /// # Panics
+    /// If it ends, or [`PATIENCE`] runs out first.
+    pub fn withdrawn(&self, object: &str) {
+        let is_it =
+            |line: &Value| line["withdrawn"].as_array().expect("names").contains(&object.into());
+        while !is_it(&self.json_line()) {}
+    }
+
     /// Lines of standard output that have come and were not taken yet.
     pub fn pending_lines(&self) -> Vec<String> {
         self.lines.try_iter().collect()
@@ -143,6 +185,33 @@ impl Process {
         }
     }
 
+    /// Ends it by SIGTERM: what it printed.
+    ///
+    /// # Panics
+    /// If it does not end in order.
+    pub fn stop(mut self) -> String {
+        self.signal(Signal::SIGTERM);
+        self.finish().success().log
+    }
+
+    /// Ends it by SIGKILL.
+    pub fn kill(mut self) -> Finished {
+        self.signal(Signal::SIGKILL);
+        self.finish()
+    }
+
+    /// Waits until it has printed `text`.
+    ///
+    /// # Panics
+    /// If [`PATIENCE`] runs out first.
+    pub fn wait_for(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?} came:\n{}", self.log());
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+
     /// Waits for the end.
     ///
     /// # Panics
@@ -162,7 +231,7 @@ impl Process {
                 break status;
             }
             assert!(Instant::now() < deadline, "{} did not end within {limit:?}", self.title);
-            thread::sleep(Duration::from_millis(2));
+            thread::sleep(POLL_INTERVAL);
         };
         for reader in self.readers.drain(..) {
             reader.join().expect("reader of output");
@@ -178,7 +247,6 @@ impl Finished {
     ///
     /// # Panics
     /// If the exit code is not 0.
-    #[must_use]
     pub fn success(self) -> Self {
         assert!(self.status.success(), "{}:\n{}", self.status, self.log);
         self

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::client::interop_folder;
-use crate::site::build_folder;
-use crate::{Process, Router, Site, weir_binary};
+use crate::host::build_folder;
+use crate::{Host, Process, Router, weir_binary};
 
 /// How long the tests of a file may take on a busy machine: each has limits of its own.
 const TESTS_LIMIT: Duration = Duration::from_secs(600);
@@ -56,8 +56,8 @@ impl Python {
     }
 
     /// Python with arguments, on the router behind `transport`.
-    pub fn start(&self, site: &Site, transport: &str, arguments: &[&str]) -> Process {
-        let mut command = site.command(&self.program);
+    pub fn start(&self, host: &Host, transport: &str, arguments: &[&str]) -> Process {
+        let mut command = host.command(&self.program);
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
         command.env("PYTHONPATH", self.packages.path()).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("WEIR_BIN", weir_binary());
@@ -68,11 +68,11 @@ impl Python {
     ///
     /// # Panics
     /// If one fails.
-    pub fn test(&self, site: &Site, router: &Router, file: &str) {
+    pub fn test(&self, host: &Host, router: &Router, file: &str) {
         let path = bindings().join("tests").join(file);
         let path = path.to_str().expect("a path of text");
         let words = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", "error", path];
-        let finished = self.start(site, &router.unix(), &words);
+        let finished = self.start(host, &router.unix(), &words);
         let finished = finished.finish_within(TESTS_LIMIT).success();
         assert!(finished.output.contains(" passed"), "{}", finished.log);
     }

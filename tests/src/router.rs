@@ -1,76 +1,96 @@
 //! A `weir router` under test.
 
+use std::ffi::OsStr;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Finished, PATIENCE, Process, Site, weir_binary};
+use crate::{Finished, Host, Process, wait_until, weir_binary};
 
-#[derive(Debug, Clone, Default)]
-pub struct RouterOptions {
-    /// Name of its Unix socket in the folder of the site; `router.sock` if empty.
-    pub socket: String,
-    /// More arguments for `weir router`.
-    pub arguments: Vec<String>,
-}
+/// No arguments, for functions that take some.
+const NONE: &[&str] = &[];
 
 /// A running router with a Unix socket, a TCP and a UDP port on 127.0.0.1.
 #[derive(Debug)]
 pub struct Router {
     /// The process, for signals and its log.
     pub process: Process,
+    /// Where it runs, and the programs that it is tested with.
+    pub host: Host,
     socket: PathBuf,
     port: u16,
 }
 
 impl Router {
-    /// Starts a router with the defaults.
-    pub fn start(site: &Site) -> Self {
-        Self::start_with(site, &RouterOptions::default())
+    /// A router with the defaults, on a host of its own.
+    #[must_use]
+    pub fn on_new_host() -> Self {
+        Self::start(&Host::new())
+    }
+
+    /// A router that stores nothing, so that all Data comes from producers.
+    pub fn without_store(host: &Host) -> Self {
+        Self::start_with(host, &["--store", "0"])
+    }
+
+    /// A router with the defaults.
+    pub fn start(host: &Host) -> Self {
+        Self::start_with(host, NONE)
+    }
+
+    /// A router with a Unix socket of this name; others have `router.sock`.
+    pub fn start_at(host: &Host, socket: &str) -> Self {
+        Self::start_at_with(host, socket, NONE)
+    }
+
+    /// A router with more arguments.
+    pub fn start_with(host: &Host, arguments: &[impl AsRef<OsStr>]) -> Self {
+        Self::start_at_with(host, "router.sock", arguments)
     }
 
     /// Starts a router and waits until it takes connections.
     ///
     /// # Panics
-    /// If it ends, or is not ready within [`PATIENCE`].
-    pub fn start_with(site: &Site, options: &RouterOptions) -> Self {
-        Self::start_as(site, site.command(weir_binary()), options)
+    /// If it ends, or is not ready within [`crate::PATIENCE`].
+    pub fn start_at_with(host: &Host, socket: &str, arguments: &[impl AsRef<OsStr>]) -> Self {
+        Self::start_as(host, host.command(weir_binary()), socket, arguments)
     }
 
     /// The same after a line of shell, run in the process that becomes the router: `ulimit -v N`.
     ///
     /// # Panics
-    /// As [`Self::start_with`].
-    pub fn start_after(site: &Site, line: &str, options: &RouterOptions) -> Self {
-        let mut command = site.command(Path::new("sh"));
+    /// As [`Self::start_at_with`].
+    pub fn start_after(host: &Host, line: &str, arguments: &[impl AsRef<OsStr>]) -> Self {
+        let mut command = host.command(Path::new("sh"));
         command.arg("-c").arg(format!("{line} && exec \"$0\" \"$@\"")).arg(weir_binary());
-        Self::start_as(site, command, options)
+        Self::start_as(host, command, "router.sock", arguments)
     }
 
-    /// The same by a command of somebody's own, which gets the arguments of a router.
+    /// The same by another command, which gets the arguments of a router.
     ///
     /// # Panics
-    /// As [`Self::start_with`].
-    pub fn start_as(site: &Site, mut command: Command, options: &RouterOptions) -> Self {
-        let name = if options.socket.is_empty() { "router.sock" } else { &options.socket };
-        let socket = site.path(name);
-        let port = site.free_port();
+    /// As [`Self::start_at_with`].
+    pub fn start_as(
+        host: &Host,
+        mut command: Command,
+        socket: &str,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Self {
+        let title = format!("weir router {socket}");
+        let socket = host.path(socket);
+        let port = host.free_port();
         let address = format!("127.0.0.1:{port}");
         command.arg("router").arg("--unix").arg(&socket);
-        command.args(["--udp", &address, "--tcp", &address]).args(&options.arguments);
-        let mut process = Process::start(&format!("weir router {name}"), command);
-        let deadline = Instant::now() + PATIENCE;
-        while UnixStream::connect(&socket).is_err() || TcpStream::connect(&address).is_err() {
+        command.args(["--udp", &address, "--tcp", &address]).args(arguments);
+        let mut process = Process::start(&title, command);
+        wait_until("the router is ready", || {
             assert!(process.is_running(), "the router ended:\n{}", process.log());
-            assert!(Instant::now() < deadline, "the router is not ready:\n{}", process.log());
-            thread::sleep(Duration::from_millis(10));
-        }
-        Self { process, socket, port }
+            UnixStream::connect(&socket).is_ok() && TcpStream::connect(&address).is_ok()
+        });
+        Self { process, host: host.clone(), socket, port }
     }
 
     /// FaceUri of the Unix socket.
@@ -102,18 +122,49 @@ impl Router {
         &self.socket
     }
 
-    /// Runs `weir` against this router, over its Unix socket, to its end.
-    pub fn weir(&self, site: &Site, arguments: &[&str]) -> Finished {
-        site.weir(&self.unix(), arguments).finish()
+    /// Starts `weir`, connected to this router over its Unix socket.
+    pub fn spawn(&self, arguments: &[&str]) -> Process {
+        self.host.spawn(&self.unix(), arguments)
+    }
+
+    /// Runs `weir` against this router to its end.
+    pub fn weir(&self, arguments: &[&str]) -> Finished {
+        self.spawn(arguments).finish()
     }
 
     /// What a `weir` command prints with `--json`.
     ///
     /// # Panics
     /// If the command fails or prints no JSON.
-    pub fn weir_json(&self, site: &Site, arguments: &[&str]) -> Value {
-        let mut with_json = arguments.to_vec();
-        with_json.push("--json");
-        self.weir(site, &with_json).success().json()
+    pub fn weir_json(&self, arguments: &[&str]) -> Value {
+        self.weir(&[arguments, &["--json"]].concat()).success().json()
+    }
+
+    /// Adds a route to a FaceUri.
+    ///
+    /// # Panics
+    /// If the router refuses.
+    pub fn add_route(&self, prefix: &str, next_hop: &str) {
+        self.weir(&["route", "add", prefix, next_hop]).success();
+    }
+
+    /// Starts `weir put` with these arguments, and waits until it serves: its report.
+    ///
+    /// # Panics
+    /// If it ends.
+    pub fn put(&self, arguments: &[&str]) -> (Process, Value) {
+        let process = self.spawn(&[&["put", "--json"], arguments].concat());
+        let report = process.json_line();
+        (process, report)
+    }
+
+    /// As [`Self::put`], of one object: its name with the version.
+    ///
+    /// # Panics
+    /// If it ends.
+    pub fn put_object(&self, arguments: &[&str]) -> (Process, String) {
+        let (process, report) = self.put(arguments);
+        let name = report["name"].as_str().unwrap_or_else(|| panic!("no name: {report}"));
+        (process, name.to_owned())
     }
 }

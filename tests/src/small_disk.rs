@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use crate::Site;
+use crate::Host;
 
 /// Mounts a tmpfs with options `$0` at `$1`, says so, and keeps its namespace until its standard
 /// input ends.
@@ -26,13 +26,13 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Mounts one of `size` (as `mount` takes it, such as `2m`) at a new folder of the site. `None`
+    /// Mounts one of `size` (as `mount` takes it, such as `2m`) at a new folder of the host. `None`
     /// where no file system can be mounted; the reason is printed.
     ///
     /// # Panics
     /// If the folder cannot be made.
-    pub fn mount(site: &Site, name: &str, size: &str) -> Option<Self> {
-        let folder = site.path(name);
+    pub fn mount(host: &Host, name: &str, size: &str) -> Option<Self> {
+        let folder = host.path(name);
         fs::create_dir(&folder).expect("folder of the small disk");
         let is_root = nix::unistd::geteuid().is_root();
         let mut unshare = Command::new("unshare");
@@ -73,14 +73,14 @@ impl SmallDisk {
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)
     }
 
-    /// `program` as [`Site::command`] runs it, in the namespace of the disk.
-    pub fn command(&self, site: &Site, program: &Path) -> Command {
-        let mut command = site.command(Path::new("nsenter"));
+    /// `program` as [`Host::command`] runs it, in the namespace of the disk.
+    pub fn command(&self, host: &Host, program: &Path) -> Command {
+        let mut command = host.command(Path::new("nsenter"));
         if !self.is_root {
             command.args(["--user", "--preserve-credentials"]);
         }
         command.args(["--mount", "--target", &self.holder.id().to_string()]);
-        command.args(["sh", "-c", ENTER]).arg(site.path("")).arg(program);
+        command.args(["sh", "-c", ENTER]).arg(host.path("")).arg(program);
         command
     }
 
@@ -115,9 +115,9 @@ impl SmallDisk {
     ///
     /// # Panics
     /// If the system refuses.
-    pub fn set_read_only(&self, site: &Site, is_read_only: bool) {
+    pub fn set_read_only(&self, host: &Host, is_read_only: bool) {
         let option = if is_read_only { "remount,ro" } else { "remount,rw" };
-        let mut mount = self.command(site, Path::new("mount"));
+        let mut mount = self.command(host, Path::new("mount"));
         let status = mount.args(["-o", option]).arg(&self.folder).status().expect("mount starts");
         assert!(status.success(), "mount -o {option}: {status}");
     }

@@ -5,68 +5,63 @@ use std::fs;
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 
 /// A router is asked again after a second; five tries took 2.5.
 const SOON: Duration = Duration::from_millis(900);
 
-fn router(site: &Site, socket: &str) -> Router {
-    Router::start_with(site, &RouterOptions { socket: socket.into(), ..RouterOptions::default() })
-}
-
 /// A folder with one file, `/folder/there`.
-fn put(site: &Site, router: &Router) -> Process {
-    fs::create_dir(site.path("source")).expect("a folder");
-    site.write("source/there", b"there");
-    let process = site.weir(&router.unix(), &["put", "source", "/folder", "--json"]);
-    let _ = process.json_line();
+fn put(router: &Router) -> Process {
+    fs::create_dir(router.host.path("source")).expect("a folder");
+    router.host.write("source/there", b"there");
+    let (process, _) = router.put(&["source", "/folder"]);
     process
 }
 
 /// What `weir get` says when it fails, which it does soon.
-fn fails_soon(site: &Site, router: &Router, arguments: &[&str]) -> String {
+fn fails_soon(router: &Router, arguments: &[&str]) -> String {
     let begin = Instant::now();
     let words = [&["get"], arguments, &["-o", "copy"]].concat();
-    let message = router.weir(site, &words).failure();
+    let message = router.weir(&words).failure();
     assert!(begin.elapsed() < SOON, "{:?}: {message}", begin.elapsed());
     message
 }
 
 #[test]
 fn a_producer_says_that_it_has_no_such_thing() {
-    let site = Site::new();
-    let (near, far) = (router(&site, "near"), router(&site, "far"));
-    let producer = put(&site, &far);
-    let _ = near.weir(&site, &["route", "add", "/folder", &far.udp()]).success();
-    let _ = near.weir(&site, &["get", "/folder/there", "-o", "copy"]).success();
+    let host = Host::new();
+    let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
+    let producer = put(&far);
+    near.add_route("/folder", &far.udp());
+    near.weir(&["get", "/folder/there", "-o", "copy"]).success();
     for arguments in [&["/folder/none"][..], &["/folder/there/none"], &["/none", "--version", "5"]]
     {
         let name = arguments[0];
         let is_served = name.starts_with("/folder");
-        let message = fails_soon(&site, &near, arguments);
+        let message = fails_soon(&near, arguments);
         assert_eq!(message.contains("its producer says so"), is_served, "{message}");
     }
-    let message = fails_soon(&site, &near, &["/folder/there", "--version", "5"]);
+    let message = fails_soon(&near, &["/folder/there", "--version", "5"]);
     assert!(message.contains("its producer says so"), "{message}");
     drop(producer);
 }
 
 #[test]
 fn routers_keep_the_word_of_a_producer_that_it_has_no_such_thing() {
-    let site = Site::new();
-    let (near, far) = (router(&site, "near"), router(&site, "far"));
-    let producer = put(&site, &far);
-    let _ = near.weir(&site, &["route", "add", "/folder", &far.udp()]).success();
+    let host = Host::new();
+    let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
+    let producer = put(&far);
+    near.add_route("/folder", &far.udp());
     let (begin, mut tries) = (Instant::now(), 0_u64);
     let received = |router: &Router| {
-        let faces = router.weir_json(&site, &["face", "list"]);
+        let faces = router.weir_json(&["face", "list"]);
         let faces = faces.as_array().expect("faces").iter();
         let mut to_far = faces.filter(|face| face["uri"] == far.udp().as_str());
         to_far.next().expect("the route's face")["inData"].as_u64().expect("a number")
     };
     let before = received(&near);
     while tries < 4 {
-        let _ = fails_soon(&site, &near, &["/folder/none"]);
+        let _ = fails_soon(&near, &["/folder/none"]);
         tries += 1;
     }
     // The producer is asked once a second at most.
@@ -77,31 +72,30 @@ fn routers_keep_the_word_of_a_producer_that_it_has_no_such_thing() {
 
 #[test]
 fn each_reason_why_there_is_nothing_has_its_own_text() {
-    let site = Site::new();
-    let (near, far) = (router(&site, "near"), router(&site, "far"));
-    let message = fails_soon(&site, &near, &["/folder/there"]);
+    let host = Host::new();
+    let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
+    let message = fails_soon(&near, &["/folder/there"]);
     assert!(message.contains("the router has no route"), "{message}");
     // The neighbour's Nack may be that of a producer that is coming up again.
-    let _ = near.weir(&site, &["route", "add", "/folder", &far.udp()]).success();
-    let message = near.weir(&site, &["get", "/folder/there", "-o", "copy"]).failure();
+    near.add_route("/folder", &far.udp());
+    let message = near.weir(&["get", "/folder/there", "-o", "copy"]).failure();
     assert!(message.contains("the one that this leads to has none"), "{message}");
 }
 
 #[test]
 fn a_cheaper_next_hop_that_is_dead_costs_one_wait() {
-    let site = Site::new();
-    let (near, far) = (router(&site, "near"), router(&site, "far"));
-    let expected = random_file(&site.path("source"), 400_000, 5);
-    let producer = site.weir(&far.unix(), &["put", "source", "/file", "--json"]);
-    let _ = producer.json_line();
+    let host = Host::new();
+    let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
+    let expected = random_file(&host.path("source"), 400_000, 5);
+    let (producer, _) = far.put(&["source", "/file"]);
     // It takes everything and never answers.
     let dead = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let dead = format!("udp4://{}", dead.local_addr().expect("an address"));
-    let _ = near.weir(&site, &["route", "add", "/file", &dead, "--cost", "0"]).success();
-    let _ = near.weir(&site, &["route", "add", "/file", &far.udp(), "--cost", "10"]).success();
+    near.weir(&["route", "add", "/file", &dead, "--cost", "0"]).success();
+    near.weir(&["route", "add", "/file", &far.udp(), "--cost", "10"]).success();
     let begin = Instant::now();
-    let _ = near.weir(&site, &["get", "/file", "-o", "copy"]).success();
-    assert_eq!(sha256_hex(&site.path("copy")), expected);
+    near.weir(&["get", "/file", "-o", "copy"]).success();
+    assert_eq!(sha256_hex(&host.path("copy")), expected);
     // It took 171 s, and failed.
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     drop(producer);

@@ -6,11 +6,9 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use weir_tests::{
-    BucketServer, Fault, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
-    weir_binary,
+    BucketServer, Fault, Host, PATIENCE, Process, Router, random_file, sha256_hex, weir_binary,
 };
 
 const KIB: usize = 1 << 10;
@@ -19,23 +17,21 @@ const SETTLED: Duration = Duration::from_millis(60);
 
 /// A router that stores nothing, and a server with an empty bucket.
 struct Bed {
-    site: Site,
+    host: Host,
     router: Router,
     server: BucketServer,
 }
 
 impl Bed {
     fn new() -> Self {
-        let site = Site::new();
-        let arguments = vec!["--store".into(), "0".into()];
-        let router =
-            Router::start_with(&site, &RouterOptions { arguments, ..RouterOptions::default() });
-        Self { site, router, server: BucketServer::new() }
+        let host = Host::new();
+        let router = Router::without_store(&host);
+        Self { host, router, server: BucketServer::new() }
     }
 
     fn start_with(&self, words: &[&str], environment: &[(&str, &str)]) -> Process {
         let address = self.server.address("repo");
-        let mut command = self.site.command(weir_binary());
+        let mut command = self.host.command(weir_binary());
         self.server.tell(&mut command);
         command.args(["put", "--repo", &address, "--json"]).args(words);
         command.env("NDN_CLIENT_TRANSPORT", self.router.unix());
@@ -67,20 +63,10 @@ impl Bed {
     }
 
     fn get(&self, name: &str, sum: &str) {
-        let report = self.router.weir_json(&self.site, &["get", name, "-o", "copy"]);
-        assert_eq!(sha256_hex(&self.site.path("copy")), sum, "{report}");
-        fs::remove_file(self.site.path("copy")).expect("removed");
+        let report = self.router.weir_json(&["get", name, "-o", "copy"]);
+        assert_eq!(sha256_hex(&self.host.path("copy")), sum, "{report}");
+        fs::remove_file(self.host.path("copy")).expect("removed");
     }
-}
-
-fn stop(mut process: Process) -> String {
-    process.signal(Signal::SIGTERM);
-    process.finish().success().log
-}
-
-fn kill(mut process: Process) {
-    process.signal(Signal::SIGKILL);
-    let _ = process.finish();
 }
 
 fn wait_for(what: &str, process: &Process, is_there: impl Fn(&str) -> bool) {
@@ -95,57 +81,57 @@ fn wait_for(what: &str, process: &Process, is_there: impl Fn(&str) -> bool) {
 #[test]
 fn packets_in_a_bucket_are_served_again_without_file_or_key() {
     let bed = Bed::new();
-    let site = &bed.site;
+    let host = &bed.host;
     // Of several parts; one that is a small upload; one of nothing.
-    fs::create_dir(site.path("source")).expect("a folder");
-    let large = random_file(&site.path("source/large"), 20_000 * KIB, 1);
-    let small = random_file(&site.path("source/small"), 3 * KIB, 2);
-    let empty = random_file(&site.path("source/empty"), 0, 3);
+    fs::create_dir(host.path("source")).expect("a folder");
+    let large = random_file(&host.path("source/large"), 20_000 * KIB, 1);
+    let small = random_file(&host.path("source/small"), 3 * KIB, 2);
+    let empty = random_file(&host.path("source/empty"), 0, 3);
     thread::sleep(SETTLED);
     let (process, ready) = bed.put(&["source", "/data"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&4.into(), &0.into()));
     bed.get("/data/large", &large);
-    kill(process);
+    process.kill();
     // Files, a listing, a certificate.
     assert_eq!(bed.objects().len(), 5);
     let (process, ready) = bed.put(&["source", "/data"]);
     assert_eq!(ready["not_signed_again"], 4);
-    kill(process);
-    fs::remove_dir_all(site.path("source")).expect("removed");
-    fs::rename(site.path("home/weir"), site.path("away")).expect("moved");
-    fs::write(site.path("home/weir"), b"no folder: no key can be read or made").expect("written");
+    process.kill();
+    fs::remove_dir_all(host.path("source")).expect("removed");
+    fs::rename(host.path("home/weir"), host.path("away")).expect("moved");
+    fs::write(host.path("home/weir"), b"no folder: no key can be read or made").expect("written");
     let writes = bed.server.writes();
     let (process, ready) = bed.put(&[]);
     assert_eq!(ready["names"], serde_json::json!(["/data"]));
     assert_eq!(ready["bytes"].as_u64().expect("a number") / KIB as u64, 20_003);
-    fs::remove_file(site.path("home/weir")).expect("removed");
-    fs::rename(site.path("away"), site.path("home/weir")).expect("moved");
+    fs::remove_file(host.path("home/weir")).expect("removed");
+    fs::rename(host.path("away"), host.path("home/weir")).expect("moved");
     let reads = bed.server.reads();
     bed.get("/data/large", &large);
     let reads = bed.server.reads() - reads;
     assert!(reads < 60, "{reads} requests for 20 pieces");
     bed.get("/data/small", &small);
     bed.get("/data/empty", &empty);
-    let report = bed.router.weir_json(site, &["get", "/data", "-o", "folder"]);
+    let report = bed.router.weir_json(&["get", "/data", "-o", "folder"]);
     assert_eq!(report["files"], 3);
     assert_eq!(bed.server.writes(), writes, "to serve is to read");
-    assert!(!stop(process).contains("could not be read"));
+    assert!(!process.stop().contains("could not be read"));
 }
 
 #[test]
 fn what_is_gone_or_changed_goes_from_the_bucket() {
     let bed = Bed::new();
-    let site = &bed.site;
-    fs::create_dir(site.path("source")).expect("a folder");
-    random_file(&site.path("source/stays"), 5 * KIB, 1);
-    random_file(&site.path("source/goes"), 5 * KIB, 2);
+    let host = &bed.host;
+    fs::create_dir(host.path("source")).expect("a folder");
+    random_file(&host.path("source/stays"), 5 * KIB, 1);
+    random_file(&host.path("source/goes"), 5 * KIB, 2);
     thread::sleep(SETTLED);
-    stop(bed.put(&["source", "/data"]).0);
+    bed.put(&["source", "/data"]).0.stop();
     let before = bed.objects();
-    fs::remove_file(site.path("source/goes")).expect("removed");
+    fs::remove_file(host.path("source/goes")).expect("removed");
     let (process, ready) = bed.put(&["source", "/data"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &1.into()));
-    stop(process);
+    process.stop();
     // The listing is another; file and certificate are as they were.
     let after = bed.objects();
     assert_eq!((before.len(), after.len()), (4, 3));
@@ -158,7 +144,7 @@ fn what_is_gone_or_changed_goes_from_the_bucket() {
 #[test]
 fn wrong_credentials_and_addresses_are_told() {
     let mut bed = Bed::new();
-    random_file(&bed.site.path("source"), 5 * KIB, 1);
+    random_file(&bed.host.path("source"), 5 * KIB, 1);
     let words = ["source", "/data"];
     let wrong = [("AWS_SECRET_ACCESS_KEY", "wrong")];
     let message = bed.start_with(&words, &wrong).finish().failure();
@@ -166,7 +152,7 @@ fn wrong_credentials_and_addresses_are_told() {
     assert!(message.contains("AWS_SECRET_ACCESS_KEY"), "{message}");
     let elsewhere = ["source", "/data", "--repo", "s3://no-such-bucket/x"];
     let command = |words: &[&str], endpoint: &str| {
-        let mut command = bed.site.command(weir_binary());
+        let mut command = bed.host.command(weir_binary());
         bed.server.tell(&mut command);
         command.arg("put").args(words).args(["--s3-endpoint", endpoint]);
         command.env("NDN_CLIENT_TRANSPORT", bed.router.unix());
@@ -187,7 +173,7 @@ fn wrong_credentials_and_addresses_are_told() {
     // A place with other things in it is no repository.
     bed.server.start();
     let (process, _) = bed.put(&words);
-    stop(process);
+    process.stop();
     let mark = bed.server.files("repo").pop().expect("the mark");
     fs::write(&mark, "weir repository 9\n").expect("written");
     let message = bed.start(&[]).finish().failure();
@@ -201,12 +187,12 @@ fn wrong_credentials_and_addresses_are_told() {
 #[test]
 fn a_bucket_may_be_away_for_a_while() {
     let mut bed = Bed::new();
-    let sum = random_file(&bed.site.path("source"), 30_000 * KIB, 1);
+    let sum = random_file(&bed.host.path("source"), 30_000 * KIB, 1);
     let (process, _) = bed.put(&["source", "/data"]);
     bed.server.set_fault(Fault::Slow);
     let reads = bed.server.reads();
     let words = ["get", "/data", "-o", "copy", "--json"];
-    let getting = bed.site.weir(&bed.router.unix(), &words);
+    let getting = bed.router.spawn(&words);
     let deadline = Instant::now() + PATIENCE;
     while bed.server.reads() < reads + 4 {
         assert!(Instant::now() < deadline, "nothing is read:\n{}", getting.log());
@@ -216,29 +202,29 @@ fn a_bucket_may_be_away_for_a_while() {
     thread::sleep(Duration::from_secs(2));
     bed.server.set_fault(Fault::None);
     bed.server.start();
-    let _ = getting.finish().success();
-    assert_eq!(sha256_hex(&bed.site.path("copy")), sum);
-    stop(process);
+    getting.finish().success();
+    assert_eq!(sha256_hex(&bed.host.path("copy")), sum);
+    process.stop();
 }
 
 /// A server that stays away: told once, no hang, and served again when it is back.
 #[test]
 fn a_bucket_that_stays_away_is_told_once() {
     let mut bed = Bed::new();
-    fs::create_dir(bed.site.path("source")).expect("a folder");
+    fs::create_dir(bed.host.path("source")).expect("a folder");
     let [one, other] = ["one", "other"]
-        .map(|name| random_file(&bed.site.path(&format!("source/{name}")), 50 * KIB, 1));
+        .map(|name| random_file(&bed.host.path(&format!("source/{name}")), 50 * KIB, 1));
     let (process, _) = bed.put(&["source", "/data"]);
     bed.server.stop();
     for name in ["/data/one", "/data/other"] {
-        let _ = bed.router.weir(&bed.site, &["get", name, "-o", "none"]).failure();
+        let _ = bed.router.weir(&["get", name, "-o", "none"]).failure();
     }
     wait_for("word of it", &process, |log| log.contains("cannot read s3://bucket/repo: "));
     bed.server.start();
     bed.get("/data/one", &one);
     bed.get("/data/other", &other);
     wait_for("word of it", &process, |log| log.contains("can be read again"));
-    let log = stop(process);
+    let log = process.stop();
     assert_eq!(log.matches("cannot read s3://bucket/repo: ").count(), 1, "{log}");
     assert!(log.contains("could not be read when asked for"), "{log}");
 }
@@ -246,23 +232,23 @@ fn a_bucket_that_stays_away_is_told_once() {
 #[test]
 fn a_damaged_object_in_a_bucket_is_never_sent() {
     let bed = Bed::new();
-    let sums = [1, 2].map(|seed| random_file(&bed.site.path(&format!("f{seed}")), 80 * KIB, seed));
+    let sums = [1, 2].map(|seed| random_file(&bed.host.path(&format!("f{seed}")), 80 * KIB, seed));
     thread::sleep(SETTLED);
-    stop(bed.put(&["f1", "/f1"]).0);
+    bed.put(&["f1", "/f1"]).0.stop();
     let file = bed.largest();
-    stop(bed.put(&["f2", "/f2"]).0);
+    bed.put(&["f2", "/f2"]).0.stop();
     // One bit in the middle of a segment.
     let open = fs::File::options().read(true).write(true).open(&file).expect("the object");
     let mut octet = [0];
     open.read_exact_at(&mut octet, 40 * KIB as u64).expect("read");
     open.write_all_at(&[octet[0] ^ 4], 40 * KIB as u64).expect("written");
     let (process, _) = bed.put(&[]);
-    let message = bed.router.weir(&bed.site, &["get", "/f1", "-o", "none"]).failure();
-    assert!(!bed.site.path("none").exists(), "{message}");
+    let message = bed.router.weir(&["get", "/f1", "-o", "none"]).failure();
+    assert!(!bed.host.path("none").exists(), "{message}");
     bed.get("/f2", &sums[1]);
     let note = file.with_extension("damaged");
     wait_for("note", &process, |_| note.exists());
-    let log = stop(process);
+    let log = process.stop();
     assert!(log.contains("of /f1/v=") && log.contains("is damaged; it is not served"), "{log}");
     assert!(log.contains("not sent"), "{log}");
     // Signed anew although the file is what it was.
@@ -270,35 +256,35 @@ fn a_damaged_object_in_a_bucket_is_never_sent() {
     assert!(process.log().contains("1 object is damaged"), "{}", process.log());
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &0.into()));
     bed.get("/f1", &sums[0]);
-    assert!(!stop(process).contains("not sent"));
+    assert!(!process.stop().contains("not sent"));
     assert!(!note.exists() && !file.exists(), "what is damaged stays");
     let (process, ready) = bed.put(&["f1", "/f1"]);
     assert_eq!(ready["not_signed_again"], 1);
-    stop(process);
+    process.stop();
 }
 
 /// Objects that go or are replaced under who serves them are told, and the rest is served.
 #[test]
 fn objects_that_somebody_else_removes_are_told() {
     let bed = Bed::new();
-    let sums = [1, 2].map(|seed| random_file(&bed.site.path(&format!("f{seed}")), 80 * KIB, seed));
-    stop(bed.put(&["f1", "/f1"]).0);
+    let sums = [1, 2].map(|seed| random_file(&bed.host.path(&format!("f{seed}")), 80 * KIB, seed));
+    bed.put(&["f1", "/f1"]).0.stop();
     let file = bed.largest();
     let (process, _) = bed.put(&["f2", "/f2"]);
     fs::remove_file(&file).expect("removed");
-    let _ = bed.router.weir(&bed.site, &["get", "/f1", "-o", "none"]).failure();
+    let _ = bed.router.weir(&["get", "/f1", "-o", "none"]).failure();
     bed.get("/f2", &sums[1]);
-    let log = stop(process);
+    let log = process.stop();
     assert_eq!(log.matches("cannot be read: it is not there").count(), 1, "{log}");
 }
 
 #[test]
 fn a_full_or_broken_bucket_is_told_and_loses_nothing() {
     let bed = Bed::new();
-    let sum = random_file(&bed.site.path("small"), 50 * KIB, 1);
-    random_file(&bed.site.path("more"), 50 * KIB, 2);
-    random_file(&bed.site.path("large"), 20_000 * KIB, 3);
-    stop(bed.put(&["small", "/small"]).0);
+    let sum = random_file(&bed.host.path("small"), 50 * KIB, 1);
+    random_file(&bed.host.path("more"), 50 * KIB, 2);
+    random_file(&bed.host.path("large"), 20_000 * KIB, 3);
+    bed.put(&["small", "/small"]).0.stop();
     bed.server.set_fault(Fault::Full);
     for file in ["more", "large"] {
         let message = bed.start(&[file, "/more"]).finish().failure();
@@ -309,23 +295,23 @@ fn a_full_or_broken_bucket_is_told_and_loses_nothing() {
     let (process, ready) = bed.put(&[]);
     assert_eq!((&ready["objects"], &ready["bytes"]), (&1.into(), &(50 * KIB).into()));
     bed.get("/small", &sum);
-    stop(process);
+    process.stop();
 }
 
 /// A server that takes requests and does not answer holds up nobody else, nor the end.
 #[test]
 fn a_bucket_that_does_not_answer_holds_up_nothing() {
     let bed = Bed::new();
-    fs::create_dir(bed.site.path("source")).expect("a folder");
-    random_file(&bed.site.path("source/one"), 50 * KIB, 1);
-    random_file(&bed.site.path("source/other"), 50 * KIB, 2);
+    fs::create_dir(bed.host.path("source")).expect("a folder");
+    random_file(&bed.host.path("source/one"), 50 * KIB, 1);
+    random_file(&bed.host.path("source/other"), 50 * KIB, 2);
     let (process, _) = bed.put(&["source", "/data"]);
-    let sum = sha256_hex(&bed.site.path("source/other"));
+    let sum = sha256_hex(&bed.host.path("source/other"));
     bed.get("/data/other", &sum);
     bed.server.set_fault(Fault::Stalled);
     let reads = bed.server.reads();
     let words = ["get", "/data/one", "-o", "none", "--json"];
-    let getting = bed.site.weir(&bed.router.unix(), &words);
+    let getting = bed.router.spawn(&words);
     let deadline = Instant::now() + PATIENCE;
     while bed.server.reads() == reads {
         assert!(Instant::now() < deadline, "nothing is read:\n{}", getting.log());
@@ -333,56 +319,56 @@ fn a_bucket_that_does_not_answer_holds_up_nothing() {
     }
     // What is in memory is served meanwhile.
     bed.get("/data/other", &sum);
-    kill(getting);
-    stop(process);
+    getting.kill();
+    process.stop();
 }
 
 #[test]
 fn a_watched_directory_is_kept_in_a_bucket() {
     let bed = Bed::new();
-    fs::create_dir(bed.site.path("source")).expect("a folder");
+    fs::create_dir(bed.host.path("source")).expect("a folder");
     let (process, _) = bed.put(&["source", "/data", "--watch"]);
-    let sum = random_file(&bed.site.path("source/new"), 50 * KIB, 1);
+    let sum = random_file(&bed.host.path("source/new"), 50 * KIB, 1);
     while !process.json_line()["published"].to_string().contains("/data/new/") {}
     bed.get("/data/new", &sum);
     // The file, its listing, a certificate.
     wait_for("end of the old listing", &process, |_| bed.objects().len() == 3);
-    kill(process);
-    fs::remove_dir_all(bed.site.path("source")).expect("removed");
+    process.kill();
+    fs::remove_dir_all(bed.host.path("source")).expect("removed");
     let (process, _) = bed.put(&[]);
     bed.get("/data/new", &sum);
-    stop(process);
+    process.stop();
 }
 
 /// Young files are waited for, and nothing that is kept goes because a process starts.
 #[test]
 fn a_start_removes_nothing_from_a_bucket() {
     let bed = Bed::new();
-    let site = &bed.site;
-    fs::create_dir(site.path("source")).expect("a folder");
+    let host = &bed.host;
+    fs::create_dir(host.path("source")).expect("a folder");
     let write = |seed: u64| {
-        [0, 1, 2].map(|at| random_file(&site.path(&format!("source/f{at}")), 9 * KIB, seed + at))
+        [0, 1, 2].map(|at| random_file(&host.path(&format!("source/f{at}")), 9 * KIB, seed + at))
     };
     write(1);
     thread::sleep(SETTLED);
-    kill(bed.put(&["source", "/data"]).0);
+    bed.put(&["source", "/data"]).0.kill();
     for round in 0..3 {
         // Files, a listing, a certificate.
         assert_eq!(bed.objects().len(), 5);
         write(10 * round);
         let process = bed.start(&["source", "/data", "--watch"]);
         thread::sleep(Duration::from_millis(150 * round));
-        kill(process);
+        process.kill();
         assert!(bed.objects().len() >= 5);
         let (process, ready) = bed.put(&["source", "/data", "--watch"]);
         assert_eq!(ready["objects"], 4, "{ready}");
-        for (at, sum) in source_sums(site).into_iter().enumerate() {
+        for (at, sum) in source_sums(host).into_iter().enumerate() {
             bed.get(&format!("/data/f{at}"), &sum);
         }
-        kill(process);
+        process.kill();
     }
 }
 
-fn source_sums(site: &Site) -> Vec<String> {
-    (0..3).map(|at| sha256_hex(&site.path(&format!("source/f{at}")))).collect()
+fn source_sums(host: &Host) -> Vec<String> {
+    (0..3).map(|at| sha256_hex(&host.path(&format!("source/f{at}")))).collect()
 }

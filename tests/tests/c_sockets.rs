@@ -6,26 +6,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use weir_tests::{
-    CLibrary, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
-};
+use weir_tests::{CLibrary, Host, PATIENCE, Process, Router, random_file, sha256_hex};
 
-fn start(site: &Site, router: &str, program: &str, arguments: &[&str]) -> Process {
-    let mut command = site.command(&CLibrary::installed().program(program));
+fn start(host: &Host, router: &str, program: &str, arguments: &[&str]) -> Process {
+    let mut command = host.command(&CLibrary::installed().program(program));
     command.args(arguments).env("NDN_CLIENT_TRANSPORT", router);
     Process::start(program, command)
 }
 
 /// Runs a check of a program in `bindings/c/tests`.
-fn run(site: &Site, router: &Router, program: &str, words: &[&str]) {
+fn run(router: &Router, program: &str, words: &[&str]) {
     let program = format!("tests/{program}.c");
-    let finished = start(site, &router.unix(), &program, words).finish();
+    let finished = start(&router.host, &router.unix(), &program, words).finish();
     assert!(finished.success().output.contains("ok"), "{program} {words:?}");
 }
 
 fn check_of(program: &str, name: &str) {
-    let site = Site::new();
-    run(&site, &Router::start(&site), program, &[name]);
+    let host = Host::new();
+    run(&Router::start(&host), program, &[name]);
 }
 
 fn check(name: &str) {
@@ -48,8 +46,7 @@ fn sanitized(source: &str) -> PathBuf {
 
 #[test]
 fn nothing_is_read_or_written_beyond_what_was_given() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     for (source, checks) in [
         (
             "tests/sockets.c",
@@ -60,7 +57,7 @@ fn nothing_is_read_or_written_beyond_what_was_given() {
         ("tests/live.c", &["growing", "offers"]),
     ] {
         for check in checks {
-            let mut command = site.command(&sanitized(source));
+            let mut command = router.host.command(&sanitized(source));
             command.arg(check).env("NDN_CLIENT_TRANSPORT", router.unix());
             let finished = Process::start(source, command).finish().success();
             assert!(finished.output.contains("ok"), "{source} {check}");
@@ -70,10 +67,9 @@ fn nothing_is_read_or_written_beyond_what_was_given() {
 
 #[test]
 fn random_calls_do_not_crash_hang_or_write_elsewhere() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     for seed in 1..=6 {
-        let mut command = site.command(&sanitized("tests/random.c"));
+        let mut command = router.host.command(&sanitized("tests/random.c"));
         command.args([&seed.to_string(), "20000"]).env("NDN_CLIENT_TRANSPORT", router.unix());
         let finished = Process::start(&format!("random {seed}"), command).finish().success();
         assert!(finished.output.contains("ok"), "seed {seed}");
@@ -87,9 +83,9 @@ fn every_failure_has_its_error_number() {
 
 #[test]
 fn without_a_router_the_connection_is_refused() {
-    let site = Site::new();
-    let nobody = format!("unix://{}", site.path("nobody.sock").display());
-    let _ = start(&site, &nobody, "tests/sockets.c", &["no-router"]).finish().success();
+    let host = Host::new();
+    let nobody = format!("unix://{}", host.path("nobody.sock").display());
+    start(&host, &nobody, "tests/sockets.c", &["no-router"]).finish().success();
 }
 
 #[test]
@@ -104,18 +100,17 @@ fn objects_come_in_pieces_and_in_order() {
 
 #[test]
 fn the_key_that_signs_and_the_anchors_are_chosen() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let certificate = |identity: &str, file: &str, more: &[&str]| {
-        let file = site.path(file).to_str().unwrap().to_owned();
+        let file = router.host.path(file).to_str().unwrap().to_owned();
         let words = [&["key", "new", identity][..], more].concat();
-        let _ = router.weir(&site, &words).success();
-        let _ = router.weir(&site, &["key", "export", identity, "--output", &file]).success();
+        router.weir(&words).success();
+        router.weir(&["key", "export", identity, "--output", &file]).success();
         file
     };
     let other = certificate("/other", "other.cert", &["--default"]);
     let signer = certificate("/p", "signer.cert", &[]);
-    run(&site, &router, "choices", &["keys", &signer, &other]);
+    run(&router, "choices", &["keys", &signer, &other]);
 }
 
 #[test]
@@ -125,12 +120,10 @@ fn a_range_comes_without_the_rest() {
 
 #[test]
 fn sockets_of_one_program_talk_to_several_routers() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let options = RouterOptions { socket: "other.sock".into(), ..RouterOptions::default() };
-    let other = Router::start_with(&site, &options);
+    let router = Router::on_new_host();
+    let other = Router::start_at(&router.host, "other.sock");
     let path = other.socket().to_str().unwrap();
-    run(&site, &router, "choices", &["routers", &other.tcp(), path]);
+    run(&router, "choices", &["routers", &other.tcp(), path]);
 }
 
 #[test]
@@ -155,11 +148,10 @@ fn a_router_that_takes_no_connection_is_not_waited_for_without_end() {
 
 #[test]
 fn a_disk_that_cannot_be_had_is_an_error_that_says_why() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let folder = site.path("disks");
+    let router = Router::on_new_host();
+    let folder = router.host.path("disks");
     std::fs::create_dir(&folder).unwrap();
-    run(&site, &router, "choices", &["disks", folder.to_str().unwrap()]);
+    run(&router, "choices", &["disks", folder.to_str().unwrap()]);
 }
 
 #[test]
@@ -243,21 +235,21 @@ fn the_static_library_is_enough() {
 
 #[test]
 fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    std::fs::create_dir(site.path("files")).unwrap();
-    let sum = random_file(&site.path("files/large"), 5_000_000, 1);
-    let files = site.path("files");
+    let host = Host::new();
+    let router = Router::start(&host);
+    std::fs::create_dir(host.path("files")).unwrap();
+    let sum = random_file(&host.path("files/large"), 5_000_000, 1);
+    let files = host.path("files");
     let server = [files.to_str().unwrap(), "/files"];
-    let mut server = start(&site, &router.unix(), "examples/file_server.c", &server);
+    let mut server = start(&host, &router.unix(), "examples/file_server.c", &server);
     server.line_with("serving");
     let client = |router: &Router, name: &str, to: &Path| {
         let client = CLibrary::installed().program("examples/file_client.c");
-        let mut command = site.command(&client);
+        let mut command = host.command(&client);
         command.arg(name).env("NDN_CLIENT_TRANSPORT", router.unix());
         command.stdout(std::fs::File::create(to).unwrap()).output().unwrap()
     };
-    let got = site.path("got");
+    let got = host.path("got");
     let output = client(&router, "/files/large", &got);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(sha256_hex(&got), sum);
@@ -268,12 +260,12 @@ fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
         assert!(!output.status.success() && problems.contains("unreachable"), "{problems}");
     }
     drop(router);
-    let router = Router::start_with(&site, &RouterOptions::default());
-    random_file(&site.path("files/other"), 100_000, 2);
-    let to = site.path("other");
+    let router = Router::start(&host);
+    random_file(&host.path("files/other"), 100_000, 2);
+    let to = host.path("other");
     // The prefix may be registered a moment later.
     let has_route = || {
-        let routes = router.weir_json(&site, &["route", "list"]);
+        let routes = router.weir_json(&["route", "list"]);
         routes.to_string().contains("/files")
     };
     let deadline = Instant::now() + PATIENCE;
@@ -281,8 +273,8 @@ fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
         assert!(Instant::now() < deadline, "{}", server.log());
         thread::sleep(Duration::from_millis(20));
     }
-    let _ = router.weir(&site, &["get", "/files/other", "-o", to.to_str().unwrap()]).success();
-    assert_eq!(sha256_hex(&to), sha256_hex(&site.path("files/other")));
+    router.weir(&["get", "/files/other", "-o", to.to_str().unwrap()]).success();
+    assert_eq!(sha256_hex(&to), sha256_hex(&host.path("files/other")));
     assert!(server.is_running(), "{}", server.log());
     server.signal(Signal::SIGTERM);
 }

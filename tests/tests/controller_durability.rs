@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
 use weir_base::Rng;
-use weir_tests::{PATIENCE, Process, Site, SmallDisk, weir_binary};
+use weir_tests::{Host, PATIENCE, Process, SmallDisk, wait_until, weir_binary};
 
 const DATABASE: &str = "controller.db";
 
@@ -39,8 +39,8 @@ struct Client {
 }
 
 impl Controller {
-    fn start(start: &Start<'_>, site: &Site, folder: &Path, token: &str) -> Self {
-        let address = format!("127.0.0.1:{}", site.free_port());
+    fn start(start: &Start<'_>, host: &Host, folder: &Path, token: &str) -> Self {
+        let address = format!("127.0.0.1:{}", host.free_port());
         let database = folder.join(DATABASE);
         let database = database.to_str().expect("UTF-8");
         let arguments = ["controller", "--listen", &address, "--database", database, "--json"];
@@ -110,8 +110,8 @@ impl Answered {
     }
 
     /// Compares with the database, after the controller has ended or while it runs.
-    fn check(&self, site: &Site, folder: &Path) {
-        let found = files(site, folder);
+    fn check(&self, host: &Host, folder: &Path) {
+        let found = files(host, folder);
         let lost: Vec<_> = self.registered.difference(&found).collect();
         let count = self.registered.len();
         assert!(lost.is_empty(), "{} of {count} accepted files are lost: {lost:?}", lost.len());
@@ -121,8 +121,8 @@ impl Answered {
 }
 
 /// Names of files, by another reader than the controller and from a copy, as a crash leaves it.
-fn files(site: &Site, folder: &Path) -> BTreeSet<String> {
-    let copy = site.path("copy");
+fn files(host: &Host, folder: &Path) -> BTreeSet<String> {
+    let copy = host.path("copy");
     let _ = fs::remove_dir_all(&copy);
     fs::create_dir(&copy).expect("folder");
     for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
@@ -181,14 +181,14 @@ fn register_all(client: &Client, prefix: &str, until: &AtomicBool) -> Answered {
 
 /// Kills a controller at random moments while two producers register files.
 fn kill_at_random_moments(runs: u32) {
-    let site = Site::new();
-    let start = |arguments: &[&str]| process(site.command(weir_binary()), arguments);
-    let folder = site.path("");
+    let host = Host::new();
+    let start = |arguments: &[&str]| process(host.command(weir_binary()), arguments);
+    let folder = host.path("");
     let token = add_token(&start, &folder, "operator", "test");
     let mut answered = Answered::default();
     let mut random = Rng::from_seed(1);
     for run in 0..runs {
-        let controller = Controller::start(&start, &site, &folder, &token);
+        let controller = Controller::start(&start, &host, &folder, &token);
         let (client, forever) = (&controller.client.clone(), AtomicBool::new(false));
         thread::scope(|scope| {
             let producers = ["a", "b"].map(|producer| {
@@ -201,10 +201,10 @@ fn kill_at_random_moments(runs: u32) {
                 answered.add(producer.join().expect("a producer"));
             }
         });
-        answered.check(&site, &folder);
+        answered.check(&host, &folder);
     }
     assert!(!answered.registered.is_empty() && !answered.withdrawn.is_empty());
-    let controller = Controller::start(&start, &site, &folder, &token);
+    let controller = Controller::start(&start, &host, &folder, &token);
     for name in &answered.registered {
         assert_eq!(controller.client.register(name).expect("an answer"), 200, "{name}");
     }
@@ -231,23 +231,15 @@ impl Drop for EndOfScope<'_> {
     }
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// The disk is full for a while, with producers and a router that do not stop asking.
 fn full_disk(how_it_ends: Signal) {
-    let site = Site::new();
-    let Some(disk) = SmallDisk::mount(&site, "disk", "3m") else { return };
-    let start = |arguments: &[&str]| process(disk.command(&site, weir_binary()), arguments);
+    let host = Host::new();
+    let Some(disk) = SmallDisk::mount(&host, "disk", "3m") else { return };
+    let start = |arguments: &[&str]| process(disk.command(&host, weir_binary()), arguments);
     let (folder, view) = (disk.folder().to_owned(), disk.view());
     let token = add_token(&start, &folder, "operator", "test");
     let router = add_token(&start, &folder, "router", "r");
-    let controller = Controller::start(&start, &site, &folder, &token);
+    let controller = Controller::start(&start, &host, &folder, &token);
     let (client, is_over) = (&controller.client, AtomicBool::new(false));
     let router = Client { token: router, ..client.clone() };
     let health = || client.send("GET", "/health", "").expect("an answer");
@@ -268,10 +260,10 @@ fn full_disk(how_it_ends: Signal) {
         });
         for round in 0..3 {
             disk.fill();
-            eventually("the controller notices the full disk", || health() == 503);
+            wait_until("the controller notices the full disk", || health() == 503);
             thread::sleep(Duration::from_millis(500));
             disk.make_room();
-            eventually("the controller is well again", || health() == 200);
+            wait_until("the controller is well again", || health() == 200);
             // Other programs can write.
             let _ = add_token(&start, &folder, "reader", &format!("reader{round}"));
         }
@@ -286,7 +278,7 @@ fn full_disk(how_it_ends: Signal) {
     assert_eq!(client.register(&late).expect("an answer"), 201);
     answered.registered.insert(late);
     controller.end(how_it_ends);
-    answered.check(&site, &view);
+    answered.check(&host, &view);
 }
 
 #[test]
@@ -301,11 +293,11 @@ fn full_disk_loses_no_accepted_file_at_a_stop() {
 
 #[test]
 fn two_controllers_of_one_file_lose_nothing() {
-    let site = Site::new();
-    let start = |arguments: &[&str]| process(site.command(weir_binary()), arguments);
-    let folder = site.path("");
+    let host = Host::new();
+    let start = |arguments: &[&str]| process(host.command(weir_binary()), arguments);
+    let folder = host.path("");
     let token = add_token(&start, &folder, "operator", "test");
-    let controllers = [1, 2].map(|_| Controller::start(&start, &site, &folder, &token));
+    let controllers = [1, 2].map(|_| Controller::start(&start, &host, &folder, &token));
     let (mut answered, is_over) = (Answered::default(), AtomicBool::new(false));
     thread::scope(|scope| {
         let producers = [("/a", 0), ("/b", 1)].map(|(prefix, which)| {
@@ -322,31 +314,31 @@ fn two_controllers_of_one_file_lose_nothing() {
         controller.end(Signal::SIGKILL);
     }
     assert!(!answered.registered.is_empty());
-    answered.check(&site, &folder);
+    answered.check(&host, &folder);
 }
 
 /// A file system that the kernel has set read-only, as it does after an error of the disk.
 #[test]
 fn read_only_disk_is_refused_and_loses_nothing() {
-    let site = Site::new();
-    let Some(disk) = SmallDisk::mount(&site, "disk", "8m") else { return };
-    let start = |arguments: &[&str]| process(disk.command(&site, weir_binary()), arguments);
+    let host = Host::new();
+    let Some(disk) = SmallDisk::mount(&host, "disk", "8m") else { return };
+    let start = |arguments: &[&str]| process(disk.command(&host, weir_binary()), arguments);
     let (folder, view) = (disk.folder().to_owned(), disk.view());
     let token = add_token(&start, &folder, "operator", "test");
-    let controller = Controller::start(&start, &site, &folder, &token);
+    let controller = Controller::start(&start, &host, &folder, &token);
     let name = "/a/v=1".to_owned();
     assert_eq!(controller.client.register(&name).expect("an answer"), 201);
     controller.end(Signal::SIGTERM);
-    disk.set_read_only(&site, true);
+    disk.set_read_only(&host, true);
     let database = folder.join(DATABASE);
     let arguments = ["controller", "--listen", "127.0.0.1:0", "--database"];
     let arguments = [&arguments[..], &[database.to_str().expect("UTF-8")]].concat();
     let message = start(&arguments).finish().failure();
     assert!(message.to_lowercase().contains("read-only"), "{message}");
-    disk.set_read_only(&site, false);
-    let controller = Controller::start(&start, &site, &folder, &token);
+    disk.set_read_only(&host, false);
+    let controller = Controller::start(&start, &host, &folder, &token);
     assert_eq!(controller.client.register(&name).expect("an answer"), 200);
     controller.end(Signal::SIGTERM);
     let answered = Answered { registered: [name].into(), ..Answered::default() };
-    answered.check(&site, &view);
+    answered.check(&host, &view);
 }

@@ -8,7 +8,7 @@ use weir_client::{Client, Context, Endpoint, EventLoop, FromRouter};
 use weir_face::FaceUri;
 use weir_security::DigestSigner;
 use weir_socket::{Label, ObjectStore, PublishOptions, publish_octets};
-use weir_tests::{Router, Site};
+use weir_tests::{Host, Router};
 use weir_transport::PathId;
 use weir_wire::{DataView, Interest, Name};
 
@@ -135,8 +135,8 @@ fn run_side(router: &FaceUri, side: usize, registered: &AtomicUsize, done: &Atom
 
 #[test]
 fn twenty_endpoints_share_two_connections() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let uri: FaceUri = router.unix().parse().unwrap();
     let (registered, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {

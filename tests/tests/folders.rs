@@ -5,20 +5,19 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use weir_tests::{PATIENCE, Process, Relay, Router, Site, random_file, weir_binary};
+use weir_tests::{Host, Process, Relay, Router, random_file, weir_binary};
 
 const MIB: usize = 1 << 20;
 
-/// Starts `weir put` of a folder of the site and waits until it is served.
-fn put(site: &Site, router: &Router, folder: &str, arguments: &[&str]) -> (Process, Value) {
-    let path = site.path(folder);
+/// Starts `weir put` of a folder of the host and waits until it is served.
+fn put(router: &Router, folder: &str, arguments: &[&str]) -> (Process, Value) {
+    let path = router.host.path(folder);
     let mut words = vec!["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
     words.extend(arguments);
-    let process = site.weir(&router.unix(), &words);
+    let process = router.spawn(&words);
     let ready = process.json_line();
     (process, ready)
 }
@@ -27,8 +26,8 @@ fn get_words(target: &Path) -> [&str; 4] {
     ["get", "/folder", "-o", target.to_str().expect("UTF-8")]
 }
 
-fn get(site: &Site, router: &Router, target: &str) -> Value {
-    router.weir_json(site, &get_words(&site.path(target)))
+fn get(router: &Router, target: &str) -> Value {
+    router.weir_json(&get_words(&router.host.path(target)))
 }
 
 /// Paths and contents of all files below a folder, and the paths of empty folders, with a slash.
@@ -52,66 +51,58 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// A folder with small files in folders, and a large one.
-fn make_source(site: &Site) -> BTreeMap<String, Vec<u8>> {
-    fs::create_dir_all(site.path("source/empty")).expect("a folder");
+fn make_source(host: &Host) -> BTreeMap<String, Vec<u8>> {
+    fs::create_dir_all(host.path("source/empty")).expect("a folder");
     for folder in 0..4 {
-        fs::create_dir(site.path(&format!("source/d{folder}"))).expect("a folder");
+        fs::create_dir(host.path(&format!("source/d{folder}"))).expect("a folder");
         for file in 0..30 {
-            let path = site.path(&format!("source/d{folder}/f{file}"));
+            let path = host.path(&format!("source/d{folder}/f{file}"));
             random_file(&path, 40 * file, (folder * 100 + file) as u64);
         }
     }
-    random_file(&site.path("source/large"), 5 * MIB + 3, 7);
-    tree(&site.path("source"))
-}
-
-fn wait_for(process: &Process, text: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    while !process.log().contains(text) {
-        assert!(Instant::now() < deadline, "it does not say {text:?}:\n{}", process.log());
-        thread::sleep(Duration::from_millis(5));
-    }
+    random_file(&host.path("source/large"), 5 * MIB + 3, 7);
+    tree(&host.path("source"))
 }
 
 #[test]
 fn what_is_there_and_right_is_not_fetched_again() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let source = make_source(&site);
-    let (producer, _) = put(&site, &router, "source", &[]);
-    let report = get(&site, &router, "copy");
+    let host = Host::new();
+    let router = Router::start(&host);
+    let source = make_source(&host);
+    let (producer, _) = put(&router, "source", &[]);
+    let report = get(&router, "copy");
     assert_eq!((&report["files"], &report["files_there"]), (&121.into(), &0.into()));
-    assert!(tree(&site.path("copy")) == source);
+    assert!(tree(&host.path("copy")) == source);
 
     // One is missing, one is too short, one has other octets.
-    fs::remove_file(site.path("copy/d0/f1")).expect("removed");
-    fs::write(site.path("copy/d1/f29"), b"short").expect("written");
-    fs::write(site.path("copy/d2/f10"), [0; 400]).expect("written");
-    let report = get(&site, &router, "copy");
+    fs::remove_file(host.path("copy/d0/f1")).expect("removed");
+    fs::write(host.path("copy/d1/f29"), b"short").expect("written");
+    fs::write(host.path("copy/d2/f10"), [0; 400]).expect("written");
+    let report = get(&router, "copy");
     assert_eq!((&report["files_there"], &report["segments"]), (&118.into(), &3.into()));
-    assert!(tree(&site.path("copy")) == source);
+    assert!(tree(&host.path("copy")) == source);
 
     // What is signed anew has another version and the same contents.
     drop(producer);
-    let (_producer, _) = put(&site, &router, "source", &[]);
-    let report = get(&site, &router, "copy");
+    let (_producer, _) = put(&router, "source", &[]);
+    let report = get(&router, "copy");
     assert_eq!((&report["files_there"], &report["segments"]), (&121.into(), &0.into()));
 }
 
 #[test]
 fn a_folder_that_broke_off_goes_on_where_it_was_and_leaves_no_empty_folders() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let source = make_source(&site);
-    let (_producer, _) = put(&site, &router, "source", &[]);
+    let host = Host::new();
+    let router = Router::start(&host);
+    let source = make_source(&host);
+    let (_producer, _) = put(&router, "source", &[]);
     let mut had_part = false;
     // First it breaks off at the listing, then among the files.
     for limit in [500, 100_000, 3 * MIB as u64] {
         let relay = Relay::to(router.port(), limit);
-        let target = site.path("copy");
-        let _ = site.weir(&relay.uri(), &get_words(&target)).finish().failure();
-        let there = fs::exists(site.path("copy")).expect("looked for");
-        let found = if there { tree(&site.path("copy")) } else { BTreeMap::new() };
+        let target = host.path("copy");
+        let _ = host.spawn(&relay.uri(), &get_words(&target)).finish().failure();
+        let there = fs::exists(host.path("copy")).expect("looked for");
+        let found = if there { tree(&host.path("copy")) } else { BTreeMap::new() };
         assert!(!there || !found.is_empty(), "an empty folder is left after {limit}");
         for (path, octets) in &found {
             let is_part = path.contains("/.") || path.starts_with('.');
@@ -121,45 +112,45 @@ fn a_folder_that_broke_off_goes_on_where_it_was_and_leaves_no_empty_folders() {
         }
     }
     assert!(had_part, "the large file broke off");
-    let report = get(&site, &router, "copy");
-    assert!(tree(&site.path("copy")) == source, "something temporary stays");
+    let report = get(&router, "copy");
+    assert!(tree(&host.path("copy")) == source, "something temporary stays");
     assert!(report["resumed_segments"].as_u64() > report["files_there"].as_u64(), "{report}");
 }
 
 #[test]
 fn a_file_where_a_folder_is_and_a_folder_where_a_file_is_are_named() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let mut source = make_source(&site);
-    let (_producer, _) = put(&site, &router, "source", &[]);
-    fs::create_dir_all(site.path("copy/large")).expect("a folder");
-    fs::write(site.path("copy/d3"), b"mine").expect("a file");
-    let log = router.weir(&site, &get_words(&site.path("copy"))).failure();
-    let large = site.path("copy/large");
+    let host = Host::new();
+    let router = Router::start(&host);
+    let mut source = make_source(&host);
+    let (_producer, _) = put(&router, "source", &[]);
+    fs::create_dir_all(host.path("copy/large")).expect("a folder");
+    fs::write(host.path("copy/d3"), b"mine").expect("a file");
+    let log = router.weir(&get_words(&host.path("copy"))).failure();
+    let large = host.path("copy/large");
     let expected = format!("{} is a directory here and a file there", large.display());
     assert!(log.contains(&expected), "{log}");
-    let expected = format!("{} is a file here", site.path("copy/d3").display());
+    let expected = format!("{} is a file here", host.path("copy/d3").display());
     assert!(log.contains(&expected), "{log}");
     assert!(log.contains("31 entries of /folder") && log.contains("command again"), "{log}");
     // The rest is there, and what was there before is as it was.
     source.retain(|path, _| path != "large" && !path.starts_with("d3/"));
     source.insert("large/".into(), Vec::new());
     source.insert("d3".into(), b"mine".into());
-    assert!(tree(&site.path("copy")) == source);
+    assert!(tree(&host.path("copy")) == source);
 }
 
 /// A file name may hold what a terminal would obey.
 #[test]
 fn names_that_others_chose_are_shown_escaped() {
     const NAME: &str = "\u{1b}[2Jfile\u{7}";
-    let site = Site::new();
-    let router = Router::start(&site);
-    fs::create_dir_all(site.path("copy").join(NAME)).expect("a folder");
-    fs::create_dir(site.path("source")).expect("a folder");
-    fs::write(site.path("source").join(NAME), b"content").expect("a file");
-    symlink("nowhere", site.path("source").join(format!("{NAME}-link"))).expect("a link");
-    let (producer, _) = put(&site, &router, "source", &[]);
-    let got = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    let host = Host::new();
+    let router = Router::start(&host);
+    fs::create_dir_all(host.path("copy").join(NAME)).expect("a folder");
+    fs::create_dir(host.path("source")).expect("a folder");
+    fs::write(host.path("source").join(NAME), b"content").expect("a file");
+    symlink("nowhere", host.path("source").join(format!("{NAME}-link"))).expect("a link");
+    let (producer, _) = put(&router, "source", &[]);
+    let got = router.weir(&get_words(&host.path("copy"))).failure();
     for (log, expected) in [
         (producer.log(), r"/\u{1b}[2Jfile\u{7}-link: a link that leads nowhere"),
         (got, r"/\u{1b}[2Jfile\u{7} is a directory here and a file there"),
@@ -170,14 +161,14 @@ fn names_that_others_chose_are_shown_escaped() {
 
 #[test]
 fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    fs::create_dir_all(site.path("source/in")).expect("a folder");
-    fs::create_dir_all(site.path("outside/deep")).expect("a folder");
+    let host = Host::new();
+    let router = Router::start(&host);
+    fs::create_dir_all(host.path("source/in")).expect("a folder");
+    fs::create_dir_all(host.path("outside/deep")).expect("a folder");
     for path in ["source/in/file", "source/in/.file.weir-part", "outside/deep/secret"] {
-        site.write(path, path.as_bytes());
+        host.write(path, path.as_bytes());
     }
-    let pipe = site.path("source/pipe");
+    let pipe = host.path("source/pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::from_bits_truncate(0o600)).expect("a pipe");
     for (target, link) in [
         ("in/file", "within"),
@@ -186,11 +177,11 @@ fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
         ("nowhere", "dangling"),
         (".", "circle"),
     ] {
-        symlink(target, site.path("source").join(link)).expect("a link");
+        symlink(target, host.path("source").join(link)).expect("a link");
     }
-    let names = |target: &str| tree(&site.path(target)).into_keys().collect::<Vec<_>>();
+    let names = |target: &str| tree(&host.path(target)).into_keys().collect::<Vec<_>>();
 
-    let (producer, ready) = put(&site, &router, "source", &[]);
+    let (producer, ready) = put(&router, "source", &[]);
     assert_eq!(ready["skipped"], 6);
     let log = producer.log();
     for (name, reason) in [
@@ -201,18 +192,18 @@ fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
         ("dangling", "leads nowhere"),
         ("circle", "a link to a directory"),
     ] {
-        let path = site.path("source").join(name);
+        let path = host.path("source").join(name);
         let line = format!("left out {}: ", path.display());
         let line = log.lines().find(|found| found.starts_with(&line));
         assert!(line.is_some_and(|line| line.contains(reason)), "{name}:\n{log}");
     }
-    get(&site, &router, "copy");
+    get(&router, "copy");
     assert_eq!(names("copy"), ["in/file", "within"]);
     drop(producer);
 
-    let (_producer, ready) = put(&site, &router, "source", &["--follow-links"]);
+    let (_producer, ready) = put(&router, "source", &["--follow-links"]);
     assert_eq!(ready["skipped"], 4);
-    get(&site, &router, "all");
+    get(&router, "all");
     assert_eq!(names("all"), ["folder-out/deep/secret", "in/file", "out", "within"]);
 }
 
@@ -220,21 +211,21 @@ fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
 #[test]
 fn what_cannot_be_read_is_named_and_the_rest_is_served() {
     const NOBODY: u32 = 65534;
-    let site = Site::new();
-    let router = Router::start(&site);
-    let mut source = make_source(&site);
-    let closed = ["source/d1/f2", "source/d2"].map(|name| site.path(name));
+    let host = Host::new();
+    let router = Router::start(&host);
+    let mut source = make_source(&host);
+    let closed = ["source/d1/f2", "source/d2"].map(|name| host.path(name));
     let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
     };
     closed.iter().for_each(|path| set_mode(path, 0o000));
-    let (home, program) = (site.path("stranger"), site.path("weir"));
+    let (home, program) = (host.path("stranger"), host.path("weir"));
     fs::create_dir(&home).expect("a folder");
     fs::copy(weir_binary(), &program).expect("a copy of weir");
-    for (path, mode) in [(&home, 0o777), (&program, 0o755), (&site.path("."), 0o755)] {
+    for (path, mode) in [(&home, 0o777), (&program, 0o755), (&host.path("."), 0o755)] {
         set_mode(path, mode);
     }
-    let mut command = site.command(&program);
+    let mut command = host.command(&program);
     command.args(["put", "source", "/folder", "--json"]);
     command.env("HOME", &home).env("WEIR_HOME", &home).env("NDN_CLIENT_TRANSPORT", router.tcp());
     if nix::unistd::geteuid().is_root() {
@@ -243,46 +234,45 @@ fn what_cannot_be_read_is_named_and_the_rest_is_served() {
     let producer = Process::start("weir put as somebody else", command);
     assert_eq!(producer.json_line()["skipped"], 2);
     for name in ["source/d1/f2", "source/d2"] {
-        wait_for(&producer, &format!("left out {name}: Permission denied"));
+        producer.wait_for(&format!("left out {name}: Permission denied"));
     }
-    get(&site, &router, "copy");
+    get(&router, "copy");
     closed.iter().for_each(|path| set_mode(path, 0o755));
     source.retain(|path, _| path != "d1/f2" && !path.starts_with("d2/"));
-    assert!(tree(&site.path("copy")) == source);
+    assert!(tree(&host.path("copy")) == source);
 }
 
 #[test]
 fn files_that_change_or_go_while_they_are_served_are_named_and_the_rest_is_got() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let mut source = make_source(&site);
-    let (mut producer, _) = put(&site, &router, "source", &[]);
-    let (gone, changed) = (site.path("source/d0/f3"), site.path("source/large"));
+    let host = Host::new();
+    let router = Router::start(&host);
+    let mut source = make_source(&host);
+    let (mut producer, _) = put(&router, "source", &[]);
+    let (gone, changed) = (host.path("source/d0/f3"), host.path("source/large"));
     fs::remove_file(&gone).expect("removed");
     fs::write(&changed, b"something else").expect("written");
-    let log = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    let log = router.weir(&get_words(&host.path("copy"))).failure();
     for name in ["/folder/d0/f3", "/folder/large"] {
         assert!(log.contains(&format!("cannot get {name}: ")), "{name} is not named:\n{log}");
     }
     assert!(log.contains("2 entries of /folder"), "{log}");
     source.retain(|path, _| path != "d0/f3" && path != "large");
-    assert!(tree(&site.path("copy")) == source);
-    wait_for(&producer, &format!("{} cannot be read any more", gone.display()));
-    wait_for(&producer, &format!("{} has changed since it was signed", changed.display()));
+    assert!(tree(&host.path("copy")) == source);
+    producer.wait_for(&format!("{} cannot be read any more", gone.display()));
+    producer.wait_for(&format!("{} has changed since it was signed", changed.display()));
     assert!(producer.is_running());
 }
 
 #[test]
 fn a_file_that_changes_while_it_is_served_ends_put() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let path = site.write("source", b"as it was");
+    let router = Router::on_new_host();
+    let path = router.host.write("source", b"as it was");
     let words = ["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
-    let producer = site.weir(&router.unix(), &words);
+    let producer = router.spawn(&words);
     let _ = producer.json_line();
     fs::write(&path, b"as it is now").expect("written");
     // Whether it comes from a store or not at all is no matter.
-    let _ = router.weir(&site, &get_words(&site.path("copy")));
+    let _ = router.weir(&get_words(&router.host.path("copy")));
     let message = producer.finish().failure();
     assert!(message.contains("has changed") && message.contains("run the command"), "{message}");
 }
@@ -290,28 +280,28 @@ fn a_file_that_changes_while_it_is_served_ends_put() {
 /// Execute permissions and times come along when they are wanted; set-user-ID never does.
 #[test]
 fn modes_and_times_are_restored_when_asked() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let changed = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_000_000);
     for (path, mode) in [("source/script", 0o4755), ("source/data", 0o600), ("source/own", 0o700)] {
-        let path = site.write(path, path.as_bytes());
+        let path = host.write(path, path.as_bytes());
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("mode");
         let file = fs::File::options().write(true).open(&path).expect("a file");
         file.set_modified(changed).expect("a time");
     }
-    let (_producer, _) = put(&site, &router, "source", &[]);
+    let (_producer, _) = put(&router, "source", &[]);
     let found = |path: &str| {
-        let metadata = fs::metadata(site.path(path)).expect("a file");
+        let metadata = fs::metadata(host.path(path)).expect("a file");
         let is_old = metadata.modified().expect("a time") == changed;
         (metadata.permissions().mode() & 0o7111, is_old)
     };
-    get(&site, &router, "copy");
+    get(&router, "copy");
     assert_eq!(found("copy/script"), (0, false));
     // What is there and right gets them, too.
     for target in ["copy", "kept"] {
-        let path = site.path(target);
+        let path = host.path(target);
         let words = [&get_words(&path)[..], &["--preserve"]].concat();
-        let _ = router.weir(&site, &words).success();
+        router.weir(&words).success();
         assert_eq!(found(&format!("{target}/script")), (0o111, true));
         assert_eq!(found(&format!("{target}/data")), (0, true));
         assert_eq!(found(&format!("{target}/own")), (0o100, true));
@@ -321,16 +311,15 @@ fn modes_and_times_are_restored_when_asked() {
 /// A name that somebody else serves is not taken without a word.
 #[test]
 fn another_producer_of_the_name_is_told() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    site.write("source/file", b"one");
-    site.write("other", b"two");
-    let (first, _) = put(&site, &router, "source", &[]);
+    let router = Router::on_new_host();
+    router.host.write("source/file", b"one");
+    router.host.write("other", b"two");
+    let (first, _) = put(&router, "source", &[]);
     assert!(!first.log().contains("another producer"), "{}", first.log());
-    let (below, _) = put(&site, &router, "source", &[]);
-    wait_for(&below, "another producer already serves /folder (/folder/");
+    let (below, _) = put(&router, "source", &[]);
+    below.wait_for("another producer already serves /folder (/folder/");
     let words = ["put", "other", "/folder/other", "--json"];
-    let unlike = site.weir(&router.unix(), &words);
+    let unlike = router.spawn(&words);
     let _ = unlike.json_line();
     assert!(!unlike.log().contains("another producer"), "{}", unlike.log());
 }
@@ -338,11 +327,11 @@ fn another_producer_of_the_name_is_told() {
 /// Where nothing was fetched there is nothing to report but why.
 #[test]
 fn a_folder_of_which_nothing_was_got_has_no_summary() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let file = site.write("source/file", b"content");
-    let (_producer, _) = put(&site, &router, "source", &[]);
+    let host = Host::new();
+    let router = Router::start(&host);
+    let file = host.write("source/file", b"content");
+    let (_producer, _) = put(&router, "source", &[]);
     fs::remove_file(file).expect("removed");
-    let log = router.weir(&site, &get_words(&site.path("copy"))).failure();
+    let log = router.weir(&get_words(&host.path("copy"))).failure();
     assert!(log.contains("cannot get /folder/file") && !log.contains("0 files"), "{log}");
 }

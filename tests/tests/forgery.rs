@@ -6,7 +6,7 @@ use std::thread;
 
 use weir_base::{NS_PER_MS, Packet};
 use weir_client::{Client, FromRouter};
-use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 use weir_wire::{Interest, InterestView, LpHeader, Name};
 
 /// Answers what it is asked with what `honest` answers, one bit of the signature changed.
@@ -41,17 +41,15 @@ fn false_copies_are_erased_and_their_next_hop_is_left() {
 }
 
 fn get_past_forger(threads: &str) {
-    let (site, far_site) = (Site::new(), Site::new());
+    let (host, far_host) = (Host::new(), Host::new());
     let arguments = vec!["--threads".to_owned(), threads.to_owned()];
-    let options = RouterOptions { arguments, ..RouterOptions::default() };
-    let (router, far) = (Router::start_with(&site, &options), Router::start(&far_site));
-    let expected = random_file(&far_site.path("source"), 400_000, 9);
-    let source = far_site.path("source");
+    let (router, far) = (Router::start_with(&host, &arguments), Router::start(&far_host));
+    let expected = random_file(&far_host.path("source"), 400_000, 9);
+    let source = far_host.path("source");
     let words = ["put", source.to_str().expect("UTF-8"), "/poisoned", "--json"];
-    let producer: Process = far_site.weir(&far.unix(), &words);
+    let producer: Process = far.spawn(&words);
     producer.json_line();
-    let _ =
-        router.weir(&site, &["route", "add", "/poisoned", &far.tcp(), "--cost", "10"]).success();
+    router.weir(&["route", "add", "/poisoned", &far.tcp(), "--cost", "10"]).success();
 
     let connect = |router: &Router| {
         Client::connect(&router.unix().parse().expect("a URI")).expect("the router lives")
@@ -65,9 +63,9 @@ fn get_past_forger(threads: &str) {
         move || forge(asked, honest, &forged, &is_over)
     });
 
-    let target = site.path("copy");
+    let target = host.path("copy");
     let words = ["get", "/poisoned", "-o", target.to_str().expect("UTF-8"), "--json"];
-    let _ = router.weir(&site, &words).success();
+    router.weir(&words).success();
     assert_eq!(sha256_hex(&target), expected);
     let forged = forged.load(Ordering::Relaxed);
     assert!((1..100).contains(&forged), "{forged}");
@@ -76,8 +74,8 @@ fn get_past_forger(threads: &str) {
     is_over.store(true, Ordering::Relaxed);
     forger.join().expect("it ends");
     drop((producer, far));
-    let again = site.path("again");
+    let again = host.path("again");
     let words = ["get", "/poisoned", "-o", again.to_str().expect("UTF-8"), "--json"];
-    let _ = router.weir(&site, &words).success();
+    router.weir(&words).success();
     assert_eq!(sha256_hex(&again), expected);
 }

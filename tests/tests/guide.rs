@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 use weir_tests::{
-    CLibrary, Client, Finished, Library, Process, Python, Router, Site, interop_is_skipped,
+    CLibrary, Client, Finished, Host, Library, Process, Python, Router, interop_is_skipped,
     sha256_hex, socket_example,
 };
 
@@ -46,17 +46,17 @@ impl Language {
         all.filter(|&one| one != Self::Python || !interop_is_skipped())
     }
 
-    fn start(self, site: &Site, router: &str, program: &str, arguments: &[&str]) -> Process {
+    fn start(self, host: &Host, router: &str, program: &str, arguments: &[&str]) -> Process {
         let mut command = match self {
-            Self::Rust => site.command(&socket_example(program)),
+            Self::Rust => host.command(&socket_example(program)),
             Self::C => {
                 let source = format!("examples/{program}.c");
-                site.command(&CLibrary::installed().program(&source))
+                host.command(&CLibrary::installed().program(&source))
             }
             Self::Python => {
                 let path = repository().join(format!("bindings/python/examples/{program}.py"));
                 let words = [&[path.to_str().expect("UTF-8")], arguments].concat();
-                return Python::installed().start(site, router, &words);
+                return Python::installed().start(host, router, &words);
             }
         };
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", router);
@@ -76,21 +76,21 @@ fn assert_says(finished: Finished, words: &str, language: Language) {
 /// As someone sees it who has just begun.
 #[test]
 fn without_a_router_they_say_so_in_one_line() {
-    let site = Site::new();
-    let router = format!("unix://{}", site.path("none").display());
+    let host = Host::new();
+    let router = format!("unix://{}", host.path("none").display());
     for language in Language::all() {
         let words = if language == Language::C { "refused" } else { "no router" };
-        let get = language.start(&site, &router, "guide_get", &["/home/kitchen"]);
+        let get = language.start(&host, &router, "guide_get", &["/home/kitchen"]);
         assert_says(get.finish(), words, language);
-        assert_says(language.start(&site, &router, "guide_publish", &[]).finish(), words, language);
+        assert_says(language.start(&host, &router, "guide_publish", &[]).finish(), words, language);
     }
 }
 
 /// The longer examples, too.
 #[test]
 fn examples_say_in_one_line_what_is_wrong() {
-    let site = Site::new();
-    let router = format!("unix://{}", site.path("none").display());
+    let host = Host::new();
+    let router = format!("unix://{}", host.path("none").display());
     for (program, arguments) in [
         ("file_server", &[".", "/files"][..]),
         ("file_client", &["/files/one"]),
@@ -98,7 +98,7 @@ fn examples_say_in_one_line_what_is_wrong() {
         ("live_watch", &["/live"]),
     ] {
         for (arguments, words) in [(arguments, "no router"), (&[], "give ")] {
-            let finished = Language::Rust.start(&site, &router, program, arguments).finish();
+            let finished = Language::Rust.start(&host, &router, program, arguments).finish();
             assert_says(finished, &format!("{program}: {words}"), Language::Rust);
         }
     }
@@ -109,22 +109,20 @@ fn ctrl_c_ends_the_publisher_in_python_without_a_word() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let mut server = Language::Python.start(&site, &router.unix(), "guide_publish", &[]);
+    let router = Router::on_new_host();
+    let mut server = Language::Python.start(&router.host, &router.unix(), "guide_publish", &[]);
     let _ = server.line_with("published /home/kitchen");
     server.signal(Signal::SIGINT);
     assert_eq!(server.finish().success().errors, "");
 }
 
 fn publishes(publisher: Language) {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let unix = router.unix();
-    let server = publisher.start(&site, &unix, "guide_publish", &[]);
+    let server = publisher.start(&router.host, &unix, "guide_publish", &[]);
     let _ = server.line_with("published /home/kitchen");
     for getter in Language::all() {
-        let get = |name: &str| getter.start(&site, &unix, "guide_get", &[name]).finish();
+        let get = |name: &str| getter.start(&router.host, &unix, "guide_get", &[name]).finish();
         assert_eq!(get("/home/kitchen").success().output, "21.5", "{getter:?}");
         assert_eq!(get("/home/attic").success().output, "31.0", "{getter:?}");
         assert_says(get("/home/cellar"), "/home/cellar", getter);
@@ -154,31 +152,31 @@ fn other_libraries_get_what_it_publishes_and_publish_what_it_gets() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let file = |name: &str| site.path(name).to_str().expect("UTF-8").to_owned();
+    let host = Host::new();
+    let router = Router::start(&host);
+    let file = |name: &str| host.path(name).to_str().expect("UTF-8").to_owned();
     let (own_key, reading) = (file("own.key"), file("reading"));
     for words in [
         &["key", "new", "/home", "--type", "ecdsa", "--default"][..],
         &["key", "export", "/home", "--output", &own_key],
     ] {
-        let _ = router.weir(&site, words).success();
+        router.weir(words).success();
     }
-    site.write("reading", b"21.5\n");
-    let expected = sha256_hex(&site.path("reading"));
+    host.write("reading", b"21.5\n");
+    let expected = sha256_hex(&host.path("reading"));
     for library in Library::ALL {
-        let client = Client::new(&site, library, &router.unix());
+        let client = Client::new(&host, library, &router.unix());
         let (name, key) = (format!("/{}/kitchen", library.label()), file(library.label()));
         let put = ["put", &name, &reading, "--sign", "ecdsa", "--key-out", &key];
         let producer = client.start(&put);
         assert_eq!(producer.event("ready")["registered"], true);
-        let _ = router.weir(&site, &["key", "trust", &key]).success();
+        router.weir(&["key", "trust", &key]).success();
         for language in Language::all() {
             let got =
-                language.start(&site, &router.unix(), "guide_get", &[&name]).finish().success();
+                language.start(&host, &router.unix(), "guide_get", &[&name]).finish().success();
             assert_eq!(got.output, "21.5", "{language:?} of {}", library.label());
 
-            let server = language.start(&site, &router.unix(), "guide_publish", &[]);
+            let server = language.start(&host, &router.unix(), "guide_publish", &[]);
             let _ = server.line_with("published /home/kitchen");
             // A new version each time: no router's store has it.
             let object = client.say(&["get", "/home/kitchen", "--key", &own_key]);

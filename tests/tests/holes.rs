@@ -5,13 +5,11 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{
-    Finished, PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex,
-};
+use weir_tests::{Finished, Host, Process, Router, random_file, sha256_hex, wait_until};
 
 const SEGMENT_BYTES: usize = 1000;
 const SEGMENTS: u64 = 500;
@@ -23,7 +21,7 @@ const SHORT: [&str; 4] = ["--retries", "3", "--lifetime", "1000"];
 
 /// A router whose store holds a file in parts, and another one with the producer behind it.
 struct Network {
-    site: Site,
+    host: Host,
     edge: Router,
     origin: Router,
     producer: Process,
@@ -35,39 +33,33 @@ struct Network {
 
 impl Network {
     fn new() -> Self {
-        let site = Site::new();
-        let router = |socket: &str| {
-            let socket = socket.into();
-            Router::start_with(&site, &RouterOptions { socket, ..RouterOptions::default() })
-        };
-        let (edge, origin) = (router("edge"), router("origin"));
-        let _ = edge.weir(&site, &["route", "add", "/file", &origin.udp()]).success();
-        let expected = random_file(&site.path("source"), SIZE, 5);
+        let host = Host::new();
+        let [edge, origin] = ["edge", "origin"].map(|socket| Router::start_at(&host, socket));
+        edge.add_route("/file", &origin.udp());
+        let expected = random_file(&host.path("source"), SIZE, 5);
         let size = SEGMENT_BYTES.to_string();
-        let words = ["put", "source", "/file", "--json", "--segment-size", &size];
-        let producer = site.weir(&origin.unix(), &words);
-        let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
-        fs::create_dir(site.path("out")).expect("folder");
-        let network = Self { site, edge, origin, producer, expected, name };
-        let _ = network.get("out/all", &[]).success();
+        let (producer, name) = origin.put_object(&["source", "/file", "--segment-size", &size]);
+        fs::create_dir(host.path("out")).expect("folder");
+        let network = Self { host, edge, origin, producer, expected, name };
+        network.get("out/all", &[]).success();
         HOLES.into_iter().flatten().for_each(|segment| network.erase(segment));
         network
     }
 
     fn erase(&self, segment: u64) {
         let name = format!("{}/seg={segment}", self.name);
-        let _ = self.edge.weir(&self.site, &["cs", "erase", &name]).success();
+        self.edge.weir(&["cs", "erase", &name]).success();
     }
 
     fn get(&self, to: &str, options: &[&str]) -> Finished {
         let mut words = vec!["get", &self.name, "-o", to, "--json"];
         words.extend(options);
-        self.edge.weir(&self.site, &words)
+        self.edge.weir(&words)
     }
 
     /// Interests that the edge has sent to the other router so far.
     fn sent_upstream(&self) -> u64 {
-        let faces: Value = self.edge.weir_json(&self.site, &["status", "faces"]);
+        let faces: Value = self.edge.weir_json(&["status", "faces"]);
         let faces = faces["faces"].as_array().expect("faces").clone();
         let upstream = faces.iter().find(|face| face["uri"] == self.origin.udp());
         upstream.expect("face")["outInterests"].as_u64().expect("counter")
@@ -83,11 +75,9 @@ fn stop(router: &mut Router) {
         // The state follows the name, which is in parentheses.
         stat.expect("a state").rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'))
     };
-    let deadline = Instant::now() + PATIENCE;
-    while !fs::read_dir(&folder).expect("threads").all(is_stopped) {
-        assert!(Instant::now() < deadline, "the router does not stop");
-        thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("the router has stopped", || {
+        fs::read_dir(&folder).expect("threads").all(is_stopped)
+    });
 }
 
 fn missing_text(name: &str, why: &str) -> String {
@@ -104,7 +94,7 @@ fn file_ends_with_report_and_is_completed_later() {
     let failed = network.get("out/file", &SHORT);
     assert_eq!(failed.status.code(), Some(1));
     assert!(failed.errors.contains(&text), "{}", failed.errors);
-    assert!(!network.site.path("out/file").exists());
+    assert!(!network.host.path("out/file").exists());
 
     // What arrived was kept: only the missing segments are requested, again without success.
     let failed = network.get("out/file", &SHORT);
@@ -114,7 +104,7 @@ fn file_ends_with_report_and_is_completed_later() {
     network.origin.process.signal(Signal::SIGCONT);
     let before = network.sent_upstream();
     let report = network.get("out/file", &[]).success().json();
-    assert_eq!(sha256_hex(&network.site.path("out/file")), network.expected);
+    assert_eq!(sha256_hex(&network.host.path("out/file")), network.expected);
     assert_eq!((&report["segments"], &report["resumed_segments"]), (&100.into(), &400.into()));
     // Each of them once, and twice where the first Interests still waited.
     let sent = network.sent_upstream() - before;
@@ -129,7 +119,7 @@ fn ends_where_the_producer_has_no_route() {
         thread::sleep(Duration::from_millis(10));
     }
     // The store of the other router would answer.
-    let _ = network.origin.weir(&network.site, &["cs", "erase", "/file"]).success();
+    network.origin.weir(&["cs", "erase", "/file"]).success();
     let failed = network.get("out/file", &[]);
     assert_eq!(failed.status.code(), Some(1));
     let text = missing_text(&network.name, "no route");
@@ -142,12 +132,12 @@ fn stream_ends_before_the_hole() {
     stop(&mut network.origin);
     let weir = weir_tests::weir_binary().display();
     let line = format!("{weir} get {} -o - {} > out/stream", network.name, SHORT.join(" "));
-    let mut command = network.site.command(Path::new("sh"));
+    let mut command = network.host.command(Path::new("sh"));
     command.args(["-c", &line]).env("NDN_CLIENT_TRANSPORT", network.edge.unix());
     let failed = Process::start("weir get -o -", command).finish();
     assert_eq!(failed.status.code(), Some(1));
     assert!(failed.errors.contains("The output ends before segment 40."), "{}", failed.errors);
-    let (got, source) = (network.site.path("out/stream"), network.site.path("source"));
+    let (got, source) = (network.host.path("out/stream"), network.host.path("source"));
     let source = fs::read(source).expect("source");
     assert!(fs::read(got).expect("stream") == source[..40 * SEGMENT_BYTES]);
 }
@@ -166,30 +156,24 @@ fn two_routers_fetch_everything_but_the_hole() {
 
 #[test]
 fn folder_gets_all_files_but_the_one_with_a_hole() {
-    let site = Site::new();
-    let router = |socket: &str| {
-        let socket = socket.into();
-        Router::start_with(&site, &RouterOptions { socket, ..RouterOptions::default() })
-    };
-    let (edge, origin) = (router("edge"), router("origin"));
-    let _ = edge.weir(&site, &["route", "add", "/d", &origin.udp()]).success();
-    fs::create_dir(site.path("d")).expect("folder");
+    let host = Host::new();
+    let [edge, origin] = ["edge", "origin"].map(|socket| Router::start_at(&host, socket));
+    edge.add_route("/d", &origin.udp());
+    fs::create_dir(host.path("d")).expect("folder");
     let mut expected = BTreeMap::new();
     for (seed, name) in (0..).zip(["a", "b", "c", "e"]) {
-        expected.insert(name, random_file(&site.path("d").join(name), 100_000, seed));
+        expected.insert(name, random_file(&host.path("d").join(name), 100_000, seed));
     }
-    let producer =
-        site.weir(&origin.unix(), &["put", "d", "/d", "--segment-size", "1000", "--json"]);
-    let _ = producer.json_line();
-    let _ = edge.weir(&site, &["get", "/d", "-o", "all"]).success();
-    let report = edge.weir_json(&site, &["get", "/d/b", "-o", "b"]);
+    let (_producer, _) = origin.put(&["d", "/d", "--segment-size", "1000"]);
+    edge.weir(&["get", "/d", "-o", "all"]).success();
+    let report = edge.weir_json(&["get", "/d/b", "-o", "b"]);
     let versioned = report["versioned"].as_str().expect("a name");
-    let _ = edge.weir(&site, &["cs", "erase", &format!("{versioned}/seg=7")]).success();
+    edge.weir(&["cs", "erase", &format!("{versioned}/seg=7")]).success();
     let mut origin = origin;
     stop(&mut origin);
     let mut words = vec!["get", "/d", "-o", "out"];
     words.extend(SHORT);
-    let failed = edge.weir(&site, &words);
+    let failed = edge.weir(&words);
     assert_eq!(failed.status.code(), Some(1));
     assert!(
         failed.errors.contains("99 of 100 segments (99000 of 100000 bytes) of /d/b/"),
@@ -197,6 +181,6 @@ fn folder_gets_all_files_but_the_one_with_a_hole() {
         failed.errors
     );
     for (name, sum) in expected.into_iter().filter(|(name, _)| *name != "b") {
-        assert_eq!(sha256_hex(&site.path("out").join(name)), sum, "{name}");
+        assert_eq!(sha256_hex(&host.path("out").join(name)), sum, "{name}");
     }
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use weir_tests::{Client, Library, Process, Router, RouterOptions, Site, interop_is_skipped};
+use weir_tests::{Client, Host, Library, Process, Router, interop_is_skipped};
 
 const NACK_CONGESTION: u64 = 50;
 const NACK_NO_ROUTE: u64 = 150;
@@ -43,10 +43,9 @@ fn exchange(transport: Transport, producing: Library, consuming: Library) {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let producer_side = Client::new(&site, producing, &transport.of(&router));
-    let consumer = Client::new(&site, consuming, &transport.of(&router));
+    let router = Router::on_new_host();
+    let producer_side = Client::new(&router.host, producing, &transport.of(&router));
+    let consumer = Client::new(&router.host, consuming, &transport.of(&router));
 
     exact_and_prefix(&producer_side, &consumer, &router);
     freshness(&producer_side, &consumer, &router);
@@ -150,21 +149,17 @@ fn ndnts_registers_from_afar_with_a_trusted_key_and_only_so() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
+    let host = Host::new();
     let files: Vec<_> = ["trusted", "its-key", "unknown", "other-key"]
-        .map(|name| site.path(name).to_str().expect("UTF-8").to_owned())
+        .map(|name| host.path(name).to_str().expect("UTF-8").to_owned())
         .into();
-    let anyone = Client::new(&site, Library::Ndnts, "unix:///dev/null");
+    let anyone = Client::new(&host, Library::Ndnts, "unix:///dev/null");
     anyone.say(&["key", "/lab", "--certificate", &files[0], "--private", &files[1]]);
     anyone.say(&["key", "/elsewhere", "--certificate", &files[2], "--private", &files[3]]);
     let config = format!("[management]\nlocalhop = true\ntrust_anchors = [{:?}]\n", files[0]);
-    let config = site.write("weir.toml", config.as_bytes());
-    let options = RouterOptions {
-        arguments: vec!["--config".into(), config.to_str().expect("UTF-8").into()],
-        ..RouterOptions::default()
-    };
-    let router = Router::start_with(&site, &options);
-    let afar = Client::new(&site, Library::Ndnts, &router.udp());
+    host.write("weir.toml", config.as_bytes());
+    let router = Router::start_with(&host, &["--config", "weir.toml"]);
+    let afar = Client::new(&host, Library::Ndnts, &router.udp());
     let base = ["produce", "/lab/data", "--content", "from afar"];
 
     let refused = [&base[..], &["--certificate", &files[2], "--private", &files[3]]].concat();
@@ -173,7 +168,7 @@ fn ndnts_registers_from_afar_with_a_trusted_key_and_only_so() {
     let accepted = [&base[..], &["--certificate", &files[0], "--private", &files[1]]].concat();
     let producer = afar.start(&accepted);
     assert_eq!(producer.event("ready")["registered"], true);
-    let near = Client::new(&site, Library::Ndnts, &router.unix());
+    let near = Client::new(&host, Library::Ndnts, &router.unix());
     let data = near.say(&["consume", "/lab/data/1"]);
     assert_eq!(data["content"], "from afar", "{data}");
 }

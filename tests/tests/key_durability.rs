@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use weir_base::Rng;
 use weir_crypto::{KeyChain, packet_in_file, verifier_from_certificate};
 use weir_security::{Certificate, sign_data, verify_data};
-use weir_tests::{Process, Site, SmallDisk, weir_binary};
+use weir_tests::{Host, Process, SmallDisk, weir_binary};
 use weir_wire::{Data, DataView, Name};
 
 const DATA_OCTET: u8 = 6;
@@ -56,9 +56,9 @@ fn contents(home: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// Kills commands at random moments. What they had acknowledged is there, and nothing else is lost.
 fn kill_at_random_moments(runs: u32) {
-    let site = Site::new();
-    let home = site.path("home/weir");
-    let weir = |arguments: &[&str]| process(site.command(weir_binary()), arguments);
+    let host = Host::new();
+    let home = host.path("home/weir");
+    let weir = |arguments: &[&str]| process(host.command(weir_binary()), arguments);
     let mut random = Rng::from_seed(2);
     let old = weir(&["key", "new", "/old", "--json"]).finish().success().json();
     let old = old["name"].as_str().expect("a name").to_owned();
@@ -66,7 +66,7 @@ fn kill_at_random_moments(runs: u32) {
     let mut default = old.clone();
     for run in 0..runs {
         let name = format!("/run/{run}");
-        let certificate = site.path("certificate");
+        let certificate = host.path("certificate");
         let _ = fs::remove_file(&certificate);
         let commands: [Vec<&str>; 4] = [
             vec!["key", "new", &name, "--json"],
@@ -107,8 +107,8 @@ fn kill_at_random_moments(runs: u32) {
     assert_eq!(chosen.map(|name| name.to_string()), Some(default));
     eprintln!("{count} commands were acknowledged, {} keys", keys.len());
     // All goes well afterwards, and nothing half written is left.
-    let _ = weir(&["key", "new", "/last"]).finish().success();
-    let left = site.list("home/weir/keys");
+    weir(&["key", "new", "/last"]).finish().success();
+    let left = host.list("home/weir/keys");
     assert!(!left.iter().any(|name| name.starts_with('.')), "{left:?}");
 }
 
@@ -124,7 +124,7 @@ fn many_kills_lose_no_key() {
 }
 
 /// Has every command that writes refused, and everything as before.
-fn check_refused(site: &Site, weir: &dyn Fn(&[&str]) -> Process, view: &Path, why: &str) {
+fn check_refused(host: &Host, weir: &dyn Fn(&[&str]) -> Process, view: &Path, why: &str) {
     let before = contents(view);
     let chosen = fs::read(view.join("default")).expect("a default");
     let commands: [&[&str]; 5] = [
@@ -141,44 +141,44 @@ fn check_refused(site: &Site, weir: &dyn Fn(&[&str]) -> Process, view: &Path, wh
     assert_eq!(contents(view), before);
     assert_eq!(fs::read(view.join("default")).expect("a default"), chosen);
     assert!(!view.join("exported").exists(), "half a file");
-    let _ = weir(&["key", "list"]).finish().success();
-    let _ = weir(&["key", "export", "/second"]).finish().success();
+    weir(&["key", "list"]).finish().success();
+    weir(&["key", "export", "/second"]).finish().success();
     let left = fs::read_dir(view.join("keys")).expect("keys");
-    assert!(left.flatten().all(|entry| entry.path().extension().is_some()), "{site:?}");
+    assert!(left.flatten().all(|entry| entry.path().extension().is_some()), "{host:?}");
 }
 
 #[test]
 fn full_disk_and_read_only_disk_lose_no_key() {
-    let site = Site::new();
-    let Some(disk) = SmallDisk::mount(&site, "disk", "1m") else { return };
+    let host = Host::new();
+    let Some(disk) = SmallDisk::mount(&host, "disk", "1m") else { return };
     let weir = |arguments: &[&str]| {
-        let mut command = disk.command(&site, weir_binary());
+        let mut command = disk.command(&host, weir_binary());
         command.env("WEIR_HOME", disk.folder());
         process(command, arguments)
     };
     let view = disk.view();
-    let _ = weir(&["key", "new", "/first"]).finish().success();
-    let _ = weir(&["key", "new", "/second"]).finish().success();
+    weir(&["key", "new", "/first"]).finish().success();
+    weir(&["key", "new", "/second"]).finish().success();
     let other = process(
         {
-            let mut command = site.command(weir_binary());
-            command.env("WEIR_HOME", site.path("other"));
+            let mut command = host.command(weir_binary());
+            command.env("WEIR_HOME", host.path("other"));
             command
         },
         &["key", "new", "/other"],
     );
-    let _ = other.finish().success();
-    let mut export = site.command(weir_binary());
-    export.env("WEIR_HOME", site.path("other"));
-    let _ = process(export, &["key", "export", "/other", "-o", "certificate"]).finish().success();
+    other.finish().success();
+    let mut export = host.command(weir_binary());
+    export.env("WEIR_HOME", host.path("other"));
+    process(export, &["key", "export", "/other", "-o", "certificate"]).finish().success();
     disk.fill();
-    check_refused(&site, &weir, &view, "No space left on device");
+    check_refused(&host, &weir, &view, "No space left on device");
     disk.make_room();
-    disk.set_read_only(&site, true);
-    check_refused(&site, &weir, &view, "Read-only file system");
-    disk.set_read_only(&site, false);
+    disk.set_read_only(&host, true);
+    check_refused(&host, &weir, &view, "Read-only file system");
+    disk.set_read_only(&host, false);
     for arguments in [&["key", "new", "/new"][..], &["key", "trust", "certificate"]] {
-        let _ = weir(arguments).finish().success();
+        weir(arguments).finish().success();
     }
     for name in ["/first", "/second", "/new"] {
         check_key(&view, name);
@@ -188,16 +188,16 @@ fn full_disk_and_read_only_disk_lose_no_key() {
 
 #[test]
 fn processes_that_write_at_once_lose_nothing() {
-    let site = Site::new();
-    let home = site.path("home/weir");
-    let weir = |arguments: &[&str]| process(site.command(weir_binary()), arguments);
+    let host = Host::new();
+    let home = host.path("home/weir");
+    let weir = |arguments: &[&str]| process(host.command(weir_binary()), arguments);
     for round in 0..3 {
         let same = format!("/same/KEY/{round}");
         let own: Vec<String> = (0..4).map(|which| format!("/own/{round}/{which}")).collect();
         let makers: Vec<Process> = own.iter().map(|name| weir(&["key", "new", name])).collect();
         let rivals: Vec<Process> = (0..4).map(|_| weir(&["key", "new", &same])).collect();
         for maker in makers {
-            let _ = maker.finish().success();
+            maker.finish().success();
         }
         let made = rivals.into_iter().map(Process::finish);
         assert_eq!(made.filter(|ended| ended.status.success()).count(), 1);

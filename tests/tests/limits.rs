@@ -10,8 +10,8 @@ use nix::libc;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::{Pid, Uid};
 use weir_tests::{
-    Denied, DiskStore, PATIENCE, Process, Router, RouterOptions, Site, denial_is_skipped,
-    random_file, sha256_hex, weir_binary, without,
+    Denied, DiskStore, Host, PATIENCE, Process, Router, denial_is_skipped, random_file, sha256_hex,
+    weir_binary, without,
 };
 
 /// Much more than any of these routers is given for its store.
@@ -25,23 +25,22 @@ struct Served {
     digest: String,
 }
 
-fn serve(site: &Site, router: &Router, bytes: usize) -> Served {
-    let digest = random_file(&site.path("source"), bytes, 16);
-    let producer = site.weir(&router.unix(), &["put", "source", "/file", "--json"]);
-    let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
+fn serve(router: &Router, bytes: usize) -> Served {
+    let digest = random_file(&router.host.path("source"), bytes, 16);
+    let (producer, name) = router.put_object(&["source", "/file"]);
     Served { _producer: producer, name, digest }
 }
 
 /// The file as it comes from the router, twice: from the producer and from the store.
-fn expect_file(site: &Site, transport: &str, served: &Served) {
-    expect_copies(site, transport, &served.name, &served.digest);
+fn expect_file(host: &Host, transport: &str, served: &Served) {
+    expect_copies(host, transport, &served.name, &served.digest);
 }
 
-fn expect_copies(site: &Site, transport: &str, name: &str, digest: &str) {
+fn expect_copies(host: &Host, transport: &str, name: &str, digest: &str) {
     for copy in ["first", "second"] {
         let words = ["get", name, "-o", copy];
-        let _ = site.weir(transport, &words).finish().success();
-        assert_eq!(sha256_hex(&site.path(copy)), digest);
+        host.spawn(transport, &words).finish().success();
+        assert_eq!(sha256_hex(&host.path(copy)), digest);
     }
 }
 
@@ -63,18 +62,17 @@ fn expect_told_once(router: &Router, text: &str) {
     assert_eq!(told(router, text), 1, "{text:?} in:\n{}", router.process.log());
 }
 
-fn store(size: &str) -> RouterOptions {
-    let arguments = vec!["--store".into(), size.into(), "--threads".into(), "1".into()];
-    RouterOptions { arguments, ..RouterOptions::default() }
+fn store(size: &str) -> [&str; 4] {
+    ["--store", size, "--threads", "1"]
 }
 
 /// A store of 256 MiB, whose file is more than it gets: octets that it says it may hold.
-fn expect_less(site: &Site, router: &Router, limit: &str) {
+fn expect_less(router: &Router, limit: &str) {
     expect_told_once(router, "the system gives this process less memory than is configured");
     assert!(told(router, limit) > 0, "{limit:?} in:\n{}", router.process.log());
-    let served = serve(site, router, FILE_BYTES);
-    expect_file(site, &router.unix(), &served);
-    let store = router.weir_json(site, &["cs", "info"]);
+    let served = serve(router, FILE_BYTES);
+    expect_file(&router.host, &router.unix(), &served);
+    let store = router.weir_json(&["cs", "info"]);
     let capacity = store["capacityBytes"].as_u64().expect("a number");
     let used = store["bytes"].as_u64().expect("a number");
     assert!(capacity < 100 << 20 && used <= capacity, "{store}");
@@ -90,12 +88,12 @@ fn disks_without_io_uring_are_used_by_threads() {
     // Of an old system, of a container, and of a filter that has no rule for its use.
     let all = [(setup, libc::ENOSYS), (setup, libc::EPERM), (enter, libc::EPERM)];
     for (call, errno) in all {
-        let site = Site::new();
-        let router = without(&[Denied::call(call, errno)], || DiskStore::new("one").start(&site));
+        let host = Host::new();
+        let router = without(&[Denied::call(call, errno)], || DiskStore::new("one").start(&host));
         expect_told_once(&router, "io_uring cannot be used");
         expect_told_once(&router, "engine=\"threads\"");
-        let served = serve(&site, &router, SMALL_BYTES);
-        expect_file(&site, &router.unix(), &served);
+        let served = serve(&router, SMALL_BYTES);
+        expect_file(&host, &router.unix(), &served);
         assert_eq!(told(&router, "ERROR"), 0, "{}", router.process.log());
     }
 }
@@ -111,14 +109,14 @@ fn disks_with_an_older_io_uring_are_used_with_it() {
     let call = libc::SYS_io_uring_register;
     let argument = Some((1, IOWQ_MAX_WORKERS));
     let denied = Denied { call, argument, errno: libc::EINVAL };
-    let site = Site::new();
-    let router = without(&[denied], || DiskStore::new("one").start(&site));
+    let host = Host::new();
+    let router = without(&[denied], || DiskStore::new("one").start(&host));
     wait_until_told(&router, "disk of the content store");
     if told(&router, "engine=\"io_uring\"") == 0 {
         return eprintln!("no io_uring here, so that this is NOT tested");
     }
-    let served = serve(&site, &router, SMALL_BYTES);
-    expect_file(&site, &router.unix(), &served);
+    let served = serve(&router, SMALL_BYTES);
+    expect_file(&host, &router.unix(), &served);
     expect_told_once(&router, "io_uring has its own bound of operations");
     assert_eq!(told(&router, "ERROR"), 0, "{}", router.process.log());
 }
@@ -134,11 +132,11 @@ fn nothing_newer_than_linux_5_10_is_needed() {
     const LAST: libc::c_long = 512;
     let denied: Vec<_> = (FIRST..LAST).map(|call| Denied::call(call, libc::ENOSYS)).collect();
     without(&denied, || {
-        let site = Site::new();
-        let router = DiskStore::new("one").start(&site);
-        let served = serve(&site, &router, SMALL_BYTES);
-        expect_file(&site, &router.unix(), &served);
-        expect_file(&site, &router.udp(), &served);
+        let host = Host::new();
+        let router = DiskStore::new("one").start(&host);
+        let served = serve(&router, SMALL_BYTES);
+        expect_file(&host, &router.unix(), &served);
+        expect_file(&host, &router.udp(), &served);
     });
 }
 
@@ -158,11 +156,11 @@ fn udp_goes_packet_by_packet_where_the_system_takes_no_batches_and_no_runs() {
         Denied::call(libc::SYS_sendmmsg, libc::EPERM),
         Denied::call(libc::SYS_recvmmsg, libc::EPERM),
     ];
-    let site = Site::new();
-    let router = without(&denied, || Router::start(&site));
+    let host = Host::new();
+    let router = without(&denied, || Router::start(&host));
     expect_told_once(&router, "UDP_GRO, UDP_SEGMENT, sendmmsg and recvmmsg");
-    let served = serve(&site, &router, SMALL_BYTES);
-    expect_file(&site, &router.udp(), &served);
+    let served = serve(&router, SMALL_BYTES);
+    expect_file(&host, &router.udp(), &served);
 }
 
 #[test]
@@ -170,14 +168,13 @@ fn applications_without_shared_memory_stay_with_the_socket() {
     if denial_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let served = serve(&site, &router, SMALL_BYTES);
+    let router = Router::on_new_host();
+    let served = serve(&router, SMALL_BYTES);
     let denied = [Denied::call(libc::SYS_memfd_create, libc::ENOSYS)];
     let unix = router.unix();
     // Not the whole of `served`: a process is of one thread.
     let (name, digest) = (served.name.clone(), served.digest.clone());
-    without(&denied, || expect_copies(&site, &unix, &name, &digest));
+    without(&denied, || expect_copies(&router.host, &unix, &name, &digest));
 }
 
 #[test]
@@ -185,11 +182,11 @@ fn the_thread_that_makes_memory_ready_may_be_as_urgent_as_others() {
     if denial_is_skipped() {
         return;
     }
-    let site = Site::new();
+    let host = Host::new();
     let denied = [Denied::call(libc::SYS_sched_setscheduler, libc::EPERM)];
-    let router = without(&denied, || Router::start(&site));
-    let served = serve(&site, &router, SMALL_BYTES);
-    expect_file(&site, &router.unix(), &served);
+    let router = without(&denied, || Router::start(&host));
+    let served = serve(&router, SMALL_BYTES);
+    expect_file(&host, &router.unix(), &served);
     expect_told_once(&router, "gives it no SCHED_IDLE");
 }
 
@@ -199,14 +196,14 @@ fn a_router_without_the_thread_that_makes_memory_ready_goes_on() {
     if !Uid::current().is_root() {
         return eprintln!("only the superuser has others' threads limited: NOT tested");
     }
-    let site = Site::new();
-    let program = site.path("weir");
+    let host = Host::new();
+    let program = host.path("weir");
     fs::copy(weir_binary(), &program).expect("copy of weir");
-    let folder = site.path("router.sock").parent().expect("the site").to_path_buf();
+    let folder = host.path("router.sock").parent().expect("the host").to_path_buf();
     for (path, mode) in [(&program, 0o755), (&folder, 0o777)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("mode");
     }
-    let mut command = site.command(Path::new("setpriv"));
+    let mut command = host.command(Path::new("setpriv"));
     // Somebody with no other process: the limit is one for all of a user's.
     let user = format!("--reuid={}", 1_000_000 + std::process::id());
     let may_be_it = std::process::Command::new("setpriv").args([&user, "true"]).status();
@@ -214,9 +211,9 @@ fn a_router_without_the_thread_that_makes_memory_ready_goes_on() {
         return eprintln!("there is no such user in this namespace: NOT tested");
     }
     command.args([&user, "--clear-groups", "prlimit", "--nproc=3"]).arg(&program);
-    let router = Router::start_as(&site, command, &store("64MiB"));
-    let served = serve(&site, &router, SMALL_BYTES);
-    expect_file(&site, &router.unix(), &served);
+    let router = Router::start_as(&host, command, "router.sock", &store("64MiB"));
+    let served = serve(&router, SMALL_BYTES);
+    expect_file(&host, &router.unix(), &served);
     expect_told_once(&router, "no thread to make memory ready");
 }
 
@@ -230,42 +227,42 @@ fn a_store_that_gets_no_memory_for_more_goes_on_with_what_it_has() {
     const ASKED_BYTES: u32 = (32 + 32) << 20;
     let argument = Some((1, ASKED_BYTES));
     let denied = [Denied { call: libc::SYS_mmap, argument, errno: libc::ENOMEM }];
-    let site = Site::new();
-    let router = without(&denied, || Router::start_with(&site, &store("256MiB")));
-    let served = serve(&site, &router, SMALL_BYTES);
-    expect_file(&site, &router.unix(), &served);
+    let host = Host::new();
+    let router = without(&denied, || Router::start_with(&host, &store("256MiB")));
+    let served = serve(&router, SMALL_BYTES);
+    expect_file(&host, &router.unix(), &served);
     expect_told_once(&router, "the system gives the content store no more memory");
 }
 
 #[test]
 fn a_router_with_a_limit_of_data_has_a_smaller_store() {
-    let site = Site::new();
-    let router = Router::start_after(&site, "ulimit -d 131072", &store("256MiB"));
-    expect_less(&site, &router, "RLIMIT_DATA");
+    let host = Host::new();
+    let router = Router::start_after(&host, "ulimit -d 131072", &store("256MiB"));
+    expect_less(&router, "RLIMIT_DATA");
 }
 
 #[test]
 fn a_router_with_a_limit_of_address_space_has_a_smaller_store() {
-    let site = Site::new();
-    let router = Router::start_after(&site, "ulimit -v 307200", &store("256MiB"));
-    expect_less(&site, &router, "RLIMIT_AS");
+    let host = Host::new();
+    let router = Router::start_after(&host, "ulimit -v 307200", &store("256MiB"));
+    expect_less(&router, "RLIMIT_AS");
 }
 
 #[test]
 fn a_store_made_larger_later_gets_what_the_limits_allow() {
-    let site = Site::new();
-    let router = Router::start_after(&site, "ulimit -d 196608", &store("16MiB"));
-    let served = serve(&site, &router, FILE_BYTES);
-    let _ = router.weir(&site, &["cs", "config", "--capacity", "1GiB"]).success();
-    expect_file(&site, &router.unix(), &served);
-    let store = router.weir_json(&site, &["cs", "info"]);
+    let host = Host::new();
+    let router = Router::start_after(&host, "ulimit -d 196608", &store("16MiB"));
+    let served = serve(&router, FILE_BYTES);
+    router.weir(&["cs", "config", "--capacity", "1GiB"]).success();
+    expect_file(&host, &router.unix(), &served);
+    let store = router.weir_json(&["cs", "info"]);
     let capacity = store["capacityBytes"].as_u64().expect("a number");
     assert!((17 << 20..192 << 20).contains(&capacity), "{store}");
     // One that was made smaller gets as much again.
     for size in ["8MiB", "1GiB"] {
-        let _ = router.weir(&site, &["cs", "config", "--capacity", size]).success();
+        router.weir(&["cs", "config", "--capacity", size]).success();
     }
-    assert_eq!(router.weir_json(&site, &["cs", "info"])["capacityBytes"], capacity);
+    assert_eq!(router.weir_json(&["cs", "info"])["capacityBytes"], capacity);
 }
 
 /// A control group of this test's own, removed when dropped.
@@ -322,10 +319,10 @@ fn a_router_in_a_small_control_group_has_a_smaller_store_and_is_not_killed() {
     let Some(group) = Group::new(96 << 20) else {
         return eprintln!("no control group can be made here, so that its limit is NOT tested");
     };
-    let site = Site::new();
+    let host = Host::new();
     let line = format!("echo $$ > {}/cgroup.procs", group.folder.display());
-    let router = Router::start_after(&site, &line, &store("256MiB"));
-    expect_less(&site, &router, "weir-test-");
+    let router = Router::start_after(&host, &line, &store("256MiB"));
+    expect_less(&router, "weir-test-");
     drop(router);
 }
 
@@ -335,19 +332,19 @@ fn a_router_that_may_use_one_processor_says_so_and_has_one_thread() {
     let all = sched_getaffinity(this).expect("processors");
     let usable: Vec<_> =
         (0..CpuSet::count()).filter(|&at| all.is_set(at).unwrap_or(false)).collect();
-    let router_on_one = |site: &Site| {
+    let router_on_one = |host: &Host| {
         let mut one = CpuSet::new();
         one.set(usable[0]).expect("a processor");
         // Of a thread that ends, so that other tests keep theirs.
         without(&[], || {
             sched_setaffinity(this, &one).expect("one processor");
-            Router::start(site)
+            Router::start(host)
         })
     };
-    let site = Site::new();
-    let router = router_on_one(&site);
-    let served = serve(&site, &router, SMALL_BYTES);
-    expect_file(&site, &router.unix(), &served);
+    let host = Host::new();
+    let router = router_on_one(&host);
+    let served = serve(&router, SMALL_BYTES);
+    expect_file(&host, &router.unix(), &served);
     if usable.len() > 1 {
         let text = "fewer processors than the machine has may be used";
         wait_until_told(&router, text);

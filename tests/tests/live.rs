@@ -2,34 +2,17 @@
 
 use std::io::{self, BufRead, Read, Write};
 use std::process::Stdio;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use weir_face::FaceUri;
-use weir_security::{DigestSigner, DigestVerifier, Verifier};
-use weir_socket::{
-    Consumer, Identity, LiveWriter, Producer, Reader, Session, SessionConfig, SocketError,
-};
-use weir_tests::{Process, Router, Site, socket_example};
-use weir_wire::Name;
-
-fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
+use weir_socket::{LiveWriter, Reader, Session, SessionConfig, SocketError};
+use weir_tests::sockets::{consumer, error_of, name, producer};
+use weir_tests::{Host, Process, Router, socket_example};
 
 fn session(router: &Router) -> Session {
     let router = Some(FaceUri::resolve(&router.unix()).unwrap());
     Session::with(SessionConfig { router, threads: 1, ..SessionConfig::default() }).unwrap()
-}
-
-fn producer(session: &Session) -> Producer {
-    Producer::bind(session, name("/live"), Identity::new(DigestSigner)).unwrap()
-}
-
-fn consumer(session: &Session) -> Consumer {
-    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
-    Consumer::bind(session, name("/live"), anybody)
 }
 
 /// The next message, which is a segment, with its number.
@@ -52,12 +35,6 @@ fn rest(mut reader: Reader) -> io::Result<Vec<(u64, String)>> {
     Ok(messages)
 }
 
-fn error_of<T: std::fmt::Debug>(result: io::Result<T>) -> SocketError {
-    let error = result.unwrap_err();
-    let socket = error.get_ref().and_then(|inner| inner.downcast_ref::<SocketError>());
-    socket.unwrap_or_else(|| panic!("{error}")).clone()
-}
-
 fn message(number: u64) -> String {
     format!("message {number}")
 }
@@ -77,18 +54,18 @@ fn assert_messages(messages: &[(u64, String)], segments: std::ops::Range<u64>) {
 
 #[test]
 fn whoever_joins_gets_the_newest_and_all_that_follow_until_the_end() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
-    let producer = producer(&one);
+    let producer = producer(&one, "/live");
     let mut live = producer.publish_live(&name("/live/news")).unwrap();
-    let mut early = consumer(&other).fetch_newest(&name("/live/news")).unwrap();
+    let mut early = consumer(&other, "/live").fetch_newest(&name("/live/news")).unwrap();
     early.metadata().unwrap();
     let early = thread::spawn(move || rest(early).unwrap());
     append(&mut live, 0..20, 5);
-    let mut late = consumer(&other).fetch_newest(&name("/live/news")).unwrap();
+    let mut late = consumer(&other, "/live").fetch_newest(&name("/live/news")).unwrap();
     assert_eq!(next(&mut late).unwrap(), Some((19, message(19))));
-    let all = consumer(&other).fetch(&name("/live/news")).unwrap();
+    let all = consumer(&other, "/live").fetch(&name("/live/news")).unwrap();
     let all = thread::spawn(move || rest(all).unwrap());
     append(&mut live, 20..40, 5);
     let versioned = live.versioned().clone();
@@ -99,20 +76,25 @@ fn whoever_joins_gets_the_newest_and_all_that_follow_until_the_end() {
     assert_messages(&rest(late).unwrap(), 20..40);
     // Afterwards it is an object as others are.
     let mut text = String::new();
-    consumer(&other).fetch(&name("/live/news")).unwrap().read_to_string(&mut text).unwrap();
+    consumer(&other, "/live")
+        .fetch(&name("/live/news"))
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
     assert_eq!(text, (0..40).map(message).collect::<String>());
     assert!(producer.recv_timeout(Duration::ZERO).unwrap().is_none(), "nobody was told of it");
 }
 
 /// Interests at the producer for an object of 100 segments, with so many consumers.
-fn interests(site: &Site, consumers: usize) -> u64 {
-    let router = Router::start(site);
+fn interests(host: &Host, consumers: usize) -> u64 {
+    let router = Router::start(host);
     let one = session(&router);
-    let producer = producer(&one);
+    let producer = producer(&one, "/live");
     let mut live = producer.publish_live(&name("/live/news")).unwrap();
     live.append(message(0).as_bytes()).unwrap();
     let begin = |_| {
-        let mut reader = consumer(&session(&router)).fetch_newest(&name("/live/news")).unwrap();
+        let mut reader =
+            consumer(&session(&router), "/live").fetch_newest(&name("/live/news")).unwrap();
         assert_eq!(next(&mut reader).unwrap(), Some((0, message(0))));
         thread::spawn(move || rest(reader).unwrap())
     };
@@ -125,8 +107,8 @@ fn interests(site: &Site, consumers: usize) -> u64 {
 
 #[test]
 fn the_producer_sees_no_interest_of_each_of_many_consumers() {
-    let site = Site::new();
-    let (of_one, of_many) = (interests(&site, 1), interests(&site, 24));
+    let host = Host::new();
+    let (of_one, of_many) = (interests(&host, 1), interests(&host, 24));
     eprintln!("{of_one} {of_many}");
     assert!((100..300).contains(&of_one), "{of_one}");
     // Each may ask for metadata of its own, and where all wait for a processor their Interests are
@@ -136,14 +118,13 @@ fn the_producer_sees_no_interest_of_each_of_many_consumers() {
 
 #[test]
 fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    let producer = producer(&one);
+    let producer = producer(&one, "/live");
     let mut live = producer.publish_live(&name("/live/film")).unwrap();
     live.append(&[0; 8000]).unwrap();
     let open = |behind: &str| {
-        let mut consumer = consumer(&other);
+        let mut consumer = consumer(&other, "/live");
         consumer.set("input_buffer", "128KiB").unwrap();
         consumer.set("behind", behind).unwrap();
         let mut reader = consumer.fetch_newest(&name("/live/film")).unwrap();
@@ -171,13 +152,12 @@ fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
 
 #[test]
 fn readers_of_an_object_that_is_left_without_an_end_learn_of_a_newer_one() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    let producer = producer(&one);
+    let producer = producer(&one, "/live");
     let mut live = producer.publish_live(&name("/live/news")).unwrap();
     append(&mut live, 0..3, 0);
-    let mut consumer = consumer(&other);
+    let mut consumer = consumer(&other, "/live");
     consumer.set("lifetime", "300ms").unwrap();
     consumer.set("stored", "false").unwrap();
     let mut reader = consumer.fetch(&name("/live/news")).unwrap();
@@ -205,13 +185,12 @@ fn readers_of_an_object_that_is_left_without_an_end_learn_of_a_newer_one() {
 
 #[test]
 fn a_producer_that_dies_ends_its_readers() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    let dying = producer(&one);
+    let dying = producer(&one, "/live");
     let mut live = dying.publish_live(&name("/live/news")).unwrap();
     append(&mut live, 0..3, 0);
-    let mut consumer = consumer(&other);
+    let mut consumer = consumer(&other, "/live");
     consumer.set("lifetime", "300ms").unwrap();
     let mut reader = consumer.fetch(&name("/live/news")).unwrap();
     for number in 0..3 {
@@ -225,10 +204,9 @@ fn a_producer_that_dies_ends_its_readers() {
 
 #[test]
 fn the_examples_show_lines_to_several_as_they_come() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let start = |example: &str, arguments: &[&str], input: Stdio| {
-        let mut command = site.command(&socket_example(example));
+        let mut command = router.host.command(&socket_example(example));
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
         Process::start_with_input(example, command, input)
     };
@@ -248,7 +226,7 @@ fn the_examples_show_lines_to_several_as_they_come() {
     let _ = source.line_with("finished after");
     for watcher in watchers {
         let _ = watcher.line_with("four");
-        let _ = watcher.finish().success();
+        watcher.finish().success();
     }
     let late = late.finish().success();
     assert!(!late.output.contains("one"), "{}", late.output);
@@ -257,15 +235,14 @@ fn the_examples_show_lines_to_several_as_they_come() {
 /// What grows is made known anew with each segment, and stays the version that it is.
 #[test]
 fn a_later_version_stays_the_latest_while_an_earlier_one_grows() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
-    let producer = producer(&session);
+    let producer = producer(&session, "/live");
     let mut writer = producer.publish_live(&name("/live/a")).unwrap();
     writer.append(b"one").unwrap();
     producer.publish(&name("/live/a"), b"later".to_vec()).unwrap();
     writer.append(b"two").unwrap();
     let mut text = String::new();
-    consumer(&session).fetch(&name("/live/a")).unwrap().read_to_string(&mut text).unwrap();
+    consumer(&session, "/live").fetch(&name("/live/a")).unwrap().read_to_string(&mut text).unwrap();
     assert_eq!(text, "later");
 }

@@ -1,51 +1,24 @@
 //! Sockets whose names are others in the network, over a real router.
 
 use std::io::{self, Read as _};
-use std::sync::Arc;
 use std::thread;
 
-use weir_base::Rng;
 use weir_crypto::{KeyChain, KeyType, UserTrust};
-use weir_face::FaceUri;
-use weir_security::{DigestSigner, DigestVerifier, Verifier};
-use weir_socket::{
-    Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
-};
-use weir_tests::{PATIENCE, Router, Site};
+use weir_security::DigestSigner;
+use weir_socket::{Consumer, ConsumerOptions, Identity, Producer, Session, SocketError};
+use weir_tests::sockets::{self, content, name, producer_options, producer_with, session};
+use weir_tests::{Host, PATIENCE, Router};
 use weir_transport::{HicnName, NameMapping};
-use weir_wire::{DataView, Interest, Name};
+use weir_wire::{DataView, Interest};
 
 const MAPPING: &str = "hicn:2001:db8:7::/48";
 
-fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
-
-fn content(len: usize) -> Vec<u8> {
-    let mut octets = vec![0; len];
-    Rng::from_seed(len as u64).fill(&mut octets);
-    octets
-}
-
-fn session(router: &Router) -> Session {
-    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
-}
-
-fn options(changes: &[(&str, &str)]) -> ProducerOptions {
-    let mut options = ProducerOptions::default();
-    for (name, value) in [("mapping", MAPPING)].iter().chain(changes) {
-        options.set(name, value).unwrap();
-    }
-    options
-}
-
-fn bind(session: &Session, prefix: &str, options: ProducerOptions) -> Producer {
-    Producer::bind_with(session, name(prefix), Identity::new(DigestSigner), options).unwrap()
+fn mapped_producer(session: &Session, prefix: &str, options: &[(&str, &str)]) -> Producer {
+    producer_with(session, prefix, &[&[("mapping", MAPPING)], options].concat())
 }
 
 fn consumer(session: &Session, prefix: &str, mapping: &str) -> Consumer {
-    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
-    let mut consumer = Consumer::bind(session, name(prefix), anybody);
+    let mut consumer = sockets::consumer(session, prefix);
     consumer.set("mapping", mapping).unwrap();
     consumer
 }
@@ -59,13 +32,12 @@ fn read(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
 
 #[test]
 fn objects_are_published_and_read_under_names_of_hicn() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     // Two levels of a manifest, and one.
     for (signs, segment_size) in [("segments", "8000"), ("manifest", "1000")] {
         let changes = [("signs", signs), ("segment_size", segment_size)];
-        let producer = bind(&one, "/p", options(&changes));
+        let producer = mapped_producer(&one, "/p", &changes);
         let consumer = consumer(&other, "/p", MAPPING);
         for len in [0, 1, 8001, 3_000_000] {
             let uri = format!("/p/{signs}/{len}");
@@ -84,10 +56,9 @@ fn objects_are_published_and_read_under_names_of_hicn() {
 
 #[test]
 fn what_is_on_the_wire_has_names_of_hicn_alone() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    let producer = bind(&one, "/p", options(&[]));
+    let producer = mapped_producer(&one, "/p", &[]);
     let object = name("/p/a");
     let versioned = producer.publish(&object, content(50_000)).unwrap();
     let mapping: NameMapping = MAPPING.parse().unwrap();
@@ -115,10 +86,9 @@ fn what_is_on_the_wire_has_names_of_hicn_alone() {
 
 #[test]
 fn a_new_version_is_found_and_the_old_one_by_its_name() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    let producer = bind(&one, "/p", options(&[("metadata_freshness", "0s")]));
+    let producer = mapped_producer(&one, "/p", &[("metadata_freshness", "0s")]);
     let consumer = consumer(&other, "/p", MAPPING);
     let first = producer.publish(&name("/p/news"), content(20_000)).unwrap();
     assert!(read(&consumer, "/p/news").unwrap() == content(20_000));
@@ -132,10 +102,10 @@ fn a_new_version_is_found_and_the_old_one_by_its_name() {
 
 #[test]
 fn what_is_asked_for_early_is_answered_when_it_is_published() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
-    let producer = bind(&one, "/p", options(&[("request_wait", "1m")]));
+    let producer = mapped_producer(&one, "/p", &[("request_wait", "1m")]);
     let asking = thread::spawn(move || read(&consumer(&other, "/p", MAPPING), "/p/a").unwrap());
     // Who asks tells the name of the network alone.
     let request = producer.recv_timeout(PATIENCE).unwrap().unwrap();
@@ -148,10 +118,9 @@ fn what_is_asked_for_early_is_answered_when_it_is_published() {
 
 #[test]
 fn what_has_no_name_there_is_refused_in_words() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
-    let producer = bind(&session, "/p", options(&[]));
+    let producer = mapped_producer(&session, "/p", &[]);
     let outside = producer.publish(&name("/q"), content(1)).unwrap_err();
     assert!(matches!(outside, SocketError::OutsidePrefix { .. }), "{outside}");
     let live = producer.publish_live(&name("/p/live")).err().unwrap();
@@ -161,7 +130,14 @@ fn what_has_no_name_there_is_refused_in_words() {
     }
     // One producer for a prefix of the network, whatever the application's names are.
     let identity = Identity::new(DigestSigner);
-    let taken = Producer::bind_with(&session, name("/q"), identity, options(&[])).err().unwrap();
+    let taken = Producer::bind_with(
+        &session,
+        name("/q"),
+        identity,
+        producer_options(&[("mapping", MAPPING)]),
+    )
+    .err()
+    .unwrap();
     assert!(matches!(taken, SocketError::PrefixInUse(_)), "{taken}");
     for value in ["hicn:2001:db8::/80", "hicn:2001:db8::/16", "ccnx"] {
         let error = ConsumerOptions::default().set("mapping", value).unwrap_err();
@@ -173,15 +149,17 @@ fn what_has_no_name_there_is_refused_in_words() {
 /// and one seen first. An anchor is for what is below its name, and no name of hICN is.
 #[test]
 fn users_trust_keys_under_names_of_hicn_and_no_anchor_reaches_them() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
-    let owner = KeyChain::at(site.path("owner"));
+    let owner = KeyChain::at(host.path("owner"));
     let key = owner.generate(&name("/p"), KeyType::Ecdsa, None).unwrap();
     let signer = owner.signer(&key.name).unwrap();
     let certificate = signer.certificate().map(|certificate| certificate.wire().to_vec());
     let identity = Identity { certificate, ..Identity::new(signer) };
-    let producer = Producer::bind_with(&one, name("/p"), identity, options(&[])).unwrap();
+    let producer =
+        Producer::bind_with(&one, name("/p"), identity, producer_options(&[("mapping", MAPPING)]))
+            .unwrap();
     producer.publish(&name("/p/a"), content(100_000)).unwrap();
     let read_with = |trust: UserTrust| {
         let mut consumer = Consumer::bind(&other, name("/p"), trust);
@@ -191,12 +169,12 @@ fn users_trust_keys_under_names_of_hicn_and_no_anchor_reaches_them() {
     let trust = |chain: &KeyChain, anchors: &[std::path::PathBuf]| {
         UserTrust::new(name("/p"), Some(chain.clone()), anchors).unwrap()
     };
-    let stranger = KeyChain::at(site.path("stranger"));
+    let stranger = KeyChain::at(host.path("stranger"));
     for chain in [&owner, &stranger] {
         assert!(read_with(trust(chain, &[])).unwrap() == content(100_000));
     }
     let certificate = owner.certificate_for(&key.name).unwrap().unwrap();
-    let file = site.write("anchor", certificate.wire());
+    let file = host.write("anchor", certificate.wire());
     let error = read_with(trust(&stranger, &[file])).unwrap_err();
     assert!(error.to_string().contains("cannot be verified"), "{error}");
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
 
-use weir_tests::{PATIENCE, Process, Router, Site, weir_binary};
+use weir_tests::{Host, PATIENCE, Process, Router, weir_binary};
 
 /// What there is when the command runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -165,7 +165,7 @@ const FILES: &[(&str, &str)] = &[
 
 /// The place in which all cases are run.
 struct Scene {
-    site: Site,
+    host: Host,
     router: Router,
     stranger: PathBuf,
     _producers: Vec<Process>,
@@ -174,28 +174,28 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let site = Site::new();
+        let host = Host::new();
         for (name, text) in FILES {
-            site.write(name, text.as_bytes());
+            host.write(name, text.as_bytes());
         }
-        fs::create_dir_all(site.path("mixed/inner")).expect("a folder");
-        fs::create_dir_all(site.path("folder")).expect("a folder");
-        site.write("folder/inner", b"a file");
-        symlink("/", site.path("folder/out")).expect("a link");
-        site.write("unsigned", b"a file of the user");
-        symlink("file", site.path("link")).expect("a link");
+        fs::create_dir_all(host.path("mixed/inner")).expect("a folder");
+        fs::create_dir_all(host.path("folder")).expect("a folder");
+        host.write("folder/inner", b"a file");
+        symlink("/", host.path("folder/out")).expect("a link");
+        host.write("unsigned", b"a file of the user");
+        symlink("file", host.path("link")).expect("a link");
         let mode = nix::sys::stat::Mode::from_bits_truncate(0o600);
-        nix::unistd::mkfifo(&site.path("pipe"), mode).expect("a pipe");
-        let router = Router::start(&site);
-        let weir = |words: &[&str]| site.weir(&router.unix(), words);
-        let exported = site.path("other");
+        nix::unistd::mkfifo(&host.path("pipe"), mode).expect("a pipe");
+        let router = Router::start(&host);
+        let weir = |words: &[&str]| router.spawn(words);
+        let exported = host.path("other");
         let exported = exported.to_str().expect("UTF-8");
         for words in [&["key", "new", "/other"][..], &["key", "export", "/other", "-o", exported]] {
-            let _ = weir(words).finish().success();
+            weir(words).finish().success();
         }
-        let _ = weir(&["face", "create", "udp4://127.0.0.1:9"]).finish().success();
+        weir(&["face", "create", "udp4://127.0.0.1:9"]).finish().success();
         let put = |path: &str, name: &str, more: &[&str]| {
-            let path = site.path(path);
+            let path = host.path(path);
             let words = [&["put", path.to_str().expect("UTF-8"), name, "--json"], more].concat();
             let process = weir(&words);
             let _ = process.json_line();
@@ -206,26 +206,26 @@ impl Scene {
             put("file", "/signed", &[]),
             put("folder", "/folder", &[]),
         ];
-        let silent = UnixListener::bind(site.path("silent.sock")).expect("a socket");
-        let stranger = Self::make_stranger(&site);
-        Self { site, router, stranger, _producers: producers, _silent: silent }
+        let silent = UnixListener::bind(host.path("silent.sock")).expect("a socket");
+        let stranger = Self::make_stranger(&host);
+        Self { host, router, stranger, _producers: producers, _silent: silent }
     }
 
     /// Everything that is closed to a stranger, and a copy of the program that is not. The
     /// superuser becomes somebody else; another user closes it to itself.
-    fn make_stranger(site: &Site) -> PathBuf {
+    fn make_stranger(host: &Host) -> PathBuf {
         let close = |name: &str| {
             let closed = fs::Permissions::from_mode(0o000);
-            fs::set_permissions(site.path(name), closed).expect("mode");
+            fs::set_permissions(host.path(name), closed).expect("mode");
         };
-        site.write("secret", b"mine");
-        fs::create_dir(site.path("closed")).expect("a folder");
-        let _listener = UnixListener::bind(site.path("closed.sock")).expect("a socket");
+        host.write("secret", b"mine");
+        fs::create_dir(host.path("closed")).expect("a folder");
+        let _listener = UnixListener::bind(host.path("closed.sock")).expect("a socket");
         ["secret", "closed", "closed.sock"].iter().for_each(|name| close(name));
-        let home = site.path("stranger");
+        let home = host.path("stranger");
         fs::create_dir(&home).expect("a folder");
         let open = fs::Permissions::from_mode(0o777);
-        for path in [&home, &site.path(".")] {
+        for path in [&home, &host.path(".")] {
             fs::set_permissions(path, open.clone()).expect("mode");
         }
         let program = home.join("weir");
@@ -235,29 +235,29 @@ impl Scene {
     }
 
     fn words(&self, command: &str) -> Vec<String> {
-        let site = self.folder();
+        let host = self.folder();
         let port = self.router.port().to_string();
         let words = command.split(' ');
-        words.map(|word| word.replace("SITE", &site).replace("PORT", &port)).collect()
+        words.map(|word| word.replace("SITE", &host).replace("PORT", &port)).collect()
     }
 
     fn folder(&self) -> String {
-        self.site.path("").to_str().expect("UTF-8").trim_end_matches('/').to_owned()
+        self.host.path("").to_str().expect("UTF-8").trim_end_matches('/').to_owned()
     }
 
     fn command(&self, with: With) -> Command {
         const NOBODY: u32 = 65534;
         let program = if with == Stranger { &self.stranger } else { weir_binary() };
-        let mut command = self.site.command(program);
+        let mut command = self.host.command(program);
         let transport = match with {
-            Nothing => format!("unix://{}", self.site.path("none.sock").display()),
-            Silence => format!("unix://{}", self.site.path("silent.sock").display()),
+            Nothing => format!("unix://{}", self.host.path("none.sock").display()),
+            Silence => format!("unix://{}", self.host.path("silent.sock").display()),
             Running => self.router.unix(),
             Stranger => self.router.tcp(),
         };
-        command.current_dir(self.site.path("")).env("NDN_CLIENT_TRANSPORT", transport);
+        command.current_dir(self.host.path("")).env("NDN_CLIENT_TRANSPORT", transport);
         if with == Stranger {
-            let home = self.site.path("stranger");
+            let home = self.host.path("stranger");
             command.env("HOME", &home).env("WEIR_HOME", &home);
             if nix::unistd::geteuid().is_root() {
                 command.uid(NOBODY).gid(NOBODY);
@@ -289,7 +289,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         // Else it could not be removed.
         let open = fs::Permissions::from_mode(0o700);
-        let _ = fs::set_permissions(self.site.path("closed"), open);
+        let _ = fs::set_permissions(self.host.path("closed"), open);
     }
 }
 

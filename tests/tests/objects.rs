@@ -11,7 +11,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use weir_tests::{
-    Client, Library, Process, Router, Site, interop_is_skipped, random_file, sha256_hex,
+    Client, Host, Library, Process, Router, interop_is_skipped, random_file, sha256_hex,
 };
 use weir_wire::LpView;
 
@@ -31,17 +31,17 @@ fn text(path: &Path) -> &str {
 }
 
 /// Makes a key with `weir key` and returns the file that another library verifies with.
-fn weir_key(site: &Site, router: &Router, owner: &str, kind: &str) -> std::path::PathBuf {
+fn weir_key(router: &Router, owner: &str, kind: &str) -> std::path::PathBuf {
     let identity = format!("/{owner}/{kind}");
-    let _ = router.weir(site, &["key", "new", &identity, "--type", kind, "--default"]).success();
-    let file = site.path(&format!("{owner}.{kind}"));
+    router.weir(&["key", "new", &identity, "--type", kind, "--default"]).success();
+    let file = router.host.path(&format!("{owner}.{kind}"));
     if kind != "hmac" {
         let words = ["key", "export", &identity, "--output", text(&file)];
-        let _ = router.weir(site, &words).success();
+        router.weir(&words).success();
         return file;
     }
     let words = ["key", "export", &identity, "--private", "--form", "pem", "--unencrypted"];
-    let pem = router.weir(site, &words).success().output;
+    let pem = router.weir(&words).success().output;
     let body: String = pem
         .lines()
         .skip_while(|line| !line.starts_with("-----BEGIN"))
@@ -54,11 +54,11 @@ fn weir_key(site: &Site, router: &Router, owner: &str, kind: &str) -> std::path:
     file
 }
 
-fn put(site: &Site, router: &Router, name: &str, arguments: &[&str]) -> (Process, String) {
-    let source = site.path("source");
+fn put(router: &Router, name: &str, arguments: &[&str]) -> (Process, String) {
+    let source = router.host.path("source");
     let sha256 = random_file(&source, SIZE, 5);
     let words = [&["put", text(&source), name, "--json"], arguments].concat();
-    let process = site.weir(&router.unix(), &words);
+    let process = router.spawn(&words);
     let ready = process.json_line();
     assert!(ready["name"].as_str().is_some_and(|found| found.starts_with(name)), "{ready}");
     (process, sha256)
@@ -68,14 +68,13 @@ fn weir_object_read_by(library: Library) {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let client = Client::new(&site, library, &router.unix());
+    let router = Router::on_new_host();
+    let client = Client::new(&router.host, library, &router.unix());
     for (kind, number) in SIGNATURES {
-        let wrong_key = weir_key(&site, &router, "somebody", kind);
-        let key = weir_key(&site, &router, "weir", kind);
+        let wrong_key = weir_key(&router, "somebody", kind);
+        let key = weir_key(&router, "weir", kind);
         let name = format!("/weir/{kind}/file");
-        let (_producer, sha256) = put(&site, &router, &name, &[]);
+        let (_producer, sha256) = put(&router, &name, &[]);
         let option = if kind == "hmac" { "--secret" } else { "--key" };
         let object = client.say(&["get", &name, option, text(&key)]);
         assert_eq!(object["event"], "object", "{kind}: {object}");
@@ -94,39 +93,39 @@ fn object_of(library: Library) {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let client = Client::new(&site, library, &router.unix());
-    let source = site.path("source");
+    let host = Host::new();
+    let router = Router::start(&host);
+    let client = Client::new(&host, library, &router.unix());
+    let source = host.path("source");
     let sha256 = random_file(&source, SIZE, 6);
     for (kind, _) in SIGNATURES {
         let name = format!("/{}/{kind}", library.label());
-        let key = site.path(&format!("{kind}.key"));
+        let key = host.path(&format!("{kind}.key"));
         let words = ["put", &name, text(&source), "--sign", kind, "--key-out", text(&key)];
         let producer = client.start(&words);
         let object = producer.event("object");
         assert_eq!(producer.event("ready")["registered"], true);
-        accept_key(&site, &router, kind, &key, object["keyName"].as_str().expect("a name"));
-        let target = site.path(&format!("{kind}.copy"));
-        let report = router.weir_json(&site, &["get", &name, "-o", text(&target)]);
+        accept_key(&router, kind, &key, object["keyName"].as_str().expect("a name"));
+        let target = host.path(&format!("{kind}.copy"));
+        let report = router.weir_json(&["get", &name, "-o", text(&target)]);
         assert_eq!(sha256_hex(&target), sha256, "{kind}: {report}");
         assert_eq!(report["segments"], object["segments"], "{kind}");
     }
 }
 
 /// Has `weir get` trust what a client signs.
-fn accept_key(site: &Site, router: &Router, kind: &str, key: &Path, key_name: &str) {
+fn accept_key(router: &Router, kind: &str, key: &Path, key_name: &str) {
     if kind != "hmac" {
-        let _ = router.weir(site, &["key", "trust", text(key)]).success();
+        router.weir(&["key", "trust", text(key)]).success();
         return;
     }
     let pkcs8 = [HMAC_PKCS8_PREFIX, &fs::read(key).expect("secret")].concat();
     let base64 = STANDARD.encode(pkcs8);
     let (first, rest) = base64.split_at(64);
     let pem = format!("-----BEGIN PRIVATE KEY-----\n{first}\n{rest}\n-----END PRIVATE KEY-----\n");
-    let file = site.write("hmac.pem", pem.as_bytes());
+    let file = router.host.write("hmac.pem", pem.as_bytes());
     let words = ["key", "import", text(&file), "--name", key_name];
-    let _ = router.weir(site, &words).success();
+    router.weir(&words).success();
 }
 
 #[test]
@@ -146,12 +145,11 @@ fn ndnts_reads_padded_frames_over_udp() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let key = weir_key(&site, &router, "weir", "ecdsa");
-    let (_producer, sha256) = put(&site, &router, "/padded/file", &["--segment-size", "1000"]);
+    let router = Router::on_new_host();
+    let key = weir_key(&router, "weir", "ecdsa");
+    let (_producer, sha256) = put(&router, "/padded/file", &["--segment-size", "1000"]);
     let relay = UdpRelay::to(router.port());
-    let client = Client::new(&site, Library::Ndnts, &relay.uri());
+    let client = Client::new(&router.host, Library::Ndnts, &relay.uri());
     let object = client.say(&["get", "/padded/file", "--key", text(&key)]);
     assert_eq!((&object["sha256"], &object["verified"]), (&sha256.into(), &true.into()));
     let padded = relay.padded.load(Ordering::Relaxed);
@@ -231,21 +229,21 @@ fn weir_refuses_an_object_signed_by_somebody_else() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    let client = Client::new(&site, Library::PythonNdn, &router.unix());
-    let source = site.path("source");
+    let host = Host::new();
+    let router = Router::start(&host);
+    let client = Client::new(&host, Library::PythonNdn, &router.unix());
+    let source = host.path("source");
     random_file(&source, SIZE, 7);
-    let [owner, intruder] = ["owner.key", "intruder.key"].map(|name| site.path(name));
+    let [owner, intruder] = ["owner.key", "intruder.key"].map(|name| host.path(name));
     let words = ["put", "/owned", text(&source), "--sign", "ecdsa", "--key-out"];
     let owners = client.start(&[&words[..], &[text(&owner)]].concat());
     assert_eq!(owners.event("ready")["registered"], true);
     drop(owners);
-    let _ = router.weir(&site, &["key", "trust", text(&owner)]).success();
+    router.weir(&["key", "trust", text(&owner)]).success();
     let intruders = client.start(&[&words[..], &[text(&intruder)]].concat());
     assert_eq!(intruders.event("ready")["registered"], true);
-    let target = site.path("copy");
-    let message = router.weir(&site, &["get", "/owned", "-o", text(&target)]).failure();
+    let target = host.path("copy");
+    let message = router.weir(&["get", "/owned", "-o", text(&target)]).failure();
     assert!(message.contains("ask its producer"), "no next step: {message}");
     assert!(!message.contains("weir key trust"), "what helps a forger: {message}");
     assert!(!target.exists(), "unverified content under its final name");
@@ -256,12 +254,11 @@ fn the_metadata_of_both_libraries_is_understood_with_a_digest_alone() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     for library in Library::ALL {
-        let client = Client::new(&site, library, &router.unix());
+        let client = Client::new(&router.host, library, &router.unix());
         let name = format!("/digest/{}", library.label());
-        let (_producer, sha256) = put(&site, &router, &name, &["--sign", "digest"]);
+        let (_producer, sha256) = put(&router, &name, &["--sign", "digest"]);
         let object: Value = client.say(&["get", &name]);
         assert_eq!(object["sha256"], sha256);
         assert_eq!(object["signatureType"], 0);

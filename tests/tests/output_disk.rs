@@ -6,17 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use weir_base::Rng;
-use weir_face::FaceUri;
-use weir_security::{DigestSigner, DigestVerifier, Verifier};
-use weir_socket::{Consumer, Identity, Producer, ProducerOptions, Session, SocketError};
-use weir_tests::{Router, RouterOptions, Site};
+use weir_security::DigestSigner;
+use weir_socket::{Identity, Producer, ProducerOptions, Session, SocketError};
+use weir_tests::sockets::{consumer, name, session};
+use weir_tests::{Host, Router};
 use weir_wire::Name;
 
 const MIB: usize = 1 << 20;
-
-fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
 
 fn content(len: usize, seed: u64) -> Vec<u8> {
     let mut octets = vec![0; len];
@@ -24,19 +20,9 @@ fn content(len: usize, seed: u64) -> Vec<u8> {
     octets
 }
 
-fn session(router: &Router) -> Session {
-    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
-}
-
-/// A router that stores nothing: whatever is asked for comes from the producer.
-fn router(site: &Site) -> Router {
-    let arguments = ["--store", "0"].map(String::from).to_vec();
-    Router::start_with(site, &RouterOptions { arguments, ..RouterOptions::default() })
-}
-
-fn options(site: &Site, changes: &[(&str, &str)]) -> ProducerOptions {
+fn options(host: &Host, changes: &[(&str, &str)]) -> ProducerOptions {
     let mut options = ProducerOptions::default();
-    let folder = site.path("output");
+    let folder = host.path("output");
     std::fs::create_dir_all(&folder).unwrap();
     let disk = folder.to_str().unwrap();
     let defaults = [("output_buffer", "1MiB"), ("disk", disk), ("disk_size", "64MiB")];
@@ -53,8 +39,7 @@ fn bind(session: &Session, options: ProducerOptions) -> Result<Producer, SocketE
 }
 
 fn read(session: &Session, uri: &str) -> std::io::Result<Vec<u8>> {
-    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
-    let consumer = Consumer::bind(session, name("/p"), anybody);
+    let consumer = consumer(session, "/p");
     let (mut octets, mut reader) = (Vec::new(), consumer.fetch(&name(uri))?);
     reader.read_to_end(&mut octets)?;
     assert!(reader.is_verified());
@@ -63,11 +48,11 @@ fn read(session: &Session, uri: &str) -> std::io::Result<Vec<u8>> {
 
 #[test]
 fn what_memory_has_no_room_for_is_served_from_disk() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
     for policy in ["lru", "fifo", "lfu"] {
-        let producer = bind(&one, options(&site, &[("output_policy", policy)])).unwrap();
+        let producer = bind(&one, options(&host, &[("output_policy", policy)])).unwrap();
         for number in 0..3 {
             producer.publish(&name(&format!("/p/{number}")), content(8 * MIB, number)).unwrap();
         }
@@ -83,16 +68,16 @@ fn what_memory_has_no_room_for_is_served_from_disk() {
         let lost = stats.disk.passed_by + stats.disk.no_room + stats.disk.evictions;
         assert_eq!(stats.unknown, 0, "{policy}: {stats:?}");
         assert!(request.is_none() && (stats.disk_vain, lost) == (0, 0), "{policy}: {stats:?}");
-        assert_eq!(std::fs::read_dir(site.path("output")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(host.path("output")).unwrap().count(), 0);
     }
 }
 
 #[test]
 fn several_publish_and_read_at_once() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
-    let producer = Arc::new(bind(&one, options(&site, &[])).unwrap());
+    let producer = Arc::new(bind(&one, options(&host, &[])).unwrap());
     thread::scope(|scope| {
         for thread in 0..4 {
             let (producer, other) = (producer.clone(), other.clone());
@@ -118,10 +103,10 @@ fn several_publish_and_read_at_once() {
 
 #[test]
 fn an_object_that_grew_is_read_from_its_beginning() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
-    let producer = bind(&one, options(&site, &[])).unwrap();
+    let producer = bind(&one, options(&host, &[])).unwrap();
     let mut writer = producer.publish_live(&name("/p/live")).unwrap();
     let all = content(6 * MIB, 1);
     all.chunks(100_000).for_each(|chunk| writer.append(chunk).unwrap());
@@ -134,13 +119,13 @@ fn an_object_that_grew_is_read_from_its_beginning() {
 /// With an unreliable producer, and without a disk, what leaves memory is lost.
 #[test]
 fn an_unreliable_producer_has_no_disk() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
     for changes in
         [[("reliable", "false"), ("request_wait", "0s")], [("disk", ""), ("request_wait", "0s")]]
     {
-        let producer = bind(&one, options(&site, &changes)).unwrap();
+        let producer = bind(&one, options(&host, &changes)).unwrap();
         let too_long = producer.publish(&name("/p/large"), content(2 * MIB, 0)).unwrap_err();
         assert_eq!(too_long, SocketError::TooLong { max_bytes: MIB as u64 });
         producer.publish(&name("/p/first"), content(MIB / 2, 1)).unwrap();
@@ -153,7 +138,7 @@ fn an_unreliable_producer_has_no_disk() {
         assert_eq!((stats.disk_data, stats.disk), Default::default(), "{stats:?}");
     }
     // As the same with a disk shows.
-    let producer = bind(&one, options(&site, &[("request_wait", "0s")])).unwrap();
+    let producer = bind(&one, options(&host, &[("request_wait", "0s")])).unwrap();
     for number in 0..3 {
         producer.publish(&name(&format!("/p/{number}")), content(MIB / 2, number)).unwrap();
     }
@@ -162,10 +147,10 @@ fn an_unreliable_producer_has_no_disk() {
 
 #[test]
 fn what_a_full_disk_gave_up_is_asked_of_the_application() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
-    let producer = bind(&one, options(&site, &[("disk_size", "8MiB")])).unwrap();
+    let producer = bind(&one, options(&host, &[("disk_size", "8MiB")])).unwrap();
     let versions: Vec<Name> = (0..6)
         .map(|number| {
             producer.publish(&name(&format!("/p/{number}")), content(3 * MIB, number)).unwrap()
@@ -186,20 +171,20 @@ fn what_a_full_disk_gave_up_is_asked_of_the_application() {
 
 #[test]
 fn a_disk_that_cannot_be_made_is_an_error_of_bind() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let session = session(&router);
-    let file = site.write("file", b"something else");
-    for path in [site.path("nowhere"), file.clone()] {
+    let file = host.write("file", b"something else");
+    for path in [host.path("nowhere"), file.clone()] {
         let path = path.to_str().unwrap();
-        let error = bind(&session, options(&site, &[("disk", path)])).err().unwrap();
+        let error = bind(&session, options(&host, &[("disk", path)])).err().unwrap();
         let SocketError::Disk { reason, errno: Some(_) } = error else { panic!("{error}") };
         assert!(reason.contains(path), "{reason}");
     }
     assert_eq!(std::fs::read(file).unwrap(), b"something else");
     // The prefix is free. As long as it is not, no disk is made for it.
-    let _producer = bind(&session, options(&site, &[])).unwrap();
-    let nowhere = site.path("nowhere");
-    let error = bind(&session, options(&site, &[("disk", nowhere.to_str().unwrap())])).err();
+    let _producer = bind(&session, options(&host, &[])).unwrap();
+    let nowhere = host.path("nowhere");
+    let error = bind(&session, options(&host, &[("disk", nowhere.to_str().unwrap())])).err();
     assert_eq!(error, Some(SocketError::PrefixInUse(name("/p"))));
 }

@@ -18,13 +18,13 @@ use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use serde_json::Value;
 use weir_base::Rng;
-use weir_tests::{PATIENCE, Process, Router, Site, random_file, sha256_hex, weir_binary};
+use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex, weir_binary};
 
 const MIB: usize = 1 << 20;
 
 /// A router, and a file that is served at it as `/part/file`.
 struct Scene {
-    site: Site,
+    host: Host,
     router: Router,
     producer: Process,
     /// SHA-256 of the source.
@@ -33,26 +33,26 @@ struct Scene {
 
 impl Scene {
     fn new(bytes: usize) -> Self {
-        let site = Site::new();
-        let router = Router::start(&site);
-        let digest = random_file(&site.path("source"), bytes, 5);
-        fs::create_dir(site.path("out")).expect("a folder");
-        let producer = put(&site, &router, "source", "/part/file");
-        Self { site, router, producer, digest }
+        let host = Host::new();
+        let router = Router::start(&host);
+        let digest = random_file(&host.path("source"), bytes, 5);
+        fs::create_dir(host.path("out")).expect("a folder");
+        let producer = put(&router, "source", "/part/file");
+        Self { host, router, producer, digest }
     }
 
     fn target(&self) -> PathBuf {
-        self.site.path("out/file")
+        self.host.path("out/file")
     }
 
     fn get(&self, words: &[&str]) -> Process {
-        self.site.weir(&self.router.unix(), &[&["get", "/part/file"], words].concat())
+        self.router.spawn(&[&["get", "/part/file"], words].concat())
     }
 
-    /// `weir get` in a folder of the site, without -o.
+    /// `weir get` in a folder of the host, without -o.
     fn get_in(&self, folder: &str, name: &str, words: &[&str]) -> Process {
-        let mut command = self.site.command(weir_binary());
-        command.current_dir(self.site.path(folder)).args(["get", name]).args(words);
+        let mut command = self.host.command(weir_binary());
+        command.current_dir(self.host.path(folder)).args(["get", name]).args(words);
         command.env("NDN_CLIENT_TRANSPORT", self.router.unix());
         Process::start("weir get in a folder", command)
     }
@@ -61,7 +61,7 @@ impl Scene {
     fn get_a_part(&self, words: &[&str]) -> bool {
         let slowly = ["--pipeline", "fixed", "--window", "1"];
         let mut process = self.get(&[words, &slowly].concat());
-        let part = self.site.path("out/.file.weir-part");
+        let part = self.host.path("out/.file.weir-part");
         let deadline = Instant::now() + PATIENCE;
         while fs::metadata(&part).map_or(0, |found| found.len()) < MIB as u64
             && process.is_running()
@@ -86,7 +86,7 @@ impl Scene {
         while self.producer.is_running() {
             thread::sleep(Duration::from_millis(1));
         }
-        self.producer = put(&self.site, &self.router, "source", "/part/file");
+        self.producer = put(&self.router, "source", "/part/file");
     }
 
     fn is_whole(&self, path: &Path) -> bool {
@@ -98,7 +98,7 @@ impl Scene {
     fn with_disk(&self, size: &str, script: &str) -> Option<Process> {
         let mount = format!("mount -t tmpfs -o size={size} tmpfs out");
         let isolated = |script: &str| {
-            let mut command = self.site.command(Path::new("unshare"));
+            let mut command = self.host.command(Path::new("unshare"));
             command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
             command.arg(weir_binary()).env("NDN_CLIENT_TRANSPORT", self.router.unix());
             command
@@ -112,22 +112,13 @@ impl Scene {
     }
 }
 
-fn put(site: &Site, router: &Router, path: &str, name: &str) -> Process {
-    let process = site.weir(&router.unix(), &["put", path, name, "--json"]);
-    let _ = process.json_line();
+fn put(router: &Router, path: &str, name: &str) -> Process {
+    let (process, _) = router.put(&[path, name]);
     process
 }
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
-}
-
-fn wait_for(process: &Process, text: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    while !process.log().contains(text) {
-        assert!(Instant::now() < deadline, "it does not say {text:?}:\n{}", process.log());
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn make_pipe(path: &Path) {
@@ -141,15 +132,15 @@ fn kill_at_random_moments(rounds: u64) {
     let target = scene.target();
     let words = ["-o", text(&target)];
     let started = Instant::now();
-    let _ = scene.get(&words).finish().success();
+    scene.get(&words).finish().success();
     let usual_us = started.elapsed().as_micros() as u32;
-    let old = random_file(&scene.site.path("old"), MIB, 6);
+    let old = random_file(&scene.host.path("old"), MIB, 6);
     let mut rng = Rng::from_seed(rounds);
     for round in 0..rounds {
         let has_old = round % 2 == 0;
         fs::remove_file(&target).or_else(ignore_missing).expect("removed");
         if has_old {
-            fs::copy(scene.site.path("old"), &target).expect("copied");
+            fs::copy(scene.host.path("old"), &target).expect("copied");
         }
         let mut process = scene.get(&words);
         thread::sleep(Duration::from_micros(u64::from(rng.below(usual_us * 5 / 4))));
@@ -165,9 +156,9 @@ fn kill_at_random_moments(rounds: u64) {
             }
         }
     }
-    let _ = scene.get(&words).finish().success();
+    scene.get(&words).finish().success();
     assert!(scene.is_whole(&target));
-    assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+    assert_eq!(scene.host.list("out"), ["file"], "something temporary stays");
 }
 
 fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
@@ -198,11 +189,11 @@ fn a_stopped_get_continues_after_a_restart() {
     while scene.router.process.is_running() {
         thread::sleep(Duration::from_millis(1));
     }
-    scene.router = Router::start(&scene.site);
-    wait_for(&scene.producer, "serving again");
-    let _ = scene.get(&words).finish().success();
+    scene.router = Router::start(&scene.host);
+    scene.producer.wait_for("serving again");
+    scene.get(&words).finish().success();
     assert!(scene.is_whole(&target));
-    assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+    assert_eq!(scene.host.list("out"), ["file"], "something temporary stays");
 }
 
 /// A producer that is started again gives its file a new version. What was fetched of an unchanged
@@ -226,7 +217,7 @@ fn a_stopped_get_continues_with_a_restarted_producer() {
     if !scene.get_a_part(&words) {
         return;
     }
-    scene.digest = random_file(&scene.site.path("source"), 2 * MIB, 6);
+    scene.digest = random_file(&scene.host.path("source"), 2 * MIB, 6);
     scene.restart_producer();
     let finished = scene.get(&words).finish().success();
     assert!(finished.log.contains("an earlier attempt are discarded"), "{}", finished.log);
@@ -238,7 +229,7 @@ fn two_gets_of_one_file_never_shorten_it() {
     let scene = Scene::new(MIB);
     let target = scene.target();
     let words = ["-o", text(&target)];
-    let _ = scene.get(&words).finish().success();
+    scene.get(&words).finish().success();
     let is_over = AtomicBool::new(false);
     let mut rounds = Vec::new();
     thread::scope(|scope| {
@@ -261,7 +252,7 @@ fn two_gets_of_one_file_never_shorten_it() {
         }
         assert!(ended.iter().any(|finished| finished.status.success()), "both failed");
     }
-    assert_eq!(scene.site.list("out"), ["file"], "something temporary stays");
+    assert_eq!(scene.host.list("out"), ["file"], "something temporary stays");
 }
 
 /// `sha256sum` and the shell look at what `weir` left.
@@ -270,7 +261,7 @@ const SHOW: &str = "echo code $?; ls -A out; test ! -e out/file || sha256sum out
 #[test]
 fn a_full_disk_keeps_the_old_file_and_then_takes_the_new_one() {
     let scene = Scene::new(8 * MIB);
-    let old = random_file(&scene.site.path("old"), 100_000, 6);
+    let old = random_file(&scene.host.path("old"), 100_000, 6);
     let script = format!(
         "cp old out/file
          \"$0\" get /part/file -o out/file; {SHOW}
@@ -288,7 +279,7 @@ fn a_full_disk_keeps_the_old_file_and_then_takes_the_new_one() {
 #[test]
 fn a_read_only_disk_keeps_the_old_file_and_is_named() {
     let scene = Scene::new(MIB);
-    let old = random_file(&scene.site.path("old"), 100_000, 6);
+    let old = random_file(&scene.host.path("old"), 100_000, 6);
     let script = format!(
         "cp old out/file; mount -o remount,ro out
          \"$0\" get /part/file -o out/file; {SHOW}
@@ -306,7 +297,7 @@ fn a_read_only_disk_keeps_the_old_file_and_is_named() {
 #[test]
 fn a_limit_of_file_sizes_is_named() {
     let scene = Scene::new(4 * MIB);
-    let mut command = scene.site.command(Path::new("sh"));
+    let mut command = scene.host.command(Path::new("sh"));
     command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(weir_binary());
     command.args(["get", "/part/file", "-o", text(&scene.target())]);
     command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
@@ -319,8 +310,8 @@ fn a_limit_of_file_sizes_is_named() {
 #[test]
 fn a_name_is_given_between_two_syncs() {
     let scene = Scene::new(MIB);
-    let trace = scene.site.path("trace");
-    let mut command = scene.site.command(Path::new("strace"));
+    let trace = scene.host.path("trace");
+    let mut command = scene.host.command(Path::new("strace"));
     let calls = "trace=fsync,fdatasync,syncfs,rename,renameat,renameat2";
     command.args(["-f", "-o", text(&trace), "-e", calls]).arg(weir_binary());
     command.args(["get", "/part/file", "-o", text(&scene.target())]);
@@ -329,7 +320,7 @@ fn a_name_is_given_between_two_syncs() {
         eprintln!("strace cannot be used here: the order of calls is NOT tested");
         return;
     }
-    let _ = Process::start("weir get under strace", command).finish().success();
+    Process::start("weir get under strace", command).finish().success();
     let trace = fs::read_to_string(trace).expect("a trace");
     let lines: Vec<&str> = trace.lines().collect();
     let named = lines.iter().position(|line| line.contains("rename") && line.contains("\"file\""));
@@ -351,16 +342,16 @@ fn without_o_only_own_results_are_replaced() {
     let message = scene.get_in("out", "/part/file", &[]).finish().failure();
     assert!(message.contains("file exists") && message.contains("--force"), "{message}");
     assert_eq!(fs::read(&path).expect("read"), b"mine");
-    assert_eq!(scene.site.list("out"), ["file"], "a refused download leaves nothing");
+    assert_eq!(scene.host.list("out"), ["file"], "a refused download leaves nothing");
 
-    let _ = scene.get_in("out", "/part/file", &["--force"]).finish().success();
+    scene.get_in("out", "/part/file", &["--force"]).finish().success();
     assert!(scene.is_whole(&path));
     // What is there and right is not fetched again.
     let report = scene.get_in("out", "/part/file", &["--json"]).finish().success().json();
     assert_eq!((&report["files_there"], &report["segments"]), (&1.into(), &0.into()));
     // Also if another program has put it there.
     fs::remove_file(&path).expect("removed");
-    fs::copy(scene.site.path("source"), &path).expect("copied");
+    fs::copy(scene.host.path("source"), &path).expect("copied");
     let report = scene.get_in("out", "/part/file", &["--json"]).finish().success().json();
     assert_eq!(report["files_there"], Value::from(1));
 }
@@ -368,9 +359,9 @@ fn without_o_only_own_results_are_replaced() {
 #[test]
 fn without_o_a_newer_version_replaces_the_older() {
     let mut scene = Scene::new(100_000);
-    let _ = scene.get_in("out", "/part/file", &[]).finish().success();
-    let newer = random_file(&scene.site.path("newer"), 90_000, 7);
-    scene.producer = put(&scene.site, &scene.router, "newer", "/part/file");
+    scene.get_in("out", "/part/file", &[]).finish().success();
+    let newer = random_file(&scene.host.path("newer"), 90_000, 7);
+    scene.producer = put(&scene.router, "newer", "/part/file");
     if !has_attributes(&scene.target()) {
         eprintln!("no extended attributes here: newer versions are NOT tested");
         return;
@@ -379,7 +370,7 @@ fn without_o_a_newer_version_replaces_the_older() {
     let deadline = Instant::now() + PATIENCE;
     while sha256_hex(&scene.target()) != newer {
         assert!(Instant::now() < deadline, "the newer version does not come");
-        let _ = scene.get_in("out", "/part/file", &[]).finish().success();
+        scene.get_in("out", "/part/file", &[]).finish().success();
     }
     // One that the user has changed is kept.
     let mut octets = fs::read(scene.target()).expect("read");
@@ -401,9 +392,9 @@ fn has_attributes(path: &Path) -> bool {
 #[test]
 fn links_are_written_through_only_when_asked() {
     let scene = Scene::new(100_000);
-    let secret = scene.site.write("secret", b"precious");
+    let secret = scene.host.write("secret", b"precious");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("mode");
-    let link = scene.site.path("out/link");
+    let link = scene.host.path("out/link");
     symlink(&secret, &link).expect("a link");
     for _ in 0..2 {
         let message = scene.get(&["-o", text(&link)]).finish().failure();
@@ -413,7 +404,7 @@ fn links_are_written_through_only_when_asked() {
     let message = scene.get_in("out", "/part/file", &["-o", "link"]).finish().failure();
     assert!(message.contains("symbolic link"), "{message}");
 
-    let _ = scene.get(&["-o", text(&link), "--follow-links"]).finish().success();
+    scene.get(&["-o", text(&link), "--follow-links"]).finish().success();
     assert!(scene.is_whole(&secret) && link.is_symlink());
     let mode = fs::metadata(&secret).expect("metadata").permissions().mode();
     assert_eq!(mode & 0o7777, 0o600, "the mode is kept");
@@ -422,33 +413,33 @@ fn links_are_written_through_only_when_asked() {
 #[test]
 fn links_planted_in_a_folder_are_not_followed() {
     let scene = Scene::new(1000);
-    let site = &scene.site;
+    let host = &scene.host;
     for folder in ["tree", "tree/sub", "elsewhere", "out/sub-is-link", "out/file-is-link"] {
-        fs::create_dir(site.path(folder)).expect("a folder");
+        fs::create_dir(host.path(folder)).expect("a folder");
     }
-    site.write("tree/sub/inner", b"from the network");
-    site.write("tree/top", b"from the network");
-    site.write("elsewhere/inner", b"precious");
-    symlink(site.path("elsewhere"), site.path("out/sub-is-link/sub")).expect("a link");
-    symlink(site.path("elsewhere/inner"), site.path("out/file-is-link/top")).expect("a link");
-    symlink(site.path("elsewhere"), site.path("out/root-is-link")).expect("a link");
-    let _producer = put(site, &scene.router, "tree", "/tree");
+    host.write("tree/sub/inner", b"from the network");
+    host.write("tree/top", b"from the network");
+    host.write("elsewhere/inner", b"precious");
+    symlink(host.path("elsewhere"), host.path("out/sub-is-link/sub")).expect("a link");
+    symlink(host.path("elsewhere/inner"), host.path("out/file-is-link/top")).expect("a link");
+    symlink(host.path("elsewhere"), host.path("out/root-is-link")).expect("a link");
+    let _producer = put(&scene.router, "tree", "/tree");
     for name in ["sub-is-link", "file-is-link", "root-is-link"] {
-        let target = site.path("out").join(name);
+        let target = host.path("out").join(name);
         let words = ["get", "/tree", "-o", text(&target)];
-        let message = scene.router.weir(site, &words).failure();
+        let message = scene.router.weir(&words).failure();
         assert!(message.contains("is a symbolic link"), "{name}: {message}");
-        assert_eq!(site.list("elsewhere"), ["inner"], "{name}");
-        assert_eq!(fs::read(site.path("elsewhere/inner")).expect("read"), b"precious");
+        assert_eq!(host.list("elsewhere"), ["inner"], "{name}");
+        assert_eq!(fs::read(host.path("elsewhere/inner")).expect("read"), b"precious");
     }
     // A slash says that what the link leads to is meant.
-    let target = format!("{}/", site.path("out/root-is-link").display());
-    let _ = scene.router.weir(site, &["get", "/tree", "-o", &target]).success();
-    assert_eq!(site.list("elsewhere"), ["inner", "sub", "top"]);
-    let target = site.path("out/sub-is-link");
+    let target = format!("{}/", host.path("out/root-is-link").display());
+    scene.router.weir(&["get", "/tree", "-o", &target]).success();
+    assert_eq!(host.list("elsewhere"), ["inner", "sub", "top"]);
+    let target = host.path("out/sub-is-link");
     let words = ["get", "/tree", "-o", text(&target), "--follow-links"];
-    let _ = scene.router.weir(site, &words).success();
-    assert_eq!(fs::read(site.path("elsewhere/inner")).expect("read"), b"from the network");
+    scene.router.weir(&words).success();
+    assert_eq!(fs::read(host.path("elsewhere/inner")).expect("read"), b"from the network");
 }
 
 /// In a folder like `/tmp`, by another user. Linux may refuse to open such a file even for the
@@ -463,7 +454,7 @@ fn part_files_of_other_users_are_discarded() {
     let scene = Scene::new(1000);
     let set_mode = |name: &str, mode| {
         let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(scene.site.path(name), mode).expect("mode");
+        fs::set_permissions(scene.host.path(name), mode).expect("mode");
     };
     set_mode(".", 0o755);
     set_mode("out", 0o1777);
@@ -471,14 +462,14 @@ fn part_files_of_other_users_are_discarded() {
         let script =
             format!("umask {umask}; for s in part state new; do echo x >.file.weir-$s; done");
         let mut command = Command::new("sh");
-        command.args(["-c", &script]).current_dir(scene.site.path("out"));
+        command.args(["-c", &script]).current_dir(scene.host.path("out"));
         let status = command.uid(NOBODY).gid(NOBODY).status().expect("a shell");
         assert!(status.success());
         let target = scene.target();
-        let _ = scene.get(&["-o", text(&target)]).finish().success();
+        scene.get(&["-o", text(&target)]).finish().success();
         assert!(scene.is_whole(&target));
         assert_eq!(fs::metadata(&target).expect("metadata").uid(), 0, "another user's file");
-        assert_eq!(scene.site.list("out"), ["file"]);
+        assert_eq!(scene.host.list("out"), ["file"]);
         fs::remove_file(&target).expect("removed");
     }
 }
@@ -486,12 +477,12 @@ fn part_files_of_other_users_are_discarded() {
 #[test]
 fn a_folder_does_not_go_to_a_device() {
     let scene = Scene::new(1000);
-    fs::create_dir(scene.site.path("tree")).expect("a folder");
-    scene.site.write("tree/top", b"from the network");
-    let _producer = put(&scene.site, &scene.router, "tree", "/tree");
-    let pipe = scene.site.path("out/pipe");
+    fs::create_dir(scene.host.path("tree")).expect("a folder");
+    scene.host.write("tree/top", b"from the network");
+    let _producer = put(&scene.router, "tree", "/tree");
+    let pipe = scene.host.path("out/pipe");
     make_pipe(&pipe);
-    let message = scene.router.weir(&scene.site, &["get", "/tree", "-o", text(&pipe)]).failure();
+    let message = scene.router.weir(&["get", "/tree", "-o", text(&pipe)]).failure();
     assert!(message.contains("is a device, a pipe or a socket"), "{message}");
     assert!(!message.contains("move it away"), "of a device, a dangerous advice: {message}");
     assert!(fs::metadata(&pipe).expect("metadata").file_type().is_fifo());
@@ -500,10 +491,10 @@ fn a_folder_does_not_go_to_a_device() {
 #[test]
 fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
     let scene = Scene::new(MIB);
-    let pipe = scene.site.path("out/pipe");
+    let pipe = scene.host.path("out/pipe");
     make_pipe(&pipe);
     let mut process = scene.get(&["-o", text(&pipe)]);
-    wait_for(&process, "waiting for a program to read");
+    process.wait_for("waiting for a program to read");
     process.signal(Signal::SIGTERM);
     let finished = process.finish();
     assert_eq!(finished.status.code(), Some(143), "{}", finished.log);
@@ -512,21 +503,21 @@ fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
     let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
     let reader = reader.expect("opened");
     let mut process = scene.get(&["-o", text(&pipe)]);
-    wait_for(&process, "waiting for a program to read");
+    process.wait_for("waiting for a program to read");
     process.signal(Signal::SIGTERM);
     assert_eq!(process.finish().status.code(), Some(143));
     drop(reader);
     let reading = thread::spawn({
-        let (pipe, copy) = (pipe.clone(), scene.site.path("copy"));
+        let (pipe, copy) = (pipe.clone(), scene.host.path("copy"));
         move || {
             let mut octets = Vec::new();
             File::open(pipe).expect("opened").read_to_end(&mut octets).expect("read");
             fs::write(copy, octets).expect("written");
         }
     });
-    let _ = scene.get(&["-o", text(&pipe)]).finish().success();
+    scene.get(&["-o", text(&pipe)]).finish().success();
     reading.join().expect("a reader");
-    assert!(scene.is_whole(&scene.site.path("copy")));
+    assert!(scene.is_whole(&scene.host.path("copy")));
 }
 
 #[test]
@@ -538,7 +529,7 @@ fn an_output_that_takes_nothing_is_an_error() {
         (">/dev/full", &["-o", "-"]),
         (">&-", &["-o", "out/file", "--json"]),
     ] {
-        let mut command = scene.site.command(Path::new("sh"));
+        let mut command = scene.host.command(Path::new("sh"));
         command.arg("-c").arg(format!("exec \"$0\" \"$@\" {redirection}")).arg(weir_binary());
         command.args(["get", "/part/file"]).args(words);
         command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
@@ -550,33 +541,33 @@ fn an_output_that_takes_nothing_is_an_error() {
         assert!(!message.contains("0 files"), "a report of nothing: {message}");
     }
     // A shell appends, and what is there stays.
-    let log = scene.site.write("log", b"before\n");
-    let mut command = scene.site.command(Path::new("sh"));
+    let log = scene.host.write("log", b"before\n");
+    let mut command = scene.host.command(Path::new("sh"));
     command.args(["-c", "exec \"$0\" \"$@\" >>log"]).arg(weir_binary());
     command.args(["get", "/part/file", "-o", "/dev/stdout"]);
     command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
-    let _ = Process::start("weir get", command).finish().success();
+    Process::start("weir get", command).finish().success();
     assert_eq!(fs::read(log).expect("read").len(), 1007);
 }
 
 #[test]
 fn a_file_without_a_size_is_not_served_as_empty() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     for path in ["/proc/cpuinfo", "/sys/kernel/mm/transparent_hugepage/enabled"] {
         if !Path::new(path).exists() {
             eprintln!("there is no {path}: NOT tested with it");
             continue;
         }
-        let message = router.weir(&site, &["put", path, "/a"]).failure();
+        let message = router.weir(&["put", path, "/a"]).failure();
         assert!(message.contains(path) && message.contains("to a file first"), "{message}");
     }
     // In a folder, it is left out and the rest is served.
-    fs::create_dir(site.path("tree")).expect("a folder");
-    site.write("tree/file", b"content");
-    symlink("/proc/cpuinfo", site.path("tree/cpuinfo")).expect("a link");
+    fs::create_dir(host.path("tree")).expect("a folder");
+    host.write("tree/file", b"content");
+    symlink("/proc/cpuinfo", host.path("tree/cpuinfo")).expect("a link");
     let words = ["put", "tree", "/tree", "--follow-links", "--json"];
-    let producer = site.weir(&router.unix(), &words);
+    let producer = router.spawn(&words);
     assert_eq!(producer.json_line()["skipped"], 1);
-    wait_for(&producer, "left out tree/cpuinfo: its content is made up as it is read");
+    producer.wait_for("left out tree/cpuinfo: its content is made up as it is read");
 }

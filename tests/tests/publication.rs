@@ -2,30 +2,17 @@
 
 use std::collections::HashSet;
 use std::io::Read as _;
-use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread, ThreadId};
+use std::thread::{self, ThreadId};
 
-use weir_base::Rng;
-use weir_face::FaceUri;
-use weir_security::{
-    DigestSigner, DigestVerifier, KeyLocator, SignError, SignatureType, Signer, Verifier,
-};
+use weir_security::{DigestSigner, KeyLocator, SignError, SignatureType, Signer, Verifier};
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
 };
-use weir_tests::{PATIENCE, Router, Site};
+use weir_tests::sockets::{anyone, block_on, content, name, session};
+use weir_tests::{Host, PATIENCE, Router};
 use weir_wire::{Interest, Name};
-
-fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
-
-fn session(router: &Router) -> Session {
-    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
-}
 
 fn producer(session: &Session, signer: impl Signer + 'static, threads: u32) -> Producer {
     let options = ProducerOptions { threads, ..ProducerOptions::default() };
@@ -33,38 +20,12 @@ fn producer(session: &Session, signer: impl Signer + 'static, threads: u32) -> P
 }
 
 fn read(session: &Session, name: &Name) -> Result<Vec<u8>, std::io::Error> {
-    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
-    let mut consumer = Consumer::bind(session, Name::new(), anybody);
+    let mut consumer = Consumer::bind(session, Name::new(), anyone());
     let options = ConsumerOptions { stored: false, ..ConsumerOptions::default() };
     consumer.set_options(options).unwrap();
     let mut octets = Vec::new();
     consumer.fetch(name)?.read_to_end(&mut octets)?;
     Ok(octets)
-}
-
-fn content(len: usize) -> Vec<u8> {
-    let mut octets = vec![0; len];
-    Rng::from_seed(len as u64).fill(&mut octets);
-    octets
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
 }
 
 /// A digest; what was signed by whom is noted, and some of it waits, fails or panics.
@@ -125,8 +86,7 @@ impl Signer for Watched {
 
 #[test]
 fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, DigestSigner, 0);
     let object = |number: usize| name(&format!("/p/{number}"));
@@ -157,8 +117,7 @@ fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
 
 #[test]
 fn who_lets_go_of_what_has_not_begun_gives_it_up() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let (watched, is_waiting, go_on) = Watched::with_gate();
     let producer = producer(&session, watched.clone(), 1);
@@ -177,8 +136,8 @@ fn who_lets_go_of_what_has_not_begun_gives_it_up() {
 
 #[test]
 fn what_waits_when_the_session_ends_ends_as_closed() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let (watched, is_waiting, go_on) = Watched::with_gate();
     let producer = producer(&session, watched.clone(), 1);
@@ -198,8 +157,7 @@ fn what_waits_when_the_session_ends_ends_as_closed() {
 
 #[test]
 fn a_signer_that_fails_or_panics_is_told_and_harms_no_other() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, Watched::default(), 2);
     for _ in 0..5 {
@@ -216,8 +174,7 @@ fn a_signer_that_fails_or_panics_is_told_and_harms_no_other() {
 /// Regression: each publication of a large object made threads of its own.
 #[test]
 fn large_objects_are_signed_by_the_threads_of_the_session() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let watched = Watched::default();
     let producer = producer(&session, watched.clone(), 4);
@@ -232,8 +189,7 @@ fn large_objects_are_signed_by_the_threads_of_the_session() {
 
 #[test]
 fn what_its_caller_breaks_off_is_not_published() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, DigestSigner, 2);
     // While it is signed, and while it is handed over.
@@ -253,11 +209,10 @@ fn what_its_caller_breaks_off_is_not_published() {
 /// Neither the Interest's time nor what the producer waits for its application comes to an end.
 #[test]
 fn who_waits_for_a_producer_that_closes_learns_it_at_once() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let asking = session(&router);
-    let anybody: Arc<dyn Verifier> = Arc::new(DigestVerifier);
-    let consumer = Consumer::bind(&asking, Name::new(), anybody);
+    let consumer = Consumer::bind(&asking, Name::new(), anyone());
     let ask = |uri: &str| {
         let interest = Interest::new(name(uri)).nonce(1).lifetime_ms(3_600_000).encode();
         consumer.express(&interest).unwrap()

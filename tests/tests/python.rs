@@ -1,14 +1,13 @@
 //! The wheel for Python over a real router: `bindings/python/tests` holds the tests proper.
 
-use weir_tests::{Client, Library, Python, Router, Site, interop_is_skipped, random_file};
+use weir_tests::{Client, Host, Library, Python, Router, interop_is_skipped, random_file};
 
 fn test(file: &str) {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
-    Python::installed().test(&site, &router, file);
+    let router = Router::on_new_host();
+    Python::installed().test(&router.host, &router, file);
 }
 
 #[test]
@@ -41,23 +40,22 @@ fn objects_go_to_and_from_weir_and_python_ndn() {
     if interop_is_skipped() {
         return;
     }
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let python = Python::installed();
-    let file = site.path("file");
+    let file = host.path("file");
     let sum = random_file(&file, 300_000, 1);
     let file = file.to_str().unwrap();
-    let client = Client::new(&site, Library::PythonNdn, &router.unix());
+    let client = Client::new(&host, Library::PythonNdn, &router.unix());
     let _theirs = client.serve(&router, &["put", "/theirs", file]);
-    let weirs = site.weir(&router.unix(), &["put", file, "/weirs", "--json"]);
-    let _ = weirs.json_line();
+    let (_weirs, _) = router.put(&[file, "/weirs"]);
     let script = "
 import hashlib, sys, time, weir
 for name in sys.argv[1:]:
     octets = weir.get(name, allow_unsigned=True, timeout=30)
     print(name, len(octets), hashlib.sha256(octets).hexdigest())
 ";
-    let got = python.start(&site, &router.unix(), &["-c", script, "/theirs", "/weirs"]);
+    let got = python.start(&host, &router.unix(), &["-c", script, "/theirs", "/weirs"]);
     let output = got.finish().success().output;
     for name in ["/theirs", "/weirs"] {
         assert!(output.contains(&format!("{name} 300000 {sum}")), "{output}");
@@ -68,7 +66,7 @@ with weir.put('/ours', sys.argv[1], sign='digest', segment_size=4096):
     print('{\"event\": \"ready\"}', flush=True)
     time.sleep(600)
 ";
-    let ours = python.start(&site, &router.unix(), &["-c", script, file]);
+    let ours = python.start(&host, &router.unix(), &["-c", script, file]);
     ours.event("ready");
     assert_eq!(client.say(&["get", "/ours"])["sha256"], sum);
 }

@@ -8,71 +8,32 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use weir_netem::LinkConfig;
-use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
-use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{
-    DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport,
-};
+use weir_plan::workload::{ConsumerPlan, Demand, Popularity, ProducerPlan};
+use weir_plan::{DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, Transport};
+use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names, producer, router};
 use weir_real::{self as real, RealError, RealOptions, RealReport};
-use weir_tests::{PATIENCE, Process, Site, weir_binary};
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
+use weir_tests::{Host, PATIENCE, Process, weir_binary};
 
 /// A consumer that keeps 4 Interests outstanding, a router without store, a producer.
 fn plan(transport: Transport, duration_ns: u64) -> Plan {
-    let names = Names {
-        prefix: "/data".into(),
-        components: 0,
-        popularity: Popularity::Sequential { objects: 1000 },
-        sizes: Sizes::Fixed { bytes: 1000 },
-        segment_bytes: 1000,
+    let names = names("/data", Popularity::Sequential { objects: 1000 }, 1000, 1000);
+    let demand = Demand::Window { window: 4, count: None };
+    let asker = ConsumerPlan { lifetime_ms: 500, ..consumer(names.clone(), demand) };
+    let source = ProducerPlan { freshness_ms: 1000, delay_ns: 2 * MS, ..producer(names) };
+    let link = |a, b| {
+        let link = LinkPlan::local(a, b, &LinkConfig::default());
+        LinkPlan { is_local: false, transport, ..link }
     };
-    let consumer = ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 500,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names.clone(),
-        demand: Demand::Window { window: 4, count: None },
-    };
-    let producer = ProducerPlan { names, freshness_ms: 1000, delay_ns: 2 * MS };
-    let router = RouterPlan { store: StoreOptions::with_bytes(0), ..RouterPlan::default() };
-    let node = |name: &str, role| NodePlan { name: name.into(), role };
-    let link = |a, b| LinkPlan {
-        a,
-        b,
-        a_to_b: LinkConfig::default(),
-        b_to_a: LinkConfig::default(),
-        is_local: false,
-        transport,
-        mtu: 8800,
-        reliability: false,
-        runs: false,
-    };
-    Plan {
-        seed: 1,
-        duration_ns,
-        drain_ns: 2 * S,
-        sample_ns: 200 * MS,
-        nodes: vec![
-            node("edge", Role::Router(router)),
-            node("asker", Role::Consumer(consumer)),
-            node("source", Role::Producer(producer)),
-        ],
-        links: vec![link(1, 0), link(0, 2)],
-        routes: vec![RoutePlan { node: 0, prefix: "/data".into(), link: 1, cost: 0 }],
-        faults: Vec::new(),
-        controller: None,
-    }
+    let mut builder = PlanBuilder::new(1, duration_ns);
+    (builder.plan.drain_ns, builder.plan.sample_ns) = (2 * S, 200 * MS);
+    let edge = builder.node("edge", Role::Router(router(0)));
+    let asker = builder.node("asker", Role::Consumer(asker));
+    let source = builder.node("source", Role::Producer(source));
+    builder.connect(link(asker, edge));
+    let to_source = builder.connect(link(edge, source));
+    builder.route(edge, "/data", to_source);
+    builder.plan
 }
 
 /// The same with a second router, which has a producer of its own and a link to the consumer.
@@ -102,8 +63,8 @@ fn bytes_by_path(events: &[Event], until_ns: u64) -> [u64; 2] {
 
 #[test]
 fn a_consumer_with_two_links_uses_both() {
-    let site = Site::new();
-    let (result, events) = run(&plan_of_two_links(S), &options(&site.path("run")));
+    let host = Host::new();
+    let (result, events) = run(&plan_of_two_links(S), &options(&host.path("run")));
     result.expect("it runs");
     let bytes = bytes_by_path(&events, S);
     assert!(bytes[0] > 0 && bytes[1] > 0, "{bytes:?}");
@@ -112,10 +73,10 @@ fn a_consumer_with_two_links_uses_both() {
 /// The process is not told that its second link is down, and goes on with the first.
 #[test]
 fn a_link_of_two_that_is_down_carries_nothing_and_stops_nothing() {
-    let site = Site::new();
+    let host = Host::new();
     let mut plan = plan_of_two_links(5 * S);
     plan.faults.push(FaultPlan { at_ns: S, fault: Fault::LinkDown { link: 2, for_ns: 4 * S } });
-    let (result, events) = run(&plan, &options(&site.path("run")));
+    let (result, events) = run(&plan, &options(&host.path("run")));
     result.expect("it runs");
     // On a busy machine the link may go down later than it should.
     let [before, after] = [3 * S, 9 * S / 2].map(|at_ns| bytes_by_path(&events, at_ns));
@@ -174,8 +135,8 @@ fn await_process(folder: &Path, file: &str) -> i32 {
 
 /// Runs a long plan and does something to it meanwhile.
 fn disturbed(file: &str, disturb: impl FnOnce(i32, &RealOptions)) -> RealError {
-    let site = Site::new();
-    let folder = site.path("run");
+    let host = Host::new();
+    let folder = host.path("run");
     let options = options(&folder);
     let result = std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&plan(Transport::Unix, 300 * S), &options).0);
@@ -213,7 +174,7 @@ fn a_run_can_be_broken_off() {
 
 #[test]
 fn what_cannot_be_started_is_said() {
-    let site = Site::new();
+    let host = Host::new();
     let good = plan(Transport::Unix, S);
     let text_of = |options: &RealOptions| run(&good, options).0.unwrap_err().to_string();
 
@@ -221,11 +182,11 @@ fn what_cannot_be_started_is_said() {
     let text = text_of(&nowhere);
     assert!(text.contains("/no/such/program") && text.contains("edge"), "{text}");
 
-    let file = site.write("file", b"");
+    let file = host.write("file", b"");
     let text = text_of(&options(&file));
     assert!(text.contains(&file.display().to_string()), "{text}");
 
-    let core = RealOptions { cpu_router: vec![900], ..options(&site.path("core")) };
+    let core = RealOptions { cpu_router: vec![900], ..options(&host.path("core")) };
     let text = text_of(&core);
     assert!(text.contains("router `edge`") && text.contains("900"), "{text}");
 }
@@ -276,11 +237,11 @@ fn plans_that_only_the_simulator_can_run_are_refused() {
 #[test]
 fn a_router_crashes_and_comes_back() {
     for transport in [Transport::Unix, Transport::Udp] {
-        let site = Site::new();
+        let host = Host::new();
         let mut plan = plan(transport, 3 * S);
         let fault = Fault::Crash { node: 0, for_ns: 300 * MS };
         plan.faults.push(FaultPlan { at_ns: S, fault });
-        let (result, events) = run(&plan, &options(&site.path("run")));
+        let (result, events) = run(&plan, &options(&host.path("run")));
         result.unwrap_or_else(|error| panic!("{transport:?}: {error}"));
         let times = |begins: bool| {
             let event = events
@@ -308,8 +269,8 @@ fn a_link_goes_down_and_up() {
     let mut plan = plan(Transport::Udp, 3 * S);
     let fault = Fault::LinkDown { link: 1, for_ns: 700 * MS };
     plan.faults.push(FaultPlan { at_ns: S, fault });
-    let site = Site::new();
-    let (result, events) = run(&plan, &options(&site.path("run")));
+    let host = Host::new();
+    let (result, events) = run(&plan, &options(&host.path("run")));
     let report = result.expect("it ends well");
     assert!(report.emulator_utilisation > 0.0);
     let timed_out =
@@ -334,8 +295,8 @@ fn a_large_fib() {
     let mut plan = plan(Transport::Unix, S);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!("a router") };
     router.fib_filler = 20_000;
-    let site = Site::new();
-    let (result, events) = run(&plan, &options(&site.path("run")));
+    let host = Host::new();
+    let (result, events) = run(&plan, &options(&host.path("run")));
     result.expect("it ends well");
     assert!(events.iter().any(|event| matches!(event.kind, EventKind::DataReceived { .. })));
 }
@@ -343,18 +304,18 @@ fn a_large_fib() {
 /// Where a router's time went.
 #[test]
 fn routers_are_profiled() {
-    let site = Site::new();
-    let options = RealOptions { profile: Some(site.path("profile")), ..options(&site.path("run")) };
+    let host = Host::new();
+    let options = RealOptions { profile: Some(host.path("profile")), ..options(&host.path("run")) };
     run(&plan(Transport::Unix, S), &options).0.expect("it ends well");
-    let text = std::fs::read_to_string(site.path("profile").join("edge.csv")).expect("a profile");
+    let text = std::fs::read_to_string(host.path("profile").join("edge.csv")).expect("a profile");
     assert!(text.starts_with("function,self_percent,samples\n"), "{text}");
 }
 
 /// When the coordinator is killed, the kernel ends what it had started.
 #[test]
 fn children_end_with_their_parent() {
-    let site = Site::new();
-    let mut command = site.command(Path::new("sh"));
+    let host = Host::new();
+    let mut command = host.command(Path::new("sh"));
     let script = "\"$0\" lab child --parent $$ -- router --unix r.sock --udp none --tcp none \
                   --json & wait";
     command.args(["-c", script]).arg(weir_binary());

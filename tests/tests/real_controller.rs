@@ -2,137 +2,81 @@
 //! (paper multipath-cache-management).
 
 use weir_netem::LinkConfig;
-use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind};
-use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{ControllerPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity};
+use weir_plan::{ControllerPlan, LinkPlan, Plan, Role, RouterPlan, Transport};
+use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names, producer, router};
 use weir_real::{self as real, RealError, RealOptions};
 use weir_tests::weir_binary;
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
 const SEGMENTS: u64 = 600;
 
-fn names() -> Names {
-    Names {
-        prefix: "/file".into(),
-        components: 0,
-        popularity: Popularity::Sequential { objects: 1 },
-        sizes: Sizes::Fixed { bytes: SEGMENTS * 8000 },
-        segment_bytes: 8000,
-    }
+fn file() -> Names {
+    names("/file", Popularity::Sequential { objects: 1 }, SEGMENTS * 8000, 8000)
 }
 
-fn consumer(demand: Demand) -> ConsumerPlan {
-    ConsumerPlan {
-        start_ns: 0,
-        stop_ns: None,
-        lifetime_ms: 1000,
-        verify_ns: 0,
-        decrease_interval_ns: None,
-        waits_for_lifetime: false,
-        chunk_units: 1,
-        schedule: Default::default(),
-        holdings: Default::default(),
-        path_windows: Vec::new(),
-        prefetches: false,
-        names: names(),
-        demand,
-    }
+fn reader(demand: Demand) -> ConsumerPlan {
+    ConsumerPlan { lifetime_ms: 1000, ..consumer(file(), demand) }
 }
 
-/// A plan under construction.
-struct Draft(Plan);
+fn builder(duration_ns: u64) -> PlanBuilder {
+    let mut builder = PlanBuilder::new(3, duration_ns);
+    (builder.plan.drain_ns, builder.plan.sample_ns) = (2 * S, 200 * MS);
+    builder
+}
 
-impl Draft {
-    fn new(duration_ns: u64) -> Self {
-        Self(Plan {
-            seed: 3,
-            duration_ns,
-            drain_ns: 2 * S,
-            sample_ns: 200 * MS,
-            nodes: Vec::new(),
-            links: Vec::new(),
-            routes: Vec::new(),
-            faults: Vec::new(),
-            controller: None,
-        })
-    }
+fn add_router(to: &mut PlanBuilder, name: &str, store_bytes: u64, store_filled: f64) -> usize {
+    let mut plan = RouterPlan { store_filled, ..router(store_bytes) };
+    plan.store.policy = "lru".parse().expect("a policy");
+    to.node(name, Role::Router(plan))
+}
 
-    fn node(&mut self, name: &str, role: Role) -> usize {
-        self.0.nodes.push(NodePlan { name: name.into(), role });
-        self.0.nodes.len() - 1
-    }
+fn add_producer(to: &mut PlanBuilder) -> usize {
+    to.node("producer", Role::Producer(producer(file())))
+}
 
-    fn router(&mut self, name: &str, store_bytes: u64, store_filled: f64) -> usize {
-        let policy = "lru".parse().expect("a policy");
-        let store = StoreOptions { policy, ..StoreOptions::with_bytes(store_bytes) };
-        self.node(name, Role::Router(RouterPlan { store, store_filled, ..RouterPlan::default() }))
+/// A link with this delay, or one on one host.
+fn link(a: usize, b: usize, delay_ms: Option<u64>) -> LinkPlan {
+    let delay_ns = delay_ms.unwrap_or(0) * MS;
+    let link = LinkPlan::local(a, b, &LinkConfig { delay_ns, ..LinkConfig::default() });
+    if delay_ms.is_none() {
+        return link;
     }
+    LinkPlan { is_local: false, transport: Transport::Udp, ..link }
+}
 
-    fn producer(&mut self, name: &str) -> usize {
-        let plan = ProducerPlan { names: names(), freshness_ms: 3_600_000, delay_ns: 0 };
-        self.node(name, Role::Producer(plan))
-    }
-
-    /// A link with so much delay, or one on one host.
-    fn link(&mut self, a: usize, b: usize, delay_ms: Option<u64>) -> usize {
-        let delay_ns = delay_ms.unwrap_or(0) * MS;
-        let config = LinkConfig { delay_ns, ..LinkConfig::default() };
-        self.0.links.push(LinkPlan {
-            a,
-            b,
-            a_to_b: config.clone(),
-            b_to_a: config,
-            is_local: delay_ms.is_none(),
-            transport: if delay_ms.is_some() { Transport::Udp } else { Transport::Unix },
-            mtu: 8800,
-            reliability: false,
-            runs: false,
-        });
-        self.0.links.len() - 1
-    }
-
-    fn route(&mut self, node: usize, link: usize) {
-        self.0.routes.push(RoutePlan { node, prefix: "/file".into(), link, cost: 0 });
-    }
-
-    fn run(&self) -> Vec<Event> {
-        let options =
-            RealOptions { program: weir_binary().to_path_buf(), ..RealOptions::default() };
-        let mut events = Vec::new();
-        real::run(&self.0, &options, &mut events).unwrap_or_else(|error| panic!("{error}"));
-        events
-    }
+fn run(plan: &Plan) -> Vec<Event> {
+    let options = RealOptions { program: weir_binary().to_path_buf(), ..RealOptions::default() };
+    let mut events = Vec::new();
+    real::run(plan, &options, &mut events).unwrap_or_else(|error| panic!("{error}"));
+    events
 }
 
 /// A host behind an edge, three routers beside each other, and an origin. Stores of the three hold
 /// 7.5 MB together, and the file has 4.8; none holds it alone.
-fn parts(demand: Demand) -> (Draft, usize) {
-    let mut draft = Draft::new(60 * S);
-    let edge = draft.router("edge", 0, 0.0);
-    let middle = ["one", "two", "three"].map(|name| draft.router(name, 2500 << 10, 0.0));
-    let origin = draft.router("origin", 0, 0.0);
-    let host = draft.node("host", Role::Consumer(consumer(demand)));
-    let producer = draft.producer("producer");
-    draft.link(host, edge, Some(1));
+fn parts(demand: Demand) -> (Plan, usize) {
+    let mut draft = builder(60 * S);
+    let edge = add_router(&mut draft, "edge", 0, 0.0);
+    let middle = ["one", "two", "three"].map(|name| add_router(&mut draft, name, 2500 << 10, 0.0));
+    let origin = add_router(&mut draft, "origin", 0, 0.0);
+    let host = draft.node("host", Role::Consumer(reader(demand)));
+    let producer = add_producer(&mut draft);
+    draft.connect(link(host, edge, Some(1)));
     for (place, &router) in middle.iter().enumerate() {
-        let near = draft.link(edge, router, Some(2 + place as u64));
-        let far = draft.link(router, origin, Some(10));
+        let near = draft.connect(link(edge, router, Some(2 + place as u64)));
+        let far = draft.connect(link(router, origin, Some(10)));
         if place == 0 {
-            draft.route(edge, near);
+            draft.route(edge, "/file", near);
         }
-        draft.route(router, far);
-        let ahead = ConsumerPlan {
-            prefetches: true,
-            ..consumer(Demand::Window { window: 1, count: None })
-        };
+        draft.route(router, "/file", far);
+        let ahead =
+            ConsumerPlan { prefetches: true, ..reader(Demand::Window { window: 1, count: None }) };
         let ahead = draft.node(&format!("ahead-{place}"), Role::Consumer(ahead));
-        draft.link(ahead, router, None);
+        draft.connect(link(ahead, router, None));
     }
-    let last = draft.link(origin, producer, None);
-    draft.route(origin, last);
-    draft.0.controller = Some(ControllerPlan {
+    let last = draft.connect(link(origin, producer, None));
+    draft.route(origin, "/file", last);
+    draft.plan.controller = Some(ControllerPlan {
         delay_ns: 5 * MS,
         placement: weir_control::Placement::LargestFree,
         prefetch: true,
@@ -141,7 +85,7 @@ fn parts(demand: Demand) -> (Draft, usize) {
         agents: false,
         routes: None,
     });
-    (draft, origin)
+    (draft.plan, origin)
 }
 
 /// Read 20 times in a row, a file that no store holds is mostly in the three together: the routers
@@ -151,8 +95,8 @@ fn parts(demand: Demand) -> (Draft, usize) {
 fn a_file_larger_than_any_store_is_kept_in_parts() {
     const READINGS: u64 = 20;
     let demand = Demand::Window { window: 20, count: Some(READINGS * SEGMENTS) };
-    let (draft, origin) = parts(demand);
-    let events = draft.run();
+    let (plan, origin) = parts(demand);
+    let events = run(&plan);
     let is_data = |event: &&Event| matches!(event.kind, EventKind::DataReceived { .. });
     assert_eq!(events.iter().filter(is_data).count() as u64, READINGS * SEGMENTS);
     let mut samples = events.iter().filter_map(|event| match &event.kind {
@@ -166,9 +110,9 @@ fn a_file_larger_than_any_store_is_kept_in_parts() {
 
 #[test]
 fn a_store_that_is_filled_is_asked_and_one_that_is_empty_is_not() {
-    let mut draft = Draft::new(20 * S);
-    let full = draft.router("full", 16 << 20, 1.0);
-    let empty = draft.router("empty", 16 << 20, 0.0);
+    let mut draft = builder(20 * S);
+    let full = add_router(&mut draft, "full", 16 << 20, 1.0);
+    let empty = add_router(&mut draft, "empty", 16 << 20, 0.0);
     let demand = Demand::Objects {
         arrivals: None,
         count: Some(1),
@@ -178,15 +122,15 @@ fn a_store_that_is_filled_is_asked_and_one_that_is_empty_is_not() {
     let plan = ConsumerPlan {
         schedule: "round-robin".parse().expect("a schedule"),
         holdings: weir_transport::Holdings::Wait,
-        ..consumer(demand)
+        ..reader(demand)
     };
     let host = draft.node("host", Role::Consumer(plan));
-    let producer = draft.producer("producer");
-    draft.link(host, full, Some(5));
-    draft.link(host, empty, Some(5));
-    let last = draft.link(empty, producer, None);
-    draft.route(empty, last);
-    let events = draft.run();
+    let producer = add_producer(&mut draft);
+    draft.connect(link(host, full, Some(5)));
+    draft.connect(link(host, empty, Some(5)));
+    let last = draft.connect(link(empty, producer, None));
+    draft.route(empty, "/file", last);
+    let events = run(&draft.plan);
     let is_complete = |event: &Event| matches!(event.kind, EventKind::ObjectCompleted { .. });
     assert!(events.iter().any(is_complete));
     let mut bytes = [0; 2];
@@ -203,7 +147,7 @@ fn what_agents_of_processes_cannot_do_is_refused() {
     let (good, _) = parts(Demand::Window { window: 1, count: Some(1) });
     let mut cases = Vec::new();
     let mut case = |part: &'static str, change: &dyn Fn(&mut Plan)| {
-        let mut plan = good.0.clone();
+        let mut plan = good.clone();
         change(&mut plan);
         cases.push((part, plan));
     };

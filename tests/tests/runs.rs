@@ -1,20 +1,17 @@
 //! Runs of Interests between programs of ours, and with a router that takes none.
 
-use std::fs;
-
 use serde_json::Value;
-use weir_tests::{Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{Host, Router, random_file, sha256_hex};
 
-fn router(site: &Site, socket: &str, runs: bool) -> Router {
+fn router(host: &Host, socket: &str, runs: bool) -> Router {
     let config = format!("{socket}.toml");
-    fs::write(site.path(&config), format!("[faces]\nruns = {runs}\n")).expect("file");
-    let arguments = vec!["-c".into(), site.path(&config).display().to_string()];
-    Router::start_with(site, &RouterOptions { socket: socket.into(), arguments })
+    host.write(&config, format!("[faces]\nruns = {runs}\n").as_bytes());
+    Router::start_at_with(host, socket, &["-c", &config])
 }
 
 /// Interests that left this router's faces to `scheme` in runs.
-fn sent_in_runs(site: &Site, router: &Router, scheme: &str) -> u64 {
-    let faces = router.weir(site, &["face", "list", "--json"]).success().json();
+fn sent_in_runs(router: &Router, scheme: &str) -> u64 {
+    let faces = router.weir(&["face", "list", "--json"]).success().json();
     let faces = faces.as_array().expect("faces");
     let is_meant = |face: &&Value| face["uri"].as_str().is_some_and(|uri| uri.starts_with(scheme));
     let sent = |face: &Value| face["outRunInterests"].as_u64().expect("a number");
@@ -24,16 +21,15 @@ fn sent_in_runs(site: &Site, router: &Router, scheme: &str) -> u64 {
 /// A file over two routers, of which the near one takes runs or not: Interests in runs to the
 /// router of the producer, and to the producer, whose Unix socket has none.
 fn fetch(near_runs: bool) -> (u64, u64) {
-    let site = Site::new();
-    let (near, far) = (router(&site, "near", near_runs), router(&site, "far", true));
-    let expected = random_file(&site.path("source"), 8 << 20, 3);
-    let producer = site.weir(&far.unix(), &["put", "source", "/file", "--json"]);
-    let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
-    let _ = near.weir(&site, &["route", "add", "/file", &far.udp()]).success();
+    let host = Host::new();
+    let (near, far) = (router(&host, "near", near_runs), router(&host, "far", true));
+    let expected = random_file(&host.path("source"), 8 << 20, 3);
+    let (_producer, name) = far.put_object(&["source", "/file"]);
+    near.add_route("/file", &far.udp());
     let words = ["get", &name, "-o", "copy", "--chunk", "32", "--json"];
-    let _ = site.weir(&near.udp(), &words).finish().success();
-    assert_eq!(sha256_hex(&site.path("copy")), expected);
-    (sent_in_runs(&site, &near, "udp4"), sent_in_runs(&site, &far, "fd"))
+    host.spawn(&near.udp(), &words).finish().success();
+    assert_eq!(sha256_hex(&host.path("copy")), expected);
+    (sent_in_runs(&near, "udp4"), sent_in_runs(&far, "fd"))
 }
 
 #[test]

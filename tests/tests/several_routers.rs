@@ -3,18 +3,16 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{PATIENCE, Process, Relay, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{Host, Process, Relay, Router, random_file, sha256_hex, wait_until};
 
 const MIB: usize = 1 << 20;
 
 /// A producer behind a router, and other routers with a route to it.
 struct Network {
-    site: Site,
+    host: Host,
     origin: Router,
     _producer: Process,
     /// SHA-256 of the file.
@@ -25,50 +23,43 @@ struct Network {
 
 impl Network {
     fn new(octets: usize) -> Self {
-        let site = Site::new();
-        let origin = router(&site, "origin");
-        let expected = random_file(&site.path("source"), octets, 5);
-        let words = ["put", "source", "/file", "--json"];
-        let producer = site.weir(&origin.unix(), &words);
-        let name = producer.json_line()["name"].as_str().expect("a name").to_owned();
-        fs::create_dir(site.path("out")).expect("folder");
-        Self { site, origin, _producer: producer, expected, name }
+        let host = Host::new();
+        let origin = Router::start_at(&host, "origin");
+        let expected = random_file(&host.path("source"), octets, 5);
+        let (producer, name) = origin.put_object(&["source", "/file"]);
+        fs::create_dir(host.path("out")).expect("folder");
+        Self { host, origin, _producer: producer, expected, name }
     }
 
     /// A router with a route to the producer.
     fn router(&self, socket: &str) -> Router {
-        let router = router(&self.site, socket);
-        let words = ["route", "add", "/file", &self.origin.udp()];
-        let _ = router.weir(&self.site, &words).success();
+        let router = Router::start_at(&self.host, socket);
+        router.add_route("/file", &self.origin.udp());
         router
     }
 
     fn get(&self, routers: &[String]) -> Process {
         let mut words = vec!["get", &self.name, "-o", "out/file", "--json"];
         words.extend(routers.iter().flat_map(|uri| ["--router", uri]));
-        self.site.weir("unix:///nowhere", &words)
+        self.host.spawn("unix:///nowhere", &words)
     }
 
     /// What `weir get` reports of each router, once the file is there and right; and what it said.
     fn got(&self, transfer: Process) -> (Vec<Value>, String) {
         let finished = transfer.finish().success();
-        assert_eq!(sha256_hex(&self.site.path("out/file")), self.expected);
+        assert_eq!(sha256_hex(&self.host.path("out/file")), self.expected);
         let report = finished.json();
         (report["routers"].as_array().expect("routers").clone(), finished.log)
     }
 
-    /// Waits until some of the file is there.
+    /// Waits until part of the file is written.
     fn await_some(&self) {
-        let deadline = Instant::now() + PATIENCE;
         let has_some = |name: &String| {
             use std::os::unix::fs::MetadataExt;
-            let path = self.site.path("out").join(name);
+            let path = self.host.path("out").join(name);
             fs::metadata(path).is_ok_and(|found| found.blocks() * 512 > 4 << 20)
         };
-        while !self.site.list("out").iter().any(has_some) {
-            assert!(Instant::now() < deadline, "nothing came");
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("part of the file is written", || self.host.list("out").iter().any(has_some));
     }
 }
 
@@ -77,35 +68,27 @@ impl Network {
 #[test]
 fn routers_that_are_asked_bring_what_they_hold() {
     let network = Network::new(64 * MIB);
-    let config = b"[management]\nholdings_for_neighbours = true\n";
-    let config = network.site.write("tells.toml", config);
+    network.host.write("tells.toml", b"[management]\nholdings_for_neighbours = true\n");
     let tells = |socket: &str| {
-        let arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
-        let options = RouterOptions { socket: socket.into(), arguments };
-        let router = Router::start_with(&network.site, &options);
-        let words = ["route", "add", "/file", &network.origin.udp()];
-        let _ = router.weir(&network.site, &words).success();
+        let router = Router::start_at_with(&network.host, socket, &["-c", "tells.toml"]);
+        router.add_route("/file", &network.origin.udp());
         router
     };
     let (holder, other) = (tells("a"), tells("b"));
     let _ = network.got(network.get(&[holder.udp()]));
-    let out = network.site.path("out/file");
+    let out = network.host.path("out/file");
     let by_other = |asks: bool| {
         fs::remove_file(&out).expect("file");
         let mut words = vec!["get", &network.name, "-o", "out/file", "--json"];
         let uris = [other.udp(), holder.udp()];
         words.extend(uris.iter().flat_map(|uri| ["--router", uri]));
         words.extend(asks.then_some("--ask-routers"));
-        let (of_routers, _) = network.got(network.site.weir("unix:///nowhere", &words));
+        let (of_routers, _) = network.got(network.host.spawn("unix:///nowhere", &words));
         of_routers[0]["bytes"].as_u64().expect("bytes")
     };
     // What leaves before the answer is there goes to both. The other one holds more after it.
     let (asked, not_asked) = (by_other(true), by_other(false));
     assert!(2 * asked < not_asked, "{asked} of 64 MiB came by the other router, and {not_asked}");
-}
-
-fn router(site: &Site, socket: &str) -> Router {
-    Router::start_with(site, &RouterOptions { socket: socket.into(), ..RouterOptions::default() })
 }
 
 #[test]
@@ -163,13 +146,13 @@ fn a_router_that_comes_back_is_used_again() {
 #[test]
 fn a_router_without_a_route_stops_nothing() {
     let network = Network::new(8 * MIB);
-    let (lost, other) = (router(&network.site, "a"), network.router("b"));
+    let (lost, other) = (Router::start_at(&network.host, "a"), network.router("b"));
     for uris in [[lost.unix(), other.unix()], [other.unix(), lost.udp()]] {
         let (of_routers, _) = network.got(network.get(&uris));
         let octets: Vec<u64> =
             of_routers.iter().map(|one| one["bytes"].as_u64().expect("bytes")).collect();
         assert!(octets.contains(&0) && octets.iter().sum::<u64>() >= 8 * MIB as u64, "{octets:?}");
-        fs::remove_file(network.site.path("out/file")).expect("file");
+        fs::remove_file(network.host.path("out/file")).expect("file");
     }
 }
 
@@ -186,25 +169,25 @@ fn a_router_that_never_answers_stops_nothing() {
 #[test]
 fn a_router_that_is_not_there_is_named_and_the_others_are_used() {
     let network = Network::new(100_000);
-    let nowhere = format!("unix://{}", network.site.path("nothing.sock").display());
+    let nowhere = format!("unix://{}", network.host.path("nothing.sock").display());
     let router = network.router("a");
     let (_, log) = network.got(network.get(&[nowhere.clone(), router.unix()]));
     assert!(log.contains("nothing.sock"), "{log}");
 
     let message = network.get(&[nowhere.clone(), nowhere]).finish().failure();
     assert!(message.contains("nothing.sock") && message.contains("weir router"), "{message}");
-    assert!(Path::new(&network.site.path("out/file")).exists(), "it was there");
+    assert!(Path::new(&network.host.path("out/file")).exists(), "it was there");
 }
 
 #[test]
 fn commands_take_one_router() {
-    let site = Site::new();
-    site.write("x", b"x");
-    let router = router(&site, "a");
+    let host = Host::new();
+    host.write("x", b"x");
+    let router = Router::start_at(&host, "a");
     for words in [&["status"][..], &["put", "x", "/x"], &["route", "list"], &["ping", "/x"]] {
         let uri = router.unix();
         let words = [words, &["--router", &uri, "--router", &uri]].concat();
-        let message = site.weir(&uri, &words).finish().failure();
+        let message = host.spawn(&uri, &words).finish().failure();
         assert!(message.contains("2 times") && message.contains("one router"), "{message}");
     }
 }

@@ -1,67 +1,29 @@
 //! Sockets over a real router.
 
 use std::future::poll_fn;
-use std::io::{self, BufRead as _, Read as _, Seek as _, SeekFrom};
-use std::pin::pin;
+use std::io::{BufRead as _, Read as _, Seek as _, SeekFrom};
 use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake};
+use std::task::Context;
 use std::thread;
 use std::time::Duration;
 
-use weir_base::Rng;
 use weir_base::units::Size;
 use weir_face::FaceUri;
 use weir_security::trust::{Decision, Trust};
 use weir_security::{
-    DigestSigner, DigestVerifier, KeyLocator, SignError, SignatureType, Signer, Verifier,
-    VerifyError, sha256,
+    DigestSigner, KeyLocator, SignError, SignatureType, Signer, Verifier, VerifyError, sha256,
 };
 use weir_socket::{
-    Consumer, ConsumerOptions, Identity, Offer, OptionInfo, OptionKind, Producer, ProducerOptions,
-    Session, SessionConfig, SocketError, Word,
+    Consumer, ConsumerOptions, Identity, Offer, OptionInfo, OptionKind, Producer, Session,
+    SessionConfig, SocketError,
 };
-use weir_store::EvictionPolicy;
-use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, socket_example};
+use weir_tests::sockets::{
+    self, anyone, block_on, consumer, content, error_of, name, producer, producer_with, read_all,
+    session,
+};
+use weir_tests::{Host, PATIENCE, Process, Router, socket_example};
 use weir_transport::Metadata;
-use weir_wire::{Data, DataView, Interest, Name};
-
-fn name(uri: &str) -> Name {
-    uri.parse().unwrap()
-}
-
-fn content(len: usize) -> Vec<u8> {
-    let mut octets = vec![0; len];
-    Rng::from_seed(len as u64).fill(&mut octets);
-    octets
-}
-
-fn session(router: &Router) -> Session {
-    Session::connect(&FaceUri::resolve(&router.unix()).unwrap()).unwrap()
-}
-
-fn anybody() -> Arc<dyn Verifier> {
-    Arc::new(DigestVerifier)
-}
-
-fn consumer(session: &Session, prefix: &str) -> Consumer {
-    Consumer::bind(session, name(prefix), anybody())
-}
-
-fn producer(session: &Session, prefix: &str) -> Producer {
-    Producer::bind(session, name(prefix), Identity::new(DigestSigner)).unwrap()
-}
-
-fn read_all(consumer: &Consumer, uri: &str) -> io::Result<Vec<u8>> {
-    let mut octets = Vec::new();
-    consumer.fetch(&name(uri))?.read_to_end(&mut octets)?;
-    Ok(octets)
-}
-
-fn error_of<T: std::fmt::Debug>(result: io::Result<T>) -> SocketError {
-    let error = result.unwrap_err();
-    let socket = error.get_ref().and_then(|inner| inner.downcast_ref::<SocketError>());
-    socket.unwrap_or_else(|| panic!("{error}")).clone()
-}
+use weir_wire::{Data, DataView, Interest};
 
 /// A signature that only those who know the number can make or check.
 struct Secret(u8);
@@ -100,14 +62,10 @@ impl Verifier for Secret {
 
 #[test]
 fn what_is_published_is_read_by_consumers_of_the_same_session_and_others() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
-    let mut options = ProducerOptions::default();
-    options.set("signs", "manifest").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let manifests = Producer::bind_with(&one, name("/p/manifest"), identity, options).unwrap();
+    let manifests = producer_with(&one, "/p/manifest", &[("signs", "manifest")]);
     manifests.publish(&name("/p/manifest/a"), content(1_000_000)).unwrap();
     assert!(read_all(&consumer(&one, "/p"), "/p/manifest/a").unwrap() == content(1_000_000));
     for len in [0, 1, 7999, 8000, 8001, 5_000_000] {
@@ -129,8 +87,7 @@ fn what_is_published_is_read_by_consumers_of_the_same_session_and_others() {
 
 #[test]
 fn the_latest_version_is_read_unless_the_name_says_which() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, "/p");
     let versions = [b"first", b"secnd", b"third"]
@@ -153,33 +110,32 @@ fn the_latest_version_is_read_unless_the_name_says_which() {
 
 #[test]
 fn weir_get_gets_what_a_socket_publishes_and_a_socket_what_weir_put_serves() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, "/p");
     producer.publish(&name("/p/a"), content(100_000)).unwrap();
-    let got = site.path("got");
+    let got = router.host.path("got");
     let arguments = ["get", "/p/a", "-o", got.to_str().unwrap(), "--allow-unsigned"];
-    let _ = router.weir(&site, &arguments).success();
+    router.weir(&arguments).success();
     assert!(std::fs::read(&got).unwrap() == content(100_000));
 
-    let file = site.write("file", &content(200_000));
+    let file = router.host.write("file", &content(200_000));
     let arguments = ["put", file.to_str().unwrap(), "/q/b", "--sign", "digest", "--json"];
-    let put = site.weir(&router.unix(), &arguments);
+    let put = router.spawn(&arguments);
     let _ = put.json_line();
     assert!(read_all(&consumer(&session, "/q"), "/q/b").unwrap() == content(200_000));
 }
 
 #[test]
 fn the_examples_serve_a_directory_and_get_from_it() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    std::fs::create_dir(site.path("served")).unwrap();
+    let host = Host::new();
+    let router = Router::start(&host);
+    std::fs::create_dir(host.path("served")).unwrap();
     let text: String = (0..50_000).map(|line| format!("line {line}\n")).collect();
-    site.write("served/lines", text.as_bytes());
-    site.write("secret", b"none of theirs");
+    host.write("served/lines", text.as_bytes());
+    host.write("secret", b"none of theirs");
     let start = |example: &str, arguments: &[&str]| {
-        let mut command = site.command(&socket_example(example));
+        let mut command = host.command(&socket_example(example));
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", router.unix());
         Process::start(example, command)
     };
@@ -196,8 +152,7 @@ fn the_examples_serve_a_directory_and_get_from_it() {
 
 #[test]
 fn ranges_and_places_are_read_without_the_rest() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, "/p");
     let all = content(3_000_000);
@@ -235,28 +190,9 @@ fn ranges_and_places_are_read_without_the_rest() {
     assert!(reader.seek(SeekFrom::Current(-3_000_000)).is_err());
 }
 
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    struct Unpark(thread::Thread);
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(thread::current())).into();
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
-
 #[test]
 fn readers_and_producers_are_polled_without_a_runtime() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let mut consumer = consumer(&other, "/p");
@@ -292,8 +228,8 @@ fn readers_and_producers_are_polled_without_a_runtime() {
 fn tasks_of_tokio_read_side_by_side() {
     use tokio::io::AsyncReadExt;
 
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let producer = producer(&session, "/p");
     for number in 0..20 {
@@ -327,8 +263,7 @@ fn the_table_names_the_options_that_sockets_have() {
 
 #[test]
 fn a_slow_reader_holds_no_more_than_its_buffer() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let all = content(4_000_000);
@@ -344,7 +279,7 @@ fn a_slow_reader_holds_no_more_than_its_buffer() {
     drop(producer);
     let error = error_of(reader.read_to_end(&mut Vec::new()));
     assert!(matches!(error, SocketError::Incomplete(_)), "{error}");
-    let producer = self::producer(&one, "/p");
+    let producer = sockets::producer(&one, "/p");
     let version = versioned.as_view().last().unwrap().as_version().unwrap();
     producer.publish_version(&name("/p/a"), version, all.clone()).unwrap();
     let mut reader = consumer.fetch(&name("/p/a")).unwrap();
@@ -362,13 +297,10 @@ fn a_slow_reader_holds_no_more_than_its_buffer() {
 
 #[test]
 fn what_is_asked_for_before_it_exists_is_answered_when_it_does() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
-    let mut options = ProducerOptions::default();
-    options.set("request_wait", "100ms").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let producer = Producer::bind_with(&one, name("/p"), identity, options).unwrap();
+    let producer = producer_with(&one, "/p", &[("request_wait", "100ms")]);
     let answering = thread::spawn(move || {
         for _ in 0..50 {
             let request = producer.recv().unwrap();
@@ -393,13 +325,9 @@ fn what_is_asked_for_before_it_exists_is_answered_when_it_does() {
 
 #[test]
 fn single_interests_and_single_data_go_as_they_are() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
-    let mut options = ProducerOptions::default();
-    options.set("request_wait", "1h").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let producer = Producer::bind_with(&one, name("/p"), identity, options).unwrap();
+    let producer = producer_with(&one, "/p", &[("request_wait", "1h")]);
     let consumer = consumer(&other, "/p");
     let interest = |uri: &str| Interest::new(name(uri)).nonce(7).lifetime_ms(60_000).encode();
     let pending = consumer.express(&interest("/p/ping/1")).unwrap();
@@ -424,8 +352,7 @@ fn single_interests_and_single_data_go_as_they_are() {
 
 #[test]
 fn a_signer_that_is_not_believed_is_refused_or_its_octets_are_flagged() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let identity = Identity::new(Secret(1));
     let producer = Producer::bind(&session, name("/p"), identity).unwrap();
@@ -449,8 +376,8 @@ fn a_signer_that_is_not_believed_is_refused_or_its_octets_are_flagged() {
 
 #[test]
 fn prefixes_have_one_socket_each_and_names_stay_below_them() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let identity = || Identity::new(DigestSigner);
     let outer = producer(&session, "/p");
@@ -479,11 +406,11 @@ fn prefixes_have_one_socket_each_and_names_stay_below_them() {
 
 #[test]
 fn without_a_router_or_a_route_errors_say_so() {
-    let site = Site::new();
-    let nobody = FaceUri::Unix(site.path("nobody.sock"));
+    let host = Host::new();
+    let nobody = FaceUri::Unix(host.path("nobody.sock"));
     let error = Session::connect(&nobody).err();
     assert!(matches!(error, Some(SocketError::NoRouter(_))), "{error:?}");
-    let router = Router::start(&site);
+    let router = Router::start(&host);
     let session = session(&router);
     let error = error_of(read_all(&consumer(&session, "/nowhere"), "/nowhere/a"));
     assert!(matches!(error, SocketError::NoRoute(_)), "{error}");
@@ -496,20 +423,11 @@ fn without_a_router_or_a_route_errors_say_so() {
 
 #[test]
 fn the_output_buffer_is_bounded_and_what_left_it_is_asked_of_the_application() {
-    let site = Site::new();
-    let router = Router::start_with(
-        &site,
-        &RouterOptions {
-            arguments: vec!["-c".into(), no_store(&site)],
-            ..RouterOptions::default()
-        },
-    );
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let session = session(&router);
-    let mut options = ProducerOptions::default();
-    options.set("output_buffer", "1MiB").unwrap();
-    options.output_policy = Word(EvictionPolicy::Fifo);
-    let identity = Identity::new(DigestSigner);
-    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let options = [("output_buffer", "1MiB"), ("output_policy", "fifo")];
+    let producer = producer_with(&session, "/p", &options);
     let error = producer.publish(&name("/p/huge"), content(2_000_000)).unwrap_err();
     assert!(matches!(error, SocketError::TooLong { max_bytes: 1_048_576 }), "{error}");
     for number in 0..10 {
@@ -528,16 +446,10 @@ fn the_output_buffer_is_bounded_and_what_left_it_is_asked_of_the_application() {
     assert!(octets == content(300_000));
 }
 
-/// The configuration of a router that stores nothing.
-fn no_store(site: &Site) -> String {
-    let path = site.write("no-store.toml", b"[store]\nsize = 0\n");
-    path.to_str().unwrap().to_owned()
-}
-
 #[test]
 fn a_router_that_restarts_finds_the_sockets_as_they_were() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     let all = content(6_000_000);
@@ -548,7 +460,7 @@ fn a_router_that_restarts_finds_the_sockets_as_they_were() {
     let mut octets = vec![0; 1_000_000];
     reader.read_exact(&mut octets).unwrap();
     drop(router);
-    let router = Router::start(&site);
+    let router = Router::start(&host);
     reader.read_to_end(&mut octets).unwrap();
     assert!(octets == all);
     assert!(read_all(&consumer, "/p/a").unwrap() == all);
@@ -557,8 +469,8 @@ fn a_router_that_restarts_finds_the_sockets_as_they_were() {
 
 #[test]
 fn a_router_that_stays_away_is_not_waited_for_for_ever() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let one = session(&router);
     let producer = producer(&one, "/p");
     producer.publish(&name("/p/a"), content(3_000_000)).unwrap();
@@ -581,13 +493,9 @@ fn a_router_that_stays_away_is_not_waited_for_for_ever() {
 
 #[test]
 fn what_no_packet_has_room_for_is_refused() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
-    let mut options = ProducerOptions::default();
-    options.set("segment_size", "100").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let producer = producer_with(&session, "/p", &[("segment_size", "100")]);
     let mut long = name("/p");
     long.append_generic(&[b'x'; 4000]);
     // Its metadata has the name twice; parts of its manifest list as many digests as they can.
@@ -611,8 +519,7 @@ fn what_no_packet_has_room_for_is_refused() {
 
 #[test]
 fn an_earlier_version_published_again_is_not_the_latest() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, "/p");
     for (version, text) in [(6, "six"), (7, "seven"), (5, "five")] {
@@ -647,11 +554,10 @@ impl Trust for Holding {
 
 #[test]
 fn a_session_that_its_own_thread_lets_go_of_ends() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let (end, ended) = mpsc::channel();
-    let trust = Holding { verifier: anybody(), _session: session.clone(), _end: End(end) };
+    let trust = Holding { verifier: anyone(), _session: session.clone(), _end: End(end) };
     let consumer = Consumer::bind(&session, name("/nowhere"), trust);
     let mut reader = consumer.fetch(&name("/nowhere/a")).unwrap();
     drop((consumer, session));
@@ -663,8 +569,7 @@ fn a_session_that_its_own_thread_lets_go_of_ends() {
 
 #[test]
 fn a_thousand_consumers_share_a_session() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/p");
     for number in 0..50 {
@@ -687,13 +592,9 @@ fn a_thousand_consumers_share_a_session() {
 
 #[test]
 fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
-    let mut options = ProducerOptions::default();
-    options.set("request_wait", "0s").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let producer = producer_with(&session, "/p", &[("request_wait", "0s")]);
     let versioned = name("/p/a/v=1");
     let mut metadata = vec![7, versioned.value().len() as u8];
     metadata.extend_from_slice(versioned.value());
@@ -724,8 +625,7 @@ fn metadata_that_lies_about_the_size_of_segments_breaks_nothing() {
 /// program, got the Interests and held them for seconds.
 #[test]
 fn who_binds_the_longer_prefix_answers_alone_below_it() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let shorter = producer(&one, "/demo");
     let longer = producer(&other, "/demo/l");
@@ -737,13 +637,9 @@ fn who_binds_the_longer_prefix_answers_alone_below_it() {
 
 #[test]
 fn what_is_short_needs_no_room_for_a_whole_segment() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
-    let mut options = ProducerOptions::default();
-    options.set("segment_size", "8800").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let producer = Producer::bind_with(&session, name("/p"), identity, options).unwrap();
+    let producer = producer_with(&session, "/p", &[("segment_size", "8800")]);
     producer.publish(&name("/p/a"), content(5)).unwrap();
     assert!(read_all(&consumer(&session, "/p"), "/p/a").unwrap() == content(5));
     let error = producer.publish(&name("/p/b"), content(8800)).unwrap_err();
@@ -752,8 +648,8 @@ fn what_is_short_needs_no_room_for_a_whole_segment() {
 
 #[test]
 fn binding_without_a_router_says_that_there_is_none() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let session = session(&router);
     let first = producer(&session, "/first");
     drop(router);
@@ -764,8 +660,7 @@ fn binding_without_a_router_says_that_there_is_none() {
 
 #[test]
 fn a_name_may_have_the_keyword_of_metadata_in_it() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, "/p");
     for (uri, text) in [("/p/32=metadata/a", b"one"), ("/p/32=metadata/b", b"two")] {
@@ -778,14 +673,11 @@ fn a_name_may_have_the_keyword_of_metadata_in_it() {
 
 #[test]
 fn a_server_gets_what_a_client_offers_and_says_so() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
     let (server_session, client_session) = (session(&router), session(&router));
     // Getting what is offered may take its time.
-    let mut options = ProducerOptions::default();
-    options.set("request_wait", "30s").unwrap();
-    let identity = Identity::new(DigestSigner);
-    let server = Producer::bind_with(&server_session, name("/server"), identity, options).unwrap();
+    let server = producer_with(&server_session, "/server", &[("request_wait", "30s")]);
     let served = thread::spawn(move || {
         let puller = consumer(&server_session, "/");
         let mut results = Vec::new();

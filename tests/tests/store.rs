@@ -13,8 +13,7 @@ use nix::sys::signal::Signal;
 use weir_base::Rng;
 use weir_client::{Client, ExpressError};
 use weir_tests::{
-    DiskStore, Finished, PATIENCE, Process, Router, RouterOptions, Site, SmallDisk, random_file,
-    weir_binary,
+    DiskStore, Finished, Host, PATIENCE, Process, Router, SmallDisk, random_file, weir_binary,
 };
 use weir_wire::{DataView, Interest, Name};
 
@@ -37,7 +36,7 @@ const LOSSES: [&str; 6] = ["passed_by", "lost", "superseded", "evictions", "no_r
 /// A producer behind a router without a disk ("far"), and a router with one ("near") that reaches
 /// it over TCP.
 struct Chain {
-    site: Site,
+    host: Host,
     store: DiskStore,
     metrics_port: u16,
     far: Router,
@@ -60,8 +59,8 @@ impl Chain {
 
     /// The same with lines of `[disks]` and `[[disk]]`.
     fn start_with(disks: &str, each: &str) -> Self {
-        let site = Site::new();
-        let metrics_port = site.free_port();
+        let host = Host::new();
+        let metrics_port = host.free_port();
         let store = DiskStore {
             size: "192MiB".into(),
             memory: "16MiB".into(),
@@ -71,38 +70,36 @@ impl Chain {
             each: each.into(),
             ..DiskStore::new("near")
         };
-        let arguments = ["--store", "4MiB"].map(String::from).to_vec();
-        let far = Router::start_with(&site, &RouterOptions { socket: "far".into(), arguments });
-        let near = store.start(&site);
-        let chain = Self { site, store, metrics_port, far, near };
+        let far = Router::start_at_with(&host, "far", &["--store", "4MiB"]);
+        let near = store.start(&host);
+        let chain = Self { host, store, metrics_port, far, near };
         chain.add_route();
         chain
     }
 
     fn add_route(&self) {
-        let words = ["route", "add", "/far", &self.far.tcp()];
-        let _ = self.near.weir(&self.site, &words).success();
+        self.near.add_route("/far", &self.far.tcp());
     }
 
     /// Publishes a new file at the far router.
     fn put(&self, number: u64, bytes: usize, segment_bytes: usize) -> Published {
-        let source = self.site.path(&format!("source{number}"));
+        let source = self.host.path(&format!("source{number}"));
         let _ = random_file(&source, bytes, number);
         let path = source.to_str().expect("UTF-8");
         let name = format!("/far/{number}");
         let size = segment_bytes.to_string();
         let words = ["put", path, &name, "--sign", "digest", "--json", "--segment-size", &size];
-        let producer = self.site.weir(&self.far.unix(), &words);
+        let producer = self.far.spawn(&words);
         let ready = producer.json_line();
         let name = ready["name"].as_str().expect("a name").to_owned();
         Published { name, source, segment_bytes, producer }
     }
 
     fn begin_get(&self, file: &Published, target: &str) -> Process {
-        let target = self.site.path(target);
+        let target = self.host.path(target);
         let target = target.to_str().expect("UTF-8");
         let words = ["get", &file.name, "-o", target, "--allow-unsigned"];
-        self.site.weir(&self.near.unix(), &words)
+        self.near.spawn(&words)
     }
 
     /// Has several readers get a file at once from the near router.
@@ -111,16 +108,16 @@ impl Chain {
         let gets: Vec<_> = targets.iter().map(|target| self.begin_get(file, target)).collect();
         let expected = fs::read(&file.source).expect("source");
         for (get, target) in gets.into_iter().zip(&targets) {
-            let _ = get.finish().success();
-            let copy = fs::read(self.site.path(target)).expect("copy");
+            get.finish().success();
+            let copy = fs::read(self.host.path(target)).expect("copy");
             assert!(copy == expected, "{target} of {} differs from its source", file.name);
-            fs::remove_file(self.site.path(target)).expect("removed");
+            fs::remove_file(self.host.path(target)).expect("removed");
         }
     }
 
     /// Interests that came to the far router from the near one.
     fn interests_at_far(&self) -> u64 {
-        let status = self.far.weir_json(&self.site, &["status"]);
+        let status = self.far.weir_json(&["status"]);
         let faces = status["faces"].as_array().expect("faces").iter();
         let near = faces.filter(|face| face["uri"].as_str().is_some_and(|uri| uri.contains("tcp")));
         near.map(|face| face["inInterests"].as_u64().expect("a number")).sum()
@@ -149,11 +146,11 @@ impl Chain {
 
     /// Ends the near router by a signal and starts it again on its disk, without any route.
     fn restart_near(self, signal: Signal) -> Self {
-        let Self { site, store, metrics_port, far, near } = self;
+        let Self { host, store, metrics_port, far, near } = self;
         let _ = end(near, signal);
-        let near = store.start(&site);
-        near.disks_settle(&site);
-        Self { site, store, metrics_port, far, near }
+        let near = store.start(&host);
+        near.disks_settle();
+        Self { host, store, metrics_port, far, near }
     }
 
     /// How many segments of a file the near router serves. Each is compared with the source.
@@ -248,7 +245,7 @@ fn keeps(bytes: usize, readings: usize, readers: usize) {
         }
         before = after;
     }
-    chain.near.disks_settle(&chain.site);
+    chain.near.disks_settle();
     chain.stop_far(&mut file);
     chain.get(&file, readers);
     chain.assert_nothing_lost();
@@ -282,7 +279,7 @@ fn marks_data_that_outruns_a_slow_disk() {
     let mut file = chain.put(1, 32 * MIB, SMALL_SEGMENT_BYTES);
     chain.get(&file, 1);
     assert!(chain.metrics().disk("marked") > 0, "{}", chain.metrics().0);
-    chain.near.disks_settle(&chain.site);
+    chain.near.disks_settle();
     chain.stop_far(&mut file);
     chain.get(&file, 1);
     chain.assert_nothing_lost();
@@ -298,7 +295,7 @@ fn keeps_what_came_again_past_a_busy_disk() {
         chain.get(&file, 1);
     }
     assert!(chain.metrics().disk("bypassed") > 0, "{}", chain.metrics().0);
-    chain.near.disks_settle(&chain.site);
+    chain.near.disks_settle();
     chain.stop_far(&mut file);
     chain.assert_nothing_lost();
     let chain = chain.restart_near(Signal::SIGTERM);
@@ -373,19 +370,18 @@ fn kill_9_200_times_loses_nothing_that_a_disk_has_taken() {
 
 #[test]
 fn a_full_disk_is_reported_and_used_again() {
-    let site = Site::new();
-    let Some(small) = SmallDisk::mount(&site, "small", "24m") else { return };
+    let host = Host::new();
+    let Some(small) = SmallDisk::mount(&host, "small", "24m") else { return };
     let store = DiskStore {
         folder: Some(small.folder().to_path_buf()),
         size: "16MiB".into(),
         each: "region_size = \"1MiB\"\n".into(),
         ..DiskStore::new("near")
     };
-    let config = store.write_config(&site);
-    let arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];
-    let options = RouterOptions { socket: "near".into(), arguments };
-    let start = || Router::start_as(&site, small.command(&site, weir_binary()), &options);
-    let _ = end(start(), Signal::SIGTERM).success();
+    store.write_config(&host);
+    let arguments = ["-c", "near.toml"];
+    let start = || Router::start_as(&host, small.command(&host, weir_binary()), "near", &arguments);
+    end(start(), Signal::SIGTERM).success();
     // A file with holes, since the router reserves room for its disk when it makes it.
     let disk = small.view().join("near.disk0");
     let content = fs::read(&disk).expect("disk");
@@ -399,19 +395,19 @@ fn a_full_disk_is_reported_and_used_again() {
     let near = start();
     small.fill();
     let put_and_get = |number: u64| {
-        let source = site.path("source");
+        let source = host.path("source");
         let _ = random_file(&source, 4 * MIB, number);
         let name = format!("/near/{number}");
         let words = ["put", source.to_str().expect("UTF-8"), &name, "--sign", "digest", "--json"];
-        let producer = site.weir(&near.unix(), &words);
+        let producer = near.spawn(&words);
         let _ = producer.json_line();
-        let copy = site.path("copy");
+        let copy = host.path("copy");
         let words = ["get", &name, "-o", copy.to_str().expect("UTF-8"), "--allow-unsigned"];
-        let _ = near.weir(&site, &words).success();
+        near.weir(&words).success();
         assert!(fs::read(&source).expect("source") == fs::read(&copy).expect("copy"), "{name}");
     };
     put_and_get(1);
-    let full = near.disks_become(&site, "a failed write", |disk| disk["writeErrors"] != 0);
+    let full = near.disks_become("a failed write", |disk| disk["writeErrors"] != 0);
     let deadline = Instant::now() + PATIENCE;
     while !near.process.log().contains("writes of a disk failed") {
         assert!(Instant::now() < deadline, "nothing is reported:\n{}", near.process.log());
@@ -420,7 +416,7 @@ fn a_full_disk_is_reported_and_used_again() {
     small.make_room();
     let mut number = 2;
     // The router tries again after a pause, when it has something to write.
-    while near.disk_status(&site)["writes"] == full["writes"] {
+    while near.disk_status()["writes"] == full["writes"] {
         assert!(Instant::now() < deadline, "the disk is not used again:\n{}", near.process.log());
         put_and_get(number);
         number += 1;

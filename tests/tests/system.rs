@@ -8,104 +8,91 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use weir_client::Client;
 use weir_tests::{
-    PATIENCE, Process, Relay, Router, RouterOptions, Site, random_file, sha256_hex, weir_binary,
+    Host, PATIENCE, Process, Relay, Router, random_file, sha256_hex, wait_until, weir_binary,
 };
 use weir_wire::{DataView, Interest, Name, signature_type};
 
 const MIB: usize = 1 << 20;
 
 /// Starts `weir put` and waits until the object is served; returns it with its versioned name.
-fn put(site: &Site, router: &Router, path: &Path, arguments: &[&str]) -> (Process, String) {
+fn put(router: &Router, path: &Path, arguments: &[&str]) -> (Process, String) {
     let mut words = vec!["put", path.to_str().expect("UTF-8")];
     words.extend(arguments);
     words.push("--json");
-    let process = site.weir(&router.unix(), &words);
+    let process = router.spawn(&words);
     let ready = process.json_line();
     let name = ready["name"].as_str().unwrap_or_else(|| panic!("no name: {ready}")).to_owned();
     (process, name)
 }
 
-/// Runs `weir get` into `target` of the site and returns what it reports.
-fn get(site: &Site, router: &Router, name: &str, target: &str) -> Value {
-    let target = site.path(target);
-    router.weir_json(site, &["get", name, "-o", target.to_str().expect("UTF-8")])
+/// Runs `weir get` into `target` of the host and returns what it reports.
+fn get(router: &Router, name: &str, target: &str) -> Value {
+    let target = router.host.path(target);
+    router.weir_json(&["get", name, "-o", target.to_str().expect("UTF-8")])
 }
 
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Octets on disk under any name in a folder of the site: files may be longer than what is in them.
-fn octets_in(site: &Site, folder: &str) -> u64 {
-    site.list(folder)
+/// Octets on disk under any name in a folder of the host: files may be longer than what is in them.
+fn octets_in(host: &Host, folder: &str) -> u64 {
+    host.list(folder)
         .iter()
-        .filter_map(|name| fs::metadata(site.path(folder).join(name)).ok())
+        .filter_map(|name| fs::metadata(host.path(folder).join(name)).ok())
         .map(|metadata| metadata.blocks() * 512)
         .sum()
 }
 
 #[test]
 fn files_of_all_sizes_come_back_identical() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     for (index, size) in [0, 1, 7999, 8000, 8001, 3 * MIB + 17].into_iter().enumerate() {
-        let source = site.path(&format!("source{index}"));
+        let source = router.host.path(&format!("source{index}"));
         let expected = random_file(&source, size, 42 + index as u64);
         let name = format!("/files/{index}");
-        let (_producer, versioned) = put(&site, &router, &source, &[&name]);
+        let (_producer, versioned) = put(&router, &source, &[&name]);
         assert!(versioned.starts_with(&name), "{versioned}");
         let target = format!("target{index}");
-        get(&site, &router, &name, &target);
-        assert_eq!(sha256_hex(&site.path(&target)), expected, "{size} octets");
+        get(&router, &name, &target);
+        assert_eq!(sha256_hex(&router.host.path(&target)), expected, "{size} octets");
     }
 }
 
 #[test]
 fn a_file_crosses_two_routers_and_outlives_its_producer() {
-    let site = Site::new();
-    let near = Router::start_with(&site, &RouterOptions { socket: "near".into(), ..default() });
-    let far = Router::start_with(&site, &RouterOptions { socket: "far".into(), ..default() });
-    let expected = random_file(&site.path("source"), 8 * MIB + 5, 7);
-    let (producer, name) = put(&site, &far, &site.path("source"), &["/far/file"]);
-    let _ = near.weir(&site, &["route", "add", "/far", &far.udp()]).success();
+    let host = Host::new();
+    let near = Router::start_at(&host, "near");
+    let far = Router::start_at(&host, "far");
+    let expected = random_file(&host.path("source"), 8 * MIB + 5, 7);
+    let (producer, name) = put(&far, &host.path("source"), &["/far/file"]);
+    near.add_route("/far", &far.udp());
 
-    get(&site, &near, "/far/file", "cold");
-    assert_eq!(sha256_hex(&site.path("cold")), expected);
+    get(&near, "/far/file", "cold");
+    assert_eq!(sha256_hex(&host.path("cold")), expected);
 
     drop(producer);
-    get(&site, &near, &name, "warm");
-    assert_eq!(sha256_hex(&site.path("warm")), expected);
-}
-
-fn default() -> RouterOptions {
-    RouterOptions::default()
+    get(&near, &name, "warm");
+    assert_eq!(sha256_hex(&host.path("warm")), expected);
 }
 
 /// Fetches a file of some octets twice through a store of some, on so many threads, and checks how
 /// many Interests went to the producer the second time: of the segments those that do not fit, and
 /// less than a tenth of what fits.
 fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &str) {
-    let site = Site::new();
+    let host = Host::new();
     let store = store_bytes.to_string();
     let arguments = ["--store", &store, "--threads", threads].map(String::from).to_vec();
-    let near = Router::start_with(&site, &RouterOptions { socket: "near".into(), arguments });
-    let far = Router::start_with(&site, &RouterOptions { socket: "far".into(), ..default() });
-    let expected = random_file(&site.path("source"), bytes, 9);
-    let (_producer, _) = put(&site, &far, &site.path("source"), &["/far/file"]);
-    let _ = near.weir(&site, &["route", "add", "/far", &far.tcp()]).success();
+    let near = Router::start_at_with(&host, "near", &arguments);
+    let far = Router::start_at(&host, "far");
+    let expected = random_file(&host.path("source"), bytes, 9);
+    let (_producer, _) = put(&far, &host.path("source"), &["/far/file"]);
+    near.add_route("/far", &far.tcp());
     let number = |value: &Value| value.as_u64().expect("a number");
     let interests = || {
-        let status = near.weir_json(&site, &["status"]);
+        let status = near.weir_json(&["status"]);
         let faces = status["faces"].as_array().expect("faces").iter();
         let far = faces.filter(|face| face["persistency"] == "persistent");
         far.map(|face| number(&face["outInterests"])).sum::<u64>()
@@ -113,10 +100,10 @@ fn fetch_through_a_store_too_small(bytes: usize, store_bytes: usize, threads: &s
     let mut sent = vec![interests()];
     let mut held = 0;
     for target in ["first", "second"] {
-        get(&site, &near, "/far/file", target);
-        assert_eq!(sha256_hex(&site.path(target)), expected);
+        get(&near, "/far/file", target);
+        assert_eq!(sha256_hex(&host.path(target)), expected);
         sent.push(interests());
-        held = held.max(number(&near.weir_json(&site, &["cs"])["entries"]));
+        held = held.max(number(&near.weir_json(&["cs"])["entries"]));
     }
     let [all, again] = [sent[1] - sent[0], sent[2] - sent[1]];
     println!("{all} Interests, then {again}; the store has {held} Data");
@@ -140,56 +127,55 @@ fn a_file_of_300_mib_leaves_a_part_in_256() {
 
 #[test]
 fn a_folder_comes_back_whole() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    fs::create_dir_all(site.path("album/deep/er")).expect("folders");
+    let host = Host::new();
+    let router = Router::start(&host);
+    fs::create_dir_all(host.path("album/deep/er")).expect("folders");
     let expected = [
-        ("album/one", random_file(&site.path("album/one"), 20_000, 1)),
-        ("album/deep/two", random_file(&site.path("album/deep/two"), 100, 2)),
-        ("album/deep/er/empty", random_file(&site.path("album/deep/er/empty"), 0, 3)),
+        ("album/one", random_file(&host.path("album/one"), 20_000, 1)),
+        ("album/deep/two", random_file(&host.path("album/deep/two"), 100, 2)),
+        ("album/deep/er/empty", random_file(&host.path("album/deep/er/empty"), 0, 3)),
     ];
-    let (_producer, _) = put(&site, &router, &site.path("album"), &["/album"]);
-    get(&site, &router, "/album", "copy");
+    let (_producer, _) = put(&router, &host.path("album"), &["/album"]);
+    get(&router, "/album", "copy");
     for (path, sha256) in expected {
-        let copy = site.path(&path.replacen("album", "copy", 1));
+        let copy = host.path(&path.replacen("album", "copy", 1));
         assert_eq!(sha256_hex(&copy), sha256, "{path}");
     }
 }
 
 #[test]
 fn putting_what_cannot_be_read_fails_with_a_message() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let message = router.weir(&site, &["put", "no-such-file", "/x"]).failure();
+    let router = Router::on_new_host();
+    let message = router.weir(&["put", "no-such-file", "/x"]).failure();
     assert!(message.contains("no-such-file"), "{message}");
 
-    let secret = site.write("secret", b"mine");
+    let secret = router.host.write("secret", b"mine");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("mode");
     if fs::File::open(&secret).is_ok() {
         // The superuser reads everything, so somebody else has to try.
         let words = ["put", secret.to_str().expect("UTF-8"), "/x"];
-        let process = as_nobody(&site, &router.tcp(), &words);
+        let process = as_nobody(&router.host, &router.tcp(), &words);
         let message = process.finish().failure();
         assert!(message.contains("secret") && message.contains("ermission"), "{message}");
     } else {
         let words = ["put", secret.to_str().expect("UTF-8"), "/x"];
-        let message = router.weir(&site, &words).failure();
+        let message = router.weir(&words).failure();
         assert!(message.contains("secret") && message.contains("ermission"), "{message}");
     }
 }
 
 /// `weir` run by a user who owns nothing; only the superuser can do that.
-fn as_nobody(site: &Site, transport: &str, arguments: &[&str]) -> Process {
+fn as_nobody(host: &Host, transport: &str, arguments: &[&str]) -> Process {
     const NOBODY: u32 = 65534;
     let open = fs::Permissions::from_mode(0o755);
-    let program = site.path("weir");
+    let program = host.path("weir");
     fs::copy(weir_binary(), &program).expect("copy of weir");
     fs::set_permissions(&program, open.clone()).expect("mode");
-    fs::set_permissions(site.path("."), open).expect("mode");
-    let home = site.path("nobody");
+    fs::set_permissions(host.path("."), open).expect("mode");
+    let home = host.path("nobody");
     fs::create_dir(&home).expect("folder");
     fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).expect("mode");
-    let mut command = site.command(&program);
+    let mut command = host.command(&program);
     command.args(arguments).uid(NOBODY).gid(NOBODY).env("HOME", &home).env("WEIR_HOME", &home);
     command.env("NDN_CLIENT_TRANSPORT", transport);
     Process::start("weir as nobody", command)
@@ -197,23 +183,23 @@ fn as_nobody(site: &Site, transport: &str, arguments: &[&str]) -> Process {
 
 #[test]
 fn getting_a_name_that_nobody_serves_fails_and_leaves_nothing() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    fs::create_dir(site.path("out")).expect("folder");
-    let target = site.path("out/file");
+    let host = Host::new();
+    let router = Router::start(&host);
+    fs::create_dir(host.path("out")).expect("folder");
+    let target = host.path("out/file");
     let words = ["get", "/nobody/has/this", "-o", target.to_str().expect("UTF-8")];
-    let message = router.weir(&site, &words).failure();
+    let message = router.weir(&words).failure();
     assert!(message.contains("/nobody/has/this"), "{message}");
     assert!(message.contains("weir route"), "no next step: {message}");
-    assert_eq!(site.list("out"), Vec::<String>::new());
+    assert_eq!(host.list("out"), Vec::<String>::new());
 }
 
 #[test]
 fn tools_without_a_router_say_how_to_start_one() {
-    let site = Site::new();
-    let nowhere = format!("unix://{}", site.path("nothing.sock").display());
+    let host = Host::new();
+    let nowhere = format!("unix://{}", host.path("nothing.sock").display());
     for words in [&["status"][..], &["get", "/x", "-o", "x"]] {
-        let message = site.weir(&nowhere, words).finish().failure();
+        let message = host.spawn(&nowhere, words).finish().failure();
         assert!(message.contains("nothing.sock"), "{message}");
         assert!(message.contains("weir router"), "no next step: {message}");
     }
@@ -221,59 +207,57 @@ fn tools_without_a_router_say_how_to_start_one() {
 
 #[test]
 fn a_second_router_on_the_same_socket_refuses_and_the_first_works_on() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let socket = router.socket().to_str().expect("UTF-8").to_owned();
-    let other = format!("127.0.0.1:{}", site.free_port());
+    let other = format!("127.0.0.1:{}", router.host.free_port());
     let words = ["router", "--unix", &socket, "--udp", &other, "--tcp", &other];
-    let message = site.weir(&router.unix(), &words).finish().failure();
+    let message = router.spawn(&words).finish().failure();
     assert!(message.contains(&socket), "{message}");
-    let _ = router.weir(&site, &["status"]).success();
+    router.weir(&["status"]).success();
 }
 
 #[test]
 fn a_port_that_is_taken_is_named() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let taken = format!("127.0.0.1:{}", router.port());
-    let socket = site.path("second.sock");
+    let socket = router.host.path("second.sock");
     let socket = socket.to_str().expect("UTF-8");
     let words = ["router", "--unix", socket, "--udp", &taken, "--tcp", &taken];
-    let message = site.weir(&router.unix(), &words).finish().failure();
+    let message = router.spawn(&words).finish().failure();
     assert!(message.contains(&taken), "{message}");
 }
 
 #[test]
 fn a_router_stops_cleanly_when_asked_and_starts_over_a_dead_ones_socket() {
-    let site = Site::new();
+    let host = Host::new();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let mut router = Router::start(&site);
+        let mut router = Router::start(&host);
         let socket = router.socket().clone();
         router.process.signal(signal);
-        let _ = router.process.finish().success();
+        router.process.finish().success();
         assert!(!socket.exists(), "{signal} left the socket behind");
     }
-    let mut router = Router::start(&site);
+    let mut router = Router::start(&host);
     let socket = router.socket().clone();
     router.process.signal(Signal::SIGKILL);
     let _ = router.process.finish();
     assert!(socket.exists(), "a killed router cannot remove its socket");
-    let router = Router::start(&site);
-    let _ = router.weir(&site, &["status"]).success();
+    let router = Router::start(&host);
+    router.weir(&["status"]).success();
 }
 
 #[test]
 fn a_killed_router_ends_a_transfer_with_a_message_and_the_next_try_resumes() {
-    let site = Site::new();
-    let mut router = Router::start(&site);
-    let expected = random_file(&site.path("source"), 64 * MIB, 9);
+    let host = Host::new();
+    let mut router = Router::start(&host);
+    let expected = random_file(&host.path("source"), 64 * MIB, 9);
     let words = ["/big", "--version", "7"];
-    let (producer, name) = put(&site, &router, &site.path("source"), &words);
-    fs::create_dir(site.path("out")).expect("folder");
-    let target = site.path("out/file");
+    let (producer, name) = put(&router, &host.path("source"), &words);
+    fs::create_dir(host.path("out")).expect("folder");
+    let target = host.path("out/file");
     let target = target.to_str().expect("UTF-8").to_owned();
-    let transfer = site.weir(&router.unix(), &["get", &name, "-o", &target]);
-    wait_until("a part of the file", || octets_in(&site, "out") > 4 << 20);
+    let transfer = router.spawn(&["get", &name, "-o", &target]);
+    wait_until("a part of the file", || octets_in(&host, "out") > 4 << 20);
     router.process.signal(Signal::SIGKILL);
     let _ = router.process.finish();
     let message = transfer.finish().failure();
@@ -281,46 +265,46 @@ fn a_killed_router_ends_a_transfer_with_a_message_and_the_next_try_resumes() {
     assert!(!Path::new(&target).exists(), "half a file under its final name");
     drop(producer);
 
-    let router = Router::start(&site);
-    let (_producer, again) = put(&site, &router, &site.path("source"), &words);
+    let router = Router::start(&host);
+    let (_producer, again) = put(&router, &host.path("source"), &words);
     assert_eq!(again, name, "a version that is given is kept");
-    let report = get(&site, &router, &name, "out/file");
+    let report = get(&router, &name, "out/file");
     assert_eq!(sha256_hex(Path::new(&target)), expected);
-    assert_eq!(site.list("out"), ["file"], "nothing temporary stays");
+    assert_eq!(host.list("out"), ["file"], "nothing temporary stays");
     let resumed = report["resumed_segments"].as_u64().expect("resumed_segments");
     assert!(resumed > 0, "it began again: {report}");
 }
 
 #[test]
 fn a_broken_connection_is_resumed_from_where_it_broke() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let expected = random_file(&site.path("source"), 8 * MIB, 11);
-    let (_producer, name) = put(&site, &router, &site.path("source"), &["/broken"]);
-    fs::create_dir(site.path("out")).expect("folder");
-    let target = site.path("out/file");
+    let host = Host::new();
+    let router = Router::start(&host);
+    let expected = random_file(&host.path("source"), 8 * MIB, 11);
+    let (_producer, name) = put(&router, &host.path("source"), &["/broken"]);
+    fs::create_dir(host.path("out")).expect("folder");
+    let target = host.path("out/file");
     let relay = Relay::to(router.port(), 4 << 20);
     let words = ["get", &name, "-o", target.to_str().expect("UTF-8")];
-    let _ = site.weir(&relay.uri(), &words).finish().failure();
+    let _ = host.spawn(&relay.uri(), &words).finish().failure();
     assert!(relay.returned_bytes() >= 4 << 20);
     assert!(!target.exists(), "half a file under its final name");
 
-    let before = router.weir_json(&site, &["cs", "info"])["hits"].as_u64().expect("hits");
-    get(&site, &router, &name, "out/file");
+    let before = router.weir_json(&["cs", "info"])["hits"].as_u64().expect("hits");
+    get(&router, &name, "out/file");
     assert_eq!(sha256_hex(&target), expected);
-    let after = router.weir_json(&site, &["cs", "info"])["hits"].as_u64().expect("hits");
+    let after = router.weir_json(&["cs", "info"])["hits"].as_u64().expect("hits");
     let segments = (8 * MIB).div_ceil(8000) as u64;
     assert!(after - before < segments, "it fetched {} of {segments} again", after - before);
 }
 
 #[test]
 fn a_disk_that_fills_up_is_a_message_and_no_file() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    random_file(&site.path("source"), 4 * MIB, 13);
-    let (_producer, name) = put(&site, &router, &site.path("source"), &["/full"]);
-    fs::create_dir(site.path("out")).expect("folder");
-    let mut command = on_a_full_disk(&site);
+    let host = Host::new();
+    let router = Router::start(&host);
+    random_file(&host.path("source"), 4 * MIB, 13);
+    let (_producer, name) = put(&router, &host.path("source"), &["/full"]);
+    fs::create_dir(host.path("out")).expect("folder");
+    let mut command = on_a_full_disk(&host);
     command.arg(weir_binary()).args(["get", &name, "-o", "out/file"]);
     command.env("NDN_CLIENT_TRANSPORT", router.unix());
     let message = Process::start("weir get on a full disk", command).finish().failure();
@@ -330,15 +314,15 @@ fn a_disk_that_fills_up_is_a_message_and_no_file() {
     if message.contains(".file.weir-part") {
         assert!(message.contains(".file.weir-state"), "nothing to go on from: {message}");
     }
-    assert!(!site.path("out/file").exists(), "half a file under its final name");
+    assert!(!host.path("out/file").exists(), "half a file under its final name");
 }
 
 /// A shell that runs its arguments with a disk of 1 MiB at `out`. Where that cannot be mounted,
 /// with a limit on the size of files: its signal ignored, it fails writes as a full disk does.
-fn on_a_full_disk(site: &Site) -> Command {
+fn on_a_full_disk(host: &Host) -> Command {
     const MOUNT: &str = "mount -t tmpfs -o size=1m tmpfs out";
     let isolated = |script: &str| {
-        let mut command = site.command(Path::new("unshare"));
+        let mut command = host.command(Path::new("unshare"));
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
         command
     };
@@ -349,42 +333,40 @@ fn on_a_full_disk(site: &Site) -> Command {
         );
         return isolated(&script);
     }
-    let mut command = site.command(Path::new("sh"));
+    let mut command = host.command(Path::new("sh"));
     command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]);
     command
 }
 
 #[test]
 fn ping_says_whether_a_neighbour_lives() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     for uri in [router.udp(), router.tcp()] {
-        let said = router.weir(&site, &["ping", &uri, "-c", "2", "-i", "10"]).success();
+        let said = router.weir(&["ping", &uri, "-c", "2", "-i", "10"]).success();
         assert!(said.output.contains("2 sent, 2 answered, 0 refused"), "{said:?}");
     }
-    let faces = router.weir_json(&site, &["face", "list"]);
+    let faces = router.weir_json(&["face", "list"]);
     let udp = faces
         .as_array()
         .expect("faces")
         .iter()
         .find(|face| face["uri"].as_str().is_some_and(|uri| uri.starts_with("udp4://")));
     assert!(udp.expect("ping's face")["heardMsAgo"].as_u64().expect("heard") < 60_000);
-    assert!(router.weir(&site, &["face", "list"]).success().output.contains("HEARD"));
+    assert!(router.weir(&["face", "list"]).success().output.contains("HEARD"));
 
     let other = UdpSocket::bind("127.0.0.1:0").expect("socket");
     let uri = format!("udp://{}", other.local_addr().expect("bound"));
     let ping = ["ping", &uri, "-c", "1", "-t", "200"];
-    let message = router.weir(&site, &ping).failure();
+    let message = router.weir(&ping).failure();
     assert!(message.contains("no router answered at"), "{message}");
     drop(other);
-    let message = router.weir(&site, &ping).failure();
+    let message = router.weir(&ping).failure();
     assert!(message.contains("nothing listens at"), "{message}");
 }
 
 #[test]
 fn garbage_is_counted_and_harms_nobody() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     let address = ("127.0.0.1", router.port());
 
     let udp = UdpSocket::bind("127.0.0.1:0").expect("socket");
@@ -404,11 +386,11 @@ fn garbage_is_counted_and_harms_nobody() {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
 
-    let source = site.path("source");
+    let source = router.host.path("source");
     let expected = random_file(&source, 100_000, 17);
-    let (_producer, name) = put(&site, &router, &source, &["/after"]);
-    get(&site, &router, &name, "copy");
-    assert_eq!(sha256_hex(&site.path("copy")), expected);
+    let (_producer, name) = put(&router, &source, &["/after"]);
+    get(&router, &name, "copy");
+    assert_eq!(sha256_hex(&router.host.path("copy")), expected);
 }
 
 /// An Interest for `/nobody` with a nonce: `05 0f 07 08 08 06 n o b o d y 0a 04 ...` less one.
@@ -423,11 +405,11 @@ fn interest_for_nobody() -> Vec<u8> {
 /// read at once.
 #[test]
 fn a_peer_that_takes_anothers_place_gets_none_of_its_packets() {
-    let site = Site::new();
-    let config = site.path("weir.toml");
+    let host = Host::new();
+    let config = host.path("weir.toml");
     fs::write(&config, "[faces]\nfaces_per_host_max = 2\n").expect("written");
     let arguments = vec!["--config".to_owned(), config.to_str().expect("UTF-8").to_owned()];
-    let mut router = Router::start_with(&site, &RouterOptions { arguments, ..Default::default() });
+    let mut router = Router::start_with(&host, &arguments);
     let port = router.port();
     let peer = || {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
@@ -463,20 +445,19 @@ fn a_peer_that_takes_anothers_place_gets_none_of_its_packets() {
 /// Segments bear no signature; the manifest that lists them does, of the same key as ever.
 #[test]
 fn a_signature_for_each_manifest_is_enough() {
-    let site = Site::new();
-    let router = Router::start(&site);
+    let router = Router::on_new_host();
     // Objects of one segment or two have no manifest, and a signature for each.
     for (index, size) in [100, 16_000, 16_001, 5 * MIB].into_iter().enumerate() {
-        let source = site.path(&format!("source{index}"));
+        let source = router.host.path(&format!("source{index}"));
         let expected = random_file(&source, size, 7 + index as u64);
         let name = format!("/by/manifest/{index}");
         let options = [&name, "--signature-per", "manifest"];
-        let (_producer, versioned) = put(&site, &router, &source, &options);
+        let (_producer, versioned) = put(&router, &source, &options);
         for (asked, target) in [(&name, "newest"), (&versioned, "version")] {
             let target = format!("{target}{index}");
-            let report = get(&site, &router, asked, &target);
+            let report = get(&router, asked, &target);
             assert_ne!(report["signers"][0]["trust"], "none", "{report}");
-            assert_eq!(sha256_hex(&site.path(&target)), expected, "{asked}");
+            assert_eq!(sha256_hex(&router.host.path(&target)), expected, "{asked}");
         }
         let mut first: Name = versioned.parse().expect("a name");
         let interest = Interest::new(first.append_segment(0).clone()).nonce(1).encode();
@@ -490,30 +471,29 @@ fn a_signature_for_each_manifest_is_enough() {
 
 #[test]
 fn content_without_a_signature_is_got_only_when_allowed() {
-    let site = Site::new();
-    let router = Router::start(&site);
-    let expected = random_file(&site.path("source"), 20_000, 5);
-    let (_producer, name) =
-        put(&site, &router, &site.path("source"), &["/bare", "--sign", "digest"]);
-    let target = site.path("copy");
+    let host = Host::new();
+    let router = Router::start(&host);
+    let expected = random_file(&host.path("source"), 20_000, 5);
+    let (_producer, name) = put(&router, &host.path("source"), &["/bare", "--sign", "digest"]);
+    let target = host.path("copy");
     let words = ["get", &name, "-o", target.to_str().expect("UTF-8")];
-    let message = router.weir(&site, &words).failure();
+    let message = router.weir(&words).failure();
     assert!(message.contains("bears no signature"), "{message}");
     assert!(message.contains("--allow-unsigned"), "{message}");
     assert!(!target.exists(), "what was refused lies under its name");
-    let report = router.weir_json(&site, &[&words[..], &["--allow-unsigned"]].concat());
+    let report = router.weir_json(&[&words[..], &["--allow-unsigned"]].concat());
     assert_eq!(report["signers"][0]["trust"], "none", "{report}");
     assert_eq!(sha256_hex(&target), expected);
 }
 
 #[test]
 fn a_demo_that_is_broken_off_leaves_nothing() {
-    let site = Site::new();
-    fs::create_dir(site.path("tmp")).expect("folder");
-    let demo_dir = || fs::read_dir(site.path("tmp")).expect("readable").next();
+    let host = Host::new();
+    fs::create_dir(host.path("tmp")).expect("folder");
+    let demo_dir = || fs::read_dir(host.path("tmp")).expect("readable").next();
     for file in ["source", "consumer.log"] {
-        let mut command = site.command(weir_binary());
-        command.args(["demo", "--size", "256MiB", "--json"]).env("TMPDIR", site.path("tmp"));
+        let mut command = host.command(weir_binary());
+        command.args(["demo", "--size", "256MiB", "--json"]).env("TMPDIR", host.path("tmp"));
         let mut demo = Process::start("weir demo", command);
         wait_until(file, || {
             demo_dir().is_some_and(|dir| dir.expect("readable").path().join(file).exists())
@@ -542,8 +522,8 @@ fn exit_codes_and_help_are_there_for_every_command() {
 }
 
 fn demo(size: &str) -> Value {
-    let site = Site::new();
-    let mut command = site.command(weir_binary());
+    let host = Host::new();
+    let mut command = host.command(weir_binary());
     command.args(["demo", "--json", "--size", size]);
     let limit = Duration::from_secs(600);
     let report = Process::start("weir demo", command).finish_within(limit).success().json();

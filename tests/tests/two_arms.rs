@@ -6,15 +6,12 @@ use std::collections::BTreeMap;
 
 use weir_netem::{LinkConfig, Loss};
 use weir_netsim::Network;
-use weir_options::StoreOptions;
 use weir_plan::event::{Event, EventKind, RouterSample};
-use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity};
+use weir_plan::{LinkPlan, Plan, Role, Transport};
+use weir_plan_fixture::{MS, PlanBuilder, S, consumer, poisson, producer, router};
 use weir_real::{self as real, RealOptions, RealReport};
 use weir_tests::weir_binary;
-
-const MS: u64 = 1_000_000;
-const S: u64 = 1000 * MS;
 
 fn options() -> RealOptions {
     RealOptions { program: weir_binary().to_path_buf(), ..RealOptions::default() }
@@ -127,105 +124,47 @@ fn assert_near(what: &str, real: f64, simulated: f64, bound: f64) {
     assert!((real - simulated).abs() <= bound, "{what}: real {real}, simulated {simulated}");
 }
 
-/// A plan under construction.
-struct Draft(Plan);
+fn builder(seed: u64, duration_ns: u64) -> PlanBuilder {
+    let mut builder = PlanBuilder::new(seed, duration_ns);
+    (builder.plan.drain_ns, builder.plan.sample_ns) = (2 * S, 500 * MS);
+    builder
+}
 
-impl Draft {
-    fn new(seed: u64, duration_ns: u64) -> Self {
-        Self(Plan {
-            seed,
-            duration_ns,
-            drain_ns: 2 * S,
-            sample_ns: 500 * MS,
-            nodes: Vec::new(),
-            links: Vec::new(),
-            routes: Vec::new(),
-            faults: Vec::new(),
-            controller: None,
-        })
-    }
+fn add_router(to: &mut PlanBuilder, name: &str, store_bytes: u64) -> usize {
+    let mut plan = router(store_bytes);
+    plan.store.policy = "lru".parse().unwrap();
+    to.node(name, Role::Router(plan))
+}
 
-    fn node(&mut self, name: &str, role: Role) -> usize {
-        self.0.nodes.push(NodePlan { name: name.into(), role });
-        self.0.nodes.len() - 1
-    }
+fn add_consumer(to: &mut PlanBuilder, names: &Names, demand: Demand) -> usize {
+    let plan = ConsumerPlan { lifetime_ms: 1000, ..consumer(names.clone(), demand) };
+    to.node("consumer", Role::Consumer(plan))
+}
 
-    fn router(&mut self, name: &str, store_bytes: u64) -> usize {
-        let policy = "lru".parse().unwrap();
-        let store = StoreOptions { policy, ..StoreOptions::with_bytes(store_bytes) };
-        let router = RouterPlan { store, ..RouterPlan::default() };
-        self.node(name, Role::Router(router))
-    }
+fn add_producer(to: &mut PlanBuilder, names: &Names) -> usize {
+    to.node("producer", Role::Producer(producer(names.clone())))
+}
 
-    fn consumer(&mut self, name: &str, names: &Names, demand: Demand) -> usize {
-        let plan = ConsumerPlan {
-            start_ns: 0,
-            stop_ns: None,
-            lifetime_ms: 1000,
-            verify_ns: 0,
-            decrease_interval_ns: None,
-            waits_for_lifetime: false,
-            chunk_units: 1,
-            schedule: Default::default(),
-            holdings: Default::default(),
-            path_windows: Vec::new(),
-            prefetches: false,
-            names: names.clone(),
-            demand,
-        };
-        self.node(name, Role::Consumer(plan))
-    }
-
-    fn producer(&mut self, name: &str, names: &Names) -> usize {
-        let plan = ProducerPlan { names: names.clone(), freshness_ms: 3_600_000, delay_ns: 0 };
-        self.node(name, Role::Producer(plan))
-    }
-
-    fn link(&mut self, a: usize, b: usize, transport: Transport, config: &LinkConfig) -> usize {
-        self.0.links.push(LinkPlan {
-            a,
-            b,
-            a_to_b: config.clone(),
-            b_to_a: config.clone(),
-            is_local: transport == Transport::Unix,
-            transport,
-            mtu: 8800,
-            reliability: false,
-            runs: false,
-        });
-        self.0.links.len() - 1
-    }
-
-    fn route(&mut self, node: usize, prefix: &str, link: usize) {
-        self.0.routes.push(RoutePlan { node, prefix: prefix.into(), link, cost: 0 });
-    }
+fn link(a: usize, b: usize, transport: Transport, config: &LinkConfig) -> LinkPlan {
+    let is_local = transport == Transport::Unix;
+    LinkPlan { is_local, transport, ..LinkPlan::local(a, b, config) }
 }
 
 fn names(popularity: Popularity, object_bytes: u64, segment_bytes: u32) -> Names {
-    Names {
-        prefix: "/data".into(),
-        components: 0,
-        popularity,
-        sizes: Sizes::Fixed { bytes: object_bytes },
-        segment_bytes,
-    }
+    weir_plan_fixture::names("/data", popularity, object_bytes, segment_bytes)
 }
 
 /// One consumer, one router, one producer, all of one host.
 fn one_router(transport: Transport, demand: Demand, names: &Names, duration_ns: u64) -> Plan {
-    let mut draft = Draft::new(7, duration_ns);
-    let router = draft.router("router", 64 << 20);
-    let consumer = draft.consumer("consumer", names, demand);
-    let producer = draft.producer("producer", names);
+    let mut draft = builder(7, duration_ns);
+    let router = add_router(&mut draft, "router", 64 << 20);
+    let consumer = add_consumer(&mut draft, names, demand);
+    let producer = add_producer(&mut draft, names);
     let ideal = LinkConfig::default();
-    draft.link(consumer, router, transport, &ideal);
-    let link = draft.link(router, producer, transport, &ideal);
+    draft.connect(link(consumer, router, transport, &ideal));
+    let link = draft.connect(link(router, producer, transport, &ideal));
     draft.route(router, "/data", link);
-    draft.0
-}
-
-fn poisson(rate_hz: f64) -> Demand {
-    Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } }
+    draft.plan
 }
 
 /// Open loop at a low rate: the same requests, the same hits, whatever carries them.
@@ -266,14 +205,14 @@ fn shaped(loss: Loss) -> LinkConfig {
 
 /// A consumer behind a link of 10 Mbit/s and 20 ms, by UDP through the emulator.
 fn far_consumer(demand: Demand, names: &Names, loss: Loss, duration_ns: u64) -> Plan {
-    let mut draft = Draft::new(11, duration_ns);
-    let router = draft.router("router", 64 << 20);
-    let consumer = draft.consumer("consumer", names, demand);
-    let producer = draft.producer("producer", names);
-    draft.link(consumer, router, Transport::Udp, &shaped(loss));
-    let link = draft.link(router, producer, Transport::Unix, &LinkConfig::default());
+    let mut draft = builder(11, duration_ns);
+    let router = add_router(&mut draft, "router", 64 << 20);
+    let consumer = add_consumer(&mut draft, names, demand);
+    let producer = add_producer(&mut draft, names);
+    draft.connect(link(consumer, router, Transport::Udp, &shaped(loss)));
+    let link = draft.connect(link(router, producer, Transport::Unix, &LinkConfig::default()));
     draft.route(router, "/data", link);
-    draft.0
+    draft.plan
 }
 
 fn one_object(controller: &str) -> Demand {
@@ -328,19 +267,19 @@ fn object_over_a_link_that_loses() {
 #[test]
 fn a_reliable_link_that_loses() {
     let names = names(Popularity::Sequential { objects: 10_000 }, 1000, 1000);
-    let mut draft = Draft::new(12, 4 * S);
-    let routers = ["near", "far"].map(|name| draft.router(name, 0));
-    let consumer = draft.consumer("consumer", &names, poisson(300.0));
-    let producer = draft.producer("producer", &names);
-    draft.link(consumer, routers[0], Transport::Unix, &LinkConfig::default());
+    let mut draft = builder(12, 4 * S);
+    let routers = ["near", "far"].map(|name| add_router(&mut draft, name, 0));
+    let consumer = add_consumer(&mut draft, &names, poisson(300.0));
+    let producer = add_producer(&mut draft, &names);
+    draft.connect(link(consumer, routers[0], Transport::Unix, &LinkConfig::default()));
     let lossy = shaped(Loss::Independent { probability: 0.05 });
-    let link = draft.link(routers[0], routers[1], Transport::Udp, &lossy);
-    draft.0.links[link].reliability = true;
-    draft.route(routers[0], "/data", link);
-    let link = draft.link(routers[1], producer, Transport::Unix, &LinkConfig::default());
-    draft.route(routers[1], "/data", link);
-    let simulated = Story::simulated(&draft.0);
-    let (real, _) = Story::real(&draft.0);
+    let between = draft.connect(link(routers[0], routers[1], Transport::Udp, &lossy));
+    draft.plan.links[between].reliability = true;
+    draft.route(routers[0], "/data", between);
+    let last = draft.connect(link(routers[1], producer, Transport::Unix, &LinkConfig::default()));
+    draft.route(routers[1], "/data", last);
+    let simulated = Story::simulated(&draft.plan);
+    let (real, _) = Story::real(&draft.plan);
     assert_eq!(real.requests(), simulated.requests());
     assert_eq!(simulated.data(), simulated.interests());
     // One in ten is lost without; one in 10,000 four times; and the machine may be late.
@@ -352,21 +291,21 @@ fn a_reliable_link_that_loses() {
 fn stores_in_a_line() {
     let zipf = Popularity::Zipf { objects: 300, exponent: 1.0 };
     let names = names(zipf, 1000, 1000);
-    let mut draft = Draft::new(3, 3 * S);
-    let routers = ["near", "middle", "far"].map(|name| draft.router(name, 60_000));
-    let consumer = draft.consumer("consumer", &names, poisson(400.0));
-    let producer = draft.producer("producer", &names);
+    let mut draft = builder(3, 3 * S);
+    let routers = ["near", "middle", "far"].map(|name| add_router(&mut draft, name, 60_000));
+    let consumer = add_consumer(&mut draft, &names, poisson(400.0));
+    let producer = add_producer(&mut draft, &names);
     let ideal = LinkConfig::default();
-    draft.link(consumer, routers[0], Transport::Unix, &ideal);
+    draft.connect(link(consumer, routers[0], Transport::Unix, &ideal));
     let links = [
-        draft.link(routers[0], routers[1], Transport::Udp, &ideal),
-        draft.link(routers[2], routers[1], Transport::Tcp, &ideal),
-        draft.link(producer, routers[2], Transport::Tcp, &ideal),
+        draft.connect(link(routers[0], routers[1], Transport::Udp, &ideal)),
+        draft.connect(link(routers[2], routers[1], Transport::Tcp, &ideal)),
+        draft.connect(link(producer, routers[2], Transport::Tcp, &ideal)),
     ];
     for (router, link) in routers.into_iter().zip(links) {
         draft.route(router, "/data", link);
     }
-    let plan = draft.0;
+    let plan = draft.plan;
     let simulated = Story::simulated(&plan);
     let (real, _) = Story::real(&plan);
     assert_eq!(real.requests(), simulated.requests());

@@ -9,227 +9,194 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
-
-/// A router that stores nothing: what is got comes from the producer.
-fn router(site: &Site) -> Router {
-    let arguments = vec!["--store".into(), "0".into()];
-    Router::start_with(site, &RouterOptions { arguments, ..RouterOptions::default() })
-}
+use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 
 /// Watches a folder, served under /folder.
-fn watch(site: &Site, router: &Router, words: &[&str]) -> (Process, Value) {
+fn watch(router: &Router, words: &[&str]) -> (Process, Value) {
     let words = [&["put", "source", "/folder", "--watch", "--json"], words].concat();
-    let process = site.weir(&router.unix(), &words);
+    let process = router.spawn(&words);
     let ready = process.json_line();
     (process, ready)
 }
 
-fn stop(mut process: Process) -> String {
-    process.signal(Signal::SIGTERM);
-    process.finish().success().log
+fn get_sum(router: &Router, object: &str) -> String {
+    let _ = fs::remove_file(router.host.path("copy"));
+    router.weir(&["get", object, "-o", "copy"]).success();
+    sha256_hex(&router.host.path("copy"))
 }
 
-/// Waits until an object of that name is published; its version.
-fn published(process: &Process, object: &str) -> String {
-    loop {
-        let told = process.json_line();
-        let names = told["published"].as_array().expect("names").iter();
-        let name = names.map(|name| name.as_str().expect("a name"));
-        if let Some(name) = name.clone().find(|name| name.starts_with(&format!("{object}/v="))) {
-            return name.to_owned();
-        }
-    }
-}
-
-fn withdrawn(process: &Process, object: &str) {
-    loop {
-        let told = process.json_line();
-        let names = told["withdrawn"].as_array().expect("names");
-        if names.iter().any(|name| name == object) {
-            return;
-        }
-    }
-}
-
-fn get_sum(site: &Site, router: &Router, object: &str) -> String {
-    let _ = fs::remove_file(site.path("copy"));
-    let _ = router.weir(site, &["get", object, "-o", "copy"]).success();
-    sha256_hex(&site.path("copy"))
-}
-
-fn listed(site: &Site, router: &Router) -> Vec<String> {
-    let _ = fs::remove_dir_all(site.path("all"));
-    let _ = router.weir(site, &["get", "/folder", "-o", "all"]).success();
-    site.list("all")
+fn listed(router: &Router) -> Vec<String> {
+    let _ = fs::remove_dir_all(router.host.path("all"));
+    router.weir(&["get", "/folder", "-o", "all"]).success();
+    router.host.list("all")
 }
 
 #[test]
 fn what_appears_changes_moves_and_goes_is_served_so() {
-    let site = Site::new();
-    let router = router(&site);
-    fs::create_dir_all(site.path("source/below")).expect("a folder");
-    let kept = random_file(&site.path("source/kept"), 30_000, 1);
-    let (process, ready) = watch(&site, &router, &[]);
+    let host = Host::new();
+    let router = Router::without_store(&host);
+    fs::create_dir_all(host.path("source/below")).expect("a folder");
+    let kept = random_file(&host.path("source/kept"), 30_000, 1);
+    let (process, ready) = watch(&router, &[]);
     assert_eq!(ready["objects"], 3, "{ready}");
-    assert_eq!(get_sum(&site, &router, "/folder/kept"), kept);
+    assert_eq!(get_sum(&router, "/folder/kept"), kept);
 
-    let new = random_file(&site.path("source/below/new"), 50_000, 2);
-    let first = published(&process, "/folder/below/new");
-    assert_eq!(get_sum(&site, &router, "/folder/below/new"), new);
-    let changed = random_file(&site.path("source/below/new"), 60_000, 3);
-    let second = published(&process, "/folder/below/new");
+    let new = random_file(&host.path("source/below/new"), 50_000, 2);
+    let first = process.published("/folder/below/new");
+    assert_eq!(get_sum(&router, "/folder/below/new"), new);
+    let changed = random_file(&host.path("source/below/new"), 60_000, 3);
+    let second = process.published("/folder/below/new");
     assert_ne!(first, second);
-    assert_eq!(get_sum(&site, &router, "/folder/below/new"), changed);
+    assert_eq!(get_sum(&router, "/folder/below/new"), changed);
 
-    fs::rename(site.path("source/below/new"), site.path("source/moved")).expect("renamed");
-    published(&process, "/folder/moved");
-    assert_eq!(get_sum(&site, &router, "/folder/moved"), changed);
-    let message = router.weir(&site, &["get", "/folder/below/new", "-o", "gone"]).failure();
+    fs::rename(host.path("source/below/new"), host.path("source/moved")).expect("renamed");
+    process.published("/folder/moved");
+    assert_eq!(get_sum(&router, "/folder/moved"), changed);
+    let message = router.weir(&["get", "/folder/below/new", "-o", "gone"]).failure();
     assert!(message.contains("/folder/below/new"), "{message}");
 
     // A folder comes with what is in it, and goes.
-    fs::create_dir(site.path("outside")).expect("a folder");
-    let inner = random_file(&site.path("outside/inner"), 9_000, 4);
-    fs::rename(site.path("outside"), site.path("source/inside")).expect("renamed");
-    published(&process, "/folder/inside/inner");
-    assert_eq!(get_sum(&site, &router, "/folder/inside/inner"), inner);
-    let late = random_file(&site.path("source/inside/late"), 100, 5);
-    published(&process, "/folder/inside/late");
-    assert_eq!(get_sum(&site, &router, "/folder/inside/late"), late);
-    fs::remove_dir_all(site.path("source/inside")).expect("removed");
-    withdrawn(&process, "/folder/inside/32=ls");
-    assert_eq!(listed(&site, &router), ["below", "kept", "moved"]);
-    stop(process);
+    fs::create_dir(host.path("outside")).expect("a folder");
+    let inner = random_file(&host.path("outside/inner"), 9_000, 4);
+    fs::rename(host.path("outside"), host.path("source/inside")).expect("renamed");
+    process.published("/folder/inside/inner");
+    assert_eq!(get_sum(&router, "/folder/inside/inner"), inner);
+    let late = random_file(&host.path("source/inside/late"), 100, 5);
+    process.published("/folder/inside/late");
+    assert_eq!(get_sum(&router, "/folder/inside/late"), late);
+    fs::remove_dir_all(host.path("source/inside")).expect("removed");
+    process.withdrawn("/folder/inside/32=ls");
+    assert_eq!(listed(&router), ["below", "kept", "moved"]);
+    process.stop();
 }
 
 /// Whoever writes slowly has written all when he closes the file.
 #[test]
 fn what_is_half_written_is_not_published() {
-    let site = Site::new();
-    let router = router(&site);
-    fs::create_dir(site.path("source")).expect("a folder");
-    let (process, _) = watch(&site, &router, &[]);
-    let mut file = File::create(site.path("source/slow")).expect("a file");
+    let host = Host::new();
+    let router = Router::without_store(&host);
+    fs::create_dir(host.path("source")).expect("a folder");
+    let (process, _) = watch(&router, &[]);
+    let mut file = File::create(host.path("source/slow")).expect("a file");
     file.write_all(&[1; 1000]).expect("written");
     // Longer than a file needs to be taken for whole when nobody was seen to write to it.
     thread::sleep(Duration::from_millis(1200));
-    fs::write(site.path("source/other"), b"at once").expect("written");
+    fs::write(host.path("source/other"), b"at once").expect("written");
     let told = process.json_line();
     let names = told["published"].as_array().expect("names");
     assert!(names.iter().all(|name| !name.as_str().expect("a name").contains("slow")), "{told}");
-    assert_eq!(listed(&site, &router), ["other"]);
+    assert_eq!(listed(&router), ["other"]);
     file.write_all(&[2; 1000]).expect("written");
     drop(file);
-    published(&process, "/folder/slow");
-    let _ = router.weir(&site, &["get", "/folder/slow", "-o", "copy"]).success();
-    assert_eq!(fs::read(site.path("copy")).expect("the copy"), [[1; 1000], [2; 1000]].concat());
+    process.published("/folder/slow");
+    router.weir(&["get", "/folder/slow", "-o", "copy"]).success();
+    assert_eq!(fs::read(host.path("copy")).expect("the copy"), [[1; 1000], [2; 1000]].concat());
 
     // Written elsewhere and renamed, as careful programs do.
-    site.write("source/.draft", b"first");
-    published(&process, "/folder/.draft");
-    site.write("draft", b"all of it");
-    fs::rename(site.path("draft"), site.path("source/.draft")).expect("renamed");
-    published(&process, "/folder/.draft");
-    let _ = router.weir(&site, &["get", "/folder/.draft", "-o", "renamed"]).success();
-    assert_eq!(fs::read(site.path("renamed")).expect("the copy"), b"all of it");
-    stop(process);
+    host.write("source/.draft", b"first");
+    process.published("/folder/.draft");
+    host.write("draft", b"all of it");
+    fs::rename(host.path("draft"), host.path("source/.draft")).expect("renamed");
+    process.published("/folder/.draft");
+    router.weir(&["get", "/folder/.draft", "-o", "renamed"]).success();
+    assert_eq!(fs::read(host.path("renamed")).expect("the copy"), b"all of it");
+    process.stop();
 }
 
 /// With a repository what was published is there after a restart, and changes go on from it.
 #[test]
 fn what_is_watched_is_kept() {
-    let site = Site::new();
-    let router = router(&site);
-    fs::create_dir(site.path("source")).expect("a folder");
+    let host = Host::new();
+    let router = Router::without_store(&host);
+    fs::create_dir(host.path("source")).expect("a folder");
     for file in 0..5 {
-        random_file(&site.path(&format!("source/f{file}")), 20_000, file);
+        random_file(&host.path(&format!("source/f{file}")), 20_000, file);
     }
     thread::sleep(Duration::from_millis(600));
-    let (process, ready) = watch(&site, &router, &["--repo", "repo"]);
+    let (process, ready) = watch(&router, &["--repo", "repo"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&6.into(), &0.into()));
-    let changed = random_file(&site.path("source/f1"), 30_000, 11);
-    published(&process, "/folder/f1");
-    fs::remove_file(site.path("source/f2")).expect("removed");
-    withdrawn(&process, "/folder/f2");
-    stop(process);
-    fs::rename(site.path("source"), site.path("away")).expect("renamed");
+    let changed = random_file(&host.path("source/f1"), 30_000, 11);
+    process.published("/folder/f1");
+    fs::remove_file(host.path("source/f2")).expect("removed");
+    process.withdrawn("/folder/f2");
+    process.stop();
+    fs::rename(host.path("source"), host.path("away")).expect("renamed");
     let words = ["put", "--repo", "repo", "--json"];
-    let process = site.weir(&router.unix(), &words);
+    let process = router.spawn(&words);
     assert_eq!(process.json_line()["objects"], 5);
-    assert_eq!(get_sum(&site, &router, "/folder/f1"), changed);
-    assert_eq!(listed(&site, &router), ["f0", "f1", "f3", "f4"]);
-    stop(process);
-    fs::rename(site.path("away"), site.path("source")).expect("renamed");
+    assert_eq!(get_sum(&router, "/folder/f1"), changed);
+    assert_eq!(listed(&router), ["f0", "f1", "f3", "f4"]);
+    process.stop();
+    fs::rename(host.path("away"), host.path("source")).expect("renamed");
     thread::sleep(Duration::from_millis(600));
-    let (process, ready) = watch(&site, &router, &["--repo", "repo"]);
+    let (process, ready) = watch(&router, &["--repo", "repo"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&5.into(), &5.into()));
     // Four objects, the listing, and the certificate.
-    assert_eq!(site.list("repo/objects").len(), 6);
-    stop(process);
+    assert_eq!(host.list("repo/objects").len(), 6);
+    process.stop();
 }
 
 #[test]
 fn only_directories_are_watched() {
-    let site = Site::new();
-    let router = router(&site);
-    site.write("source", b"a file");
+    let host = Host::new();
+    let router = Router::without_store(&host);
+    host.write("source", b"a file");
     let words = ["put", "source", "/folder", "--watch"];
-    let message = router.weir(&site, &words).failure();
+    let message = router.weir(&words).failure();
     assert!(message.contains("source is no directory"), "{message}");
 }
 
 /// A deployment turns a link, or swaps a folder, as a whole.
 #[test]
 fn folders_that_are_replaced_are_watched_on() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     for (path, content) in [("one/f", "1"), ("one/in/g", "2"), ("two/f", "3"), ("two/in/g", "4")] {
-        site.write(path, content.as_bytes());
+        host.write(path, content.as_bytes());
     }
-    site.write("swapped/g", b"5");
-    symlink("one", site.path("source")).expect("a link");
+    host.write("swapped/g", b"5");
+    symlink("one", host.path("source")).expect("a link");
     thread::sleep(Duration::from_millis(600));
-    let (process, _) = watch(&site, &router, &[]);
+    let (process, _) = watch(&router, &[]);
     let changes = |path: &str, object: &str, content: &str| {
-        site.write(path, content.as_bytes());
-        published(&process, object);
-        let _ = router.weir(&site, &["get", object, "-o", "copy"]).success();
-        assert_eq!(fs::read_to_string(site.path("copy")).expect("the copy"), content);
+        host.write(path, content.as_bytes());
+        process.published(object);
+        router.weir(&["get", object, "-o", "copy"]).success();
+        assert_eq!(fs::read_to_string(host.path("copy")).expect("the copy"), content);
     };
     changes("one/f", "/folder/f", "6");
 
-    symlink("two", site.path("next")).expect("a link");
-    fs::rename(site.path("next"), site.path("source")).expect("turned");
-    published(&process, "/folder/f");
+    symlink("two", host.path("next")).expect("a link");
+    fs::rename(host.path("next"), host.path("source")).expect("turned");
+    process.published("/folder/f");
     changes("two/f", "/folder/f", "7");
     changes("two/in/g", "/folder/in/g", "8");
 
-    fs::rename(site.path("two/in"), site.path("away")).expect("renamed");
-    fs::rename(site.path("swapped"), site.path("two/in")).expect("renamed");
-    published(&process, "/folder/in/g");
+    fs::rename(host.path("two/in"), host.path("away")).expect("renamed");
+    fs::rename(host.path("swapped"), host.path("two/in")).expect("renamed");
+    process.published("/folder/in/g");
     changes("two/in/g", "/folder/in/g", "9");
-    stop(process);
+    process.stop();
 }
 
 /// Eight channels, as with live HLS: a playlist that is replaced again and again, and segments that
 /// come and go. Gets 40 of the playlists.
-fn get_while_replaced(every: Duration, replace_list: impl Fn(&Site, &str, &[u8]) + Sync) {
-    let site = Site::new();
-    let router = router(&site);
+fn get_while_replaced(every: Duration, replace_list: impl Fn(&Host, &str, &[u8]) + Sync) {
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let channels = 8;
     let replace = |channel: u32, number: u32| {
         let folder = format!("source/c{channel}");
-        site.write(&format!("{folder}/{number}.ts"), &[number as u8; 30_000]);
+        host.write(&format!("{folder}/{number}.ts"), &[number as u8; 30_000]);
         if let Some(old) = number.checked_sub(3) {
-            let _ = fs::remove_file(site.path(&format!("{folder}/{old}.ts")));
+            let _ = fs::remove_file(host.path(&format!("{folder}/{old}.ts")));
         }
         let content = format!("{number}\n").repeat(5000);
-        replace_list(&site, &format!("{folder}/list.m3u8"), content.as_bytes());
+        replace_list(&host, &format!("{folder}/list.m3u8"), content.as_bytes());
     };
     (0..channels).for_each(|channel| replace(channel, 0));
     thread::sleep(Duration::from_millis(600));
-    let (process, _) = watch(&site, &router, &[]);
+    let (process, _) = watch(&router, &[]);
     let is_over = AtomicBool::new(false);
     let failures = thread::scope(|scope| {
         scope.spawn(|| {
@@ -245,12 +212,12 @@ fn get_while_replaced(every: Duration, replace_list: impl Fn(&Site, &str, &[u8])
         for get in 0..40 {
             let object = format!("/folder/c{}/list.m3u8", get % channels);
             let words = ["get", &object, "-o", "copy", "--retries", "2"];
-            let finished = router.weir(&site, &words);
+            let finished = router.weir(&words);
             if !finished.status.success() {
                 failures.push(finished.log);
                 continue;
             }
-            let copy = fs::read_to_string(site.path("copy")).expect("the copy");
+            let copy = fs::read_to_string(host.path("copy")).expect("the copy");
             // A file that is just being overwritten may be empty.
             if copy.lines().any(|line| Some(line) != copy.lines().next()) {
                 failures.push(format!("{object} is of several versions"));
@@ -260,14 +227,14 @@ fn get_while_replaced(every: Duration, replace_list: impl Fn(&Site, &str, &[u8])
         failures
     });
     assert!(failures.is_empty(), "{failures:?}");
-    stop(process);
+    process.stop();
 }
 
 #[test]
 fn files_that_are_replaced_can_always_be_got() {
-    get_while_replaced(Duration::from_millis(200), |site, list, content| {
-        site.write(&format!("{list}.new"), content);
-        fs::rename(site.path(&format!("{list}.new")), site.path(list)).expect("renamed");
+    get_while_replaced(Duration::from_millis(200), |host, list, content| {
+        host.write(&format!("{list}.new"), content);
+        fs::rename(host.path(&format!("{list}.new")), host.path(list)).expect("renamed");
     });
 }
 
@@ -275,92 +242,92 @@ fn files_that_are_replaced_can_always_be_got() {
 /// not to those who ask for the latest.
 #[test]
 fn versions_linger_as_long_as_they_should() {
-    let site = Site::new();
-    let router = router(&site);
-    site.write("source/file", b"zero");
-    site.write("source/other", b"other");
+    let host = Host::new();
+    let router = Router::without_store(&host);
+    host.write("source/file", b"zero");
+    host.write("source/other", b"other");
     thread::sleep(Duration::from_millis(600));
     for (linger, lingers) in [("60", true), ("0", false)] {
-        let (process, ready) = watch(&site, &router, &["--linger", linger]);
+        let (process, ready) = watch(&router, &["--linger", linger]);
         let replace = |content: &str| {
-            site.write("new", content.as_bytes());
-            fs::rename(site.path("new"), site.path("source/file")).expect("renamed");
-            published(&process, "/folder/file")
+            host.write("new", content.as_bytes());
+            fs::rename(host.path("new"), host.path("source/file")).expect("renamed");
+            format!("/folder/file/v={}", process.published("/folder/file"))
         };
         let get = |name: &str| {
-            let finished = router.weir(&site, &["get", name, "-o", "copy", "--retries", "1"]);
-            let copy = || fs::read_to_string(site.path("copy")).expect("the copy");
+            let finished = router.weir(&["get", name, "-o", "copy", "--retries", "1"]);
+            let copy = || fs::read_to_string(host.path("copy")).expect("the copy");
             finished.status.success().then(copy)
         };
         let expected = |content: &str| lingers.then(|| content.to_owned());
         // The first version, which is overwritten before anybody has read it.
         let zero = ready["name"].as_str().expect("a name").to_owned();
         let zero = zero.replace("/32=ls/", "/file/");
-        site.write("source/file", b"overwritten");
-        published(&process, "/folder/file");
+        host.write("source/file", b"overwritten");
+        process.published("/folder/file");
         assert_eq!(get(&zero), expected("zero"));
         let first = replace("first");
         let second = replace("second");
         assert_eq!(get(&first), expected("first"));
         assert_eq!(get("/folder/file").as_deref(), Some("second"));
-        fs::remove_file(site.path("source/file")).expect("removed");
-        withdrawn(&process, "/folder/file");
+        fs::remove_file(host.path("source/file")).expect("removed");
+        process.withdrawn("/folder/file");
         assert_eq!(get(&second), expected("second"));
         assert_eq!(get("/folder/file"), None);
-        site.write("source/file", b"zero");
-        published(&process, "/folder/file");
-        stop(process);
+        host.write("source/file", b"zero");
+        process.published("/folder/file");
+        process.stop();
     }
 }
 
 /// Small files are copied, so that they may be overwritten.
 #[test]
 fn files_that_are_overwritten_can_be_got() {
-    let overwrite = |site: &Site, list: &str, content: &[u8]| drop(site.write(list, content));
+    let overwrite = |host: &Host, list: &str, content: &[u8]| drop(host.write(list, content));
     get_while_replaced(Duration::from_millis(200), overwrite);
 }
 
 /// What is replaced at a distance is seen as well: a link in one folder, a file in another.
 #[test]
 fn a_link_changes_with_what_it_leads_to() {
-    let site = Site::new();
-    let router = router(&site);
-    site.write("source/a/file", b"one");
-    fs::create_dir(site.path("source/b")).expect("a folder");
-    symlink("../a/file", site.path("source/b/link")).expect("a link");
+    let host = Host::new();
+    let router = Router::without_store(&host);
+    host.write("source/a/file", b"one");
+    fs::create_dir(host.path("source/b")).expect("a folder");
+    symlink("../a/file", host.path("source/b/link")).expect("a link");
     thread::sleep(Duration::from_millis(600));
-    let (process, _) = watch(&site, &router, &[]);
-    let sum = random_file(&site.path("source/a/file"), 20_000, 1);
-    published(&process, "/folder/b/link");
-    assert_eq!(get_sum(&site, &router, "/folder/b/link"), sum);
+    let (process, _) = watch(&router, &[]);
+    let sum = random_file(&host.path("source/a/file"), 20_000, 1);
+    process.published("/folder/b/link");
+    assert_eq!(get_sum(&router, "/folder/b/link"), sum);
     // By another name of it outside, which nobody watches.
-    fs::hard_link(site.path("source/a/file"), site.path("outside")).expect("a link");
+    fs::hard_link(host.path("source/a/file"), host.path("outside")).expect("a link");
     thread::sleep(Duration::from_millis(600));
-    let sum = random_file(&site.path("outside"), 20_000, 2);
-    site.write("source/other", b"something that is reported");
-    published(&process, "/folder/a/file");
-    assert_eq!(get_sum(&site, &router, "/folder/a/file"), sum);
-    stop(process);
+    let sum = random_file(&host.path("outside"), 20_000, 2);
+    host.write("source/other", b"something that is reported");
+    process.published("/folder/a/file");
+    assert_eq!(get_sum(&router, "/folder/a/file"), sum);
+    process.stop();
 }
 
 /// Routers drop names of more than 64 components, and packets of more than 8,800 bytes.
 #[test]
 fn names_that_are_too_long_are_skipped_by_name() {
-    let site = Site::new();
-    let router = router(&site);
+    let host = Host::new();
+    let router = Router::without_store(&host);
     let deep = format!("source/{}", vec!["d"; 62].join("/"));
     let long = format!("source/{}", vec!["l".repeat(225); 3].join("/"));
     // With the folder's own component, and those of metadata, it has 64.
     let fits = format!("{}/fits", vec!["d"; 59].join("/"));
     for file in ["source/file", &format!("source/{fits}"), &format!("{deep}/deep")] {
-        site.write(file, b"content");
+        host.write(file, b"content");
     }
-    site.write(&format!("{long}/long"), b"content");
+    host.write(&format!("{long}/long"), b"content");
     let words = ["put", "source", "/folder", "--json"];
-    let mut process = site.weir(&router.unix(), &words);
+    let mut process = router.spawn(&words);
     assert_eq!(process.json_line()["skipped"], 2);
-    assert_eq!(listed(&site, &router), ["d", "file", "l".repeat(225).as_str()]);
-    assert!(site.path("all").join(&fits).exists(), "the deepest that can be fetched");
+    assert_eq!(listed(&router), ["d", "file", "l".repeat(225).as_str()]);
+    assert!(host.path("all").join(&fits).exists(), "the deepest that can be fetched");
     process.signal(Signal::SIGTERM);
     let message = process.finish().failure();
     for expected in ["/deep: its packets", "/long: its name", "2 files or directories were"] {
@@ -368,16 +335,16 @@ fn names_that_are_too_long_are_skipped_by_name() {
     }
 
     let words = ["put", "source/file", &"/n".repeat(62)];
-    let message = router.weir(&site, &words).failure();
+    let message = router.weir(&words).failure();
     assert!(message.contains("names of 65 components") && message.contains("fewer"), "{message}");
 
     // With --watch, what is too long does not stop the rest.
     thread::sleep(Duration::from_millis(600));
-    let (mut process, ready) = watch(&site, &router, &[]);
+    let (mut process, ready) = watch(&router, &[]);
     assert_eq!(ready["skipped"], 2);
-    site.write(&format!("{deep}/new"), b"content");
-    site.write("source/file", b"changed");
-    published(&process, "/folder/file");
+    host.write(&format!("{deep}/new"), b"content");
+    host.write("source/file", b"changed");
+    process.published("/folder/file");
     process.signal(Signal::SIGTERM);
     let message = process.finish().failure();
     assert!(message.contains("3 files or directories were not published"), "{message}");

@@ -3,6 +3,7 @@
 
 mod controller;
 mod disk;
+mod experiments;
 mod faces;
 mod log;
 mod management;
@@ -73,6 +74,8 @@ pub(crate) struct FileConfig {
     pub(crate) face: Vec<FaceSection>,
     pub(crate) route: Vec<RouteSection>,
     pub(crate) strategy: Vec<StrategySection>,
+    #[cfg(feature = "lab")]
+    pub(crate) lab: experiments::LabSection,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -100,10 +103,11 @@ impl FileConfig {
     /// Parses a configuration; `origin` (a path) begins the error.
     pub(crate) fn parse(text: &str, origin: &str) -> anyhow::Result<Self> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            let is_single = error.message().contains("map, expected a sequence");
-            let hint = match is_single {
-                true => "\nTables of which there may be several have two brackets: [[disk]]",
-                false => "",
+            let message = error.message();
+            let hint = if message.contains("map, expected a sequence") {
+                "\nTables of which there may be several have two brackets: [[disk]]"
+            } else {
+                experiments::hint(message)
             };
             anyhow::anyhow!(
                 "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
@@ -159,10 +163,11 @@ impl FileConfig {
     pub(crate) fn to_runtime(&self) -> anyhow::Result<RuntimeConfig> {
         let threads = self.threads();
         self.check_memory().map_err(anyhow::Error::msg)?;
-        Ok(RuntimeConfig {
+        let config = RuntimeConfig {
             threads,
             store: self.store.config(),
             disks: disk::to_runtime(&self.disks, &self.disk, threads)?,
+            extension: None,
             pit_entries_max: self.router.pit_entries_max,
             pit_entries_per_face_max: self.router.pit_entries_per_face_max,
             interest_lifetime_max: Duration::from_nanos(self.router.interest_lifetime_max.ns),
@@ -191,7 +196,10 @@ impl FileConfig {
             metrics: self.metrics.address,
             rebalance_interval: Duration::from_secs(1),
             handle_signals: true,
-        })
+        };
+        #[cfg(feature = "lab")]
+        let config = self.lab.apply(config);
+        Ok(config)
     }
 
     fn threads(&self) -> usize {

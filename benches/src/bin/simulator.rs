@@ -15,10 +15,10 @@ use serde_json::json;
 use weir_benches::median;
 use weir_netem::LinkConfig;
 use weir_netsim::Network;
-use weir_options::StoreOptions;
 use weir_plan::event::{Event, Observer};
-use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, Transport};
+use weir_plan::workload::{Demand, Names, Popularity};
+use weir_plan::{LinkPlan, Plan, Role, Transport};
+use weir_plan_fixture::{PlanBuilder, consumer, poisson, producer, router};
 
 #[derive(Parser)]
 struct Arguments {
@@ -170,147 +170,108 @@ fn peak_mib() -> Result<f64> {
     Ok(kib.parse::<f64>()? / 1024.0)
 }
 
-#[derive(Default)]
-struct Nodes {
-    nodes: Vec<NodePlan>,
-    links: Vec<LinkPlan>,
-    routes: Vec<RoutePlan>,
+fn builder(seconds: f64) -> PlanBuilder {
+    PlanBuilder::new(1, (seconds * 1e9) as u64)
 }
 
-impl Nodes {
-    fn add(&mut self, role: Role) -> usize {
-        self.nodes.push(NodePlan { name: format!("n{}", self.nodes.len()), role });
-        self.nodes.len() - 1
-    }
+fn routers(net: &mut PlanBuilder, count: usize, store_bytes: u64) -> Vec<usize> {
+    (0..count).map(|_| net.router(router(store_bytes))).collect()
+}
 
-    fn router(&mut self, store_bytes: u64) -> usize {
-        self.add(Role::Router(RouterPlan {
-            store: StoreOptions::with_bytes(store_bytes),
-            ..RouterPlan::default()
-        }))
-    }
-
-    fn link(&mut self, a: usize, b: usize, rate_bps: u64, delay_ns: u64) -> usize {
-        let config = LinkConfig { rate_bps: Some(rate_bps), delay_ns, ..LinkConfig::default() };
-        let transport = Transport::Udp;
-        let local = LinkPlan::local(a, b, &config);
-        self.links.push(LinkPlan { is_local: false, transport, mtu: 9000, ..local });
-        self.links.len() - 1
-    }
-
-    /// `node` reaches `prefix` by `link`.
-    fn route(&mut self, node: usize, prefix: &str, link: usize) {
-        self.routes.push(RoutePlan { node, prefix: prefix.into(), link, cost: 1 });
-    }
-
-    fn plan(self, seconds: f64) -> Plan {
-        Plan {
-            seed: 1,
-            duration_ns: (seconds * 1e9) as u64,
-            drain_ns: 5_000_000_000,
-            sample_ns: 0,
-            nodes: self.nodes,
-            links: self.links,
-            routes: self.routes,
-            faults: Vec::new(),
-            controller: None,
-        }
-    }
+fn link(net: &mut PlanBuilder, a: usize, b: usize, rate_bps: u64, delay_ns: u64) -> usize {
+    let config = LinkConfig { rate_bps: Some(rate_bps), delay_ns, ..LinkConfig::default() };
+    let link = LinkPlan::local(a, b, &config);
+    net.connect(LinkPlan { is_local: false, transport: Transport::Udp, mtu: 9000, ..link })
 }
 
 fn names(objects: u64, object_bytes: u64, segment_bytes: u32) -> Names {
-    Names {
-        prefix: "/p".into(),
-        components: 4,
-        popularity: Popularity::Zipf { objects, exponent: 0.8 },
-        sizes: Sizes::Fixed { bytes: object_bytes },
-        segment_bytes,
-    }
+    let popularity = Popularity::Zipf { objects, exponent: 0.8 };
+    let names = weir_plan_fixture::names("/p", popularity, object_bytes, segment_bytes);
+    Names { components: 4, ..names }
 }
 
-fn poisson(names: &Names, rate_hz: f64) -> Role {
-    let demand = Demand::Arrivals { arrivals: Arrivals::Poisson { rate_hz } };
-    Role::Consumer(ConsumerPlan::new(names.clone(), demand))
+fn add_consumer(net: &mut PlanBuilder, names: &Names, demand: Demand) -> usize {
+    net.node(format!("n{}", net.plan.nodes.len()), Role::Consumer(consumer(names.clone(), demand)))
 }
 
-fn producer(names: &Names) -> Role {
-    let names = names.clone();
-    Role::Producer(ProducerPlan { names, freshness_ms: 3_600_000, delay_ns: 0 })
+fn add_producer(net: &mut PlanBuilder, names: &Names) -> usize {
+    net.node(format!("n{}", net.plan.nodes.len()), Role::Producer(producer(names.clone())))
 }
 
 /// Ten routers in a line, single Interests of 1 kB Data that mostly go all the way.
 fn line(store_bytes: u64, seconds: f64) -> Plan {
-    let mut net = Nodes::default();
+    let mut net = builder(seconds);
     let names = names(1_000_000, 1000, 1000);
-    let routers: Vec<_> = (0..10).map(|_| net.router(store_bytes)).collect();
+    let routers = routers(&mut net, 10, store_bytes);
     for pair in routers.windows(2) {
-        let link = net.link(pair[0], pair[1], 1_000_000_000, 1_000_000);
-        net.route(pair[0], "/p", link);
+        let to = link(&mut net, pair[0], pair[1], 1_000_000_000, 1_000_000);
+        net.route(pair[0], "/p", to);
     }
-    let app = net.add(producer(&names));
-    let link = net.link(routers[9], app, 10_000_000_000, 1000);
-    net.route(routers[9], "/p", link);
-    let app = net.add(poisson(&names, 20_000.0));
-    net.link(app, routers[0], 10_000_000_000, 1000);
-    net.plan(seconds)
+    let app = add_producer(&mut net, &names);
+    let to = link(&mut net, routers[9], app, 10_000_000_000, 1000);
+    net.route(routers[9], "/p", to);
+    let app = add_consumer(&mut net, &names, poisson(20_000.0));
+    link(&mut net, app, routers[0], 10_000_000_000, 1000);
+    net.plan
 }
 
 /// A binary tree of 127 routers with a consumer at each of the 64 leaves.
 fn tree(store_bytes: u64, seconds: f64) -> Plan {
-    let mut net = Nodes::default();
+    let mut net = builder(seconds);
     let names = names(100_000, 1000, 1000);
-    let routers: Vec<_> = (0..127).map(|_| net.router(store_bytes)).collect();
+    let routers = routers(&mut net, 127, store_bytes);
     for child in 1..127 {
-        let link = net.link(routers[child], routers[(child - 1) / 2], 10_000_000_000, 1_000_000);
-        net.route(routers[child], "/p", link);
+        let to =
+            link(&mut net, routers[child], routers[(child - 1) / 2], 10_000_000_000, 1_000_000);
+        net.route(routers[child], "/p", to);
     }
-    let app = net.add(producer(&names));
-    let link = net.link(routers[0], app, 100_000_000_000, 1000);
-    net.route(routers[0], "/p", link);
+    let app = add_producer(&mut net, &names);
+    let to = link(&mut net, routers[0], app, 100_000_000_000, 1000);
+    net.route(routers[0], "/p", to);
     for &leaf in &routers[63..] {
-        let app = net.add(poisson(&names, 2000.0));
-        net.link(app, leaf, 10_000_000_000, 1000);
+        let app = add_consumer(&mut net, &names, poisson(2000.0));
+        link(&mut net, app, leaf, 10_000_000_000, 1000);
     }
-    net.plan(seconds)
+    net.plan
 }
 
 /// Four routers, one consumer that fetches whole objects of 8 kB segments with CUBIC.
 fn fetch(store_bytes: u64, seconds: f64) -> Plan {
-    let mut net = Nodes::default();
+    let mut net = builder(seconds);
     let names = names(1000, 10_000_000, 8000);
-    let routers: Vec<_> = (0..4).map(|_| net.router(store_bytes)).collect();
+    let routers = routers(&mut net, 4, store_bytes);
     for pair in routers.windows(2) {
-        let link = net.link(pair[0], pair[1], 10_000_000_000, 1_000_000);
-        net.route(pair[0], "/p", link);
+        let to = link(&mut net, pair[0], pair[1], 10_000_000_000, 1_000_000);
+        net.route(pair[0], "/p", to);
     }
-    let app = net.add(producer(&names));
-    let link = net.link(routers[3], app, 100_000_000_000, 1000);
-    net.route(routers[3], "/p", link);
+    let app = add_producer(&mut net, &names);
+    let to = link(&mut net, routers[3], app, 100_000_000_000, 1000);
+    net.route(routers[3], "/p", to);
     let demand =
         Demand::Objects { arrivals: None, count: None, controller: "cubic".into(), window: None };
-    let app = net.add(Role::Consumer(ConsumerPlan::new(names.clone(), demand)));
-    net.link(app, routers[0], 10_000_000_000, 1000);
-    net.plan(seconds)
+    let app = add_consumer(&mut net, &names, demand);
+    link(&mut net, app, routers[0], 10_000_000_000, 1000);
+    net.plan
 }
 
 /// A tree of 1,000 routers with four below each, and ten consumers at each.
 fn large(store_bytes: u64, seconds: f64) -> Plan {
-    let mut net = Nodes::default();
+    let mut net = builder(seconds);
     let names = names(100_000, 1000, 1000);
-    let routers: Vec<_> = (0..1000).map(|_| net.router(store_bytes)).collect();
+    let routers = routers(&mut net, 1000, store_bytes);
     for child in 1..1000 {
         let parent = (child - 1) / 4;
-        let link = net.link(routers[child], routers[parent], 100_000_000_000, 1_000_000);
-        net.route(routers[child], "/p", link);
+        let to = link(&mut net, routers[child], routers[parent], 100_000_000_000, 1_000_000);
+        net.route(routers[child], "/p", to);
     }
-    let app = net.add(producer(&names));
-    let link = net.link(routers[0], app, 100_000_000_000, 1000);
-    net.route(routers[0], "/p", link);
+    let app = add_producer(&mut net, &names);
+    let to = link(&mut net, routers[0], app, 100_000_000_000, 1000);
+    net.route(routers[0], "/p", to);
     for &router in &routers {
         for _ in 0..10 {
-            let app = net.add(poisson(&names, 50.0));
-            net.link(app, router, 1_000_000_000, 100_000);
+            let app = add_consumer(&mut net, &names, poisson(50.0));
+            link(&mut net, app, router, 1_000_000_000, 100_000);
         }
     }
-    net.plan(seconds)
+    net.plan
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use serde_json::{Map, Value, json};
 use weir_benches::{median, threads_ns};
-use weir_tests::{Process, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{Host, Process, Router, random_file, sha256_hex};
 
 #[derive(Parser)]
 struct Args {
@@ -85,22 +85,21 @@ fn main() -> anyhow::Result<()> {
 struct Routers(Vec<Router>);
 
 impl Routers {
-    fn start(args: &Args, faces: &str, site: &Site) -> anyhow::Result<Self> {
+    fn start(args: &Args, faces: &str, host: &Host) -> anyhow::Result<Self> {
         let start = |socket: &str| -> anyhow::Result<Router> {
-            let config = site.path("router.toml");
+            let config = host.path("router.toml");
             let (runs, shared_memory) = (!args.without_runs, faces == "shm");
             let text = format!("[faces]\nruns = {runs}\nshared_memory = {shared_memory}\n");
             std::fs::write(&config, text)?;
             let mut arguments = vec!["--store".into(), format!("{}MiB", store_mib(args))];
             arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
-            let options = RouterOptions { socket: socket.into(), arguments };
-            Ok(Router::start_with(site, &options))
+            Ok(Router::start_at_with(host, socket, &arguments))
         };
         if faces != "two-udp" {
             return Ok(Self(vec![start("router.sock")?]));
         }
         let (near, far) = (start("near.sock")?, start("far.sock")?);
-        let _ = near.weir(site, &["route", "add", "/bench", &far.udp()]).success();
+        near.add_route("/bench", &far.udp());
         Ok(Self(vec![near, far]))
     }
 
@@ -140,31 +139,31 @@ struct Offer {
 }
 
 impl Offer {
-    fn new(args: &Args, site: &Site, transport: &str, seed: u64) -> anyhow::Result<Self> {
-        let source = site.path(&format!("source{seed}"));
+    fn new(args: &Args, host: &Host, transport: &str, seed: u64) -> anyhow::Result<Self> {
+        let source = host.path(&format!("source{seed}"));
         let sha256 = random_file(&source, args.mebibytes << 20, seed);
         let object = format!("/bench/file{seed}");
         let mut words = vec!["put", source.to_str().context("UTF-8")?, &object, "--json"];
         words.extend(args.put.split_whitespace());
-        let producer = site.weir(transport, &words);
+        let producer = host.spawn(transport, &words);
         let name = producer.json_line()["name"].as_str().context("a name")?.to_owned();
         Ok(Self { producer: Some(producer), name, sha256 })
     }
 }
 
 fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
-    let site = Site::new();
-    let routers = Routers::start(args, faces, &site)?;
+    let host = Host::new();
+    let routers = Routers::start(args, faces, &host)?;
     let (consumer, producer) = routers.transports(faces)?;
     let mut round = Round::new();
     let mut fetch = |offer: &Offer, phase: Option<&str>| -> anyhow::Result<()> {
-        let figures = fetch(args, &site, &consumer, &routers, offer)?;
+        let figures = fetch(args, &host, &consumer, &routers, offer)?;
         let named = |phase| figures.map(|(name, value)| (format!("{phase}_{name}"), value));
         round.extend(phase.into_iter().flat_map(named));
         Ok(())
     };
     let seed = number * 3;
-    let mut offer = Offer::new(args, &site, &producer, seed)?;
+    let mut offer = Offer::new(args, &host, &producer, seed)?;
     fetch(&offer, Some("cold"))?;
     // Without the producer, so that all of it comes from the store, before anything fills that.
     offer.producer = None;
@@ -172,7 +171,7 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
     if args.full {
         // The second fills what the first left; the third finds no room.
         for (more, phase) in [(1, None), (2, Some("full"))] {
-            let offer = Offer::new(args, &site, &producer, seed + more)?;
+            let offer = Offer::new(args, &host, &producer, seed + more)?;
             fetch(&offer, phase)?;
         }
     }
@@ -186,17 +185,17 @@ fn run_round(args: &Args, faces: &str, number: u64) -> anyhow::Result<Round> {
 /// One fetch: goodput, processor time of the routers for a Data, packets sent again.
 fn fetch(
     args: &Args,
-    site: &Site,
+    host: &Host,
     transport: &str,
     routers: &Routers,
     offer: &Offer,
 ) -> anyhow::Result<[(&'static str, f64); 3]> {
     let before = routers.processor_seconds()?;
-    let target = site.path("target");
+    let target = host.path("target");
     let output = if args.discard { Path::new("/dev/null") } else { &target };
     let mut words = vec!["get", &offer.name, "-o", output.to_str().context("UTF-8")?, "--json"];
     words.extend(args.get.split_whitespace());
-    let report = site.weir(transport, &words).finish().success().json();
+    let report = host.spawn(transport, &words).finish().success().json();
     let used = routers.processor_seconds()? - before;
     let size = args.mebibytes << 20;
     ensure!(report["bytes"] == size, "the file came whole: {report}");

@@ -5,12 +5,12 @@
 extern crate alloc;
 
 mod batch;
-mod blocking;
 mod command;
 mod config;
 mod content;
 mod contents;
 mod direct;
+mod driver;
 mod egress;
 mod endpoints;
 mod eviction;
@@ -26,11 +26,11 @@ pub mod strategy;
 mod table;
 mod tables;
 
-pub use blocking::BlockingStore;
 pub use config::RouterConfig;
-pub use content::busy::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
+pub use content::busy::{BusyPolicy, Bypass, Labels, Mark};
 pub use content::decision::Onward;
 pub use contents::{StoreCommand, StoreEvent};
+pub use driver::{Driver, Extension, HeldInterest, Turn};
 pub use input::{Command, Input, MissWatch};
 pub use io::{
     DataSource, Event, FaceAttributes, FaceScope, LinkType, NextHop, OutPacket, Outbox, PitTokens,

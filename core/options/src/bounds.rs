@@ -43,13 +43,6 @@ pub(crate) fn positive_time<'de, D: Deserializer<'de>>(from: D) -> Result<Time, 
     time(from, 1, 3_600, "give for example \"500ms\"")
 }
 
-/// How often neighbours are told that disks are busy.
-pub(crate) fn announce_period<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
-    let remedy = "neighbours believe it for 10 s; give at most \"3s\" and more than 0, for example \
-                  \"10ms\", or tell them nothing with `mark = \"off\"`";
-    time(from, 1, 3, remedy)
-}
-
 /// How long a record may be in memory alone.
 pub(crate) fn write_delay<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     let remedy = "until it is written a record is lost when the router dies; give at most \"1m\"";

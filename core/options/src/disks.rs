@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use weir_base::HashKey;
 use weir_base::units::{Size, Time};
-use weir_forward::{BusyPolicy, Bypass, Labels, Mark, StoreIo};
-use weir_store::disk::{Admission, Contention, DiskTierConfig, FilterKind, OfferAt};
+use weir_forward::{BusyPolicy, Bypass, Mark};
+use weir_store::disk::{Admission, DiskTierConfig, OfferAt};
 
 use crate::bounds;
 
@@ -21,8 +21,6 @@ options! {
         /// from memory; or at its "arrival", so that kill -9 loses only what came within the last
         /// `write_delay_max` and what was waiting for a disk. A stop writes the rest.
         offer: OfferAt = tier().offer_at;
-        /// What stands before the index: a "bloom" filter, or nothing but the "index" itself.
-        filter: FilterKind = tier().filter;
         /// How many Data among a million that are not there the filter lets pass.
         #[serde(deserialize_with = "bounds::count::<_, 1, 500_000>")]
         filter_false_positives_ppm: u32 = tier().false_positives_ppm;
@@ -34,13 +32,6 @@ options! {
         /// they are full of typical records.
         #[serde(with = "bounds::memory")]
         index_memory_max: Option<Size> = None;
-        /// "async": forwarding goes on while disks read. "blocking", for experiments: Interests
-        /// queue before a store that reads.
-        io: StoreIo = BusyPolicy::default().io;
-        /// With "blocking": Interests that queue at most; beyond it, they are answered with a Nack
-        /// for congestion.
-        #[serde(deserialize_with = "bounds::count::<_, 1, 1_000_000>")]
-        interests_waiting_max: u32 = BusyPolicy::default().interests_waiting_max as u32;
         /// When Interests go to the next hop although a disk has their Data: when a read would take
         /// longer than `late_after` ("late"), when as many reads as `threshold` wait ("threshold"),
         /// when the answer is likely to come sooner from there ("adaptive"), or never ("off"). A
@@ -59,17 +50,6 @@ options! {
         /// none ("off"). Unless it is "off", Data that comes faster than disks write it is marked
         /// as well.
         mark: Mark = BusyPolicy::default().mark;
-        /// With "nb-cc": Interests pass by to a next hop unless its own disks are over their
-        /// threshold, as it tells ("neighbour"), or as many at once as come back without marks and
-        /// Nacks, wherever beyond it these are from ("path").
-        labels: Labels = BusyPolicy::default().labels;
-        /// With "nb-cc": how often neighbours are told, up to "3s"; a label holds three times as
-        /// long.
-        #[serde(deserialize_with = "bounds::announce_period")]
-        announce_period: Time = Time { ns: BusyPolicy::default().announce_period_ns };
-        /// Whose turn it is when reads and writes wait for a disk: "fifo", "data-first" (writes) or
-        /// "interest-first" (reads).
-        contention: Contention = tier().contention;
         /// Operations under way at a disk at most.
         #[serde(deserialize_with = "bounds::count::<_, 1, 1024>")]
         depth: u32 = tier().depth;
@@ -109,12 +89,10 @@ impl DisksOptions {
     #[must_use]
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         DiskTierConfig {
-            filter: self.filter,
             false_positives_ppm: self.filter_false_positives_ppm,
             record_bytes_typical: self.record_size_typical.bytes as u32,
             admission: self.admission,
             offer_at: self.offer,
-            contention: self.contention,
             depth: self.depth,
             reads_max: self.reads_max,
             write_backlog_bytes_max: match self.write_backlog_max {
@@ -133,13 +111,10 @@ impl DisksOptions {
     #[must_use]
     pub fn busy(&self) -> BusyPolicy {
         BusyPolicy {
-            io: self.io,
             bypass: self.bypass,
             late_after_ns: self.late_after.ns,
             mark: self.mark,
-            labels: self.labels,
-            announce_period_ns: self.announce_period.ns,
-            interests_waiting_max: self.interests_waiting_max as usize,
+            ..BusyPolicy::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use weir_base::units::Size;
 use weir_forward::UnsolicitedPolicy;
-use weir_store::{Compare, EvictionPolicy, IndexKind, StoreConfig};
+use weir_store::{EvictionPolicy, StoreConfig};
 
 options! {
     /// How a router stores Data: `[store]` of its configuration, `[router.store]` of a scenario.
@@ -11,12 +11,6 @@ options! {
         size: Size = Size { bytes: 256 << 20 };
         /// What leaves a full store: "parts", "s3-fifo", "lru", "fifo" or "lfu".
         policy: EvictionPolicy = StoreConfig::default().policy;
-        /// For experiments: how Data is found, by "hash" or in an "ordered" list of names as CCNx
-        /// did.
-        index: IndexKind = StoreConfig::default().index;
-        /// For experiments: whether names are compared as "stored" or packets are decoded for every
-        /// comparison ("decode").
-        compare: Compare = StoreConfig::default().compare;
         /// Whether new Data is stored.
         admit: bool = StoreConfig::default().admit;
         /// Whether stored Data answers Interests.
@@ -40,8 +34,6 @@ impl StoreOptions {
         StoreConfig {
             capacity_bytes: self.size.bytes,
             policy: self.policy,
-            index: self.index,
-            compare: self.compare,
             admit: self.admit,
             serve: self.serve,
         }

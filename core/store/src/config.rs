@@ -27,31 +27,6 @@ words!(EvictionPolicy {
     Parts = "parts",
 });
 
-/// How the store finds Data by name.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
-pub enum IndexKind {
-    /// By the hash of the name: one comparison.
-    #[default]
-    Hash,
-    /// By a list in the order of names, as CCNx did: about log n comparisons. For experiments
-    /// (paper ccnx-measurement, 5).
-    Ordered,
-}
-
-/// What the store compares names with.
-#[derive(Copy, Clone, Eq, PartialEq, Hash, Debug, Default)]
-pub enum Compare {
-    /// The place of the name in a stored packet is known.
-    #[default]
-    Stored,
-    /// The stored packet is decoded for every comparison, as CCNx did. For experiments (paper
-    /// ccnx-measurement, 5).
-    Decode,
-}
-
-words!(IndexKind { Hash = "hash", Ordered = "ordered" });
-words!(Compare { Stored = "stored", Decode = "decode" });
-
 /// How a store behaves. All of it may change while the store runs.
 #[derive(Clone, Eq, PartialEq, Debug)]
 pub struct StoreConfig {
@@ -59,10 +34,6 @@ pub struct StoreConfig {
     pub capacity_bytes: u64,
     /// Which Data makes room for new Data.
     pub policy: EvictionPolicy,
-    /// How Data is found.
-    pub index: IndexKind,
-    /// What names are compared with.
-    pub compare: Compare,
     /// Whether new Data is stored (NFD management, CS flag bit 0).
     pub admit: bool,
     /// Whether Interests are answered (NFD management, CS flag bit 1).
@@ -75,8 +46,6 @@ impl Default for StoreConfig {
         Self {
             capacity_bytes: 512 << 20,
             policy: EvictionPolicy::default(),
-            index: IndexKind::default(),
-            compare: Compare::default(),
             admit: true,
             serve: true,
         }

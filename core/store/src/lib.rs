@@ -12,18 +12,19 @@ mod entry;
 #[cfg(test)]
 mod fixture;
 mod holdings;
-mod ordered;
+mod name_index;
 mod policy;
 mod rules;
 mod store;
 mod tree;
 
-pub use config::{Compare, EvictionPolicy, IndexKind, StoreConfig, StoreStats};
+pub use config::{EvictionPolicy, StoreConfig, StoreStats};
 pub use entry::ENTRY_BYTES;
 pub use holdings::{
     Holding, HoldingChange, HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsError,
     HoldingsPage, HoldingsStatus, SegmentRange, Tier,
 };
+pub use name_index::{NameIndex, StoredNames};
 pub use rules::{Retention, Rule, Rules, RulesRefused};
 pub use store::{
     Hit, Lookup, NameHashes, NewData, PartAnswer, Query, ReadData, Store, UNKNOWN_SOURCE,

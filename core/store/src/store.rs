@@ -2,6 +2,7 @@ use crate::config::{StoreConfig, StoreStats};
 use crate::disk::DiskTierStats;
 use crate::entry::{NACK, NONE, UNVERIFIED, USED};
 use crate::holdings::{HoldingChanges, Holdings, HoldingsConfig, HoldingsCursor, HoldingsPage};
+use crate::name_index::NameIndex;
 use crate::policy::Incoming;
 use crate::rules::{Rules, RulesRefused};
 use crate::tree::NODE_BYTES;
@@ -89,7 +90,7 @@ pub struct Store {
 impl Store {
     pub fn new(config: StoreConfig) -> Self {
         Self {
-            memory: Memory::new(&config),
+            memory: Memory::new(),
             eviction: Eviction::new(config.policy),
             config,
             replaced: Replaced::default(),
@@ -111,12 +112,16 @@ impl Store {
         if config.policy != self.config.policy {
             self.eviction.set_policy(&mut self.memory.entries, config.policy);
         }
-        self.memory.configure(&config);
         self.config = config;
         self.replaced.trim(replaced_bytes_max(&self.config));
         while self.bytes() > self.config.capacity_bytes {
             self.evict(now, Incoming::NOTHING);
         }
+    }
+
+    /// Compares and orders names by `index` from now on.
+    pub fn set_name_index(&mut self, index: Box<dyn NameIndex>) {
+        self.memory.set_name_index(index);
     }
 
     /// What the store holds, and what happened so far.

@@ -4,7 +4,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Producer, Site, TestController, name, read};
+use common::{PATIENCE, Producer, RouterWithAgent, TestController, name, read};
 use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Peer, RouteOrder};
@@ -22,8 +22,8 @@ fn with_route(generation: u64) -> Configuration {
     }
 }
 
-fn has_route(site: &Site) -> bool {
-    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+fn has_route(node: &RouterWithAgent) -> bool {
+    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
     let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
     let ghost = routes.iter().filter(|entry| entry.name == name("/ghost"));
     ghost.flat_map(|entry| &entry.routes).any(|route| route.origin == route_origin::CONTROLLER)
@@ -32,28 +32,28 @@ fn has_route(site: &Site) -> bool {
 #[test]
 fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
     let controller = TestController::start(ControllerConfig::default());
-    let site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    let node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
     controller.dictate(with_route(1000));
     let generation = |controller: &weir_control::Controller| {
         controller.routers().next().map(|(_, report)| report.generation)
     };
     controller.wait_until("it is set up", |controller| generation(controller) == Some(1000));
-    assert!(has_route(&site));
+    assert!(has_route(&node));
     // One that has forgotten, or another one with an older view.
     let before = controller.requests("configuration");
     controller.insist(Configuration { generation: 500, ..Configuration::default() });
     let until = Instant::now() + PATIENCE;
     while controller.requests("configuration") < before + 4 {
-        assert!(Instant::now() < until, "{:?}", site.agent);
+        assert!(Instant::now() < until, "{:?}", node.agent);
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(has_route(&site));
+    assert!(has_route(&node));
     controller.with(|controller| assert_eq!(generation(controller), Some(1000)));
     // It is not at odds with it for ever.
     controller.insist(Configuration { generation: 1001, ..Configuration::default() });
     controller.wait_until("the next one", |controller| generation(controller) == Some(1001));
-    assert!(!has_route(&site));
+    assert!(!has_route(&node));
 }
 
 /// Each time that it heard of a router it was asked again at once, whatever it had asked for.
@@ -61,10 +61,10 @@ fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
 fn a_controller_that_asks_for_time_has_it_also_when_it_hears_of_the_router() {
     let controller = TestController::start(ControllerConfig::default());
     controller.put_off();
-    let site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    let node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
     let until = Instant::now() + PATIENCE;
     while controller.requests("configuration") == 0 {
-        assert!(Instant::now() < until, "{:?}", site.agent);
+        assert!(Instant::now() < until, "{:?}", node.agent);
         std::thread::sleep(Duration::from_millis(20));
     }
     for _ in 0..3 {
@@ -80,10 +80,10 @@ fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
     let controller = TestController::start(ControllerConfig::default());
     controller.limit(100);
     controller.refuse(true);
-    let site = Site::start("edge", &controller, 1, 64 << 20, &[]);
-    let _producer = Producer::start(&site.router, "/data", 1);
+    let node = RouterWithAgent::start("edge", &controller, 1, 64 << 20, &[]);
+    let _producer = Producer::start(&node.router, "/data", 1);
     let object = |number: u64| name(&format!("/data/{number}/v=1"));
-    (0..OBJECTS).for_each(|number| read(&site.router, &object(number), 1));
+    (0..OBJECTS).for_each(|number| read(&node.router, &object(number), 1));
     controller.refuse(false);
     let is_told = |controller: &weir_control::Controller| {
         (0..OBJECTS).all(|number| !controller.holdings(&object(number)).is_empty())
@@ -98,7 +98,7 @@ fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
 fn a_controller_of_before_agents_had_numbers_is_told_none() {
     let controller = TestController::start(ControllerConfig::default());
     controller.grow_old();
-    let _site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    let _site = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
     controller.with(|controller| {
         assert!(controller.routers().all(|(_, report)| report.instance == 0));
@@ -111,7 +111,7 @@ fn a_controller_of_before_agents_had_numbers_is_told_none() {
 fn a_controller_that_says_too_much_fails_at_that_alone() {
     let controller = TestController::start(ControllerConfig::default());
     controller.pad(17 << 20);
-    let site = Site::start("edge", &controller, 1, 1 << 20, &[]);
+    let node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
     let mut long = with_route(1000);
     let endless = name(&format!("/a/{}", "x".repeat(9000)));
@@ -119,13 +119,13 @@ fn a_controller_that_says_too_much_fails_at_that_alone() {
     long.peers.insert(0, Peer { router: "far".into(), uris: vec!["u".repeat(9000)] });
     controller.dictate(long);
     let until = Instant::now() + PATIENCE;
-    while !has_route(&site) {
-        assert!(Instant::now() < until, "{:?}", site.agent);
+    while !has_route(&node) {
+        assert!(Instant::now() < until, "{:?}", node.agent);
         std::thread::sleep(Duration::from_millis(20));
     }
     // What it holds is told, although no answer to a report can be used.
     while controller.updates().0.is_empty() {
-        assert!(Instant::now() < until, "{:?}", site.agent);
+        assert!(Instant::now() < until, "{:?}", node.agent);
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -134,8 +134,8 @@ fn a_controller_that_says_too_much_fails_at_that_alone() {
 fn routes_beyond_the_bound_are_refused_and_counted() {
     let controller = TestController::start(ControllerConfig::default());
     let (router, uri) = common::router(1, 1 << 20, &[]);
-    let mut site = Site { agent: None, router, uri };
-    site.start_agent_with("edge", &controller, |config| config.routes_max = 10);
+    let mut node = RouterWithAgent { agent: None, router, uri };
+    node.start_agent_with("edge", &controller, |config| config.routes_max = 10);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
     let mut many = with_route(1000);
     let route = |number: u64| RouteOrder {
@@ -153,7 +153,7 @@ fn routes_beyond_the_bound_are_refused_and_counted() {
         })
     };
     controller.wait_until("it says how many", told);
-    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
     let routes: Vec<RibEntry> = client.dataset("rib/list").unwrap();
     let set = routes.iter().flat_map(|entry| &entry.routes);
     assert_eq!(set.filter(|route| route.origin == route_origin::CONTROLLER).count(), 10);
@@ -167,8 +167,8 @@ fn a_token_that_was_replaced_is_read_again() {
     let controller = TestController::start(ControllerConfig::default());
     controller.take_only("old");
     let (router, uri) = common::router(1, 1 << 20, &[]);
-    let mut site = Site { agent: None, router, uri };
-    site.start_agent_with("edge", &controller, |config| {
+    let mut node = RouterWithAgent { agent: None, router, uri };
+    node.start_agent_with("edge", &controller, |config| {
         config.access.token = Some("old".into());
         config.access.token_file = Some(file.clone());
     });
@@ -177,7 +177,7 @@ fn a_token_that_was_replaced_is_read_again() {
     controller.forget();
     let until = Instant::now() + PATIENCE;
     while controller.requests("unauthorized") < 2 {
-        assert!(Instant::now() < until, "{:?}", site.agent);
+        assert!(Instant::now() < until, "{:?}", node.agent);
         std::thread::sleep(Duration::from_millis(20));
     }
     controller.with(|controller| assert_eq!(controller.routers().count(), 0));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::wire::{Wire, relay};
-use common::{PATIENCE, Producer, Site, TestController, name};
+use common::{PATIENCE, Producer, RouterWithAgent, TestController, name};
 use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Prefetch};
@@ -60,8 +60,8 @@ impl Host for Waiting {
 }
 
 /// How long a transfer of an object takes that nobody has asked for before.
-fn transfer(site: &Site, number: u64) -> Duration {
-    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+fn transfer(node: &RouterWithAgent, number: u64) -> Duration {
+    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
     let versioned = name(&format!("/data/front-{number}/v=1"));
     let mut waiting = Waiting {
         target: Some(Target::Range { versioned, segments: 0..SEGMENTS }),
@@ -82,15 +82,15 @@ fn transfer(site: &Site, number: u64) -> Duration {
 }
 
 /// `edge` behind a link of 40 Mbit/s and 10 ms each way, with 100 ms of queue, to `origin`.
-fn behind_a_link(controller: &TestController) -> (Site, Site, Producer) {
+fn behind_a_link(controller: &TestController) -> (RouterWithAgent, RouterWithAgent, Producer) {
     let (router, uri) = common::router(1, 0, &[]);
-    let origin = Site { agent: None, router, uri };
+    let origin = RouterWithAgent { agent: None, router, uri };
     let producer = Producer::start(&origin.router, "/data", 1_000_000);
     let rate_bps = 40e6;
     let wire =
         Wire { delay: Duration::from_millis(10), rate_bps, queue_bytes: rate_bps / 8.0 * 0.1 };
     let (router, uri) = common::router(1, 1 << 20, &[&relay(&origin.uri, wire)]);
-    let mut edge = Site { agent: None, router, uri };
+    let mut edge = RouterWithAgent { agent: None, router, uri };
     let mut client = Client::over_pair(edge.router.local_port().connect().unwrap()).unwrap();
     let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
     let link = faces.iter().find(|face| face.info.uri.starts_with("udp4")).unwrap();

@@ -5,7 +5,7 @@ use crate::common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Producer, Site, TestController, name, read, read_by, router};
+use common::{PATIENCE, Producer, RouterWithAgent, TestController, name, read, read_by, router};
 use weir_client::Client;
 use weir_control::{Controller, ControllerConfig};
 use weir_face::{FaceUri, UdpOptions, UdpPort};
@@ -17,8 +17,8 @@ use weir_runtime::Handle;
 const SEGMENTS: u64 = 130;
 
 /// A host that sends to a router by UDP.
-fn host(site: &Site) -> Client {
-    let peer = site.uri.parse::<FaceUri>().unwrap().socket_addr().unwrap();
+fn host(node: &RouterWithAgent) -> Client {
+    let peer = node.uri.parse::<FaceUri>().unwrap().socket_addr().unwrap();
     let port = UdpPort::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     Client::over_udp(vec![(port, peer, 8800)]).unwrap()
 }
@@ -41,7 +41,7 @@ fn hosts_are_asked_for_where_that_is_wanted_and_routers_never() {
     for asks_for_hosts in [true, false] {
         let controller = TestController::start(ControllerConfig::default());
         let (edge, uri) = router(1, 1 << 20, &[]);
-        let mut edge = Site { agent: None, router: edge, uri };
+        let mut edge = RouterWithAgent { agent: None, router: edge, uri };
         edge.start_agent_with("edge", &controller, |config| {
             config.asks_for_hosts = asks_for_hosts;
         });

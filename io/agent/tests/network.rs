@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use common::wire::{Wire, relay};
-use common::{PATIENCE, Producer, SEGMENT_BYTES, Site, TestController, name, read};
+use common::{PATIENCE, Producer, RouterWithAgent, SEGMENT_BYTES, TestController, name, read};
 use weir_agent::AgentConfig;
 use weir_base::{FaceId, Instant as Moment};
 use weir_client::Client;
@@ -30,18 +30,20 @@ fn file(segments: u64) -> File {
 /// `edge`, `middle` and `origin` in a row.
 struct Row {
     controller: TestController,
-    edge: Site,
+    edge: RouterWithAgent,
     /// Held, so that it goes on.
-    _middle: Site,
-    origin: Site,
+    _middle: RouterWithAgent,
+    origin: RouterWithAgent,
 }
 
 impl Row {
     fn start(threads: usize, store_bytes: u64) -> Self {
         let controller = TestController::start(ControllerConfig::default());
-        let origin = Site::start("origin", &controller, threads, store_bytes, &[]);
-        let middle = Site::start("middle", &controller, threads, store_bytes, &[&origin.uri]);
-        let edge = Site::start("edge", &controller, threads, store_bytes, &[&middle.uri]);
+        let origin = RouterWithAgent::start("origin", &controller, threads, store_bytes, &[]);
+        let middle =
+            RouterWithAgent::start("middle", &controller, threads, store_bytes, &[&origin.uri]);
+        let edge =
+            RouterWithAgent::start("edge", &controller, threads, store_bytes, &[&middle.uri]);
         Self { controller, edge, _middle: middle, origin }
     }
 
@@ -202,24 +204,24 @@ fn miss(client: &mut Client, objects: u64) -> u64 {
 const FLOOD: u64 = 10_000;
 
 /// A router whose agent reports at its start and then not for a minute.
-fn quiet_site(controller: &TestController) -> Site {
+fn quiet_site(controller: &TestController) -> RouterWithAgent {
     let (router, uri) = common::router(1, 1 << 20, &[]);
-    let mut site = Site { agent: None, router, uri };
+    let mut node = RouterWithAgent { agent: None, router, uri };
     let quiet = |config: &mut AgentConfig| config.interval = Duration::from_secs(60);
-    site.start_agent_with("edge", controller, quiet);
+    node.start_agent_with("edge", controller, quiet);
     controller.wait_until("the router has told of itself and been set up", |controller| {
         controller.configuration("edge").is_some()
     });
-    site
+    node
 }
 
 #[test]
 fn a_flood_of_what_others_miss_costs_the_agent_nothing() {
     let controller = TestController::start(ControllerConfig::default());
-    let site = quiet_site(&controller);
-    let mut stranger = Client::connect(&site.uri.parse().unwrap()).unwrap();
-    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
-    let before = local_interests(&site.router);
+    let node = quiet_site(&controller);
+    let mut stranger = Client::connect(&node.uri.parse().unwrap()).unwrap();
+    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let before = local_interests(&node.router);
     assert!(miss(&mut stranger, FLOOD) > FLOOD / 2);
     // What an application misses after it is asked about all the same: the flood is behind.
     let path = client.paths().next().unwrap();
@@ -228,10 +230,10 @@ fn a_flood_of_what_others_miss_costs_the_agent_nothing() {
     client.flush().unwrap();
     let until = Instant::now() + PATIENCE;
     while controller.requests("forward") == 0 {
-        assert!(Instant::now() < until, "{:?}", site.agent);
+        assert!(Instant::now() < until, "{:?}", node.agent);
         std::thread::sleep(Duration::from_millis(20));
     }
-    let cost = local_interests(&site.router) - before;
+    let cost = local_interests(&node.router) - before;
     assert!(cost < 20, "{cost} Interests for management after {FLOOD} misses");
     assert_eq!(controller.requests("forward"), 1);
 }
@@ -239,15 +241,15 @@ fn a_flood_of_what_others_miss_costs_the_agent_nothing() {
 #[test]
 fn a_flood_of_what_applications_miss_is_asked_about_in_part_and_counted() {
     let controller = TestController::start(ControllerConfig::default());
-    let site = quiet_site(&controller);
-    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
-    let (began, before) = (Instant::now(), local_interests(&site.router));
+    let node = quiet_site(&controller);
+    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
+    let (began, before) = (Instant::now(), local_interests(&node.router));
     let missed = miss(&mut client, FLOOD);
     assert_eq!(missed, FLOOD);
-    let agent = site.agent.as_ref().unwrap();
+    let agent = node.agent.as_ref().unwrap();
     let until = Instant::now() + PATIENCE;
     loop {
-        let (stats, drops) = (agent.stats(), site.router.snapshot().unwrap().runtime_drops);
+        let (stats, drops) = (agent.stats(), node.router.snapshot().unwrap().runtime_drops);
         let untold = drops.iter().find(|(reason, _)| *reason == "miss-untold").unwrap().1;
         let counted = stats.questions + stats.questions_left_out + untold;
         if counted == FLOOD {
@@ -262,14 +264,19 @@ fn a_flood_of_what_applications_miss_is_asked_about_in_part_and_counted() {
         assert!(Instant::now() < until, "{} of {asked}", controller.requests("forward"));
         std::thread::sleep(Duration::from_millis(20));
     }
-    let cost = local_interests(&site.router) - before - FLOOD;
+    let cost = local_interests(&node.router) - before - FLOOD;
     assert!(cost < 20, "{cost} Interests for management");
 }
 
 /// A router `ghost` of the controller's that reports these addresses, a face to the one that is
 /// there, and a producer or none.
-fn report_ghost(controller: &TestController, site: &Site, uri: &str, has_producer: bool) {
-    let face = FaceReport { remote: site.uri.clone(), ..FaceReport::default() };
+fn report_ghost(
+    controller: &TestController,
+    node: &RouterWithAgent,
+    uri: &str,
+    has_producer: bool,
+) {
+    let face = FaceReport { remote: node.uri.clone(), ..FaceReport::default() };
     let report = RouterReport {
         uris: vec![uri.to_owned()],
         faces: vec![face],
@@ -289,26 +296,26 @@ fn wait_until_set_up(controller: &TestController, router: &str) {
     });
 }
 
-fn lone_site() -> (TestController, Site) {
+fn lone_site() -> (TestController, RouterWithAgent) {
     let never = ControllerConfig { router_timeout_ns: u64::MAX / 2, ..ControllerConfig::default() };
     let controller = TestController::start(never);
-    let site = Site::start("edge", &controller, 1, 12 << 20, &[]);
+    let node = RouterWithAgent::start("edge", &controller, 1, 12 << 20, &[]);
     controller.wait_until("the router has told of itself", |controller| {
         controller.routers().any(|(name, _)| name == "edge")
     });
-    (controller, site)
+    (controller, node)
 }
 
 #[test]
 fn a_face_that_somebody_else_uses_stays() {
-    let (controller, site) = lone_site();
-    let mut client = Client::over_pair(site.router.local_port().connect().unwrap()).unwrap();
+    let (controller, node) = lone_site();
+    let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
     let ghost = "udp4://127.0.0.1:9";
     let face = |client: &mut Client| -> Option<FaceId> {
         let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
         faces.iter().find(|face| face.info.uri == ghost).map(|face| face.info.face_id)
     };
-    report_ghost(&controller, &site, ghost, true);
+    report_ghost(&controller, &node, ghost, true);
     wait_until_set_up(&controller, "edge");
     let made = face(&mut client).expect("a face for the configuration");
     let parameters = ControlParameters {
@@ -317,22 +324,22 @@ fn a_face_that_somebody_else_uses_stays() {
         ..ControlParameters::default()
     };
     client.command(Command::RibRegister, &parameters).unwrap();
-    report_ghost(&controller, &site, ghost, false);
+    report_ghost(&controller, &node, ghost, false);
     wait_until_set_up(&controller, "edge");
     assert_eq!(face(&mut client), Some(made), "a route of somebody else needs it");
     client.command(Command::RibUnregister, &parameters).unwrap();
-    report_ghost(&controller, &site, ghost, true);
+    report_ghost(&controller, &node, ghost, true);
     wait_until_set_up(&controller, "edge");
     assert_eq!(face(&mut client), Some(made));
-    report_ghost(&controller, &site, ghost, false);
+    report_ghost(&controller, &node, ghost, false);
     wait_until_set_up(&controller, "edge");
     assert_eq!(face(&mut client), None, "nobody needs it");
 }
 
 #[test]
 fn what_cannot_be_set_up_is_told_and_tried_again() {
-    let (controller, site) = lone_site();
-    report_ghost(&controller, &site, "dev://nowhere", true);
+    let (controller, node) = lone_site();
+    report_ghost(&controller, &node, "dev://nowhere", true);
     let of_edge = |controller: &weir_control::Controller| {
         let mut routers = controller.routers();
         routers.find(|(name, _)| *name == "edge").unwrap().1.clone()
@@ -347,8 +354,8 @@ fn what_cannot_be_set_up_is_told_and_tried_again() {
         report.problems.iter().any(is_so) && report.generation < newest
     });
     // It comes back somewhere else.
-    report_ghost(&controller, &site, "dev://nowhere", false);
-    report_ghost(&controller, &site, "udp4://127.0.0.1:9", true);
+    report_ghost(&controller, &node, "dev://nowhere", false);
+    report_ghost(&controller, &node, "udp4://127.0.0.1:9", true);
     wait_until_set_up(&controller, "edge");
     controller.wait_until("nothing is wrong", |controller| of_edge(controller).problems.is_empty());
 }
@@ -391,17 +398,17 @@ fn a_strategy_that_somebody_else_has_set_stays() {
 #[test]
 fn the_round_trip_of_a_link_is_told() {
     let controller = TestController::start(ControllerConfig::default());
-    let near = Site::start("near", &controller, 1, 1 << 20, &[]);
+    let near = RouterWithAgent::start("near", &controller, 1, 1 << 20, &[]);
     let (router, uri) = common::router(1, 1 << 20, &[]);
-    let mut far = Site {
+    let mut far = RouterWithAgent {
         agent: None,
         uri: relay(&uri, Wire { delay: Duration::from_millis(30), ..Wire::default() }),
         router,
     };
     far.start_agent("far", &controller);
     let (router, uri) = common::router(2, 1 << 20, &[&near.uri, &far.uri]);
-    let mut site = Site { agent: None, router, uri };
-    site.start_agent("edge", &controller);
+    let mut node = RouterWithAgent { agent: None, router, uri };
+    node.start_agent("edge", &controller);
     let round_trip_ns = |controller: &weir_control::Controller, to: &str| {
         let mut links = controller.links().into_iter();
         links.find(|link| link.from == "edge" && link.to == to)?.round_trip_ns

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use common::{Producer, SEGMENT_BYTES, Site, TestController, name, read};
+use common::{Producer, RouterWithAgent, SEGMENT_BYTES, TestController, name, read};
 use weir_control::message::{Change, Update, UpdateNumber};
 use weir_control::{ControllerConfig, Segments};
 use weir_wire::Name;
@@ -63,14 +63,14 @@ fn length(update: &Update) -> u64 {
 /// Has a router whose agent tells every 100 ms read objects of so many segments each.
 fn told(store_bytes: u64, objects: u64, segments: u64) -> Told {
     let controller = TestController::start(ControllerConfig::default());
-    let site = Site::start("edge", &controller, 2, store_bytes, &[]);
+    let node = RouterWithAgent::start("edge", &controller, 2, store_bytes, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
-    let _producer = Producer::start(&site.router, "/data", segments);
+    let _producer = Producer::start(&node.router, "/data", segments);
     let object = |number: u64| -> Name {
         name(&format!("/data/climate/run-17/file-{number:05}.nc/v=1790000000000"))
     };
     for number in 0..objects {
-        read(&site.router, &object(number), segments);
+        read(&node.router, &object(number), segments);
     }
     let last = object(objects - 1);
     controller.wait_until("the last is told of", |controller| {

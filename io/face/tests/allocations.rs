@@ -1,10 +1,8 @@
 //! In the steady state no packet costs an allocation on its way through the sockets.
 
-mod common;
-
-use common::{connect, data};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{FaceUri, UdpOptions, UdpPort, UnixAccess, UnixListener};
+use weir_io_fixture::face::{connect, data};
 use weir_link::{Link, LinkConfig};
 
 const BATCH: usize = 8;

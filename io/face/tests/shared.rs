@@ -1,38 +1,32 @@
 //! Applications and routers that go over from a Unix connection to shared memory.
 
-mod common;
-#[allow(dead_code, reason = "the tests of whole routers use the rest")]
-mod stranger;
-
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant as Clock};
 
-use common::data;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
 use tempfile::TempDir;
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     FaceUri, Listener, RecvStatus, SendStatus, SharedMemory, Socket, UnixAccess, UnixListener,
 };
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::face::data;
+use weir_io_fixture::stranger::{self, FromApplication, FromRouter, SHARED_BYTES, Stranger};
 use weir_link::{Link, LinkConfig, Received};
 use weir_wire::FrameError;
 
-/// How long anything may take that must happen.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Where a router listens.
-struct Site {
+/// A router's Unix socket, and the memory that its peers may share.
+struct SharingListener {
     listener: Listener,
     memory: Arc<SharedMemory>,
     uri: FaceUri,
     _directory: TempDir,
 }
 
-impl Site {
+impl SharingListener {
     fn new(bytes_max: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut listener =
@@ -166,8 +160,8 @@ impl std::fmt::Debug for End {
 /// while packets are under way in both directions.
 #[test]
 fn packets_of_all_sizes_arrive_in_order_through_the_change() {
-    let site = Site::new(1 << 30);
-    let (mut application, mut router) = site.pair();
+    let listener = SharingListener::new(1 << 30);
+    let (mut application, mut router) = listener.pair();
     let packets: Vec<Packet> =
         (0..4000).map(|index| data(2 + (index * index * 37) % 8700, index)).collect();
     let mut sent = [0; 2];
@@ -184,15 +178,15 @@ fn packets_of_all_sizes_arrive_in_order_through_the_change() {
     }
     assert!(application.packets == packets && router.packets == packets);
     assert!(application.socket.is_shared() && router.socket.is_shared());
-    assert_eq!(site.memory.used_bytes(), SHARED_BYTES as u64);
+    assert_eq!(listener.memory.used_bytes(), SHARED_BYTES as u64);
     drop(router);
-    assert_eq!(site.memory.used_bytes(), 0);
+    assert_eq!(listener.memory.used_bytes(), 0);
 }
 
 #[test]
 fn a_few_packets_stay_on_the_connection() {
-    let site = Site::new(1 << 30);
-    let (mut application, mut router) = site.pair();
+    let listener = SharingListener::new(1 << 30);
+    let (mut application, mut router) = listener.pair();
     for index in 0..20 {
         router.enqueue(&data(100, index));
         router.turn().unwrap();
@@ -200,15 +194,15 @@ fn a_few_packets_stay_on_the_connection() {
         application.turn().unwrap();
     }
     assert!(!application.socket.is_shared() && !router.socket.is_shared());
-    assert_eq!(site.memory.used_bytes(), 0);
+    assert_eq!(listener.memory.used_bytes(), 0);
 }
 
 /// Each end sleeps whenever it finds nothing, so that every packet needs a bell.
 #[test]
 fn who_sleeps_is_woken() {
     const ROUNDS: usize = 5000;
-    let site = Site::new(1 << 30);
-    let (mut application, mut router) = site.shared_pair();
+    let listener = SharingListener::new(1 << 30);
+    let (mut application, mut router) = listener.shared_pair();
     let answer = std::thread::spawn(move || {
         for round in 0..ROUNDS {
             while router.packets.len() <= round {
@@ -237,8 +231,8 @@ fn who_sleeps_is_woken() {
 /// taken comes, and the writer is told of the room.
 #[test]
 fn a_reader_that_stops_costs_a_bounded_queue() {
-    let site = Site::new(1 << 30);
-    let (mut application, mut router) = site.shared_pair();
+    let listener = SharingListener::new(1 << 30);
+    let (mut application, mut router) = listener.shared_pair();
     let mut taken = Vec::new();
     let mut refused = 0;
     for index in 0..3000 {
@@ -273,7 +267,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
 
 #[test]
 fn what_waits_in_the_ring_counts_for_congestion_marks() {
-    let (_application, mut router) = Site::new(1 << 30).shared_pair();
+    let (_application, mut router) = SharingListener::new(1 << 30).shared_pair();
     for index in 0..60 {
         let now = Instant::from_ns((index + 1) * 10 * weir_base::NS_PER_MS);
         router.link.enqueue(now, Default::default(), data(3000, index as usize)).unwrap();
@@ -284,9 +278,9 @@ fn what_waits_in_the_ring_counts_for_congestion_marks() {
 
 #[test]
 fn what_came_before_the_end_is_delivered() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     for application_ends in [true, false] {
-        let (application, router) = site.shared_pair();
+        let (application, router) = listener.shared_pair();
         let (mut ends, mut stays) =
             if application_ends { (application, router) } else { (router, application) };
         for index in 0..30 {
@@ -327,9 +321,9 @@ fn a_router_without_shared_memory_serves_on() {
 
 #[test]
 fn beyond_the_bound_applications_stay_on_the_connection() {
-    let site = Site::new(2 * SHARED_BYTES as u64);
-    let shared = [site.shared_pair(), site.shared_pair()];
-    let (mut application, mut router) = site.pair();
+    let listener = SharingListener::new(2 * SHARED_BYTES as u64);
+    let shared = [listener.shared_pair(), listener.shared_pair()];
+    let (mut application, mut router) = listener.pair();
     for index in 0..200 {
         router.enqueue(&data(1000, index));
         router.turn().unwrap();
@@ -339,19 +333,19 @@ fn beyond_the_bound_applications_stay_on_the_connection() {
     router.turn().unwrap();
     assert!(!application.socket.is_shared() && !router.socket.is_shared());
     assert!((application.packets.len(), router.packets.len()) == (200, 200));
-    assert_eq!(site.memory.refused(), 1);
+    assert_eq!(listener.memory.refused(), 1);
     drop(shared);
-    assert_eq!(site.memory.used_bytes(), 0);
-    site.shared_pair();
+    assert_eq!(listener.memory.used_bytes(), 0);
+    listener.shared_pair();
 }
 
 #[test]
 fn memory_that_is_not_as_it_must_be_is_refused() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     let files = stranger::bad_files();
     let count = files.len() as u64;
     for (what, file) in files {
-        let (mut stranger, mut router) = site.stranger();
+        let (mut stranger, mut router) = listener.stranger();
         stranger.offer_file(file.as_fd());
         for index in 0..3 {
             router.enqueue(&data(100, index));
@@ -364,12 +358,12 @@ fn memory_that_is_not_as_it_must_be_is_refused() {
         assert!(!router.socket.tells_room_by_input(), "{what}");
         assert_eq!(stranger.received().len(), 300, "{what}");
     }
-    assert_eq!((site.memory.refused(), site.memory.used_bytes()), (count, 0));
+    assert_eq!((listener.memory.refused(), listener.memory.used_bytes()), (count, 0));
 }
 
 #[test]
 fn memory_keeps_its_size_and_its_pages() {
-    let (stranger, mut router) = Site::new(1 << 30).shared_stranger();
+    let (stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
     stranger.expect_sealed();
     router.enqueue(&data(8000, 1));
     assert_eq!(router.turn(), Ok(SendStatus::Drained));
@@ -377,8 +371,8 @@ fn memory_keeps_its_size_and_its_pages() {
 
 #[test]
 fn an_offer_without_memory_and_memory_without_an_offer_change_nothing() {
-    let site = Site::new(1 << 30);
-    let (mut stranger, mut router) = site.stranger();
+    let listener = SharingListener::new(1 << 30);
+    let (mut stranger, mut router) = listener.stranger();
     stranger.send(&stranger::OFFER);
     stranger.switch();
     router.turn().unwrap();
@@ -387,19 +381,19 @@ fn an_offer_without_memory_and_memory_without_an_offer_change_nothing() {
     router.enqueue(&data(40, 2));
     router.turn().unwrap();
     assert_eq!(router.packets, [data(40, 1)]);
-    assert!(!router.socket.tells_room_by_input() && site.memory.used_bytes() == 0);
+    assert!(!router.socket.tells_room_by_input() && listener.memory.used_bytes() == 0);
 }
 
 #[test]
 fn nonsense_in_a_ring_ends_the_face() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     for written in [600 << 10, (512 << 10) + 1, u32::MAX, 1 << 31] {
-        let (stranger, mut router) = site.shared_stranger();
+        let (stranger, mut router) = listener.shared_stranger();
         stranger.set(FromApplication::Written, written);
         assert_eq!(router.turn(), Err(RecvStatus::RingBroken), "written {written}");
     }
     for read in [600 << 10, 9000, u32::MAX, 1 << 31] {
-        let (stranger, mut router) = site.shared_stranger();
+        let (stranger, mut router) = listener.shared_stranger();
         stranger.set(FromRouter::Read, read);
         router.enqueue(&data(8000, 1));
         let sent = router.socket.send(&mut router.link).unwrap();
@@ -409,7 +403,7 @@ fn nonsense_in_a_ring_ends_the_face() {
 
 #[test]
 fn octets_that_are_no_packets_end_the_face() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     let part = data(300, 1)[..200].to_vec();
     for (octets, expected) in [
         (part, RecvStatus::RingBroken),
@@ -418,7 +412,7 @@ fn octets_that_are_no_packets_end_the_face() {
         (vec![6, 253, 255, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_284))),
         (vec![6, 254, 0, 1, 0, 0], RecvStatus::FramingLost(FrameError::TooLong(65_542))),
     ] {
-        let (mut stranger, mut router) = site.shared_stranger();
+        let (mut stranger, mut router) = listener.shared_stranger();
         stranger.write(&octets);
         assert_eq!(router.turn(), Err(expected));
     }
@@ -427,7 +421,7 @@ fn octets_that_are_no_packets_end_the_face() {
 /// What else a stranger may do with flags and bells costs no more than a look.
 #[test]
 fn a_stranger_who_rings_without_end_is_served() {
-    let (mut stranger, mut router) = Site::new(1 << 30).shared_stranger();
+    let (mut stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
     router.packets.clear();
     for index in 0..200 {
         stranger.set(FromApplication::Reader, index);
@@ -449,9 +443,9 @@ fn a_stranger_who_rings_without_end_is_served() {
 /// have nobody else hold it any more.
 #[test]
 fn a_file_that_cannot_be_closed_stops_nobody() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     for sends in [stranger::OFFER.as_slice(), &data(40, 1)] {
-        let (mut stranger, router) = site.stranger();
+        let (mut stranger, router) = listener.stranger();
         let (lingers, _other_end) = stranger::lingering_connection();
         stranger.send_with(sends, &[lingers.as_fd()]);
         drop(lingers);
@@ -469,7 +463,7 @@ fn a_file_that_cannot_be_closed_stops_nobody() {
 /// As long as the face and its end: none is forgotten.
 #[test]
 fn files_from_strangers_are_closed() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     let closes: [fn(&mut End); 3] = [
         |router| _ = router.turn(),
         // It is still in the connection when the face ends.
@@ -479,7 +473,7 @@ fn files_from_strangers_are_closed() {
         },
     ];
     for close in closes {
-        let (mut stranger, mut router) = site.stranger();
+        let (mut stranger, mut router) = listener.stranger();
         let (reader, writer) = std::io::pipe().unwrap();
         stranger.send_with(&stranger::OFFER, &[writer.as_fd()]);
         drop(writer);
@@ -495,8 +489,8 @@ fn files_from_strangers_are_closed() {
 /// must not go between.
 #[test]
 fn no_bell_rings_within_a_frame() {
-    let site = Site::new(1 << 30);
-    let (mut application, mut router) = site.pair();
+    let listener = SharingListener::new(1 << 30);
+    let (mut application, mut router) = listener.pair();
     for index in 0..40 {
         router.enqueue(&data(40, index));
         router.turn().unwrap();
@@ -534,10 +528,10 @@ fn no_bell_rings_within_a_frame() {
 
 #[test]
 fn who_hands_over_several_files_is_closed() {
-    let site = Site::new(1 << 30);
+    let listener = SharingListener::new(1 << 30);
     // So few that other tests of this process may hand over theirs.
     for at_once in [1, 2, 20] {
-        let (mut stranger, mut router) = site.stranger();
+        let (mut stranger, mut router) = listener.stranger();
         let file = File::open("/dev/null").unwrap();
         for _ in 0..2 {
             stranger.send_with(&data(40, 1), &vec![file.as_fd(); at_once]);

@@ -1,18 +1,16 @@
 //! Stream faces over real Unix and TCP sockets.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{connect, data, link_with, octets_of, packets_of, pump, receive};
 use tempfile::TempDir;
 use weir_base::{Packet, Pool};
 use weir_face::{
     Connected, FaceUri, RecvStatus, SendStatus, StreamSocket, TcpListener, UnixAccess, UnixListener,
 };
+use weir_io_fixture::face::{connect, data, link_with, octets_of, packets_of, pump, receive};
 use weir_link::LinkConfig;
 use weir_wire::FrameError;
 

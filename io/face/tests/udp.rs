@@ -1,16 +1,14 @@
 //! UDP ports over loopback, with and without offload and multi-message calls.
 
-mod common;
-
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant as Clock};
 
-use common::{data, link_with, packets_of};
 use weir_base::{Instant, Packet, Pool};
 use weir_face::{
     Datagram, FaceUri, FramesSent, LocalAddress, RecvStatus, SendStatus, UdpOptions, UdpPath,
     UdpPort, source_toward, steered_to, udp_local_toward, udp_mtu_default,
 };
+use weir_io_fixture::face::{data, link_with, packets_of};
 use weir_link::{Link, LinkConfig, LinkDrop};
 use weir_wire::lp::{LpHeader, PitToken};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use weir_disk::DiskFileConfig;
 use weir_face::UnixAccess;
-use weir_forward::{BusyPolicy, DataSource, UnsolicitedPolicy};
+use weir_forward::{BusyPolicy, DataSource, Extension, UnsolicitedPolicy};
 use weir_link::{DisciplineConfig, LinkConfig, MarkingPolicy, RunsConfig, ShapingConfig};
 use weir_security::{Certificate, Verifier};
 use weir_store::StoreConfig;
@@ -26,6 +26,8 @@ pub struct RuntimeConfig {
     pub store: StoreConfig,
     /// Disks for what memory has no room for.
     pub disks: Option<DisksConfig>,
+    /// For experiments: what replaces parts of each shard.
+    pub extension: Option<Arc<dyn Extension>>,
     /// Most PIT entries, all shards together. Beyond it those of whoever has the most give way: a
     /// Nack.
     pub pit_entries_max: usize,

@@ -1,15 +1,13 @@
 //! Faces go over to packet threads that have less to do, and no peer can tell.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::{Got, Peer, TestRouter, data, interest, name_of};
 use weir_base::{Instant as Time, Pool};
 use weir_face::{FaceUri, Socket};
+use weir_io_fixture::router::{Got, Peer, TestRouter, data, interest, name_of};
 use weir_link::{Link, Received};
 use weir_runtime::Snapshot;
 use weir_wire::{LpFraming, LpHeader, NackReason};

@@ -1,12 +1,11 @@
 //! What the store holds, asked by other threads of the process and by management clients, and what
 //! it is told to hold; with one packet thread and with two.
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{PATIENCE, Peer, TestRouter, content_of, data, interest, name};
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::router::{Peer, TestRouter, content_of, data, interest, name};
 use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
 use weir_runtime::{Contents, ContentsError, MissWatch};
@@ -15,14 +14,15 @@ use weir_store::{
 };
 use weir_wire::{DataView, Interest};
 
-struct Site {
+/// A router, a producer below /a, a consumer and what the store holds.
+struct StoreFixture {
     router: TestRouter,
     producer: Peer<UnixStream>,
     consumer: Peer<UnixStream>,
     contents: Contents,
 }
 
-impl Site {
+impl StoreFixture {
     fn start(threads: usize) -> Self {
         Self::start_with(threads, false)
     }
@@ -73,18 +73,18 @@ fn rules(generation: u64, segments: SegmentRange, retention: Retention) -> Rules
 #[test]
 fn shards_answer_as_one() {
     for threads in [1, 2] {
-        let mut site = Site::start(threads);
-        site.fetch(0..300);
-        let listed = site.contents.list_one(&name("/a/v=1"), PATIENCE);
+        let mut fixture = StoreFixture::start(threads);
+        fixture.fetch(0..300);
+        let listed = fixture.contents.list_one(&name("/a/v=1"), PATIENCE);
         assert_eq!(listed, Err(ContentsError::NotTracked));
-        assert_eq!(site.contents.take_changes(9, PATIENCE), Err(ContentsError::NotTracked));
-        site.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
-        assert_eq!(site.held(), [range(0, 299)]);
+        assert_eq!(fixture.contents.take_changes(9, PATIENCE), Err(ContentsError::NotTracked));
+        fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        assert_eq!(fixture.held(), [range(0, 299)]);
 
         // In pages of one object, all of it is there too.
         let (mut ranges, mut from) = (Vec::new(), None);
         loop {
-            let page = site.contents.list(&name("/a"), from.take(), 1, PATIENCE).unwrap();
+            let page = fixture.contents.list(&name("/a"), from.take(), 1, PATIENCE).unwrap();
             ranges.extend(page.holdings.into_iter().flat_map(|one| one.ranges));
             from = page.next;
             if from.is_none() {
@@ -93,40 +93,40 @@ fn shards_answer_as_one() {
         }
         let count: u64 = ranges.iter().map(|range| range.last - range.first + 1).sum();
         assert_eq!(count, 300);
-        let none = site.contents.list(&name("/b"), None, 100, PATIENCE).unwrap();
+        let none = fixture.contents.list(&name("/b"), None, 100, PATIENCE).unwrap();
         assert!(none.holdings.is_empty());
-        site.router.stop();
-        assert_eq!(site.contents.list_one(&name("/a"), PATIENCE), Err(ContentsError::Ended));
+        fixture.router.stop();
+        assert_eq!(fixture.contents.list_one(&name("/a"), PATIENCE), Err(ContentsError::Ended));
     }
 }
 
 #[test]
 fn changes_come_in_numbered_batches() {
     for threads in [1, 2] {
-        let mut site = Site::start(threads);
-        site.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
-        site.fetch(0..200);
-        assert_eq!(site.held(), [range(0, 199)]);
-        let first = site.contents.take_changes(100, PATIENCE).unwrap();
+        let mut fixture = StoreFixture::start(threads);
+        fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        fixture.fetch(0..200);
+        assert_eq!(fixture.held(), [range(0, 199)]);
+        let first = fixture.contents.take_changes(100, PATIENCE).unwrap();
         assert_eq!((first.sequence, first.has_more), (1, false));
         assert_eq!(first.changes.len(), 1);
         assert_eq!(first.changes[0].added, [range(0, 199)]);
 
-        site.fetch(200..210);
+        fixture.fetch(200..210);
         let prefix = Some(name("/a/v=1/seg=5"));
         let parameters = ControlParameters { name: prefix, ..Default::default() };
-        assert_eq!(site.consumer.command(Command::CsErase, &parameters).code, 200);
-        let second = site.contents.take_changes(100, PATIENCE).unwrap();
+        assert_eq!(fixture.consumer.command(Command::CsErase, &parameters).code, 200);
+        let second = fixture.contents.take_changes(100, PATIENCE).unwrap();
         assert_eq!((second.generation, second.sequence), (first.generation, 2));
         assert_eq!(second.changes[0].added, [range(200, 209)]);
         assert_eq!(second.changes[0].removed, [range(5, 5)]);
-        assert!(site.contents.take_changes(100, PATIENCE).unwrap().changes.is_empty());
+        assert!(fixture.contents.take_changes(100, PATIENCE).unwrap().changes.is_empty());
 
         // In small batches, and anew.
-        site.contents.restart_changes(PATIENCE).unwrap();
+        fixture.contents.restart_changes(PATIENCE).unwrap();
         let (mut told, mut numbers) = (0, Vec::new());
         loop {
-            let batch = site.contents.take_changes(1, PATIENCE).unwrap();
+            let batch = fixture.contents.take_changes(1, PATIENCE).unwrap();
             assert!(batch.generation > first.generation);
             numbers.push(batch.sequence);
             let added = batch.changes.into_iter().flat_map(|change| change.added);
@@ -144,52 +144,52 @@ fn changes_come_in_numbered_batches() {
 #[test]
 fn rules_hold_in_all_shards_or_in_none() {
     for threads in [1, 2] {
-        let mut site = Site::start(threads);
-        site.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
+        let mut fixture = StoreFixture::start(threads);
+        fixture.contents.track(Some(HoldingsConfig::default()), PATIENCE).unwrap();
         let refuse = rules(5, range(0, 149), Retention::Refuse);
-        site.contents.set_rules(refuse.clone(), PATIENCE).unwrap();
-        site.fetch(0..300);
-        assert_eq!(site.held(), [range(150, 299)]);
+        fixture.contents.set_rules(refuse.clone(), PATIENCE).unwrap();
+        fixture.fetch(0..300);
+        assert_eq!(fixture.held(), [range(150, 299)]);
 
         // Older ones, and such as keep more than the store has, change nothing.
         let old = rules(4, range(0, 149), Retention::Admit);
         let outdated = RulesRefused::Outdated { offered: 4, present: 5 };
-        assert_eq!(site.contents.set_rules(old, PATIENCE), Err(outdated.into()));
+        assert_eq!(fixture.contents.set_rules(old, PATIENCE), Err(outdated.into()));
         let keep = rules(6, range(0, 9), Retention::Keep { bytes_max: 16 << 20 });
-        let refused = site.contents.set_rules(keep, PATIENCE);
+        let refused = fixture.contents.set_rules(keep, PATIENCE);
         assert!(
             matches!(refused, Err(ContentsError::Refused(RulesRefused::KeepTooMuch { .. }))),
             "{refused:?}"
         );
-        site.contents.set_rules(refuse, PATIENCE).unwrap();
-        site.fetch(0..10);
-        assert_eq!(site.held(), [range(150, 299)]);
+        fixture.contents.set_rules(refuse, PATIENCE).unwrap();
+        fixture.fetch(0..10);
+        assert_eq!(fixture.held(), [range(150, 299)]);
 
         let keep = rules(7, range(0, 299), Retention::Keep { bytes_max: 8 << 20 });
-        site.contents.set_rules(keep, PATIENCE).unwrap();
-        site.fetch(0..150);
-        let kept = site.router.snapshot().router.store.kept_bytes;
+        fixture.contents.set_rules(keep, PATIENCE).unwrap();
+        fixture.fetch(0..150);
+        let kept = fixture.router.snapshot().router.store.kept_bytes;
         assert!(kept > 300 * 100, "{kept}");
-        assert_eq!(site.held(), [range(0, 299)]);
+        assert_eq!(fixture.held(), [range(0, 299)]);
     }
 }
 
 #[test]
 fn misses_of_large_objects_are_told_and_those_beyond_the_queue_counted() {
-    let mut site = Site::start(2);
-    site.fetch(64..65);
-    assert_eq!(site.contents.next_missed(Duration::ZERO), None, "nobody has asked for it");
-    site.contents.watch_misses(MissWatch::Local, PATIENCE).unwrap();
+    let mut fixture = StoreFixture::start(2);
+    fixture.fetch(64..65);
+    assert_eq!(fixture.contents.next_missed(Duration::ZERO), None, "nobody has asked for it");
+    fixture.contents.watch_misses(MissWatch::Local, PATIENCE).unwrap();
     // Commands and packets come by different ways: the answer to a question comes after both.
-    let _ = site.contents.list_one(&name("/a"), PATIENCE);
-    site.fetch(120..140);
-    let missed = site.contents.next_missed(PATIENCE).unwrap();
+    let _ = fixture.contents.list_one(&name("/a"), PATIENCE);
+    fixture.fetch(120..140);
+    let missed = fixture.contents.next_missed(PATIENCE).unwrap();
     assert_eq!(missed.object, name("/a/v=1"));
-    assert_eq!(site.contents.next_missed(Duration::ZERO), None);
+    assert_eq!(fixture.contents.next_missed(Duration::ZERO), None);
     for at in 0..1100 {
-        site.consumer.send(&interest(&format!("/a/{at}/seg=64")));
+        fixture.consumer.send(&interest(&format!("/a/{at}/seg=64")));
     }
-    site.router.wait_until("misses are dropped", |snapshot| {
+    fixture.router.wait_until("misses are dropped", |snapshot| {
         snapshot.runtime_drops.iter().any(|&(reason, count)| reason == "miss-untold" && count == 76)
     });
 }
@@ -215,8 +215,8 @@ fn applications_of_this_process_need_no_listener() {
 #[test]
 fn clients_and_neighbours_are_told_what_is_held() {
     for threads in [1, 2] {
-        let mut site = Site::start_with(threads, true);
-        site.fetch(0..100);
+        let mut fixture = StoreFixture::start_with(threads, true);
+        fixture.fetch(0..100);
         let ask = |scope: Scope| {
             let dataset = HoldingsStatus::dataset_name(scope.prefix(), &name("/a/v=1"));
             Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(rand()).encode()
@@ -227,8 +227,8 @@ fn clients_and_neighbours_are_told_what_is_held() {
         };
         // The index is built from the first question on.
         let held = loop {
-            site.consumer.send(&ask(Scope::Localhost));
-            let held = status(&site.consumer.got().data());
+            fixture.consumer.send(&ask(Scope::Localhost));
+            let held = status(&fixture.consumer.got().data());
             if !held.is_partial {
                 break held;
             }
@@ -236,14 +236,14 @@ fn clients_and_neighbours_are_told_what_is_held() {
         assert_eq!((&held.object, &held.memory[..]), (&name("/a/v=1"), &[range(0, 99)][..]));
         assert!(held.disk.is_empty());
         // Neighbours likewise.
-        let neighbour = site.router.udp();
+        let neighbour = fixture.router.udp();
         neighbour.send(&ask(Scope::Localhop));
         assert_eq!(status(&neighbour.got().data()).memory, [range(0, 99)]);
 
         // What is no name of an object is refused.
         let bad = Interest::new(name("/localhost/nfd/cs/holdings/x")).can_be_prefix(true);
-        site.consumer.send(&bad.must_be_fresh(true).nonce(7).encode());
-        let answer = site.consumer.got().data();
+        fixture.consumer.send(&bad.must_be_fresh(true).nonce(7).encode());
+        let answer = fixture.consumer.got().data();
         assert_eq!(DataView::decode(&answer).unwrap().content_type, 3);
     }
 }
@@ -260,13 +260,13 @@ fn neighbours_are_not_told_unless_it_is_configured() {
 
 #[test]
 fn the_first_question_of_a_client_begins_the_index() {
-    let mut site = Site::start(2);
-    site.fetch(0..100);
+    let mut fixture = StoreFixture::start(2);
+    fixture.fetch(0..100);
     let dataset = HoldingsStatus::dataset_name(Scope::Localhost.prefix(), &name("/a/v=1"));
     loop {
         let ask = Interest::new(dataset.clone()).can_be_prefix(true).must_be_fresh(true);
-        site.consumer.send(&ask.nonce(rand()).encode());
-        let held = HoldingsStatus::decode(&content_of(&site.consumer.got().data())).unwrap();
+        fixture.consumer.send(&ask.nonce(rand()).encode());
+        let held = HoldingsStatus::decode(&content_of(&fixture.consumer.got().data())).unwrap();
         if !held.is_partial {
             assert_eq!(held.memory, [range(0, 99)]);
             break;

@@ -1,20 +1,19 @@
 //! Peers that answer what others are asked.
 
-mod common;
-
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use common::{Got, PATIENCE, Peer, TestRouter, content_of, data, interest, name, name_of};
 use weir_forward::DropReason;
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::router::{Got, Peer, TestRouter, content_of, data, interest, name, name_of};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_runtime::{PitTokenChoice, StaticFace};
 use weir_wire::{LpFraming, LpHeader, LpView, PitToken};
 
 /// A router on which a neighbour over UDP, `producer`, is the next hop for `/a`.
-fn with_neighbour(threads: usize) -> (TestRouter, common::UdpPeer) {
+fn with_neighbour(threads: usize) -> (TestRouter, weir_io_fixture::router::UdpPeer) {
     let router = TestRouter::start_with(|config| config.threads = threads);
     let producer = router.udp_from([127, 0, 0, 2]);
     producer.send(&interest("/unknown"));
@@ -27,10 +26,10 @@ fn with_neighbour(threads: usize) -> (TestRouter, common::UdpPeer) {
 }
 
 /// That of the Interest for `uri`; retransmissions of others may come before it.
-fn token_of(producer: &common::UdpPeer, uri: &str) -> PitToken {
+fn token_of(producer: &weir_io_fixture::router::UdpPeer, uri: &str) -> PitToken {
     loop {
         let Got::Interest { header, wire } = producer.got() else { panic!("an Interest was due") };
-        if common::name_of(&wire) == uri {
+        if weir_io_fixture::router::name_of(&wire) == uri {
             return header.pit_token;
         }
     }
@@ -61,8 +60,8 @@ fn what_a_stranger_answers_reaches_no_one_and_stays_nowhere() {
             });
             consumer.send(&interest(&uri));
             producer.send(&with_token(token, &data(&uri, b"right")));
-            assert_eq!(common::content_of(&consumer.got().data()), b"right");
-            assert_eq!(common::content_of(&forger.got().data()), b"right");
+            assert_eq!(weir_io_fixture::router::content_of(&consumer.got().data()), b"right");
+            assert_eq!(weir_io_fixture::router::content_of(&forger.got().data()), b"right");
         }
         router.stop();
     }
@@ -86,7 +85,7 @@ fn a_forged_source_address_without_the_token_is_found_out() {
             });
         }
         producer.send(&with_token(token, &data(&uri, b"right")));
-        assert_eq!(common::content_of(&consumer.got().data()), b"right");
+        assert_eq!(weir_io_fixture::router::content_of(&consumer.got().data()), b"right");
     }
     assert_eq!(drops(&router, DropReason::NotAsked), 0);
     router.stop();

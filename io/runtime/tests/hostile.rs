@@ -1,14 +1,14 @@
 //! Peers that misbehave, and very many of them.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+use weir_io_fixture::wait_until;
 
-use common::{PATIENCE, Peer, TestRouter, data, interest, name, runs_among_hosts};
 use socket2::{Domain, Type};
 use weir_face::steered_to;
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::router::{Peer, TestRouter, data, interest, name, runs_among_hosts};
 use weir_link::LinkDrop;
 use weir_runtime::Listener;
 use weir_wire::{Interest, LpFraming, LpHeader, NackReason};
@@ -87,7 +87,7 @@ fn all_peers_that_never_read_cost_one_bounded_amount_together() {
         other.got().data();
     }
     // What a deaf one gets when it reads at last is whole and in order.
-    let numbers = (0..100).map(|_| common::name_of(&deaf[7].got().data()));
+    let numbers = (0..100).map(|_| weir_io_fixture::router::name_of(&deaf[7].got().data()));
     assert!(numbers.eq((0..100).map(|i| format!("/big/{i}"))));
     assert_eq!(runtime_drops(&router, "face-stalled"), 0);
 }
@@ -236,11 +236,11 @@ fn over_a_thousand_faces() {
     }
     for _ in 0..peers.len() {
         let asked = producer.got().interest();
-        producer.send(&data(&common::name_of(&asked), b"x"));
+        producer.send(&data(&weir_io_fixture::router::name_of(&asked), b"x"));
     }
     for (index, peer) in peers.iter_mut().enumerate() {
         let got = peer.got().data();
-        assert_eq!(common::name_of(&got), format!("/n/{index}"));
+        assert_eq!(weir_io_fixture::router::name_of(&got), format!("/n/{index}"));
     }
     drop(peers);
     router.wait_until("their end", |snapshot| snapshot.faces.len() == 201);
@@ -283,10 +283,10 @@ fn a_flood_of_pending_interests_leaves_room_for_others() {
                 true => local.send(&interest(&uri)),
                 false => neighbour.send(&interest(&uri)),
             }
-            assert_eq!(common::name_of(&producer.got().interest()), uri);
+            assert_eq!(weir_io_fixture::router::name_of(&producer.got().interest()), uri);
             producer.send(&data(&uri, b"x"));
             let got = if is_local { local.got() } else { neighbour.got() };
-            assert_eq!(common::name_of(&got.data()), uri);
+            assert_eq!(weir_io_fixture::router::name_of(&got.data()), uri);
         }
     }
     let snapshot = router.snapshot();
@@ -402,7 +402,7 @@ fn threads_make_room_for_peers_of_each_other() {
         peer.send(&interest("/a"));
         peer.socket.recv(&mut [0; 1500]).is_err()
     } {
-        assert!(Instant::now() < deadline, "never answered");
+        assert!(Instant::now() < deadline, "it answers");
     }
     let snapshot = router.snapshot();
     assert!(snapshot.faces.len() <= 4, "{snapshot:#?}");
@@ -498,11 +498,7 @@ fn tcp_peers_among_hosts() {
     local.send(&interest("/a"));
     assert_eq!(local.got().nack(), NackReason::NoRoute);
     // Nor is the host itself locked out for longer than a moment: silent ones make room.
-    let deadline = Instant::now() + PATIENCE;
-    while !is_answered(&mut connect(2)) {
-        assert!(Instant::now() < deadline, "never answered");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("it answers", || is_answered(&mut connect(2)));
     assert!(runtime_drops(&router, "face-displaced") > 0);
     assert!(router.snapshot().faces.len() <= 10);
     drop(many);

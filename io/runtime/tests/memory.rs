@@ -1,10 +1,8 @@
 //! Router memory: the store, and at most 64 MiB with 1,000 faces and 100,000 PIT entries. A file of
 //! its own, so that it is a process of its own.
 
-mod common;
-
-use common::{Peer, TestRouter, name};
 use std::os::unix::net::UnixStream;
+use weir_io_fixture::router::{Peer, TestRouter, name};
 
 use weir_wire::Interest;
 

@@ -1,14 +1,12 @@
 //! Peers of other machines: UDP and TCP, faces made by command and by configuration.
 
-mod common;
-
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::{
-    Got, PATIENCE, Peer, TestRouter, content_of, data, interest, name, name_of, response_of,
-    runs_among_hosts,
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::router::{
+    Got, Peer, TestRouter, content_of, data, interest, name, name_of, response_of, runs_among_hosts,
 };
 use weir_link::{LinkCounters, LinkDrop};
 use weir_manage::commands::Command;
@@ -302,7 +300,7 @@ fn localhost_is_closed_to_udp() {
     peer.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let parameters =
         ControlParameters { name: Some(name("/evil")), ..ControlParameters::default() };
-    peer.send(&common::command_interest(Command::RibRegister, &parameters));
+    peer.send(&weir_io_fixture::router::command_interest(Command::RibRegister, &parameters));
     assert!(peer.socket.recv(&mut [0; 9000]).is_err(), "no answer at all");
     router.wait_until("a scope drop", |snapshot| {
         snapshot.router.drops[weir_forward::DropReason::Scope as usize] == 1
@@ -349,7 +347,7 @@ fn a_permanent_tcp_face_comes_back_with_its_routes() {
     let uri = format!("tcp4://{}", listener.local_addr().unwrap());
     let mut peer = router.unix();
     let parameters = create_face(&uri, FacePersistency::Permanent);
-    peer.send(&common::command_interest(Command::FacesCreate, &parameters));
+    peer.send(&weir_io_fixture::router::command_interest(Command::FacesCreate, &parameters));
     let (first, _) = listener.accept().unwrap();
     let face = response_of(&peer.got().data()).body.unwrap().face_id;
     let route = ControlParameters {
@@ -413,7 +411,7 @@ fn lost_frames_are_sent_again() {
     let mut producer = far.unix();
     producer.register("/far");
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
-    deaf.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    deaf.set_read_timeout(Some(PATIENCE)).unwrap();
     let neighbours = [(far.address("udp4"), "/far"), (deaf.local_addr().unwrap(), "/deaf")];
     let near = TestRouter::start_with(|config| {
         let faces = neighbours.iter().map(|(address, prefix)| StaticFace {

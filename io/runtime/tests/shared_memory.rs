@@ -1,16 +1,12 @@
 //! Applications that share memory with a whole router, and what becomes of those that mean harm.
 
-mod common;
-#[allow(dead_code, reason = "the tests of sockets use the rest")]
-#[path = "../../face/tests/stranger/mod.rs"]
-mod stranger;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
-use common::{PATIENCE, TestRouter, content_of, data, interest};
-use stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::router::{TestRouter, content_of, data, interest};
+use weir_io_fixture::stranger::{FromApplication, FromRouter, SHARED_BYTES, Stranger};
 use weir_link::LinkDrop;
 use weir_runtime::{Snapshot, UnsolicitedPolicy};
 use weir_wire::{LP_PREFIX_MAX, LpFraming, LpHeader, NackReason};

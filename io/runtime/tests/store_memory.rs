@@ -1,9 +1,7 @@
 //! What a store is given is what it takes of the system's memory, whatever the sizes of its Data. A
 //! file of its own, so that it is a process of its own.
 
-mod common;
-
-use common::{TestRouter, data, interest};
+use weir_io_fixture::router::{TestRouter, data, interest};
 use weir_runtime::UnsolicitedPolicy;
 
 const STORE_BYTES: u64 = 64 << 20;

@@ -1,8 +1,6 @@
 //! Several packet threads: names belong to shards, faces to threads, and no peer can tell.
 
-mod common;
-
-use common::{Got, Peer, TestRouter, content_of, data, interest, name_of};
+use weir_io_fixture::router::{Got, Peer, TestRouter, content_of, data, interest, name_of};
 use weir_manage::ControlParameters;
 use weir_manage::commands::Command;
 use weir_wire::{Data, Interest, LpFraming, LpHeader, LpView, NackReason};
@@ -84,7 +82,7 @@ fn udp_peers_with_faces_by_command_are_spread_over_threads() {
         let response = consumer.command(Command::FacesCreate, &parameters);
         assert_eq!(response.code, 200, "{response:?}");
         let route = ControlParameters {
-            name: Some(common::name(&format!("/u{index}"))),
+            name: Some(weir_io_fixture::router::name(&format!("/u{index}"))),
             face_id: response.body.unwrap().face_id,
             ..Default::default()
         };
@@ -120,8 +118,11 @@ fn erasing_reaches_all_shards() {
         producer.send(&data(&uri, b"x"));
         consumer.got().data();
     }
-    let parameters =
-        ControlParameters { name: Some(common::name("/")), count: Some(9), ..Default::default() };
+    let parameters = ControlParameters {
+        name: Some(weir_io_fixture::router::name("/")),
+        count: Some(9),
+        ..Default::default()
+    };
     let response = consumer.command(Command::CsErase, &parameters);
     assert_eq!((response.code, response.body.unwrap().count), (200, Some(9)));
 }
@@ -143,7 +144,10 @@ fn faces_go_from_all_shards() {
 }
 
 fn prefix_interest(uri: &str, must_be_fresh: bool) -> Vec<u8> {
-    Interest::new(common::name(uri)).can_be_prefix(true).must_be_fresh(must_be_fresh).encode()
+    Interest::new(weir_io_fixture::router::name(uri))
+        .can_be_prefix(true)
+        .must_be_fresh(must_be_fresh)
+        .encode()
 }
 
 /// An Interest that came to a producer, its header, and the answer to it, which bears its token.
@@ -177,10 +181,12 @@ fn one_object_is_spread_over_threads_and_found_by_its_prefix() {
             for (number, consumer) in consumers.iter_mut().enumerate() {
                 consumer.send(&prefix_interest(metadata, true));
                 if number == 0 {
-                    let fresh = Data::new(common::name(&format!("{metadata}/v={version}/seg=0")))
-                        .freshness_ms(1000)
-                        .content([version])
-                        .encode_with_digest();
+                    let fresh = Data::new(weir_io_fixture::router::name(&format!(
+                        "{metadata}/v={version}/seg=0"
+                    )))
+                    .freshness_ms(1000)
+                    .content([version])
+                    .encode_with_digest();
                     answer(&mut producer, metadata, &fresh);
                 }
                 assert_eq!(content_of(&consumer.got().data()), [version], "{threads} threads");
@@ -199,7 +205,7 @@ fn one_object_is_spread_over_threads_and_found_by_its_prefix() {
         let snapshot = router.snapshot();
         assert_eq!(snapshot.router.shard_timeouts, 0);
         let parameters = ControlParameters {
-            name: Some(common::name("/site")),
+            name: Some(weir_io_fixture::router::name("/site")),
             count: Some(1000),
             ..Default::default()
         };

@@ -1,11 +1,10 @@
 //! The main path: programs of one machine, over the Unix socket.
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 
-use common::{
-    Got, PATIENCE, TestRouter, command_interest, config, content_of, data, interest, name, name_of,
+use weir_io_fixture::PATIENCE;
+use weir_io_fixture::router::{
+    Got, TestRouter, command_interest, config, content_of, data, interest, name, name_of,
     response_of,
 };
 use weir_manage::commands::Command;
@@ -238,7 +237,7 @@ fn a_killed_routers_socket_is_taken_over() {
     let handle = Runtime::start(config(path.clone())).unwrap();
     let socket = UnixStream::connect(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    common::Peer::new(socket).register("/a");
+    weir_io_fixture::router::Peer::new(socket).register("/a");
     handle.stop().unwrap();
     assert!(!path.exists());
 }

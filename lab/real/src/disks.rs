@@ -104,7 +104,8 @@ pub(super) fn config_text(plan: &DiskPlan, place: &Place, is_filled: bool) -> St
         },
         false => plan.options.clone(),
     };
-    let _ = write!(text, "\n[disks]\n{}", options_text(&options));
+    let experiments = options_text(&plan.experiments);
+    let _ = write!(text, "\n[disks]\n{}\n[lab.disks]\n{experiments}", options_text(&options));
     text
 }
 

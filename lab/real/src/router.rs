@@ -101,7 +101,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
         text,
         "[router]\nthreads = {}\npit_entries_max = {pit}\npit_entries_per_face_max = {pit}\n\
          fib_entries_max = {fib_entries_max}\n\n\
-         [store]\n{}\n\
+         [store]\n{}\n[lab.store]\n{}\n\
          [faces]\nunix = {}\nudp = [\"{}\"]\ntcp = [\"{}\"]\nidle_timeout = \"24h\"\n\
          marking = {}\ndiscipline = {}\nshaping = {}\nruns = {runs}\n\n\
          [metrics]\naddress = \"{}\"\n\n[log]\nlevel = \"warn\"\n\n\
@@ -109,6 +109,7 @@ pub(super) fn config_text(plan: &RouterPlan, setting: &Setting<'_>) -> String {
          [[strategy]]\nprefix = \"/\"\nstrategy = {}\n",
         plan.shards,
         disks::options_text(&store),
+        disks::options_text(&plan.store_experiments),
         quoted(&at.unix.display().to_string()),
         at.udp,
         at.tcp,

@@ -369,23 +369,15 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use parquet::record::RowAccessor;
+    use weir_plan::Role;
     use weir_plan::event::RouterSample;
-    use weir_plan::{NodePlan, Role};
+    use weir_plan_fixture::PlanBuilder;
 
     fn plan() -> Plan {
-        let node =
-            |name: &str| NodePlan { name: name.into(), role: Role::Router(Default::default()) };
-        Plan {
-            seed: 1,
-            duration_ns: 1,
-            drain_ns: 0,
-            sample_ns: 0,
-            nodes: vec![node("r0"), node("with,comma")],
-            links: vec![],
-            routes: vec![],
-            faults: vec![],
-            controller: None,
-        }
+        let mut builder = PlanBuilder::new(1, 1);
+        builder.node("r0", Role::Router(Default::default()));
+        builder.node("with,comma", Role::Router(Default::default()));
+        builder.plan
     }
 
     fn events() -> Vec<Event> {

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weir_baselines::controllers::CONTROLLERS;
-use weir_netsim::{Network, Violation};
-use weir_plan::PlanError;
+use weir_baselines::stores;
+use weir_forward::Extension;
+use weir_netsim::{Experiments, Network, Violation};
 use weir_plan::event::{Event, Observer};
+use weir_plan::{PlanError, RouterPlan};
 use weir_real::{self as real, RealError, RealOptions};
 use weir_scenario::{Arm, Experiment, Prepared, ScenarioError};
 
@@ -253,7 +255,8 @@ impl Runner<'_> {
         prepared: &Prepared,
         observer: &mut Watch,
     ) -> Result<Simulated, RunError> {
-        let network = Network::with_controllers(&prepared.plan, CONTROLLERS);
+        let experiments = Experiments { controllers: CONTROLLERS, store: Some(store_of) };
+        let network = Network::with_experiments(&prepared.plan, &experiments);
         let mut network = network.map_err(|source| RunError::Plan {
             file: self.experiment.file.to_string(),
             point: self.point_name(task),
@@ -319,6 +322,11 @@ impl Runner<'_> {
             Err(error) => RunError::Record(error),
         }
     }
+}
+
+/// The store of a router as its plan says.
+fn store_of(plan: &RouterPlan) -> Option<Arc<dyn Extension>> {
+    stores::extension(&plan.store_experiments, plan.disk.as_ref().map(|disk| &disk.experiments))
 }
 
 /// Counts events, and writes them where that is asked for.

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use weir_base::units::{Fraction, Frequency, Size, Time};
 use weir_netem::{DiskConfig, ServiceTime};
 use weir_options::DisksOptions;
-use weir_plan::{DISKS_MAX, DiskPlan};
+use weir_plan::{DISKS_MAX, DiskExperiments, DiskPlan};
 
 use crate::document::{Node, ScenarioError, Tree};
 
@@ -65,10 +65,12 @@ pub(crate) fn read(
     node: &Node,
 ) -> Result<Option<DiskPlan>, ScenarioError> {
     let (own, options) = node.renamed(DISK_NAMES).split::<DiskTable>();
+    let (experiments, options) = options.split::<DiskExperiments>();
     let table: DiskTable = tree.read_at(path, &own)?;
     let names = |key: &str| options.at(key).is_some();
     let (has_offer, has_bypass) = (names("offer"), names("bypass"));
     let mut options: DisksOptions = tree.read_at(path, &options)?;
+    let experiments: DiskExperiments = tree.read_at(path, &experiments)?;
     let recorded = DiskPlan::recorded_options();
     if !has_offer {
         options.offer = recorded.offer;
@@ -79,7 +81,7 @@ pub(crate) fn read(
     if table.none {
         return Ok(None);
     }
-    let plan = table.plan(options);
+    let plan = table.plan(options).map(|plan| DiskPlan { experiments, ..plan });
     plan.map(Some).map_err(|(key, message)| match key {
         "" => tree.error(path, message),
         key => tree.error(&format!("{path}.{key}"), message),
@@ -136,6 +138,7 @@ impl DiskTable {
             filled_ranges: self.filled_ranges.clone(),
             filled: self.filled.map_or(0.0, |share| share.value),
             options,
+            ..default
         })
     }
 
@@ -181,7 +184,8 @@ pub(crate) fn check_ranges(ranges: &[(u64, u64)]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_forward::{Bypass, Mark, StoreIo};
+    use weir_forward::{Bypass, Labels, Mark};
+    use weir_plan::StoreIo;
     use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
     use super::*;
@@ -225,6 +229,7 @@ write_delay = "1ms"
 stalled_after = "2s"
 announce_period = "3ms"
 interests_waiting_max = 6
+labels = "path"
 false_positives = "0.1%"
 record = "4500B"
 "#;
@@ -249,12 +254,9 @@ record = "4500B"
             filled_ranges: vec![(0, 49), (60, 60)],
             filled: 0.25,
             options: DisksOptions {
-                filter: FilterKind::Index,
-                io: StoreIo::Blocking,
                 bypass: Bypass::Adaptive,
                 mark: Mark::Ecn,
                 threshold: 0,
-                contention: Contention::Fifo,
                 admission: Admission::Size { bytes_min: 4096 },
                 offer: OfferAt::Arrival,
                 depth: 3,
@@ -264,11 +266,17 @@ record = "4500B"
                 write_size_max: Size { bytes: 8192 },
                 write_delay_max: Time { ns: 1_000_000 },
                 stalled_after: Time { ns: 2_000_000_000 },
-                announce_period: Time { ns: 3_000_000 },
-                interests_waiting_max: 6,
                 filter_false_positives_ppm: 1000,
                 record_size_typical: Size { bytes: 4500 },
                 ..DisksOptions::default()
+            },
+            experiments: DiskExperiments {
+                io: StoreIo::Blocking,
+                interests_waiting_max: 6,
+                labels: Labels::Path,
+                announce_period: Time { ns: 3_000_000 },
+                contention: Contention::Fifo,
+                filter: FilterKind::Index,
             },
         };
         assert_eq!(read(EVERY_KEY), Ok(Some(expected)));

@@ -7,7 +7,9 @@ use weir_base::units::{Fraction, Frequency, Time};
 use weir_forward::strategy::StrategyKind;
 use weir_netem::ServiceTime;
 use weir_options::StoreOptions;
-use weir_plan::{CpuPlan, PlanError, RouterPlan, StagePlan, StagesPlan, WhenFull};
+use weir_plan::{
+    CpuPlan, PlanError, RouterPlan, StagePlan, StagesPlan, StoreExperiments, WhenFull,
+};
 
 use crate::disk::{self, Service};
 use crate::document::{Node, ScenarioError, Tree, suggestion};
@@ -140,6 +142,8 @@ pub(crate) fn read(tree: &Tree, path: &str, node: &Node) -> Result<RouterSetting
     if let Some(node) = nested.at("store") {
         let path = format!("{path}.store");
         let (own, options) = node.renamed(STORE_NAMES).split::<StoreTable>();
+        let (experiments, options) = options.split::<StoreExperiments>();
+        plan.store_experiments = tree.read_at(&path, &experiments)?;
         let own: StoreTable = tree.read_at(&path, &own)?;
         let has_size = options.at("size").is_some();
         let has_policy = options.at("policy").is_some();

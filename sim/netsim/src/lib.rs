@@ -3,8 +3,10 @@
 
 mod check;
 mod error;
+mod experiments;
 mod network;
 mod peek;
 
 pub use error::{Violation, ViolationKind};
+pub use experiments::Experiments;
 pub use network::{Network, Summary};

@@ -13,5 +13,9 @@ mod runs;
 mod shaping;
 mod sharing;
 mod stages;
+/// The laboratory's, from its source: a crate of `sim` must not depend on one of `lab`.
+#[path = "../../../lab/baselines/src/stores/mod.rs"]
+#[expect(unreachable_pub, reason = "it is a part of a library")]
+mod stores;
 mod sweep;
 mod theory;

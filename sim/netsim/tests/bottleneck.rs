@@ -4,7 +4,7 @@ use crate::common;
 
 use std::ops::Range;
 
-use common::{Builder, MS, S, consumer, names, producer, run_with, without_store};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run_with, without_store};
 use weir_netem::{LinkConfig, Loss, Reorder};
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
@@ -66,8 +66,8 @@ impl Path {
     }
 
     /// The two routers and the link between them.
-    fn builder(&self) -> Builder {
-        let mut builder = Builder::new(self.seed, 0);
+    fn builder(&self) -> PlanBuilder {
+        let mut builder = PlanBuilder::new(self.seed, 0);
         builder.plan.sample_ns = SAMPLE_NS;
         for router in [EDGE, CORE] {
             let plan = RouterPlan { marking: self.marking.into(), ..without_store() };
@@ -115,7 +115,7 @@ impl Path {
     }
 
     /// Adds flows, each with names and a producer of its own.
-    fn with_flows(&self, flows: impl IntoIterator<Item = Flow>) -> Builder {
+    fn with_flows(&self, flows: impl IntoIterator<Item = Flow>) -> PlanBuilder {
         let mut builder = self.builder();
         for (number, flow) in flows.into_iter().enumerate() {
             let content = self.names(number);
@@ -240,7 +240,7 @@ impl<const N: usize> Observer for Meter<N> {
 }
 
 /// Runs a network to the end of the last span, and measures each.
-fn measure<const N: usize>(mut builder: Builder, spans: [Range<u64>; N]) -> [Measured; N] {
+fn measure<const N: usize>(mut builder: PlanBuilder, spans: [Range<u64>; N]) -> [Measured; N] {
     builder.plan.duration_ns = spans[N - 1].end;
     let mut meter = Meter(spans.map(|span| Measured { span, ..Measured::default() }));
     run_with(&builder.plan, &mut meter);

@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer, run};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run};
 use weir_control::Placement;
 use weir_netem::LinkConfig;
 use weir_options::StoreOptions;
@@ -28,7 +28,7 @@ fn reader(names: Names, segments: u64, start_ns: u64) -> ConsumerPlan {
 /// An edge with two readers, one after the other, three routers beside each other, and an origin.
 /// Stores of the three hold 6 MB, and the file has 12.
 fn plan(controller: Option<ControllerPlan>) -> Plan {
-    let mut builder = Builder::new(3, 30 * S);
+    let mut builder = PlanBuilder::new(3, 30 * S);
     let store =
         |bytes| RouterPlan { store: StoreOptions::with_bytes(bytes), ..RouterPlan::default() };
     let edge = builder.router(store(0));
@@ -124,7 +124,7 @@ fn a_router_that_keeps_a_part_may_crash() {
 
 /// An edge, a router behind it that keeps nothing, and behind that two that do, beside an origin.
 fn behind(agents: bool) -> Plan {
-    let mut builder = Builder::new(3, 30 * S);
+    let mut builder = PlanBuilder::new(3, 30 * S);
     let store =
         |bytes| RouterPlan { store: StoreOptions::with_bytes(bytes), ..RouterPlan::default() };
     let edge = builder.router(store(0));

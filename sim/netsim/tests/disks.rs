@@ -3,18 +3,18 @@
 use crate::common;
 
 use common::{
-    Builder, MS, S, consumer, count, is_data, names, poisson, producer, received, run, with_disk,
-    without_store,
+    MS, PlanBuilder, S, consumer, count, is_data, names, poisson, producer, received, run,
+    with_disk, without_store,
 };
 use weir_base::units::Time;
-use weir_forward::{Bypass, Mark, StoreIo};
+use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_netsim::Network;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind};
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::workload::{Demand, Popularity};
-use weir_plan::{DiskPlan, Fault, Plan, Role, RouterPlan};
+use weir_plan::{DiskExperiments, DiskPlan, Fault, Plan, Role, RouterPlan, StoreIo};
 
 fn received_between(events: &[Event], from_ns: u64, to_ns: u64) -> usize {
     let is_in = |event: &&Event| (from_ns..to_ns).contains(&event.at_ns);
@@ -57,7 +57,7 @@ const OBJECTS: u64 = 2000;
 /// A consumer at router 0, which has everything on disk, and a producer behind it, 20 ms away and
 /// back.
 fn plan(disk: DiskPlan, rate_hz: f64) -> Plan {
-    let mut builder = Builder::new(1, 2 * S);
+    let mut builder = PlanBuilder::new(1, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let near = builder.router(with_disk(disk));
     let far = builder.router(without_store());
@@ -174,12 +174,14 @@ fn past_the_hard_bound_interests_are_refused() {
 #[test]
 fn a_store_that_blocks_makes_interests_queue() {
     let plan = plan(
-        disk_with(DisksOptions {
-            io: StoreIo::Blocking,
-            bypass: Bypass::Off,
-            interests_waiting_max: 50,
-            ..options()
-        }),
+        DiskPlan {
+            experiments: DiskExperiments {
+                io: StoreIo::Blocking,
+                interests_waiting_max: 50,
+                ..DiskExperiments::default()
+            },
+            ..disk_with(DisksOptions { bypass: Bypass::Off, ..options() })
+        },
         1500.0,
     );
     let (_, events) = run(&plan);
@@ -217,7 +219,7 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
 /// and marks what cannot.
 #[test]
 fn neighbours_learn_who_is_not_available() {
-    let mut builder = Builder::new(3, 2 * S);
+    let mut builder = PlanBuilder::new(3, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let full = disk_with(DisksOptions { threshold: 16, ..options() });
     let near = builder.router(with_disk(full.clone()));
@@ -313,7 +315,7 @@ fn bad_disks_are_refused_by_name() {
     bad(|disk| disk.options.reads_max = 0, &["r0", "disk.reads_max"]);
     bad(|disk| disk.options.filter_false_positives_ppm = 0, &["r0", "false_positives_ppm"]);
     bad(|disk| disk.device.parallelism = 0, &["r0", "disk.device", "parallelism"]);
-    bad(|disk| disk.options.announce_period.ns = 0, &["r0", "disk.announce_period"]);
+    bad(|disk| disk.experiments.announce_period.ns = 0, &["r0", "disk.announce_period"]);
     let fault = |fault: Fault| {
         move |plan: &mut Plan| {
             let fault = fault.clone();

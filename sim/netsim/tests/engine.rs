@@ -4,7 +4,7 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{Builder, MS, S, consumer, count, line, names, poisson, producer, received, run};
+use common::{MS, PlanBuilder, S, consumer, count, line, names, poisson, producer, received, run};
 use weir_netem::LinkConfig;
 use weir_netsim::{Network, ViolationKind};
 use weir_options::StoreOptions;
@@ -61,7 +61,7 @@ fn a_line_answers_everything_in_due_time() {
 
 #[test]
 fn whole_objects_come_through_fragments_and_loss() {
-    let mut builder = Builder::new(3, 20 * S);
+    let mut builder = PlanBuilder::new(3, 20 * S);
     let lossy = LinkConfig {
         rate_bps: Some(50_000_000),
         delay_ns: 5 * MS,
@@ -86,7 +86,7 @@ fn whole_objects_come_through_fragments_and_loss() {
 #[test]
 fn a_reliable_link_loses_nothing() {
     let lost = [false, true].map(|reliability| {
-        let mut builder = Builder::new(3, 4 * S);
+        let mut builder = PlanBuilder::new(3, 4 * S);
         let lossy = LinkConfig {
             rate_bps: Some(50_000_000),
             delay_ns: 5 * MS,
@@ -118,7 +118,7 @@ fn segments_received(events: &[Event]) -> Vec<(u32, u64, u64)> {
 #[test]
 fn several_shards_deliver_what_one_does() {
     let plan_with = |shards| {
-        let mut builder = Builder::new(5, 2 * S);
+        let mut builder = PlanBuilder::new(5, 2 * S);
         builder.local.delay_ns = MS;
         let link =
             LinkConfig { rate_bps: Some(100_000_000), delay_ns: 2 * MS, ..LinkConfig::default() };

@@ -2,13 +2,13 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer, run, with_disk};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run, with_disk};
 use weir_forward::{Labels, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
 use weir_options::DisksOptions;
 use weir_plan::event::EventKind;
 use weir_plan::workload::{Demand, Popularity};
-use weir_plan::{DiskPlan, Plan, RoutePlan};
+use weir_plan::{DiskExperiments, DiskPlan, Plan, RoutePlan};
 
 /// Reads that a disk does in a second.
 const READS_HZ: f64 = 4000.0;
@@ -25,19 +25,15 @@ fn plan(
     asked: usize,
     window: u32,
 ) -> Plan {
-    let mut builder = Builder::new(seed, LENGTH_NS);
+    let mut builder = PlanBuilder::new(seed, LENGTH_NS);
     builder.plan.sample_ns = 100 * MS;
     let read = ServiceTime::Exponential { mean_ns: (1e9 / READS_HZ) as u64 };
     let router = with_disk(DiskPlan {
         bytes: 256 << 20,
         device: DiskConfig { read, ..DiskConfig::default() },
         filled: 1.0,
-        options: DisksOptions {
-            threshold: 16,
-            mark: Mark::NbCc,
-            labels,
-            ..DiskPlan::recorded_options()
-        },
+        options: DisksOptions { threshold: 16, mark: Mark::NbCc, ..DiskPlan::recorded_options() },
+        experiments: DiskExperiments { labels, ..DiskExperiments::default() },
         ..DiskPlan::default()
     });
     let nodes: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();

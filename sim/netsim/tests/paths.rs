@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer, run};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run};
 use weir_netem::LinkConfig;
 use weir_netsim::Network;
 use weir_plan::event::{Event, EventKind};
@@ -18,8 +18,8 @@ const BEYOND: usize = 2;
 
 /// A consumer with a link of 40 Mbit/s to a router with a producer beside it, and one of 80 Mbit/s
 /// to a router whose producer is a router further on.
-fn builder(schedule: &str, links: &[usize]) -> Builder {
-    let mut builder = Builder::new(1, DURATION_NS);
+fn builder(schedule: &str, links: &[usize]) -> PlanBuilder {
+    let mut builder = PlanBuilder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;
     let content = names("/p", Popularity::Sequential { objects: 1 }, 4_000_000_000, 1000);
     let demand = Demand::Controlled { controller: "cubic".into(), window: None, count: None };
@@ -130,7 +130,7 @@ fn single_interests_have_one_link() {
 /// A consumer with links to three routers, each with a producer beside it, of 5, 10 and 20 ms there
 /// and back and of no other bound. Packets a second that came by each from the warm-up on.
 fn in_turn(windows: [u32; 3]) -> [f64; 3] {
-    let mut builder = Builder::new(1, DURATION_NS);
+    let mut builder = PlanBuilder::new(1, DURATION_NS);
     builder.plan.sample_ns = 100 * MS;
     let content = names("/p", Popularity::Sequential { objects: 1 }, 4_000_000_000, 1000);
     let demand = Demand::Window { window: windows[0], count: None };

@@ -6,17 +6,18 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{Builder, MS, S, consumer, names, producer, run_with};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run_with};
 use weir_base::Rng;
 use weir_base::units::{Size, Time};
-use weir_forward::{Bypass, Mark, StoreIo};
+use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, Jitter, LinkConfig, Loss, Reorder, ServiceTime};
 use weir_netsim::Summary;
 use weir_options::{DisksOptions, StoreOptions};
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{Arrivals, Demand, Names, Popularity, Sizes};
 use weir_plan::{
-    CpuPlan, DiskPlan, Fault, FaultPlan, Plan, Role, RouterPlan, StagePlan, StagesPlan, WhenFull,
+    CpuPlan, DiskExperiments, DiskPlan, Fault, FaultPlan, Plan, Role, RouterPlan, StagePlan,
+    StagesPlan, StoreExperiments, StoreIo, WhenFull,
 };
 use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
 
@@ -150,21 +151,21 @@ impl Draw {
                 fib: self.stage(false),
             }
         });
+        let bytes = match self.below(3) {
+            0 => 0,
+            1 => self.between(10_000, 300_000),
+            _ => 64 << 20,
+        };
+        let policies = ["lru", "fifo", "lfu", "s3-fifo", "parts"];
+        let policy = self.pick(&policies).parse().unwrap();
+        let store_experiments = StoreExperiments {
+            index: self.pick(&["hash", "hash", "ordered"]).parse().unwrap(),
+            compare: self.pick(&["stored", "stored", "decode"]).parse().unwrap(),
+        };
+        let (size, admit) = (Size { bytes }, !self.one_in(6));
         RouterPlan {
-            store: StoreOptions {
-                size: Size {
-                    bytes: match self.below(3) {
-                        0 => 0,
-                        1 => self.between(10_000, 300_000),
-                        _ => 64 << 20,
-                    },
-                },
-                policy: self.pick(&["lru", "fifo", "lfu", "s3-fifo", "parts"]).parse().unwrap(),
-                index: self.pick(&["hash", "hash", "ordered"]).parse().unwrap(),
-                compare: self.pick(&["stored", "stored", "decode"]).parse().unwrap(),
-                admit: !self.one_in(6),
-                ..StoreOptions::default()
-            },
+            store: StoreOptions { size, policy, admit, ..StoreOptions::default() },
+            store_experiments,
             store_filled: if self.one_in(4) { self.share() } else { 0.0 },
             pit_entries_max: if self.one_in(4) { self.between(4, 200) as u32 } else { 1 << 16 },
             strategy: self.pick(&["best-route", "best-route", "multicast"]).into(),
@@ -202,7 +203,7 @@ impl Draw {
     fn disk(&mut self) -> DiskPlan {
         let block_bytes = if self.one_in(2) { 512 } else { 4096 };
         let region_bytes = u64::from(block_bytes) * self.between(40, 300);
-        DiskPlan {
+        let mut plan = DiskPlan {
             disks: self.between(1, 4) as u8,
             bytes: region_bytes * self.between(2, 40),
             region_bytes,
@@ -212,48 +213,49 @@ impl Draw {
             filled_objects: if self.one_in(2) { self.below(60) } else { 0 },
             filled_ranges: if self.one_in(4) { vec![(2, 4), (4, 9)] } else { Vec::new() },
             filled: if self.one_in(3) { self.share() } else { 0.0 },
-            options: DisksOptions {
-                filter: if self.one_in(3) { FilterKind::Index } else { FilterKind::Bloom },
-                io: if self.one_in(3) { StoreIo::Blocking } else { StoreIo::Async },
-                bypass: match self.below(3) {
-                    0 => Bypass::Off,
-                    1 => Bypass::Threshold,
-                    _ => Bypass::Adaptive,
-                },
-                mark: match self.below(3) {
-                    0 => Mark::Off,
-                    1 => Mark::Ecn,
-                    _ => Mark::NbCc,
-                },
-                threshold: self.below(20),
-                contention: match self.below(3) {
-                    0 => Contention::Fifo,
-                    1 => Contention::DataFirst,
-                    _ => Contention::InterestFirst,
-                },
-                admission: match self.below(4) {
-                    0 => Admission::SecondHit,
-                    1 => Admission::Size { bytes_min: self.below(5000) },
-                    _ => Admission::All,
-                },
-                offer: match self.below(3) {
-                    0 => OfferAt::Early,
-                    1 => OfferAt::Arrival,
-                    _ => OfferAt::Eviction,
-                },
-                depth: self.between(1, 70) as u32,
-                reads_max: self.between(1, 200) as u32,
-                write_backlog_max: Some(Size { bytes: self.between(64 << 10, 2 << 20) }),
-                write_size_max: Size { bytes: self.between(1, 300_000) },
-                write_delay_max: Time { ns: self.between(0, 20 * MS) },
-                stalled_after: Time { ns: self.between(10 * MS, 600 * MS) },
-                announce_period: Time { ns: self.between(MS, 50 * MS) },
-                interests_waiting_max: self.between(1, 500) as u32,
-                filter_false_positives_ppm: self.between(100, 200_000) as u32,
-                record_size_typical: Size { bytes: self.between(500, 9000) },
-                ..DisksOptions::default()
-            },
-        }
+            options: DisksOptions::default(),
+            experiments: DiskExperiments::default(),
+        };
+        let (options, experiments) = (&mut plan.options, &mut plan.experiments);
+        experiments.filter = if self.one_in(3) { FilterKind::Index } else { FilterKind::Bloom };
+        experiments.io = if self.one_in(3) { StoreIo::Blocking } else { StoreIo::Async };
+        options.bypass = match self.below(3) {
+            0 => Bypass::Off,
+            1 => Bypass::Threshold,
+            _ => Bypass::Adaptive,
+        };
+        options.mark = match self.below(3) {
+            0 => Mark::Off,
+            1 => Mark::Ecn,
+            _ => Mark::NbCc,
+        };
+        options.threshold = self.below(20);
+        experiments.contention = match self.below(3) {
+            0 => Contention::Fifo,
+            1 => Contention::DataFirst,
+            _ => Contention::InterestFirst,
+        };
+        options.admission = match self.below(4) {
+            0 => Admission::SecondHit,
+            1 => Admission::Size { bytes_min: self.below(5000) },
+            _ => Admission::All,
+        };
+        options.offer = match self.below(3) {
+            0 => OfferAt::Early,
+            1 => OfferAt::Arrival,
+            _ => OfferAt::Eviction,
+        };
+        options.depth = self.between(1, 70) as u32;
+        options.reads_max = self.between(1, 200) as u32;
+        options.write_backlog_max = Some(Size { bytes: self.between(64 << 10, 2 << 20) });
+        options.write_size_max = Size { bytes: self.between(1, 300_000) };
+        options.write_delay_max = Time { ns: self.between(0, 20 * MS) };
+        options.stalled_after = Time { ns: self.between(10 * MS, 600 * MS) };
+        experiments.announce_period = Time { ns: self.between(MS, 50 * MS) };
+        experiments.interests_waiting_max = self.between(1, 500) as u32;
+        options.filter_false_positives_ppm = self.between(100, 200_000) as u32;
+        options.record_size_typical = Size { bytes: self.between(500, 9000) };
+        plan
     }
 
     fn disk_fault(&mut self, node: usize, disk: u8) -> Fault {
@@ -332,7 +334,7 @@ impl Draw {
 
 fn plan(seed: u64) -> Plan {
     let mut draw = Draw(Rng::from_seed(seed));
-    let mut builder = Builder::new(seed, draw.between(S / 2, 2 * S));
+    let mut builder = PlanBuilder::new(seed, draw.between(S / 2, 2 * S));
     builder.plan.drain_ns = draw.between(0, 5 * S);
     builder.plan.sample_ns = if draw.one_in(2) { draw.between(10 * MS, S) } else { 0 };
     builder.local.delay_ns = draw.between(200_000, 2 * MS);

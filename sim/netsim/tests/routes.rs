@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, is_data, names, producer, run, without_store};
+use common::{MS, PlanBuilder, S, consumer, is_data, names, producer, run, without_store};
 use weir_control::Placement;
 use weir_netem::LinkConfig;
 use weir_plan::workload::{Arrivals, Demand, Popularity};
@@ -15,7 +15,7 @@ const DURATION_NS: u64 = 60 * S;
 /// A grid of routers with links of a millisecond, two producers of one prefix at opposite corners,
 /// and a consumer at each router.
 fn plan(seed: u64) -> Plan {
-    let mut builder = Builder::new(seed, DURATION_NS);
+    let mut builder = PlanBuilder::new(seed, DURATION_NS);
     let routers: Vec<usize> = (0..SIDE * SIDE).map(|_| builder.router(without_store())).collect();
     let link = LinkConfig { delay_ns: MS, ..LinkConfig::default() };
     for at in 0..SIDE * SIDE {

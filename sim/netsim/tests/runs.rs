@@ -5,7 +5,7 @@ use crate::common;
 
 use std::collections::BTreeMap;
 
-use common::{Builder, MS, S, consumer, names, producer};
+use common::{MS, PlanBuilder, S, consumer, names, producer};
 use weir_netem::{LinkConfig, Loss};
 use weir_options::StoreOptions;
 use weir_plan::event::EventKind;
@@ -45,7 +45,7 @@ fn run(mut plan: Plan, runs: bool) -> (Deliveries, usize, u64) {
 /// Three routers in a line, and consumers that ask for the same objects in chunks of several sizes:
 /// they meet pending Interests with other bitmaps, and stores that have a part of a run.
 fn three_routers(link: &LinkConfig, shards: u16, transport: Transport, store_bytes: u64) -> Plan {
-    let mut builder = Builder::new(5, 20 * S);
+    let mut builder = PlanBuilder::new(5, 20 * S);
     let router = || RouterPlan {
         shards,
         strategy: if shards > 1 { "multicast".into() } else { "best-route".into() },

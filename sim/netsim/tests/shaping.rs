@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, count, names, producer, received};
+use common::{MS, PlanBuilder, S, consumer, count, names, producer, received};
 use weir_netem::LinkConfig;
 use weir_netsim::{Network, Summary};
 use weir_plan::event::EventKind;
@@ -11,7 +11,7 @@ use weir_plan::{Plan, RouterPlan};
 
 /// 600 Interests a second for 2 s, at 4 Mbit/s: 480 packets of 1,040 octets a second.
 fn plan(shaping: &str) -> Plan {
-    let mut builder = Builder::new(3, 2 * S);
+    let mut builder = PlanBuilder::new(3, 2 * S);
     let router = builder.router(RouterPlan { shaping: shaping.into(), ..RouterPlan::default() });
     let content = names("/p", Popularity::Sequential { objects: 10_000 }, 1000, 1000);
     let arrivals = Arrivals::Constant { rate_hz: 600.0 };

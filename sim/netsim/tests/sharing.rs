@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, is_data, names, poisson, producer, run};
+use common::{MS, PlanBuilder, S, consumer, is_data, names, poisson, producer, run};
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, ServiceTime};
 use weir_netsim::Network;
@@ -49,7 +49,7 @@ fn cpu(machine: Option<&str>, cores: u32) -> CpuPlan {
 
 /// Two routers that are asked 1,500 times a second each, for what they have on disk.
 fn plan(disk: &DiskPlan, cpu: Option<CpuPlan>) -> Plan {
-    let mut builder = Builder::new(1, 2 * S);
+    let mut builder = PlanBuilder::new(1, 2 * S);
     for prefix in ["/a", "/b"] {
         let store = StoreOptions { admit: false, ..StoreOptions::with_bytes(0) };
         let stages = cpu.clone().map(|cpu| StagesPlan { cpu: Some(cpu), ..StagesPlan::default() });

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Builder, MS, S, consumer, names, producer, run};
+use common::{MS, PlanBuilder, S, consumer, names, producer, run};
 use weir_netem::{LinkConfig, ServiceTime};
 use weir_plan::event::{Event, EventKind};
 use weir_plan::event::{Queue, RouterSample};
@@ -15,7 +15,7 @@ fn stage(ns: u64, capacity: u32, when_full: WhenFull) -> Option<StagePlan> {
 
 /// One router with `stages`, a constant stream of Interests, and a producer.
 fn plan(rate_hz: f64, filled: f64, stages: StagesPlan) -> Plan {
-    let mut builder = Builder::new(1, S);
+    let mut builder = PlanBuilder::new(1, S);
     builder.local = LinkConfig::default();
     builder.plan.sample_ns = 100 * MS;
     let router = builder.router(RouterPlan {

@@ -5,7 +5,7 @@
 use crate::common;
 
 use common::{
-    Builder, MS, S, consumer, names, poisson, producer, run_with, with_disk, without_store,
+    MS, PlanBuilder, S, consumer, names, poisson, producer, run_with, with_disk, without_store,
 };
 use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
@@ -92,7 +92,7 @@ fn plan(cell: &Cell, seed: u64, bypass: Bypass, threshold: u32) -> Plan {
     let rate_hz = cell.rate_hz();
     let asking_ns = cell.interests as f64 / rate_hz * 1e9;
     let duration_ns = asking_ns.max(ROUND_TRIPS * cell.round_trip_ns as f64);
-    let mut builder = Builder::new(seed, duration_ns as u64);
+    let mut builder = PlanBuilder::new(seed, duration_ns as u64);
     builder.plan.drain_ns = 30 * S;
     builder.local = LinkConfig::default();
     let disk = DiskPlan {

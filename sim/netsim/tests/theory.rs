@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Builder, S, consumer, names, poisson, producer, run};
+use common::{PlanBuilder, S, consumer, names, poisson, producer, run};
 use weir_base::units::Time;
 use weir_forward::{Bypass, Mark};
 use weir_netem::{DiskConfig, LinkConfig, ServiceTime};
@@ -23,7 +23,7 @@ const T_999: f64 = 5.408;
 
 /// Routers in a line with ideal links, a consumer at the first and the producer at the last.
 fn line(seed: u64, routers: usize, load: f64, router: &RouterPlan) -> Plan {
-    let mut builder = Builder::new(seed, 60 * S);
+    let mut builder = PlanBuilder::new(seed, 60 * S);
     builder.plan.sample_ns = 7_000_000;
     builder.local = LinkConfig::default();
     let numbers: Vec<_> = (0..routers).map(|_| builder.router(router.clone())).collect();
@@ -263,7 +263,7 @@ const STAGES: [Queue; 5] =
 
 /// One router with all five stages, 40 % of what is asked for in its store.
 fn pipeline(seed: u64, service_rates: [f64; 5], arrival_rate: f64) -> Plan {
-    let mut builder = Builder::new(seed, 60 * S);
+    let mut builder = PlanBuilder::new(seed, 60 * S);
     builder.plan.sample_ns = 7_000_000;
     builder.local = LinkConfig::default();
     let stage = |rate: f64| {

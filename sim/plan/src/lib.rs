@@ -13,6 +13,7 @@ pub mod workload;
 pub use draws::filler_prefix;
 pub use error::PlanError;
 pub use plan::{
-    ControllerPlan, CpuPlan, DISKS_MAX, DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role,
-    RoutePlan, RouterPlan, RoutesPlan, StagePlan, StagesPlan, Transport, WhenFull,
+    Compare, ControllerPlan, CpuPlan, DISKS_MAX, DiskExperiments, DiskPlan, Fault, FaultPlan,
+    IndexKind, LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan, RoutesPlan, StagePlan,
+    StagesPlan, StoreExperiments, StoreIo, Transport, WhenFull,
 };

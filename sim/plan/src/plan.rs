@@ -5,6 +5,7 @@
 //! in a plan refers to a file.
 
 mod disk;
+mod experiments;
 mod router;
 
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,7 @@ use weir_store::EvictionPolicy;
 use weir_transport::Holdings;
 
 pub use self::disk::{DISKS_MAX, DiskPlan};
+pub use self::experiments::{Compare, DiskExperiments, IndexKind, StoreExperiments, StoreIo};
 use crate::workload::{ConsumerPlan, ProducerPlan};
 
 /// One run.
@@ -126,6 +128,8 @@ pub enum Role {
 pub struct RouterPlan {
     /// Its content store, that of all shards together.
     pub store: StoreOptions,
+    /// What no operator chooses of it.
+    pub store_experiments: StoreExperiments,
     /// The share of the segments of every producer of the plan that is in the store from the start,
     /// 0 to 1, drawn by the seed, as far as it fits.
     pub store_filled: f64,
@@ -160,6 +164,7 @@ impl Default for RouterPlan {
                 policy: EvictionPolicy::S3Fifo,
                 ..StoreOptions::with_bytes(64 << 20)
             },
+            store_experiments: StoreExperiments::default(),
             store_filled: 0.0,
             disk: None,
             pit_entries_max: 1 << 16,

@@ -138,8 +138,7 @@ fn check_cpu(router: &RouterPlan, stages: &StagesPlan, place: &str) -> Result<()
     }
     let has_rest = !cpu.read.is_zero() || !cpu.bypass.is_zero();
     let disk = router.disk.as_ref();
-    let is_later = stages.store.is_some()
-        || disk.is_some_and(|disk| disk.options.io == weir_forward::StoreIo::Blocking);
+    let is_later = stages.store.is_some() || disk.is_some_and(crate::DiskPlan::is_blocking);
     if has_rest && is_later {
         let problem = "takes `read` and `bypass`, but Interests wait before this store, which \
                        decides later; leave them out";

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use weir_tests::{Router, RouterOptions, Site, random_file};
+use weir_tests::{Host, Router, random_file};
 
 use self::network::{Controller, MIB, MIDDLE, Network, ROUTER_TIMEOUT, start, wait_until};
 use self::transfer::{Transfer, hex};
@@ -78,10 +78,9 @@ fn the_rates_of_faces_say_who_keeps_a_file() {
 fn of_two_routers_of_one_name_the_later_one_says_that_it_is_refused() {
     let network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
-    let config = network.site.path("one.toml");
+    let config = network.host.path("one.toml");
     let arguments = ["-c", config.to_str().expect("UTF-8")].map(str::to_owned).to_vec();
-    let options = RouterOptions { socket: "twin".into(), arguments };
-    let twin = Router::start_with(&network.site, &options);
+    let twin = Router::start_at_with(&network.host, "twin", &arguments);
     wait_until("that it is told", || twin.process.log().contains("another router reports as one"));
     let state = || network.controller.ask("GET", "/v1/state", None);
     wait_until("that the operator is told", || state()["twins"][0][0] == "one");
@@ -95,14 +94,14 @@ fn of_two_routers_of_one_name_the_later_one_says_that_it_is_refused() {
 
 #[test]
 fn files_are_listed_and_withdrawn_by_commands() {
-    let site = Site::new();
-    let controller = Controller::start(&site);
-    let token = site.write("token", controller.token.as_bytes());
+    let host = Host::new();
+    let controller = Controller::start(&host);
+    let token = host.write("token", controller.token.as_bytes());
     let url = format!("http://{}", controller.address);
     let reached = ["--controller", &url, "--controller-token-file", token.to_str().expect("UTF-8")];
     let run = |words: &[&str]| {
         let all = [&["controller", "file"], words, &reached].concat();
-        site.weir("", &all).finish()
+        host.spawn("", &all).finish()
     };
     let none = run(&["list"]).success().output;
     assert!(none.contains("no file is registered"), "{none}");
@@ -129,8 +128,8 @@ fn files_are_listed_and_withdrawn_by_commands() {
         let error = run(&words).failure();
         assert!(error.contains(text), "{error}");
     }
-    let wrong = site.write("wrong", b"weir-0-0");
-    let away = format!("http://127.0.0.1:{}", site.free_port());
+    let wrong = host.write("wrong", b"weir-0-0");
+    let away = format!("http://127.0.0.1:{}", host.free_port());
     let refusals = [
         (&*url, &wrong, "`weir controller token list`"),
         (&*away, &token, "is it running, and is that its address (--controller)?"),
@@ -139,7 +138,7 @@ fn files_are_listed_and_withdrawn_by_commands() {
         let token = token.to_str().expect("UTF-8");
         let words = ["--controller", url, "--controller-token-file", token];
         let all = [&["controller", "file", "list"][..], &words].concat();
-        let error = site.weir("", &all).finish().failure();
+        let error = host.spawn("", &all).finish().failure();
         assert!(error.contains(text), "{error}");
     }
     assert_eq!(controller.versions().len(), 2);
@@ -211,7 +210,7 @@ fn a_file_that_is_withdrawn_in_mid_transfer_is_read_to_its_end() {
     read.extend(transfer.finish());
     assert_eq!(hex(&read), hash);
     wait_until("nothing of it at the edge", || {
-        let strategies = network.routers["edge"].weir_json(&network.site, &["strategy", "list"]);
+        let strategies = network.routers["edge"].weir_json(&["strategy", "list"]);
         !strategies.to_string().contains("part~")
     });
     assert_eq!(network.get(&versioned, "second"), hash);
@@ -253,42 +252,42 @@ fn a_controller_that_stood_still_takes_no_router_for_lost() {
 /// What is watched is registered as it appears, in its latest version, and withdrawn as it goes.
 #[test]
 fn a_watched_directory_is_registered_as_it_changes() {
-    let site = Site::new();
-    let mut controller = Controller::start(&site);
-    let router = Router::start(&site);
-    let token = site.write("token", controller.token.as_bytes());
+    let host = Host::new();
+    let mut controller = Controller::start(&host);
+    let router = Router::start(&host);
+    let token = host.write("token", controller.token.as_bytes());
     let url = format!("http://{}", controller.address);
     let reached = ["--controller", &url, "--controller-token-file", token.to_str().expect("UTF-8")];
-    std::fs::create_dir(site.path("source")).expect("a folder");
-    random_file(&site.path("source/first"), MIB, 1);
+    std::fs::create_dir(host.path("source")).expect("a folder");
+    random_file(&host.path("source/first"), MIB, 1);
     let words = ["put", "source", "/watched", "--watch", "--json", "--repo", "repo"];
-    let mut producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
+    let mut producer = router.spawn(&[&words[..], &reached].concat());
     producer.json_line();
     wait_until("the first is registered", || controller.registered() == ["first"]);
     let first = controller.versions();
 
-    random_file(&site.path("source/first"), MIB, 2);
-    random_file(&site.path("source/second"), MIB, 3);
-    random_file(&site.path("source/small"), 1000, 4);
+    random_file(&host.path("source/first"), MIB, 2);
+    random_file(&host.path("source/second"), MIB, 3);
+    random_file(&host.path("source/small"), 1000, 4);
     wait_until("both are registered, once", || {
         controller.registered() == ["first", "second"] && controller.versions()[0] != first[0]
     });
-    std::fs::rename(site.path("source/second"), site.path("source/third")).expect("renamed");
-    std::fs::remove_file(site.path("source/first")).expect("removed");
+    std::fs::rename(host.path("source/second"), host.path("source/third")).expect("renamed");
+    std::fs::remove_file(host.path("source/first")).expect("removed");
     wait_until("the first is withdrawn", || controller.registered() == ["third"]);
 
     // What happens while it is away it learns when it is back.
     controller.process.signal(Signal::SIGKILL);
     let _ = controller.process.finish();
-    random_file(&site.path("source/fourth"), MIB, 5);
-    std::fs::remove_file(site.path("source/third")).expect("removed");
+    random_file(&host.path("source/fourth"), MIB, 5);
+    std::fs::remove_file(host.path("source/third")).expect("removed");
     loop {
         let told = producer.json_line();
         if told["withdrawn"].to_string().contains("/watched/third") {
             break;
         }
     }
-    controller.process = start(&site, &controller.address, &controller.database);
+    controller.process = start(&host, &controller.address, &controller.database);
     wait_until("it has learnt all", || controller.registered() == ["fourth"]);
 
     // A producer that comes again with nothing but its repository.
@@ -297,7 +296,7 @@ fn a_watched_directory_is_registered_as_it_changes() {
     let versions = controller.versions();
     controller.withdraw_all();
     let words = ["put", "--repo", "repo", "--json"];
-    let producer = site.weir(&router.unix(), &[&words[..], &reached].concat());
+    let producer = router.spawn(&[&words[..], &reached].concat());
     producer.json_line();
     wait_until("all of it is registered again", || controller.versions() == versions);
 }
@@ -316,12 +315,12 @@ fn what_killing_the_controller_costs_a_transfer() {
     let time = |network: &mut Network, kills: bool| {
         let words = ["get", versioned.as_str(), "-o", "/dev/null"];
         let begun = Instant::now();
-        let transfer = network.site.weir(&network.routers["edge"].unix(), &words);
+        let transfer = network.routers["edge"].spawn(&words);
         std::thread::sleep(Duration::from_millis(200));
         if kills {
             network.controller.process.signal(Signal::SIGKILL);
         }
-        let _ = transfer.finish().success();
+        transfer.finish().success();
         begun.elapsed().as_secs_f64()
     };
     let mut ratios = Vec::new();

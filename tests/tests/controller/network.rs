@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+pub(crate) use weir_tests::wait_until;
+use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex};
 
 use crate::numbers::Numbers;
 
@@ -31,15 +32,15 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    pub(crate) fn start(site: &Site) -> Self {
-        Self::with(site, site.path("controller.db").to_str().expect("UTF-8"))
+    pub(crate) fn start(host: &Host) -> Self {
+        Self::with(host, host.path("controller.db").to_str().expect("UTF-8"))
     }
 
     /// With a database that others may share.
-    pub(crate) fn with(site: &Site, database: &str) -> Self {
-        let (database, address) = (database.to_owned(), format!("127.0.0.1:{}", site.free_port()));
-        let token = add_token(site, &database, "operator", "test");
-        let process = start(site, &address, &database);
+    pub(crate) fn with(host: &Host, database: &str) -> Self {
+        let (database, address) = (database.to_owned(), format!("127.0.0.1:{}", host.free_port()));
+        let token = add_token(host, &database, "operator", "test");
+        let process = start(host, &address, &database);
         Self { process, address, database, token }
     }
 
@@ -111,21 +112,21 @@ pub(crate) fn http(address: &str, request: &str) -> io::Result<String> {
     }
 }
 
-pub(crate) fn start(site: &Site, address: &str, database: &str) -> Process {
+pub(crate) fn start(host: &Host, address: &str, database: &str) -> Process {
     let decisions = format!("[decisions]\nrouter_timeout = \"{}s\"\n", ROUTER_TIMEOUT.as_secs());
-    let config = site.write("controller.toml", decisions.as_bytes());
+    let config = host.write("controller.toml", decisions.as_bytes());
     let config = config.to_str().expect("UTF-8");
     let arguments =
         ["controller", "-c", config, "--listen", address, "--database", database, "--json"];
-    let process = site.weir("", &arguments);
+    let process = host.spawn("", &arguments);
     assert_eq!(process.json_line()["ready"], true);
     process
 }
 
-fn add_token(site: &Site, database: &str, role: &str, name: &str) -> String {
+fn add_token(host: &Host, database: &str, role: &str, name: &str) -> String {
     let arguments =
         ["controller", "--database", database, "token", "add", "--role", role, "--name", name];
-    site.weir("", &arguments).finish().success().output.trim().to_owned()
+    host.spawn("", &arguments).finish().success().output.trim().to_owned()
 }
 
 /// What there is to be known of a network at one time.
@@ -148,7 +149,7 @@ struct Beginning {
 
 /// `edge` - `one`, `two`, `three` beside each other - `origin`.
 pub(crate) struct Network {
-    pub(crate) site: Site,
+    pub(crate) host: Host,
     /// The one that is asked, and others of its database.
     pub(crate) controller: Controller,
     pub(crate) others: Vec<Controller>,
@@ -166,31 +167,31 @@ impl Network {
     }
 
     pub(crate) fn with(file_bytes: usize) -> Self {
-        let site = Site::new();
-        let controller = Controller::start(&site);
-        Self::of(site, controller, Vec::new(), file_bytes)
+        let host = Host::new();
+        let controller = Controller::start(&host);
+        Self::of(host, controller, Vec::new(), file_bytes)
     }
 
     pub(crate) fn of(
-        site: Site,
+        host: Host,
         controller: Controller,
         others: Vec<Controller>,
         file_bytes: usize,
     ) -> Self {
         let store = (file_bytes / 3 * 2).to_string();
-        Self::of_stores(site, controller, others, file_bytes, &store, [""; 3])
+        Self::of_stores(host, controller, others, file_bytes, &store, [""; 3])
     }
 
     /// Each router between could keep all of the file, and `edge` says what its links to them
     /// carry.
     pub(crate) fn with_rates(rates: [&str; 3]) -> Self {
-        let site = Site::new();
-        let controller = Controller::start(&site);
-        Self::of_stores(site, controller, Vec::new(), 24 * MIB, "64MiB", rates)
+        let host = Host::new();
+        let controller = Controller::start(&host);
+        Self::of_stores(host, controller, Vec::new(), 24 * MIB, "64MiB", rates)
     }
 
     fn of_stores(
-        site: Site,
+        host: Host,
         controller: Controller,
         others: Vec<Controller>,
         file_bytes: usize,
@@ -200,7 +201,7 @@ impl Network {
         let (routers, metrics) = (BTreeMap::new(), BTreeMap::new());
         let beginning = RefCell::new(None);
         let mut network =
-            Self { site, controller, others, routers, metrics, beginning, file_bytes };
+            Self { host, controller, others, routers, metrics, beginning, file_bytes };
         network.add("origin", "1MiB", &[]);
         for name in MIDDLE {
             network.add(name, store, &[("origin", "")]);
@@ -213,7 +214,7 @@ impl Network {
     /// Starts a router with faces to others, each of which says what its link carries unless that
     /// is empty.
     fn add(&mut self, name: &'static str, store: &str, neighbours: &[(&str, &str)]) {
-        let token = add_token(&self.site, &self.controller.database, "router", name);
+        let token = add_token(&self.host, &self.controller.database, "router", name);
         let controllers = std::iter::once(&self.controller).chain(&self.others);
         let urls: Vec<String> =
             controllers.map(|one| format!("\"http://{}\"", one.address)).collect();
@@ -221,7 +222,7 @@ impl Network {
             "[controller]\nurl = [{}]\nname = \"{name}\"\ntoken = \"{token}\"\n\
              interval = \"100ms\"\nstate_file = {:?}\n",
             urls.join(", "),
-            self.site.path(&format!("{name}.configuration")),
+            self.host.path(&format!("{name}.configuration")),
         );
         for (neighbour, rate) in neighbours {
             config += &format!("[[face]]\nuri = \"{}\"\n", self.routers[neighbour].udp());
@@ -229,14 +230,13 @@ impl Network {
                 config += &format!("rate = \"{rate}\"\n");
             }
         }
-        let path = self.site.write(&format!("{name}.toml"), config.as_bytes());
+        let path = self.host.write(&format!("{name}.toml"), config.as_bytes());
         let path = path.to_str().expect("UTF-8").to_owned();
-        let metrics = format!("127.0.0.1:{}", self.site.free_port());
+        let metrics = format!("127.0.0.1:{}", self.host.free_port());
         let arguments = ["-c", &path, "--store", store, "--metrics", &metrics];
         let arguments = arguments.map(str::to_owned).to_vec();
         self.metrics.insert(name, metrics);
-        let options = RouterOptions { socket: name.into(), arguments };
-        self.routers.insert(name, Router::start_with(&self.site, &options));
+        self.routers.insert(name, Router::start_at_with(&self.host, name, &arguments));
     }
 
     /// Publishes a file at `origin`, tells the controller of it, and waits until `edge` has a
@@ -247,11 +247,11 @@ impl Network {
 
     /// The same with content that is drawn with this seed.
     pub(crate) fn put_content(&self, name: &str, seed: u64) -> (Process, String, String) {
-        let source = self.site.path("source");
+        let source = self.host.path("source");
         let hash = random_file(&source, self.file_bytes, seed);
         let origin = self.routers["origin"].unix();
         let words = ["put", source.to_str().expect("UTF-8"), name, "--json"];
-        let producer = self.site.weir(&origin, &words);
+        let producer = self.host.spawn(&origin, &words);
         let ready = producer.json_line();
         let versioned = ready["name"].as_str().expect("a name").to_owned();
         let manifest = json!({
@@ -263,9 +263,9 @@ impl Network {
         });
         self.controller.ask("POST", "/v1/files", Some(&file));
         wait_until("a route at each router", || {
-            self.routers.values().all(|router| {
-                router.weir_json(&self.site, &["route", "list"]).to_string().contains(name)
-            })
+            self.routers
+                .values()
+                .all(|router| router.weir_json(&["route", "list"]).to_string().contains(name))
         });
         (producer, versioned, hash)
     }
@@ -281,7 +281,7 @@ impl Network {
     /// Starts the controller again that was killed.
     pub(crate) fn restart_controller(&mut self, object: &str) {
         let Controller { address, database, .. } = &self.controller;
-        self.controller.process = start(&self.site, address, database);
+        self.controller.process = start(&self.host, address, database);
         wait_until("all routers again", || {
             let routers = self.controller.ask("GET", "/v1/routers", None);
             MIDDLE.iter().all(|name| routers.to_string().contains(&format!("\"{name}\"")))
@@ -290,9 +290,9 @@ impl Network {
     }
 
     pub(crate) fn get(&self, name: &str, target: &str) -> String {
-        let target = self.site.path(target);
+        let target = self.host.path(target);
         let words = ["get", name, "-o", target.to_str().expect("UTF-8")];
-        self.routers["edge"].weir_json(&self.site, &words);
+        self.routers["edge"].weir_json(&words);
         sha256_hex(&target)
     }
 
@@ -310,7 +310,7 @@ impl Network {
         self.metrics.iter().for_each(|(router, address)| numbers.add(router, address));
         let edge = &self.routers["edge"];
         let lists = ["face", "route", "strategy"];
-        let lists = lists.map(|list| edge.weir_json(&self.site, &[list, "list"]).to_string());
+        let lists = lists.map(|list| edge.weir_json(&[list, "list"]).to_string());
         State { numbers, edge: lists.join("\n"), asked: self.asked_of_producer() }
     }
 
@@ -374,7 +374,7 @@ impl Network {
             return false;
         };
         let held = ["cs", "holdings", &manifest_of(object)];
-        let held = self.routers[keeper].weir_json(&self.site, &held);
+        let held = self.routers[keeper].weir_json(&held);
         held["memory"] == json!([[0, self.manifest_parts() - 1]])
     }
 
@@ -386,7 +386,7 @@ impl Network {
             wait_until("each part in its router", || self.are_parts_held(object));
             wait_until("the manifest in the first", || self.is_manifest_held(object));
             wait_until("a way to each part at the edge", || {
-                let strategies = self.routers["edge"].weir_json(&self.site, &["strategy", "list"]);
+                let strategies = self.routers["edge"].weir_json(&["strategy", "list"]);
                 strategies.to_string().matches("part~").count() == self.parts_of(object).len()
             });
             self.parts_of(object) == parts
@@ -406,7 +406,7 @@ impl Network {
 
     /// Interests that the producer's face of `origin` has carried.
     pub(crate) fn asked_of_producer(&self) -> u64 {
-        let faces = self.routers["origin"].weir_json(&self.site, &["face", "list"]);
+        let faces = self.routers["origin"].weir_json(&["face", "list"]);
         let is_of_producer = |face: &&Value| {
             face["scope"] == "local"
                 && face["uri"].as_str().is_some_and(|uri| uri.starts_with("fd"))
@@ -432,12 +432,4 @@ fn parts_in(plans: &Value, object: &str) -> Vec<Value> {
 
 fn manifest_of(object: &str) -> String {
     format!("{object}/32=manifest")
-}
-
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come about");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

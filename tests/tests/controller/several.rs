@@ -1,7 +1,7 @@
 //! Several controllers of one PostgreSQL database (decision 0028).
 
 use nix::sys::signal::Signal;
-use weir_tests::Site;
+use weir_tests::Host;
 
 use crate::network::{Controller, MIB, Network, wait_until};
 use crate::postgres::Postgres;
@@ -23,11 +23,11 @@ fn run_of(controller: &Controller) -> u64 {
 fn one_that_is_killed_in_mid_transfer_is_stood_in_for_by_the_other() {
     let server = Postgres::start();
     let database = server.url(&server.database(""));
-    let site = Site::new();
-    let [one, other] = [(); 2].map(|()| Controller::with(&site, &database));
+    let host = Host::new();
+    let [one, other] = [(); 2].map(|()| Controller::with(&host, &database));
     let (first, second) = (run_of(&one), run_of(&other));
     assert_ne!(first, second);
-    let mut network = Network::of(site, one, vec![other], 24 * MIB);
+    let mut network = Network::of(host, one, vec![other], 24 * MIB);
     let (_producer, versioned, hash) = network.put("/data/large");
 
     let mut transfer = Transfer::start(&network, "/data/large");

@@ -13,7 +13,7 @@ pub(crate) struct Transfer(Child);
 
 impl Transfer {
     pub(crate) fn start(network: &Network, name: &str) -> Self {
-        let mut command: Command = network.site.command(weir_binary());
+        let mut command: Command = network.host.command(weir_binary());
         command
             .args(["get", name, "-o", "-"])
             .env("NDN_CLIENT_TRANSPORT", network.routers["edge"].unix());

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use nix::sched::{CloneFlags, unshare};
 
-use super::{Fixture, kill, published, stop, wait_for_log};
+use super::Fixture;
 
 /// Gives this thread, and what it starts, mounts of its own, which end with it.
 fn has_own_mounts() -> bool {
@@ -33,7 +33,7 @@ impl Drop for Mounted {
 /// A repository on a file system of this size.
 fn small_disk(size: &str) -> (Fixture, Mounted) {
     let fixture = Fixture::new();
-    let repo = fixture.site.path("repo");
+    let repo = fixture.host.path("repo");
     fs::create_dir(&repo).expect("a folder");
     let size = format!("size={size}");
     let is_mounted = mount(&["-t", "tmpfs", "-o", &size, "tmpfs", &repo.to_string_lossy()]);
@@ -62,15 +62,15 @@ fn a_full_disk_loses_nothing_and_is_used_again() {
     fs::remove_file(fixture.source("large")).expect("removed");
     let (process, _) = fixture.watch();
     fixture.assert_got_equals_source();
-    let draft = fixture.site.write("draft", &[4; 3_000_000]);
+    let draft = fixture.host.write("draft", &[4; 3_000_000]);
     fs::rename(draft, fixture.source("large")).expect("renamed");
-    wait_for_log(&process, "No space left on device");
+    process.wait_for("No space left on device");
     assert_eq!(fixture.got(), ["small"]);
     assert_eq!(fixture.stored()["/folder/small"].content, [3; 100_000]);
-    let repo = fixture.site.path("repo");
+    let repo = fixture.host.path("repo");
     assert!(mount(&["-o", "remount,size=20m", &repo.to_string_lossy()]), "no more room");
-    published(&process, "/folder/large");
-    let _ = kill(process);
+    process.published("/folder/large");
+    let _ = process.kill();
     assert_eq!(fixture.stored()["/folder/large"].content, [4; 3_000_000]);
     fixture.serve_and_compare();
 }
@@ -83,7 +83,7 @@ fn a_read_only_disk_is_served_and_written_when_it_can_be() {
     let (fixture, _mounted) = small_disk("20m");
     fixture.write_old("a", &[1; 50_000]);
     let (process, _) = fixture.watch();
-    let repo = fixture.site.path("repo").to_string_lossy().into_owned();
+    let repo = fixture.host.path("repo").to_string_lossy().into_owned();
     let turn_read_only = || {
         assert!(mount(&["--bind", &repo, &repo]) && mount(&["-o", "remount,ro,bind", &repo]));
     };
@@ -92,15 +92,15 @@ fn a_read_only_disk_is_served_and_written_when_it_can_be() {
         assert!(output.status.success());
     };
     turn_read_only();
-    let draft = fixture.site.write("draft", &[2; 50_000]);
+    let draft = fixture.host.write("draft", &[2; 50_000]);
     fs::rename(draft, fixture.source("a")).expect("renamed");
-    wait_for_log(&process, "Read-only file system");
+    process.wait_for("Read-only file system");
     assert_eq!(fixture.stored()["/folder/a"].content, [1; 50_000]);
     assert_eq!(fixture.got(), ["a"]);
     turn_back();
-    published(&process, "/folder/a");
+    process.published("/folder/a");
     assert_eq!(fixture.stored()["/folder/a"].content, [2; 50_000]);
-    let _ = kill(process);
+    let _ = process.kill();
 
     // What is kept can be served from it, and nothing put.
     turn_read_only();
@@ -111,5 +111,5 @@ fn a_read_only_disk_is_served_and_written_when_it_can_be() {
     turn_back();
     let (process, _) = fixture.watch();
     fixture.assert_got_equals_source();
-    stop(process);
+    process.stop();
 }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use weir_base::Rng;
-use weir_tests::Site;
+use weir_tests::Host;
 
-use super::{Fixture, kill, stop, versions, wait_for_log};
+use super::{Fixture, versions};
 
 /// Files that are replaced and never missing, the last one of some segments.
 const STABLE: [&str; 4] = ["s0", "s1", "s2", "large"];
@@ -24,29 +24,29 @@ const FLEETING: [&str; 2] = ["t0", "t1"];
 type History = Mutex<HashMap<String, HashSet<Vec<u8>>>>;
 
 /// Replaces a file as careful programs do.
-fn replace(site: &Site, file: &str, rng: &mut Rng, history: &History) {
+fn replace(host: &Host, file: &str, rng: &mut Rng, history: &History) {
     let size = if file == "large" { 600_000 } else { 20_000 };
     let mut content = vec![0; rng.below(size) as usize];
     rng.fill(&mut content);
     let sum = Sha256::digest(&content).to_vec();
     history.lock().expect("history").entry(file.to_owned()).or_default().insert(sum);
-    let draft = site.path("draft");
+    let draft = host.path("draft");
     fs::write(&draft, content).expect("written");
-    fs::rename(draft, site.path("source").join(file)).expect("renamed");
+    fs::rename(draft, host.path("source").join(file)).expect("renamed");
 }
 
 /// Changes files until it is to stop, and appends to a log if it is to.
-fn write_on(site: &Site, seed: u64, has_log: bool, history: &History, is_over: &AtomicBool) {
+fn write_on(host: &Host, seed: u64, has_log: bool, history: &History, is_over: &AtomicBool) {
     let mut rng = Rng::from_seed(seed);
     let mut log = OpenOptions::new();
-    let log = log.create(true).append(true).open(site.path("source/log")).expect("a log");
+    let log = log.create(true).append(true).open(host.path("source/log")).expect("a log");
     let mut log = has_log.then_some(log);
     while !is_over.load(Ordering::Relaxed) {
         match rng.below(8) {
-            0 => replace(site, STABLE[rng.below(4) as usize], &mut rng, history),
-            1 => replace(site, FLEETING[rng.below(2) as usize], &mut rng, history),
+            0 => replace(host, STABLE[rng.below(4) as usize], &mut rng, history),
+            1 => replace(host, FLEETING[rng.below(2) as usize], &mut rng, history),
             2 => {
-                let file = site.path("source").join(FLEETING[rng.below(2) as usize]);
+                let file = host.path("source").join(FLEETING[rng.below(2) as usize]);
                 let _ = fs::remove_file(file);
             }
             _ => {}
@@ -99,7 +99,7 @@ fn kill_at_random_moments(rounds: u64) {
     let history = History::default();
     let mut rng = Rng::from_seed(rounds);
     for file in STABLE {
-        replace(&fixture.site, file, &mut rng, &history);
+        replace(&fixture.host, file, &mut rng, &history);
     }
     fixture.write_old("log", b"begin\n");
     let ready = fixture.put_once();
@@ -115,14 +115,14 @@ fn kill_at_random_moments(rounds: u64) {
         let has_log = round % 3 == 1;
         let is_over = AtomicBool::new(false);
         let finished = thread::scope(|scope| {
-            scope.spawn(|| write_on(&fixture.site, round, has_log, &history, &is_over));
+            scope.spawn(|| write_on(&fixture.host, round, has_log, &history, &is_over));
             let process = fixture.start_watch();
             if !has_log {
                 let _ = process.json_line();
             }
             let wait_ms = rng.below(if has_log { 4000 } else { 1000 });
             thread::sleep(Duration::from_millis(wait_ms.into()));
-            let finished = kill(process);
+            let finished = process.kill();
             is_over.store(true, Ordering::Relaxed);
             finished
         });
@@ -132,7 +132,7 @@ fn kill_at_random_moments(rounds: u64) {
     fixture.serve_and_compare();
     let (process, _) = fixture.watch();
     fixture.assert_got_equals_source();
-    stop(process);
+    process.stop();
 }
 
 #[test]
@@ -171,12 +171,12 @@ fn a_start_keeps_files_that_are_being_written() {
                 assert_eq!(fixture.got(), ["a", "b", "c", "log"]);
                 // A writer that is held up for half a second passes for one that has ended.
                 if fixture.stored()["/folder/log"].content == b"log" {
-                    wait_for_log(&process, "source/log: it is being written");
+                    process.wait_for("source/log: it is being written");
                 }
             } else {
                 thread::sleep(Duration::from_millis(300 * round));
             }
-            let _ = kill(process);
+            let _ = process.kill();
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(fixture.stored_files(), ["a", "b", "c", "log"]);
@@ -197,7 +197,7 @@ fn of_two_processes_one_has_the_repository() {
     for round in 0..5 {
         let repo = format!("repo{round}");
         let words = ["put", "--repo", &repo, "source", "/folder", "--watch", "--json"];
-        let two = [(); 2].map(|()| fixture.site.weir(&fixture.router.unix(), &words));
+        let two = [(); 2].map(|()| fixture.router.spawn(&words));
         let deadline = std::time::Instant::now() + weir_tests::PATIENCE;
         let is_refused = |log: &str| log.contains("one process at a time can use a repository");
         while !two.iter().any(|process| is_refused(&process.log())) {
@@ -214,11 +214,11 @@ fn of_two_processes_one_has_the_repository() {
         for process in serving {
             let _ = process.json_line();
             let remove = ["put", "--repo", &repo, "--remove", "/folder"];
-            let message = fixture.router.weir(&fixture.site, &remove).failure();
+            let message = fixture.router.weir(&remove).failure();
             assert!(message.contains("is in use by"), "{message}");
-            let _ = kill(process);
+            let _ = process.kill();
         }
-        let stored = super::read_repository(&fixture.site.path(&repo));
+        let stored = super::read_repository(&fixture.host.path(&repo));
         assert_eq!(stored["/folder/a"].content, b"a");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use weir_tests::Process;
 
-use super::{Fixture, published, stop, wait_for_log, withdrawn};
+use super::Fixture;
 
 /// Longer than a file counts as young.
 const OLD: Duration = Duration::from_millis(600);
@@ -27,13 +27,13 @@ fn ready_means_that_young_files_are_published() {
             true => fixture.start_watch(),
             false => {
                 let words = ["put", "source", "/folder", "--watch", "--json"];
-                fixture.site.weir(&fixture.router.unix(), &words)
+                fixture.router.spawn(&words)
             }
         };
         let ready = process.json_line();
         assert_eq!(ready["objects"], 21, "{ready}");
         fixture.assert_got_equals_source();
-        stop(process);
+        process.stop();
     }
 }
 
@@ -60,7 +60,7 @@ fn a_start_waits_for_writers_within_a_bound() {
         assert_eq!(ready["skipped"], u64::from(!is_there), "{ready}");
         let files = fixture.got();
         assert!(files.contains(&"whole".to_owned()) && files.len() == 1 + usize::from(is_there));
-        stop(process);
+        process.stop();
     });
 }
 
@@ -74,7 +74,7 @@ fn an_empty_mount_point_withdraws_nothing() {
     }
     let _ = fixture.put_once();
     let all = ["a", "b", "sub/c"];
-    let [source, away] = ["source", "away"].map(|name| fixture.site.path(name));
+    let [source, away] = ["source", "away"].map(|name| fixture.host.path(name));
 
     // At a start: there is no directory, and then an empty one.
     fs::rename(&source, &away).expect("renamed");
@@ -86,9 +86,9 @@ fn an_empty_mount_point_withdraws_nothing() {
         let process = fixture.start(words);
         let ready = process.json_line();
         assert_eq!(ready["objects"], 5, "{ready}");
-        wait_for_log(&process, "source: it is empty");
+        process.wait_for("source: it is empty");
         assert_eq!(fixture.got(), ["a", "b", "sub"]);
-        stop(process);
+        process.stop();
         assert_eq!(fixture.stored_files(), all);
     }
 
@@ -98,12 +98,12 @@ fn an_empty_mount_point_withdraws_nothing() {
     fs::remove_dir(&source).expect("removed");
     fs::rename(&away, &source).expect("renamed");
     fixture.write_old("d", b"d");
-    published(&process, "/folder/d");
-    stop(process);
+    process.published("/folder/d");
+    process.stop();
     let (process, _) = fixture.watch();
     fs::rename(&source, &away).expect("renamed");
     fs::create_dir(&source).expect("a folder");
-    wait_for_log(&process, "source: it is empty");
+    process.wait_for("source: it is empty");
     assert_eq!(fixture.got(), ["a", "b", "d", "sub"]);
     assert_eq!(fixture.stored_files(), ["a", "b", "d", "sub/c"]);
     fs::remove_dir(&source).expect("removed");
@@ -111,12 +111,12 @@ fn an_empty_mount_point_withdraws_nothing() {
     // Found absent in folders that this process has seen with their files, they are withdrawn.
     fs::remove_file(fixture.source("sub/c")).expect("removed");
     fs::remove_file(fixture.source("a")).expect("removed");
-    withdrawn(&process, "/folder/a");
+    process.withdrawn("/folder/a");
     assert_eq!(fixture.stored_files(), ["b", "d"]);
     // The directory that came back is watched.
     fs::write(fixture.source("e"), b"e").expect("written");
-    published(&process, "/folder/e");
-    stop(process);
+    process.published("/folder/e");
+    process.stop();
     assert_eq!(fixture.stored_files(), ["b", "d", "e"]);
 }
 
@@ -125,8 +125,8 @@ fn an_empty_mount_point_withdraws_nothing() {
 fn what_cannot_be_looked_at_stays() {
     let fixture = Fixture::new();
     fixture.write_old("a", b"a");
-    fs::create_dir(fixture.site.path("disk")).expect("a folder");
-    fs::write(fixture.site.path("disk/c"), b"c").expect("written");
+    fs::create_dir(fixture.host.path("disk")).expect("a folder");
+    fs::write(fixture.host.path("disk/c"), b"c").expect("written");
     for (to, link) in [("../disk", "linked"), ("../disk/c", "c")] {
         std::os::unix::fs::symlink(to, fixture.source(link)).expect("a link");
     }
@@ -136,23 +136,23 @@ fn what_cannot_be_looked_at_stays() {
     assert_eq!(process.json_line()["objects"], 5);
     let all = ["a", "c", "linked/c"];
     assert_eq!(fixture.stored_files(), all);
-    let [disk, away] = ["disk", "away"].map(|name| fixture.site.path(name));
+    let [disk, away] = ["disk", "away"].map(|name| fixture.host.path(name));
     fs::rename(&disk, &away).expect("renamed");
     fixture.write_old("b", b"b");
-    published(&process, "/folder/b");
+    process.published("/folder/b");
     assert_eq!(fixture.got(), ["a", "b", "c", "linked"]);
-    wait_for_log(&process, "source/linked: a link that leads nowhere");
-    stop(process);
+    process.wait_for("source/linked: a link that leads nowhere");
+    process.stop();
     // Nor does a start remove it.
     let process = fixture.start(&words);
     assert_eq!(process.json_line()["objects"], 6);
     assert_eq!(fixture.got(), ["a", "b", "c", "linked"]);
-    stop(process);
+    process.stop();
     assert_eq!(fixture.stored_files(), ["a", "b", "c", "linked/c"]);
     fs::rename(&away, &disk).expect("renamed");
     let process = fixture.start(&words);
     assert_eq!(process.json_line()["not_signed_again"], 6);
-    stop(process);
+    process.stop();
 }
 
 fn content(fixture: &Fixture, name: &str) -> Vec<u8> {
@@ -168,11 +168,11 @@ fn a_file_is_replaced_in_every_way() {
     fixture.write_old("f", b"first");
     let (process, _) = fixture.watch();
     let is_now = |text: &[u8]| {
-        published(&process, "/folder/f");
+        process.published("/folder/f");
         assert_eq!(content(&fixture, "/folder/f"), text);
     };
 
-    let draft = fixture.site.write("draft", b"renamed over");
+    let draft = fixture.host.write("draft", b"renamed over");
     fs::rename(&draft, &path).expect("renamed");
     is_now(b"renamed over");
     fs::write(&path, b"cut and written").expect("written");
@@ -186,7 +186,7 @@ fn a_file_is_replaced_in_every_way() {
     if map_and_write(&path, "MAP") && modified() != before {
         is_now(b"MAP and written");
     }
-    let other = fixture.site.write("other", b"a hard link");
+    let other = fixture.host.write("other", b"a hard link");
     fs::remove_file(&path).expect("removed");
     fs::hard_link(&other, &path).expect("linked");
     is_now(b"a hard link");
@@ -198,10 +198,10 @@ fn a_file_is_replaced_in_every_way() {
     fs::remove_file(&path).expect("removed");
     fs::create_dir(&path).expect("a folder");
     fs::write(path.join("inner"), b"inner").expect("written");
-    published(&process, "/folder/f/inner");
+    process.published("/folder/f/inner");
     assert_eq!(fixture.stored_files(), ["f/inner", "stays"]);
     assert_eq!(fixture.got(), ["f", "stays"]);
-    fs::rename(&path, fixture.site.path("old")).expect("renamed");
+    fs::rename(&path, fixture.host.path("old")).expect("renamed");
     fs::write(&path, b"a file again").expect("written");
     is_now(b"a file again");
     assert_eq!(fixture.got(), ["f", "stays"]);
@@ -210,11 +210,11 @@ fn a_file_is_replaced_in_every_way() {
     fs::remove_file(&path).expect("removed");
     let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo runs");
     assert!(made.success());
-    withdrawn(&process, "/folder/f");
+    process.withdrawn("/folder/f");
     fixture.write_old("last", b"last");
-    published(&process, "/folder/last");
-    wait_for_log(&process, "it is neither a file nor a directory");
-    stop(process);
+    process.published("/folder/last");
+    process.wait_for("it is neither a file nor a directory");
+    process.stop();
     assert_eq!(fixture.stored_files(), ["last", "stays"]);
     fixture.serve_and_compare();
 }
@@ -242,17 +242,17 @@ fn a_file_that_is_replaced_while_it_is_signed_is_whole() {
     fixture.write_old("f", &vec![0; SIZE]);
     let (process, _) = fixture.watch();
     for octet in 1..40 {
-        let draft = fixture.site.write("draft", &vec![octet; SIZE]);
+        let draft = fixture.host.write("draft", &vec![octet; SIZE]);
         fs::rename(draft, fixture.source("f")).expect("renamed");
         thread::sleep(Duration::from_millis(50));
         let stored = content(&fixture, "/folder/f");
         assert!(stored.len() == SIZE && stored.iter().all(|&other| other == stored[0]));
     }
     while content(&fixture, "/folder/f")[0] != 39 {
-        published(&process, "/folder/f");
+        process.published("/folder/f");
     }
     fixture.assert_got_equals_source();
-    stop(process);
+    process.stop();
 }
 
 /// The clock of the producer was ahead by centuries when it first published.
@@ -263,16 +263,16 @@ fn later_versions_are_later_whatever_the_clock_says() {
     fixture.write_old("f", b"first");
     let process = fixture.start(&["source", "/folder", "--version", &AHEAD.to_string()]);
     let _ = process.json_line();
-    stop(process);
+    process.stop();
     let (process, _) = fixture.watch();
     fs::write(fixture.source("f"), b"second").expect("written");
-    assert!(published(&process, "/folder/f") > AHEAD);
+    assert!(process.published("/folder/f") > AHEAD);
     fixture.assert_got_equals_source();
-    stop(process);
+    process.stop();
     assert_eq!(content(&fixture, "/folder/f"), b"second");
     let (process, ready) = fixture.watch();
     assert_eq!(ready["not_signed_again"], 2, "{ready}");
-    stop(process);
+    process.stop();
     fixture.serve_and_compare();
 }
 
@@ -297,12 +297,12 @@ fn times_of_files_that_jump_remove_nothing() {
             file.set_modified(times[(at + round) % 4]).expect("a time");
         }
         assert_eq!(fixture.stored_files(), ["f0", "f1", "f2", "f3"]);
-        stop(process);
+        process.stop();
         assert_eq!(fixture.stored_files(), ["f0", "f1", "f2", "f3"]);
     }
     let (process, _) = fixture.watch();
     fixture.assert_got_equals_source();
-    stop(process);
+    process.stop();
 }
 
 /// A process whose clock shows another time, where `faketime` is installed.
@@ -318,19 +318,19 @@ fn a_clock_that_jumps_shadows_nothing() {
     for (round, time) in ["+1y", "-1y", "+2d", "-10y"].into_iter().enumerate() {
         let text = round.to_string();
         fixture.write_old("f", text.as_bytes());
-        let mut command = fixture.site.command(Path::new("faketime"));
+        let mut command = fixture.host.command(Path::new("faketime"));
         command.args(["-f", time]).arg(weir_tests::weir_binary());
         command.args(["put", "source", "/folder", "--watch", "--repo", "repo", "--json"]);
         command.args(["--sign", "digest"]).env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
         let process = Process::start("weir put at another time", command);
         let _ = process.json_line();
         assert_eq!(content(&fixture, "/folder/f"), text.as_bytes());
-        let _ = super::kill(process);
+        let _ = process.kill();
         assert_eq!(fixture.stored_files(), ["f"]);
     }
     let (process, _) = fixture.watch();
     fixture.assert_got_equals_source();
-    stop(process);
+    process.stop();
 }
 
 /// A look that failed is repeated without an event.
@@ -339,14 +339,14 @@ fn a_directory_that_is_missing_for_a_while_stays_published() {
     let fixture = Fixture::new();
     fixture.write_old("a", b"a");
     let (process, _) = fixture.watch();
-    let [source, away] = ["source", "away"].map(|name| fixture.site.path(name));
+    let [source, away] = ["source", "away"].map(|name| fixture.host.path(name));
     fs::rename(&source, &away).expect("renamed");
-    wait_for_log(&process, "cannot read");
+    process.wait_for("cannot read");
     assert_eq!(fixture.stored_files(), ["a"]);
     assert_eq!(fixture.got(), ["a"]);
     fs::rename(&away, &source).expect("renamed");
     fs::write(fixture.source("b"), b"b").expect("written");
-    published(&process, "/folder/b");
-    stop(process);
+    process.published("/folder/b");
+    process.stop();
     assert_eq!(fixture.stored_files(), ["a", "b"]);
 }

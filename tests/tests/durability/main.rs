@@ -11,30 +11,27 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use nix::sys::signal::Signal;
 use serde_json::Value;
-use weir_tests::{Finished, Process, Router, RouterOptions, Site, sha256_hex};
+use weir_tests::{Host, Process, Router, sha256_hex};
 
 use self::reader::{Stored, read_repository};
 
 /// A folder `source` that is published as `/folder`, and a router that stores nothing.
 struct Fixture {
     router: Router,
-    site: Site,
+    host: Host,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let site = Site::new();
-        let arguments = vec!["--store".into(), "0".into()];
-        let router =
-            Router::start_with(&site, &RouterOptions { arguments, ..RouterOptions::default() });
-        fs::create_dir(site.path("source")).expect("a folder");
-        Self { router, site }
+        let host = Host::new();
+        let router = Router::without_store(&host);
+        fs::create_dir(host.path("source")).expect("a folder");
+        Self { router, host }
     }
 
     fn source(&self, file: &str) -> PathBuf {
-        self.site.path("source").join(file)
+        self.host.path("source").join(file)
     }
 
     /// Writes a file whose times say that it was written long ago.
@@ -49,7 +46,7 @@ impl Fixture {
     }
 
     fn start(&self, words: &[&str]) -> Process {
-        self.site.weir(&self.router.unix(), &[&["put", "--repo", "repo", "--json"], words].concat())
+        self.router.spawn(&[&["put", "--repo", "repo", "--json"], words].concat())
     }
 
     fn start_watch(&self) -> Process {
@@ -67,11 +64,11 @@ impl Fixture {
     fn put_once(&self) -> String {
         let process = self.start(&["source", "/folder"]);
         let _ = process.json_line();
-        stop(process)
+        process.stop()
     }
 
     fn stored(&self) -> BTreeMap<String, Stored> {
-        read_repository(&self.site.path("repo"))
+        read_repository(&self.host.path("repo"))
     }
 
     /// The files of the folder that are stored, by their names in it.
@@ -83,9 +80,9 @@ impl Fixture {
 
     /// Gets the folder; the files that are in it then.
     fn got(&self) -> Vec<String> {
-        let _ = fs::remove_dir_all(self.site.path("got"));
-        let _ = self.router.weir(&self.site, &["get", "/folder", "-o", "got"]).success();
-        self.site.list("got")
+        let _ = fs::remove_dir_all(self.host.path("got"));
+        self.router.weir(&["get", "/folder", "-o", "got"]).success();
+        self.host.list("got")
     }
 
     /// Has a fresh process serve the repository, and compares what consumers get of these files
@@ -98,47 +95,22 @@ impl Fixture {
             if name.ends_with("/32=ls") {
                 continue;
             }
-            let _ = fs::remove_file(self.site.path("copy"));
-            let _ = self.router.weir(&self.site, &["get", name, "-o", "copy"]).success();
-            let copy = fs::read(self.site.path("copy")).expect("a copy");
+            let _ = fs::remove_file(self.host.path("copy"));
+            self.router.weir(&["get", name, "-o", "copy"]).success();
+            let copy = fs::read(self.host.path("copy")).expect("a copy");
             assert!(copy == stored[name].content, "{name} differs");
         }
-        stop(process);
+        process.stop();
     }
 
     fn assert_got_equals_source(&self) {
         let files = self.got();
-        assert_eq!(files, self.site.list("source"));
+        assert_eq!(files, self.host.list("source"));
         for file in files {
-            let copy = self.site.path("got").join(&file);
+            let copy = self.host.path("got").join(&file);
             assert_eq!(sha256_hex(&self.source(&file)), sha256_hex(&copy), "{file}");
         }
     }
-}
-
-fn stop(mut process: Process) -> String {
-    process.signal(Signal::SIGTERM);
-    process.finish().success().log
-}
-
-fn kill(mut process: Process) -> Finished {
-    process.signal(Signal::SIGKILL);
-    process.finish()
-}
-
-/// Waits until a version of this object is published; which.
-fn published(process: &Process, object: &str) -> u64 {
-    loop {
-        if let Some(&version) = versions(&process.json_line()).get(object) {
-            return version;
-        }
-    }
-}
-
-fn withdrawn(process: &Process, object: &str) {
-    let is_it =
-        |line: &Value| line["withdrawn"].as_array().expect("names").contains(&object.into());
-    while !is_it(&process.json_line()) {}
 }
 
 /// Objects and versions of a line that says what was published.
@@ -146,13 +118,4 @@ fn versions(line: &Value) -> BTreeMap<String, u64> {
     let names = line["published"].as_array().into_iter().flatten();
     let names = names.filter_map(|name| name.as_str()?.split_once("/v="));
     names.map(|(name, version)| (name.to_owned(), version.parse().expect("a version"))).collect()
-}
-
-/// Waits until something of this has been printed.
-fn wait_for_log(process: &Process, text: &str) {
-    let deadline = std::time::Instant::now() + weir_tests::PATIENCE;
-    while !process.log().contains(text) {
-        assert!(std::time::Instant::now() < deadline, "no `{text}`:\n{}", process.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

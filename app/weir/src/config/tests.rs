@@ -2,8 +2,12 @@ use weir_base::units::Time;
 use weir_disk::Engine;
 #[cfg(feature = "lab")]
 use weir_disk::Service;
-use weir_runtime::{BusyPolicy, Bypass, Mark, StoreIo, UnsolicitedPolicy};
-use weir_store::disk::{Admission, Contention, FilterKind, OfferAt};
+#[cfg(feature = "lab")]
+use weir_forward::Labels;
+use weir_runtime::{BusyPolicy, Bypass, Mark, UnsolicitedPolicy};
+use weir_store::disk::{Admission, OfferAt};
+#[cfg(feature = "lab")]
+use weir_store::disk::{Contention, FilterKind};
 use weir_wire::Name;
 
 use super::*;
@@ -188,20 +192,17 @@ fn two_lines_make_a_disk_store() {
 
 #[test]
 fn what_disks_are_to_do_reaches_the_router() {
-    let text = "[disks]\nfilter = \"index\"\nio = \"blocking\"\nbypass = \"adaptive\"\n\
+    let text = "[disks]\nbypass = \"adaptive\"\n\
                 mark = \"ecn\"\nthreshold = 600\nadmission = \"4KiB\"\noffer = \"arrival\"\n\
-                contention = \"data-first\"\nstop_timeout = \"0s\"\nindex_memory_max = \"1GiB\"\n\
+                stop_timeout = \"0s\"\nindex_memory_max = \"1GiB\"\n\
                 [[disk]]\npath = \"/a\"\nengine = \"threads\"\nio_threads = 8\ndirect = false\n\
                 [[disk]]\npath = \"/b\"\nregion_size = \"16MiB\"\n";
     let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
-    assert_eq!(disks.tier.filter, FilterKind::Index);
-    assert_eq!(disks.busy.io, StoreIo::Blocking);
     assert_eq!(disks.busy.bypass, Bypass::Adaptive);
     assert_eq!(disks.busy.mark, Mark::Ecn);
     assert_eq!(disks.tier.threshold, 600);
     assert_eq!(disks.tier.admission, Admission::Size { bytes_min: 4096 });
     assert_eq!(disks.tier.offer_at, OfferAt::Arrival);
-    assert_eq!(disks.tier.contention, Contention::DataFirst);
     assert_eq!(disks.stop_timeout, Duration::ZERO);
     assert_eq!(disks.index_bytes_max, Some(1 << 30));
     assert_eq!(disks.files[0].engine, Engine::Threads(8));
@@ -221,6 +222,33 @@ fn experiments_pace_and_stall_disks() {
     let message = error_of("[[disk]]\npath = \"/d\"\npace = { ops_per_s = 0 }\n");
     for part in ["line 3", "pace", "4700"] {
         assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+}
+
+#[cfg(feature = "lab")]
+#[test]
+fn experiments_reach_the_disks() {
+    let text = "[[disk]]\npath = \"/a\"\n[lab.disks]\nio = \"blocking\"\nlabels = \"path\"\n\
+                announce_period = \"3ms\"\ncontention = \"data-first\"\nfilter = \"index\"\n";
+    let config = parse(text).unwrap().to_runtime().unwrap();
+    assert!(config.extension.is_some());
+    let disks = config.disks.unwrap();
+    assert_eq!((disks.busy.labels, disks.busy.announce_period_ns), (Labels::Path, 3_000_000));
+    assert_eq!(disks.tier.filter, FilterKind::Index);
+    assert_eq!(disks.tier.contention, Contention::DataFirst);
+    let message = error_of("[disks]\nio = \"blocking\"\n");
+    assert!(message.contains("[lab.disks]"), "{message}");
+    let ordered = parse("[lab.store]\nindex = \"ordered\"\n").unwrap().to_runtime().unwrap();
+    assert!(ordered.extension.is_some() && ordered.disks.is_none());
+    assert!(FileConfig::default().to_runtime().unwrap().extension.is_none());
+}
+
+#[cfg(not(feature = "lab"))]
+#[test]
+fn keys_of_experiments_are_refused_in_plain_words() {
+    for text in ["[disks]\nio = \"blocking\"\n", "[lab.disks]\nio = \"blocking\"\n"] {
+        let message = error_of(text);
+        assert!(message.contains("of the laboratory's experiments"), "{message}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A router under test, with its site and its share of the load.
+//! A router under test, with its share of the load.
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 use weir_benches::{NAMES_PER_PARENT, register};
-use weir_tests::{DiskStore, Router, RouterOptions, Site};
+use weir_tests::{DiskStore, Router};
 
 use crate::args::{Args, Condition, Faces, Mode, SITES};
 use crate::load::{End, Interests, Names, Shared, StopWhenDropped, consume};
@@ -34,7 +34,6 @@ impl Part {
 }
 
 pub(crate) struct Host {
-    site: Site,
     pub(crate) router: Router,
     /// Of its disks; it goes with this.
     _folder: Option<TempDir>,
@@ -47,7 +46,7 @@ impl Host {
             part.objects(condition) >= args.interleave,
             "--mebibytes: more for so many objects"
         );
-        let site = Site::new();
+        let host = weir_tests::Host::new();
         let (threads, mebibytes) = (part.threads, part.mebibytes);
         let settings = format!(
             "[router]\nthreads = {threads}\n[faces]\nshared_memory = {}\n",
@@ -69,17 +68,16 @@ impl Host {
                 arguments,
                 ..DiskStore::new("router")
             };
-            let router = disks.start(&site);
-            return Ok(Self { site, router, _folder: folder, part });
+            let router = disks.start(&host);
+            return Ok(Self { router, _folder: folder, part });
         }
         // Names and signatures take room too, and no shard may get more than it has room for.
         let size = mebibytes * (condition.payload + 400) / condition.payload * 2;
         let text = format!("{settings}[store]\nsize = \"{size}MiB\"\n");
-        let config = site.write("router.toml", text.as_bytes());
+        let config = host.write("router.toml", text.as_bytes());
         arguments.extend(["-c".into(), config.to_str().context("UTF-8")?.into()]);
-        let options = RouterOptions { arguments, ..RouterOptions::default() };
-        let router = Router::start_with(&site, &options);
-        Ok(Self { site, router, _folder: None, part })
+        let router = Router::start_with(&host, &arguments);
+        Ok(Self { router, _folder: None, part })
     }
 
     /// A connection of one of the producers, which has its part of the names.
@@ -122,7 +120,7 @@ impl Host {
         let (asked, came) = (objects * NAMES_PER_PARENT, shared.data.load(Ordering::Relaxed));
         ensure!(came * 100 >= asked * 99, "{came} of {asked} Data came when the store was filled");
         if condition.mode == Mode::Disk {
-            self.router.disks_settle(&self.site);
+            self.router.disks_settle();
         }
         Ok(())
     }
@@ -138,6 +136,6 @@ impl Host {
     /// Ends the router as an operator does, so that it writes what it was asked to write.
     pub(crate) fn stop(mut self) {
         self.router.process.signal(Signal::SIGTERM);
-        let _ = self.router.process.finish().success();
+        self.router.process.finish().success();
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
-use weir_tests::Site;
+use weir_tests::Host;
 
 use super::{COMMAND_LIMIT, COMMAND_PAUSE, peak_rss_mib};
 
@@ -49,14 +49,14 @@ struct Trial {
 
 /// Attacks a controller, and prints what the operator had.
 pub(super) fn run(seconds: u64, as_json: bool) -> anyhow::Result<()> {
-    let site = Site::new();
-    let database = site.path("controller.db");
+    let host = Host::new();
+    let database = host.path("controller.db");
     let database = database.to_str().context("UTF-8")?;
     let weir =
-        |words: &[&str]| site.weir("", &[&["controller", "--database", database], words].concat());
+        |words: &[&str]| host.spawn("", &[&["controller", "--database", database], words].concat());
     let add = weir(&["token", "add", "--role", "operator", "--name", "me"]);
     let token = add.finish().success().output.trim().to_owned();
-    let address = format!("127.0.0.1:{}", site.free_port());
+    let address = format!("127.0.0.1:{}", host.free_port());
     let process = weir(&["--listen", &address, "--json"]);
     let _ = process.json_line();
     let trial = Trial { process: process.id(), address: address.parse()?, token };

@@ -26,7 +26,7 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use serde_json::{Value, json};
 use weir_benches::{register, tlv};
-use weir_tests::{PATIENCE, Process, Router, RouterOptions, Site, random_file, sha256_hex};
+use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex};
 use weir_wire::{LpFraming, LpHeader, LpView, Name, peek_frame};
 
 #[derive(Parser)]
@@ -205,7 +205,7 @@ fn enter_namespace() -> anyhow::Error {
 
 /// A router and an honest producer.
 struct Trial {
-    site: Site,
+    host: Host,
     router: Router,
     _producer: Process,
     target: Target,
@@ -241,25 +241,25 @@ struct Report {
 
 impl Trial {
     fn start(args: &Args, attack: &Attack) -> anyhow::Result<Self> {
-        let site = Site::new();
+        let host = Host::new();
         let network = if args.in_namespace { [10, 1] } else { [127, 0] };
         let words = args.router.split_whitespace().chain(attack.router.split_whitespace());
         let mut arguments: Vec<String> = words.map(Into::into).collect();
-        let port = site.free_port();
+        let port = host.free_port();
         if args.in_namespace {
             let address = format!("10.1.0.1:{port}");
             arguments.extend(["--udp".into(), address.clone(), "--tcp".into(), address]);
         }
-        let router = Router::start_with(&site, &RouterOptions { arguments, ..Default::default() });
+        let router = Router::start_with(&host, &arguments);
         let port = if args.in_namespace { port } else { router.port() };
-        let source = site.path("source");
+        let source = host.path("source");
         let expected = random_file(&source, FILE_BYTES, 1);
         let words = ["put", source.to_str().context("UTF-8")?, "/honest/file", "--json"];
-        let producer = site.weir(&router.unix(), &words);
+        let producer = router.spawn(&words);
         let name = producer.json_line()["name"].as_str().context("a name")?.to_owned();
         let (socket, process) = (router.socket().clone(), router.process.id());
         let target = Target { socket, process, network, port, name };
-        Ok(Self { site, router, _producer: producer, target, expected, seconds: args.seconds })
+        Ok(Self { host, router, _producer: producer, target, expected, seconds: args.seconds })
     }
 
     fn run(&self, attack: &Attack) -> anyhow::Result<Report> {
@@ -303,14 +303,14 @@ impl Trial {
 
     /// Gets the file again and again. What is under way at the end does not count, but its time.
     fn goodput_mbps(&self, transport: &str, span: Duration) -> anyhow::Result<f64> {
-        let target = self.site.path("copy");
+        let target = self.host.path("copy");
         let begun = Instant::now();
         let mut bytes = 0;
         while begun.elapsed() < span {
             let _ = std::fs::remove_file(&target);
             let words =
                 ["get", &self.target.name, "-o", target.to_str().context("UTF-8")?, "--json"];
-            let mut get = self.site.weir(transport, &words);
+            let mut get = self.host.spawn(transport, &words);
             while get.is_running() && begun.elapsed() < span {
                 thread::sleep(Duration::from_millis(2));
             }

@@ -2,17 +2,6 @@
 
 use weir_base::{NS_PER_MS, words};
 
-/// Whether an Interest that waits for a disk keeps others from being looked at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreIo {
-    /// It does: Interests queue before the store while one of them is read for, as before a thread
-    /// that blocks (paper nb-cache, cases A and C).
-    Blocking,
-    /// It does not (cases B and D).
-    #[default]
-    Async,
-}
-
 /// When an Interest goes to the next hop although the store has what it asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bypass {
@@ -27,7 +16,8 @@ pub enum Bypass {
     #[default]
     Late,
     /// When it is likely to be answered sooner there: the expected wait here against the time that
-    /// answers have taken from there. With [`StoreIo::Blocking`] this is [`Bypass::Threshold`].
+    /// answers have taken from there. If a driver holds
+    /// Interests up before the store, this is [`Bypass::Threshold`].
     Adaptive,
 }
 
@@ -56,7 +46,6 @@ pub enum Labels {
     Path,
 }
 
-words!(StoreIo { Blocking = "blocking", Async = "async" });
 words!(Bypass { Off = "off", Threshold = "threshold", Late = "late", Adaptive = "adaptive" });
 words!(Labels { Neighbour = "neighbour", Path = "path" });
 words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
@@ -65,8 +54,6 @@ words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 /// [`DiskTierConfig::threshold`](weir_store::disk::DiskTierConfig::threshold).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusyPolicy {
-    /// Whether reads block.
-    pub io: StoreIo,
     /// When Interests pass the store by.
     pub bypass: Bypass,
     /// With [`Bypass::Late`]: how long a read may take before Interests go elsewhere, ns.
@@ -77,21 +64,16 @@ pub struct BusyPolicy {
     /// With [`Mark::NbCc`]: how often neighbours are told that this router's store is over its
     /// threshold, ns.
     pub announce_period_ns: u64,
-    /// With [`StoreIo::Blocking`]: Interests that queue before the store at most; beyond it, a Nack
-    /// for congestion.
-    pub interests_waiting_max: usize,
 }
 
 impl Default for BusyPolicy {
     fn default() -> Self {
         Self {
-            io: StoreIo::default(),
             bypass: Bypass::default(),
             late_after_ns: 250 * NS_PER_MS,
             mark: Mark::default(),
             labels: Labels::default(),
             announce_period_ns: 10 * NS_PER_MS,
-            interests_waiting_max: 20_000,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Interests for what is on disks, which are octets in memory here.
 
-mod blocking;
 mod random;
 
 use alloc::collections::VecDeque;
@@ -10,14 +9,13 @@ use alloc::string::String;
 use proptest::prelude::*;
 use weir_base::{HashKey, NS_PER_S};
 use weir_store::disk::{
-    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, FilterKind,
-    RecordFault,
+    DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, RecordFault,
 };
 use weir_wire::HopSignal;
 
 use super::disks::{DISK_OCTETS, REGION_BYTES, REGIONS, STORE_ID, carry_out, checksum};
 use super::*;
-use crate::{BusyPolicy, BusyStats, Bypass, Mark, StoreIo};
+use crate::{BusyPolicy, BusyStats, Bypass, Mark};
 
 const KEY: HashKey = HashKey::new([11, 12]);
 const ASKER: FaceId = FaceId(300);
@@ -458,15 +456,6 @@ fn plain_marking_is_for_the_data_of_interests_that_pass_by_too() {
     let marks: Vec<_> = (0..2).map(|_| fixture.step()[0].header.congestion_mark).collect();
     assert_eq!(marks, vec![0, 0], "they found less than 2");
     assert_eq!(fixture.answer(U, data("/d/seg=2", 0))[0].header.congestion_mark, 1);
-    assert_eq!(fixture.busy().marked, 1);
-    // The same where the store blocks.
-    let busy = BusyPolicy { mark: Mark::Ecn, ..blocking::blocking(Bypass::Threshold, 8) };
-    let mut fixture = DiskFixture::new(busy);
-    fixture.put_segments(4);
-    fixture.route("/d", &[(U, 0)]);
-    (0..3).for_each(|segment| assert!(fixture.want(segment).is_empty()));
-    assert_eq!(sent(&fixture.want(3)), vec![(U, PacketKind::Interest)]);
-    assert_eq!(fixture.answer(U, data("/d/seg=3", 0))[0].header.congestion_mark, 1);
     assert_eq!(fixture.busy().marked, 1);
 }
 

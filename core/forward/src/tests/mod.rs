@@ -8,8 +8,8 @@ use weir_store::StoreConfig;
 use weir_wire::{Data, Interest, InterestView, LpHeader, NackReason, Name, PitToken, tlv};
 
 use crate::{
-    BlockingStore, Command, DropReason, Event, FaceAttributes, FaceScope, Input, LinkType, NextHop,
-    OutPacket, Outbox, PitTokens, Router, RouterConfig,
+    Command, DropReason, Event, FaceAttributes, FaceScope, Input, LinkType, NextHop, OutPacket,
+    Outbox, PitTokens, Router, RouterConfig,
 };
 
 mod contents;
@@ -97,7 +97,6 @@ fn data(name: &str, freshness_ms: u64) -> Vec<u8> {
 
 struct Fixture {
     router: Router,
-    blocking: Option<BlockingStore>,
     now: Instant,
     out: Outbox,
 }
@@ -111,10 +110,9 @@ impl Fixture {
     }
 
     fn with_config(config: RouterConfig) -> Self {
-        let mut router = Router::new(Instant::ZERO, config);
-        let blocking = BlockingStore::of(&mut router);
+        let router = Router::new(Instant::ZERO, config);
         let now = Instant::from_ns(NS_PER_MS);
-        let mut fixture = Self { router, blocking, now, out: Outbox::default() };
+        let mut fixture = Self { router, now, out: Outbox::default() };
         for (face, scope, link_type) in [
             (FaceId::INTERNAL, FaceScope::Local, LinkType::PointToPoint),
             (LOCAL, FaceScope::Local, LinkType::PointToPoint),
@@ -132,10 +130,7 @@ impl Fixture {
     }
 
     fn handle(&mut self, inputs: &mut [Input]) {
-        match &mut self.blocking {
-            Some(store) => store.handle(&mut self.router, self.now, inputs, &mut self.out),
-            None => self.router.handle(self.now, inputs, &mut self.out),
-        }
+        self.router.handle(self.now, inputs, &mut self.out);
     }
 
     fn command(&mut self, command: Command) {

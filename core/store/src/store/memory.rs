@@ -2,10 +2,10 @@
 
 use super::query::{NameHashes, Query};
 use super::{COMPONENTS_MAX, PREFIX_VISITS_MAX, UNKNOWN_SOURCE};
-use crate::config::{Compare, IndexKind, StoreConfig};
 use crate::entry::{ENTRY_BYTES, Entry, Links, NACK, NONE, USED, entry_bytes};
-use crate::ordered::{ORDERED_BYTES, Ordered, Path};
+use crate::name_index::{NameIndex, StoredNames};
 use crate::tree::{NODE_BYTES, Tree};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Instant, Packet, Pool, Slab, Table};
 use weir_wire::name::DIGEST_SIZE;
@@ -26,8 +26,8 @@ pub(super) struct Arrival<'a> {
     pub(super) source: u32,
 }
 
-/// Data in memory and its indices: a table by the hash of the name, a tree of prefixes and, with
-/// [`IndexKind::Ordered`], a list in the order of names. It evicts nothing by itself.
+/// Data in memory and its indices: a table by the hash of the name, and a tree of prefixes. It
+/// evicts nothing by itself.
 pub(super) struct Memory {
     pub(super) entries: Slab<Entry>,
     /// Where the Data came from, by entry: a cache line has no space left for it.
@@ -35,9 +35,8 @@ pub(super) struct Memory {
     /// From the hash of a whole name to an entry.
     table: Table,
     tree: Tree,
-    /// With [`IndexKind::Ordered`].
-    ordered: Option<Ordered>,
-    compare: Compare,
+    /// An index of an experiment.
+    name_index: Option<Box<dyn NameIndex>>,
     /// `bytes` of all entries. Nodes come on top.
     entry_bytes: u64,
     /// The entry that [`Memory::compact`] has looked at last.
@@ -45,40 +44,40 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(config: &StoreConfig) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             entries: Slab::new(),
             sources: Vec::new(),
             table: Table::with_capacity(0),
             tree: Tree::new(),
-            ordered: (config.index == IndexKind::Ordered).then(Ordered::new),
-            compare: config.compare,
+            name_index: None,
             entry_bytes: 0,
             compacted_to: 0,
         }
     }
 
-    /// Changes how Data is found.
-    pub(super) fn configure(&mut self, config: &StoreConfig) {
-        self.compare = config.compare;
-        let is_ordered = config.index == IndexKind::Ordered;
-        if is_ordered == self.ordered.is_some() {
-            return;
+    pub(super) fn set_name_index(&mut self, mut index: Box<dyn NameIndex>) {
+        for (entry, _) in self.entries.iter() {
+            index.insert(StoredNames(&self.entries), entry);
         }
-        self.ordered = is_ordered.then(Ordered::new);
-        let indices: Vec<u32> = self.entries.iter().map(|(index, _)| index).collect();
-        for index in indices {
-            self.put_in_order(index);
-        }
+        self.name_index = Some(index);
+    }
+
+    /// Whether Data below a prefix answers in the order of names.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.name_index.as_ref().is_some_and(|index| index.is_ordered())
     }
 
     #[inline]
     pub(super) fn bytes(&self) -> u64 {
-        let order_bytes = match self.ordered {
-            Some(_) => self.entries.len() as u64 * ORDERED_BYTES,
-            None => 0,
-        };
-        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + order_bytes
+        let index_bytes = self.entries.len() as u64 * self.index_bytes();
+        self.entry_bytes + self.tree.len() as u64 * NODE_BYTES + index_bytes
+    }
+
+    /// Octets of each entry in the index of an experiment.
+    #[inline]
+    fn index_bytes(&self) -> u64 {
+        self.name_index.as_ref().map_or(0, |index| index.entry_bytes())
     }
 
     /// Octets of all entries with their packets.
@@ -96,8 +95,7 @@ impl Memory {
     /// Octets of memory that Data takes, nodes aside.
     #[inline]
     pub(super) fn bytes_of(&self, data: &DataView<'_>) -> u64 {
-        let order_bytes = if self.ordered.is_some() { ORDERED_BYTES } else { 0 };
-        entry_bytes(data.wire.len()) + order_bytes
+        entry_bytes(data.wire.len()) + self.index_bytes()
     }
 
     /// Whether a memory of `capacity_bytes` can hold Data at all.
@@ -154,8 +152,10 @@ impl Memory {
     /// The entry that answers a query, see [`Store::lookup`](crate::Store::lookup).
     #[inline(always)]
     pub(super) fn find_answer(&self, now: Instant, query: &Query<'_>) -> Option<u32> {
-        if let Some(ordered) = &self.ordered {
-            return self.find_in_order(now, query, ordered);
+        if let Some(index) = &self.name_index
+            && index.is_ordered()
+        {
+            return self.find_in_order(now, query, &**index);
         }
         let hash = query.hashes.whole;
         let name = query.name;
@@ -172,8 +172,8 @@ impl Memory {
 
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
-        if self.compare == Compare::Decode {
-            return self.find_decoding(hash, name_value);
+        if let Some(index) = &self.name_index {
+            return self.find_comparing(hash, name_value, &**index);
         }
         self.table.find(hash, |index| {
             let entry = &self.entries[index];
@@ -182,24 +182,25 @@ impl Memory {
     }
 
     #[cold]
-    fn find_decoding(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
-        self.table.find(hash, |index| {
-            let entry = &self.entries[index];
-            entry.hash == hash && decoded_name(entry) == name_value
-        })
+    fn find_comparing(&self, hash: u64, name: &[u8], index: &dyn NameIndex) -> Option<u32> {
+        let stored = StoredNames(&self.entries);
+        let is_it = |entry| stored.hash(entry) == hash && index.name(stored, entry) == name;
+        self.table.find(hash, is_it)
     }
 
     /// The first match from the Interest's own name on, as CCNx answers: Data of that name, else
     /// the first below it.
     #[cold]
-    fn find_in_order(&self, now: Instant, query: &Query<'_>, ordered: &Ordered) -> Option<u32> {
+    fn find_in_order(&self, now: Instant, query: &Query<'_>, order: &dyn NameIndex) -> Option<u32> {
         let name = query.name;
         let is_fresh_enough = |entry: &Entry| entry.is_fresh_enough(now, query.must_be_fresh);
-        let mut index = ordered.at(&self.seek(ordered, name.value()));
-        for _ in 0..PREFIX_VISITS_MAX {
-            let Some(entry) = self.entries.get(index).filter(|entry| entry.is_below(name)) else {
+        let first = order.first_from(StoredNames(&self.entries), name.value());
+        let in_order = core::iter::successors(first, |&index| order.next(index));
+        for index in in_order.take(PREFIX_VISITS_MAX) {
+            let entry = &self.entries[index];
+            if !entry.is_below(name) {
                 break;
-            };
+            }
             let is_whole_name = entry.name_value().len() == name.value().len();
             if !is_whole_name && !query.can_be_prefix {
                 break;
@@ -207,7 +208,6 @@ impl Memory {
             if is_fresh_enough(entry) && (is_whole_name || entry.flags & NACK == 0) {
                 return Some(index);
             }
-            index = ordered.next(index);
         }
         self.find_by_digest(name, query.hashes)
             .filter(|&index| is_fresh_enough(&self.entries[index]))
@@ -335,7 +335,9 @@ impl Memory {
         self.sources[index as usize] = source;
         self.table.insert(hash, index);
         self.tree.attach(&mut self.entries, index, now);
-        self.put_in_order(index);
+        if let Some(name_index) = &mut self.name_index {
+            name_index.insert(StoredNames(&self.entries), index);
+        }
         self.entry_bytes += entry_bytes(data.wire.len());
         index
     }
@@ -354,7 +356,9 @@ impl Memory {
     #[inline(always)]
     pub(super) fn remove(&mut self, index: u32) -> Packet {
         self.tree.detach(&mut self.entries, index);
-        self.take_out_of_order(index);
+        if let Some(name_index) = &mut self.name_index {
+            name_index.remove(StoredNames(&self.entries), index);
+        }
         let entry = self.entries.remove(index);
         let was_known = self.table.remove(entry.hash, index);
         debug_assert!(was_known);
@@ -378,37 +382,6 @@ impl Memory {
         }
     }
 
-    /// The position of the first entry in the order of names that is not before `name_value`.
-    fn seek(&self, ordered: &Ordered, name_value: &[u8]) -> Path {
-        match self.compare {
-            Compare::Stored => ordered.seek(|index| self.entries[index].name_value() < name_value),
-            Compare::Decode => {
-                ordered.seek(|index| decoded_name(&self.entries[index]) < name_value)
-            }
-        }
-    }
-
-    /// Adds a new entry to the order of names, if one is kept.
-    #[inline(always)]
-    fn put_in_order(&mut self, index: u32) {
-        if let Some(mut ordered) = self.ordered.take() {
-            let entry = &self.entries[index];
-            let path = self.seek(&ordered, entry.name_value());
-            ordered.insert(&path, index, entry.hash);
-            self.ordered = Some(ordered);
-        }
-    }
-
-    #[inline(always)]
-    fn take_out_of_order(&mut self, index: u32) {
-        if let Some(mut ordered) = self.ordered.take() {
-            let entry = &self.entries[index];
-            let path = self.seek(&ordered, entry.name_value());
-            ordered.remove(&path, index, entry.hash);
-            self.ordered = Some(ordered);
-        }
-    }
-
     /// The indices agree with each other.
     #[cfg(test)]
     pub(super) fn check(&self) {
@@ -419,16 +392,6 @@ impl Memory {
         let first = self.first_below(root);
         let reached = core::iter::successors(first, |&index| self.next_below(root, index)).count();
         assert_eq!(reached, self.entries.len());
-        if let Some(ordered) = &self.ordered {
-            let first = ordered.at(&ordered.seek(|_| false));
-            let indices = core::iter::successors(Some(first), |&index| Some(ordered.next(index)));
-            let names: Vec<_> = indices
-                .map_while(|index| self.entries.get(index))
-                .map(|entry| entry.name_value())
-                .collect();
-            assert_eq!(names.len(), self.entries.len());
-            assert!(names.is_sorted());
-        }
     }
 }
 
@@ -436,9 +399,4 @@ impl Memory {
 #[inline]
 pub(super) fn freshness_ms(data: &DataView<'_>) -> u32 {
     u32::try_from(data.freshness_ms).unwrap_or(u32::MAX)
-}
-
-/// The name of a stored packet as if nothing but its octets were known.
-fn decoded_name(entry: &Entry) -> &[u8] {
-    DataView::decode(&entry.packet).expect("only Data is stored").name.value()
 }

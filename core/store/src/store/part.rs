@@ -1,7 +1,6 @@
 //! A store that has a part of what its router stores: the choice among the parts is its caller's.
 
 use super::{Lookup, Query, Store};
-use crate::config::IndexKind;
 use crate::disk::OnDisk;
 use crate::entry::USED;
 use weir_base::{Instant, Packet};
@@ -59,10 +58,10 @@ impl Store {
 
     /// Whether Data below a prefix, which came at some time, is chosen before other such Data.
     pub fn is_chosen_before(&self, one: (Instant, &[u8]), other: (Instant, &[u8])) -> bool {
-        match self.config.index {
-            IndexKind::Hash => (one.0, name_of(one.1)) > (other.0, name_of(other.1)),
-            IndexKind::Ordered => name_of(one.1) < name_of(other.1),
+        if self.memory.is_ordered() {
+            return name_of(one.1) < name_of(other.1);
         }
+        (one.0, name_of(one.1)) > (other.0, name_of(other.1))
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::{Compare, EvictionPolicy, IndexKind};
+use crate::config::EvictionPolicy;
 use crate::fixture::{self, Fixture, KEY, ms, name};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -252,25 +252,6 @@ fn a_change_of_policy_keeps_data_and_order() {
 }
 
 #[test]
-fn an_ordered_index_answers_prefixes_with_the_first_name() {
-    let mut fixture = Fixture::large();
-    let config = fixture.store.config().clone();
-    let compare = Compare::Decode;
-    fixture
-        .store
-        .configure(fixture.now, StoreConfig { index: IndexKind::Ordered, compare, ..config });
-    for uri in ["/b", "/a/c", "/a/b/2", "/a/b/1", "/a"] {
-        assert!(fixture.put(uri, 0));
-    }
-    assert_eq!(fixture.found("/a", true, false).unwrap(), "/a");
-    assert_eq!(fixture.found("/a/b", true, false).unwrap(), "/a/b/1");
-    assert_eq!(fixture.found("/a/b", false, false), None);
-    assert_eq!(fixture.found("/b", false, false).unwrap(), "/b");
-    assert_eq!(fixture.erase("/a/b", 9), 2);
-    assert_eq!(fixture.found("/a/b", true, false), None);
-}
-
-#[test]
 fn erase_takes_a_subtree_up_to_its_limit() {
     let mut fixture = Fixture::large();
     for uri in ["/a", "/a/b", "/a/b/c", "/a/d/e", "/ab", "/f"] {
@@ -381,7 +362,6 @@ enum Step {
     Erase { name: Vec<u8>, limit: usize },
     Capacity(u64),
     Policy(usize),
-    Index(IndexKind, Compare),
     Wait(u64),
 }
 
@@ -398,10 +378,6 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(name, limit)| Step::Erase { name, limit }),
         1 => (0..40_000u64).prop_map(Step::Capacity),
         1 => (0..EvictionPolicy::ALL.len()).prop_map(Step::Policy),
-        1 => (any::<bool>(), any::<bool>()).prop_map(|(is_ordered, decodes)| {
-            let index = if is_ordered { IndexKind::Ordered } else { IndexKind::Hash };
-            Step::Index(index, if decodes { Compare::Decode } else { Compare::Stored })
-        }),
         2 => (0..40u64).prop_map(Step::Wait),
     ];
     proptest::collection::vec(step, 0..if cfg!(miri) { 20 } else { 150 })
@@ -448,13 +424,10 @@ proptest! {
                     let matching = model.iter().filter(|(other, (_, until, _))| {
                         matches(other) && (!must_be_fresh || now < *until)
                     });
-                    let best = match fixture.store.config().index {
-                        // The very name, else what came last, the last name of a moment.
-                        IndexKind::Hash => matching.max_by_key(|(other, (_, _, came))| {
-                            (**other == name, *came, *other)
-                        }),
-                        IndexKind::Ordered => matching.min_by_key(|(other, _)| *other),
-                    };
+                    // The very name, else what came last, the last name of a moment.
+                    let best = matching.max_by_key(|(other, (_, _, came))| {
+                        (**other == name, *came, *other)
+                    });
                     let hit = fixture.ask(&uri(&name), can_be_prefix, must_be_fresh);
                     prop_assert_eq!(hit.is_some(), best.is_some());
                     if let (Some(hit), Some((_, (wire, until, _)))) = (hit, best) {
@@ -472,10 +445,6 @@ proptest! {
                     let policy = EvictionPolicy::ALL[at];
                     let config = StoreConfig { policy, ..fixture.store.config().clone() };
                     fixture.store.configure(fixture.now, config);
-                }
-                Step::Index(index, compare) => {
-                    let config = fixture.store.config().clone();
-                    fixture.store.configure(fixture.now, StoreConfig { index, compare, ..config });
                 }
                 Step::Wait(wait_ms) => fixture.now = fixture.now.plus_ns(wait_ms * NS_PER_MS),
             }

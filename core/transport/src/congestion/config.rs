@@ -12,6 +12,12 @@ use super::controller::Controller;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(&'static [Controller]);
 
+impl Default for Controllers {
+    fn default() -> Self {
+        Self::BUILT_IN
+    }
+}
+
 impl Controllers {
     pub const fn new(all: &'static [Controller]) -> Self {
         Self(all)

@@ -5,6 +5,7 @@ pub(crate) mod wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -14,17 +15,13 @@ use weir_base::Instant as Moment;
 use weir_client::Client;
 use weir_control::message::{Configuration, Forward, Refusal, RouterReport, Update};
 use weir_control::{Controller, ControllerConfig, Refused};
+use weir_io_fixture::wait_until;
 use weir_manage::FaceStatus;
-use weir_runtime::{
-    DataSource, FaceBounds, FaceDefaults, Handle, Listener, ManagementConfig, NAME_COMPONENTS_MAX,
-    Runtime, RuntimeConfig, StaticFace, UnsolicitedPolicy,
-};
+use weir_runtime::{Handle, Listener, Runtime, RuntimeConfig, StaticFace};
 use weir_store::StoreConfig;
 use weir_wire::{Component, Data, DataView, Interest, InterestView, LpHeader, Name};
 
-/// How long anything may take that must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-
+pub(crate) use weir_io_fixture::PATIENCE;
 pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
@@ -375,7 +372,7 @@ fn request(reader: &mut impl BufRead) -> Option<Request> {
 }
 
 /// A router with an agent. The agent goes first.
-pub(crate) struct Site {
+pub(crate) struct RouterWithAgent {
     pub(crate) agent: Option<Agent>,
     pub(crate) router: Handle,
     pub(crate) uri: String,
@@ -383,36 +380,19 @@ pub(crate) struct Site {
 
 /// A router of these packet threads and octets of store, with permanent faces to others.
 pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (Handle, String) {
-    let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let face = |uri: &&str| StaticFace {
         uri: (*uri).to_owned(),
         permanent: true,
         ..StaticFace::default()
     };
+    let address = "127.0.0.1:0".parse().unwrap();
     let handle = Runtime::start(RuntimeConfig {
         threads,
         store: StoreConfig { capacity_bytes: store_bytes, ..StoreConfig::default() },
-        disks: None,
-        pit_entries_max: 10_000,
-        pit_entries_per_face_max: 10_000,
         interest_lifetime_max: Duration::from_secs(60),
-        memory_bytes_max: 256 << 20,
-        memory_ahead_bytes: 1 << 20,
-        fib_entries_max: 10_000,
-        unsolicited: UnsolicitedPolicy::DropAll,
-        name_components_max: NAME_COMPONENTS_MAX,
-        data_source: DataSource::NextHops,
-        producer_regions: Vec::new(),
-        faces: FaceBounds { faces_max: 4096, per_host_max: 4096, per_network_max: 4096 },
-        listeners: vec![Listener::Udp { address: loopback, required: true }],
-        face_defaults: FaceDefaults::default(),
+        listeners: vec![Listener::Udp { address, required: true }],
         static_faces: neighbours.iter().map(face).collect(),
-        strategies: Vec::new(),
-        unix_access: weir_runtime::UnixAccess::default(),
-        management: ManagementConfig::default(),
-        metrics: None,
-        rebalance_interval: Duration::from_secs(1),
-        handle_signals: false,
+        ..weir_io_fixture::router::config(PathBuf::new())
     })
     .expect("the router starts");
     let uri = handle.listening()[0].clone();
@@ -423,19 +403,13 @@ pub(crate) fn router(threads: usize, store_bytes: u64, neighbours: &[&str]) -> (
 /// Waits for a router's own `[[face]]`s, which come after it has started.
 fn wait_for_faces(router: &Handle, uris: &[&str]) {
     let mut client = Client::over_pair(router.local_port().connect().unwrap()).unwrap();
-    let until = Instant::now() + PATIENCE;
-    let is_there = |faces: &[FaceStatus], uri: &str| faces.iter().any(|face| face.info.uri == uri);
-    loop {
+    wait_until("the router has its faces", || {
         let faces: Vec<FaceStatus> = client.dataset("faces/list").unwrap();
-        if uris.iter().all(|uri| is_there(&faces, uri)) {
-            return;
-        }
-        assert!(Instant::now() < until, "no faces to {uris:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        uris.iter().all(|uri| faces.iter().any(|face| face.info.uri == *uri))
+    });
 }
 
-impl Site {
+impl RouterWithAgent {
     pub(crate) fn start(
         name: &str,
         controller: &TestController,
@@ -444,9 +418,9 @@ impl Site {
         neighbours: &[&str],
     ) -> Self {
         let (router, uri) = router(threads, store_bytes, neighbours);
-        let mut site = Self { agent: None, router, uri };
-        site.start_agent(name, controller);
-        site
+        let mut node = Self { agent: None, router, uri };
+        node.start_agent(name, controller);
+        node
     }
 
     pub(crate) fn start_agent(&mut self, name: &str, controller: &TestController) {

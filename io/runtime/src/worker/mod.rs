@@ -43,7 +43,7 @@ use crossbeam_channel::Receiver;
 use mio::{Events, Poll};
 use weir_base::{Instant, Pool};
 use weir_disk::DiskPorts;
-use weir_forward::{Input, RouterConfig};
+use weir_forward::{Extension, Input, RouterConfig};
 
 use self::admission::Admission;
 use self::disks::Disks;
@@ -73,6 +73,7 @@ pub(crate) struct WorkerSetup {
     pub(crate) clock: Clock,
     pub(crate) poll: Poll,
     pub(crate) router: RouterConfig,
+    pub(crate) extension: Option<Arc<dyn Extension>>,
     pub(crate) face_defaults: FaceDefaults,
     pub(crate) rebalance_interval: Duration,
     pub(crate) memory: MemoryShares,
@@ -114,7 +115,7 @@ impl Worker {
             pool: Pool::new(POOL_BYTES_MAX.min(setup.memory.pool_bytes as usize / 2)),
             buffers: ReadBuffers::default(),
             faces: Faces::new(setup.poll, &setup.memory, now),
-            shard: Shard::new(now, setup.router),
+            shard: Shard::new(now, setup.router, setup.extension.as_deref()),
             siblings: setup.siblings,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
             admission: Admission::new(setup.quota, now),

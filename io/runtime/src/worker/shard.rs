@@ -4,7 +4,7 @@ use std::mem;
 
 use weir_base::{FaceId, Instant};
 use weir_forward::{
-    BlockingStore, Command, FaceAttributes, FaceScope, Input, Outbox, Router, RouterConfig,
+    Command, Driver, Extension, FaceAttributes, FaceScope, Input, Outbox, Router, RouterConfig,
     RouterStats,
 };
 use weir_store::disk::DiskTierStats;
@@ -15,15 +15,19 @@ const BATCH_INPUTS: usize = 64;
 /// The router and what waits for it.
 pub(super) struct Shard {
     router: Router,
-    /// The queue before its store, where that blocks.
-    blocking: Option<BlockingStore>,
+    /// What handles its inputs, if it does not itself.
+    driver: Option<Box<dyn Driver>>,
     inputs: Vec<Input>,
     /// What the last batch left to be carried out.
     pub(super) outbox: Outbox,
 }
 
 impl Shard {
-    pub(super) fn new(now: Instant, config: RouterConfig) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        config: RouterConfig,
+        extension: Option<&dyn Extension>,
+    ) -> Self {
         let mut router = Router::new(now, config);
         // Management is a program of this machine behind a face that has no socket.
         let internal = Input::Command(Command::AddFace {
@@ -31,7 +35,7 @@ impl Shard {
             attributes: FaceAttributes::point_to_point(FaceScope::Local),
         });
         Self {
-            blocking: BlockingStore::of(&mut router),
+            driver: extension.and_then(|extension| extension.extend(&mut router)),
             router,
             inputs: vec![internal],
             outbox: Outbox::default(),
@@ -80,8 +84,8 @@ impl Shard {
     /// Handles one batch. The outbox must be emptied before the next.
     #[inline]
     pub(super) fn handle(&mut self, now: Instant, batch: &mut [Input]) {
-        match &mut self.blocking {
-            Some(store) => store.handle(&mut self.router, now, batch, &mut self.outbox),
+        match &mut self.driver {
+            Some(driver) => driver.handle(&mut self.router, now, batch, &mut self.outbox),
             None => self.router.handle(now, batch, &mut self.outbox),
         }
     }

@@ -1,15 +1,13 @@
 use weir_forward::BusyStats;
+use weir_plan::Role;
 use weir_plan::event::{Event, EventKind, Observer, Queue, RouterSample};
-use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
-use weir_plan::{NodePlan, Role};
+use weir_plan::workload::{Demand, Popularity};
+use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names};
 
 use weir_scenario::metric::{Metric, Statistic};
 use weir_scenario::{Arm, Experiment, Folder, Scenario, Size, WarmUp};
 
 use super::*;
-
-const S: u64 = 1_000_000_000;
-const MS: u64 = 1_000_000;
 
 /// A scenario with two consumers, `a` and `b`, to which `[[metric]]` tables are added.
 const SCENARIO: &str = r#"[scenario]
@@ -62,29 +60,14 @@ fn collects_what_the_arm_can_measure() {
 
 /// Two consumers (nodes 0 and 1) of one producer's names, and a router (2).
 fn plan() -> weir_plan::Plan {
-    let names = Names {
-        prefix: "/p".into(),
-        components: 0,
-        popularity: Popularity::Sequential { objects: 1 },
-        sizes: Sizes::Fixed { bytes: 1 },
-        segment_bytes: 1,
-    };
-    let demand = Demand::Window { window: 1, count: None };
-    let consumer = ConsumerPlan { lifetime_ms: 1, ..ConsumerPlan::new(names, demand) };
-    let consumer =
-        |name: &str| NodePlan { name: name.into(), role: Role::Consumer(consumer.clone()) };
-    let router = NodePlan { name: "r".into(), role: Role::Router(Default::default()) };
-    weir_plan::Plan {
-        seed: 1,
-        duration_ns: 10 * S,
-        drain_ns: S,
-        sample_ns: S,
-        nodes: vec![consumer("a"), consumer("b"), router],
-        links: vec![],
-        routes: vec![],
-        faults: vec![],
-        controller: None,
-    }
+    let names = names("/p", Popularity::Sequential { objects: 1 }, 1, 1);
+    let consumer = Role::Consumer(consumer(names, Demand::Window { window: 1, count: None }));
+    let mut builder = PlanBuilder::new(1, 10 * S);
+    builder.plan.sample_ns = S;
+    builder.node("a", consumer.clone());
+    builder.node("b", consumer);
+    builder.node("r", Role::Router(Default::default()));
+    builder.plan
 }
 
 fn measure(metrics: &[Metric], warm_up_ns: u64, events: &[(u64, u32, EventKind)]) -> Measured {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_base::{FaceId, NS_PER_MS};
-use weir_forward::{FaceScope, NextHop, Outbox, StoreIo};
+use weir_forward::{FaceScope, NextHop, Outbox};
 use weir_link::{EgressConfig, LinkConfig, RunsConfig};
 use weir_netem::LinkModel;
 use weir_transport::Controllers;
@@ -23,6 +23,7 @@ use super::shared_disks::SharedDisks;
 use super::timeline::Timeline;
 use crate::check::liveness::Progress;
 use crate::check::octets::Produced;
+use crate::experiments::Experiments;
 use weir_plan::app::{App, PathId};
 use weir_plan::hash::{Part, seed_of};
 use weir_plan::workload::ConsumerPlan;
@@ -36,7 +37,7 @@ const POOL_BYTES_MAX: usize = 8 << 20;
 const LOSSY: f64 = 0.2;
 
 /// The network of a plan that has been checked.
-pub(super) fn build(plan: &Plan, controllers: Controllers) -> Result<Network, PlanError> {
+pub(super) fn build(plan: &Plan, experiments: &Experiments) -> Result<Network, PlanError> {
     check_numbers(plan)?;
     let has_fault = |is_it: fn(&Fault) -> bool| plan.faults.iter().any(|it| is_it(&it.fault));
     let has_damage =
@@ -45,10 +46,11 @@ pub(super) fn build(plan: &Plan, controllers: Controllers) -> Result<Network, Pl
     let mut library = library(plan)?;
     let control = plan.controller.as_ref();
     let mut control = control
-        .map(|of| ControlPlane::new(plan, of, controllers, Arc::clone(&names)))
+        .map(|of| ControlPlane::new(plan, of, experiments.controllers, Arc::clone(&names)))
         .transpose()?;
     let (node_ends, ends) = build_ends(plan)?;
-    let mut nodes = build_nodes(plan, controllers, &ends, node_ends, &mut library)?;
+    let setups = router_setups(plan, experiments, &ends, &node_ends)?;
+    let mut nodes = build_nodes(plan, experiments.controllers, setups, node_ends, &mut library)?;
     let mut apps = Apps::new(has_damage.then(Produced::default), is_lossy(plan));
     fill_disks(plan, &mut nodes, &mut apps, &mut library)?;
     fill_stores(plan, &mut nodes, &mut apps)?;
@@ -92,11 +94,10 @@ pub(super) fn build(plan: &Plan, controllers: Controllers) -> Result<Network, Pl
 fn build_nodes(
     plan: &Plan,
     controllers: Controllers,
-    ends: &[End],
+    mut setups: BTreeMap<usize, Setup>,
     node_ends: Vec<Vec<u32>>,
     library: &mut Library,
 ) -> Result<Nodes, PlanError> {
-    let mut setups = router_setups(plan, ends, &node_ends)?;
     let mut nodes = Vec::with_capacity(plan.nodes.len());
     for (index, (node, node_ends)) in plan.nodes.iter().zip(node_ends).enumerate() {
         let kind = match setups.remove(&index) {
@@ -172,7 +173,7 @@ fn patience_ns(plan: &Plan, index: usize) -> u64 {
                 .stages
                 .as_ref()
                 .map(|stages| stages_wait_max_ns(stages, sharers(plan, machine(router), machine)));
-            let blocked = router.disk.as_ref().filter(|disk| disk.options.io == StoreIo::Blocking);
+            let blocked = router.disk.as_ref().filter(|disk| disk.is_blocking());
             let blocked = blocked.map(|disk| {
                 let device = |router: &RouterPlan| router.disk.as_ref()?.shared_as.clone();
                 let sharers = sharers(plan, disk.shared_as.clone(), device);
@@ -299,6 +300,7 @@ fn build_app(
 /// What each router is made from, by node.
 fn router_setups(
     plan: &Plan,
+    experiments: &Experiments,
     ends: &[End],
     node_ends: &[Vec<u32>],
 ) -> Result<BTreeMap<usize, Setup>, PlanError> {
@@ -320,6 +322,7 @@ fn router_setups(
             node: index as u32,
             seed: seed_of(plan.seed, Part::Router, index as u64),
             plan: router.clone(),
+            extension: experiments.extension(name, router)?,
             strategy: router.strategy_of_root(name)?,
             pool_bytes_max,
             faces: faces.collect(),

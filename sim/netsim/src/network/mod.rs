@@ -37,9 +37,9 @@ use self::timeline::Timeline;
 use crate::check::Broken;
 use crate::check::recent::Happened;
 use crate::error::Violation;
+use crate::experiments::Experiments;
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, Plan, PlanError};
-use weir_transport::Controllers;
 
 /// The routers, consumers, producers and links of a [`Plan`] under virtual time.
 ///
@@ -75,21 +75,21 @@ pub struct Network {
 }
 
 impl Network {
-    /// The network of `plan` at time 0. Its consumers may have the controllers of every build.
+    /// The network of `plan` at time 0.
     ///
     /// # Errors
     /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
-        Self::with_controllers(plan, Controllers::BUILT_IN)
+        Self::with_experiments(plan, &Experiments::default())
     }
 
-    /// The same with a table of congestion controllers that consumers may have.
+    /// The network of `plan` at time 0, whose nodes may have these parts.
     ///
     /// # Errors
-    /// As [`Network::new`].
-    pub fn with_controllers(plan: &Plan, controllers: Controllers) -> Result<Self, PlanError> {
+    /// The plan contradicts itself, or needs a part that is not in `experiments`.
+    pub fn with_experiments(plan: &Plan, experiments: &Experiments) -> Result<Self, PlanError> {
         plan.check()?;
-        build::build(plan, controllers)
+        build::build(plan, experiments)
     }
 
     /// Runs to the end of the plan: its duration and drain.

@@ -3,40 +3,25 @@
 use weir_link::{CoDelOptions, DisciplineConfig, HrIcpConfig, MarkingPolicy, RemOptions};
 use weir_netem::LinkConfig;
 use weir_plan::event::{Event, EventKind};
-use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Names, Popularity, ProducerPlan, Sizes};
-use weir_plan::{LinkPlan, NodePlan, Plan, Role, RoutePlan, RouterPlan};
+use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Popularity, ProducerPlan, Sizes};
+use weir_plan::{LinkPlan, Plan, Role, RouterPlan};
+use weir_plan_fixture::{PlanBuilder, S, names, producer};
 
 use super::Network;
 
-const S: u64 = 1_000_000_000;
-
 /// A consumer that asks at a constant rate, a router, a producer.
 fn plan(rate_hz: f64) -> Plan {
-    let names = Names {
-        prefix: "/p".into(),
-        components: 0,
-        popularity: Popularity::Sequential { objects: 1000 },
-        sizes: Sizes::Fixed { bytes: 100 },
-        segment_bytes: 100,
-    };
+    let names = names("/p", Popularity::Sequential { objects: 1000 }, 100, 100);
     let demand = Demand::Arrivals { arrivals: Arrivals::Constant { rate_hz } };
-    let consumer = ConsumerPlan::new(names.clone(), demand);
-    let producer = ProducerPlan { names, freshness_ms: 1000, delay_ns: 0 };
-    let roles =
-        [Role::Consumer(consumer), Role::Router(RouterPlan::default()), Role::Producer(producer)];
-    let named = |(number, role)| NodePlan { name: format!("n{number}"), role };
-    let link = |a, b| LinkPlan::local(a, b, &LinkConfig::default());
-    Plan {
-        seed: 1,
-        duration_ns: S,
-        drain_ns: 5 * S,
-        sample_ns: 0,
-        nodes: roles.into_iter().enumerate().map(named).collect(),
-        links: vec![link(0, 1), link(1, 2)],
-        routes: vec![RoutePlan { node: 1, prefix: "/p".into(), link: 1, cost: 0 }],
-        faults: Vec::new(),
-        controller: None,
-    }
+    let mut builder = PlanBuilder::new(1, S);
+    let consumer = builder.node("n0", Role::Consumer(ConsumerPlan::new(names.clone(), demand)));
+    let router = builder.node("n1", Role::Router(RouterPlan::default()));
+    let producer = ProducerPlan { freshness_ms: 1000, ..producer(names) };
+    let producer = builder.node("n2", Role::Producer(producer));
+    builder.connect(LinkPlan::local(consumer, router, &LinkConfig::default()));
+    let link = builder.connect(LinkPlan::local(router, producer, &LinkConfig::default()));
+    builder.route(router, "/p", link);
+    builder.plan
 }
 
 fn router(plan: &mut Plan) -> &mut RouterPlan {

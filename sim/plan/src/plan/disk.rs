@@ -1,10 +1,12 @@
 //! A router's disks and what it does with them.
 
 use serde::{Deserialize, Serialize};
-use weir_forward::Bypass;
+use weir_forward::{BusyPolicy, Bypass};
 use weir_netem::DiskConfig;
 use weir_options::DisksOptions;
-use weir_store::disk::OfferAt;
+use weir_store::disk::{DiskTierConfig, OfferAt};
+
+use super::experiments::{DiskExperiments, StoreIo};
 
 /// Disks that a router may have.
 pub const DISKS_MAX: u8 = 16;
@@ -38,6 +40,8 @@ pub struct DiskPlan {
     /// How the router uses them. The simulator has no use for `index_memory_max` and
     /// `stop_timeout`.
     pub options: DisksOptions,
+    /// What no operator chooses.
+    pub experiments: DiskExperiments,
 }
 
 impl Default for DiskPlan {
@@ -53,6 +57,7 @@ impl Default for DiskPlan {
             filled_ranges: Vec::new(),
             filled: 0.0,
             options: Self::recorded_options(),
+            experiments: DiskExperiments::default(),
         }
     }
 }
@@ -64,6 +69,24 @@ impl DiskPlan {
     pub fn recorded_options() -> DisksOptions {
         let (offer, bypass) = (OfferAt::Eviction, Bypass::Threshold);
         DisksOptions { offer, bypass, ..DisksOptions::default() }
+    }
+
+    /// What the router does when the disks are busy.
+    #[must_use]
+    pub fn busy(&self) -> BusyPolicy {
+        self.experiments.busy(self.options.busy())
+    }
+
+    /// `tier` with these options, see [`DisksOptions::tier`].
+    #[must_use]
+    pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
+        self.experiments.tier(self.options.tier(tier))
+    }
+
+    /// Whether Interests queue before the store while it reads.
+    #[must_use]
+    pub fn is_blocking(&self) -> bool {
+        self.experiments.io == StoreIo::Blocking
     }
 
     #[must_use]

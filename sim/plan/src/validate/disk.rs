@@ -6,6 +6,8 @@ use crate::plan::{DISKS_MAX, DiskPlan};
 
 /// The fewest blocks of a region that is of any use.
 const BLOCKS_MIN: u64 = 4;
+/// A label is valid for three times this period, and routers believe no label for longer than 10 s.
+const ANNOUNCE_PERIOD_NS_MAX: u64 = 3_000_000_000;
 
 /// Looks for what makes no sense in the disks of a router.
 pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
@@ -52,13 +54,17 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
         ("disk.reads_max", options.reads_max.into()),
         ("disk.write_size_max", options.write_size_max.bytes),
         ("disk.stalled_after", options.stalled_after.ns),
-        ("disk.announce_period", options.announce_period.ns),
-        ("disk.interests_waiting_max", options.interests_waiting_max.into()),
+        ("disk.announce_period", plan.experiments.announce_period.ns),
+        ("disk.interests_waiting_max", plan.experiments.interests_waiting_max.into()),
         ("disk.record_size_typical", options.record_size_typical.bytes),
         ("disk.filter_false_positives_ppm", options.filter_false_positives_ppm.into()),
     ];
     if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
         return refuse(key, "is 0; give at least 1".into());
+    }
+    if plan.experiments.announce_period.ns > ANNOUNCE_PERIOD_NS_MAX {
+        let problem = "is more than 3 s; neighbours believe it for 10 s".into();
+        return refuse("disk.announce_period", problem);
     }
     plan.device.check().map_err(|error| value(place, "disk.device", error.to_string()))
 }

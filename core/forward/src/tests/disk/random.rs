@@ -44,16 +44,13 @@ proptest! {
     #[test]
     fn everything_ends(
         happenings in proptest::collection::vec(happening(), 1..160),
-        io in 0..2_u8,
         bypass in 0..3_u8,
         mark in 0..3_u8,
         capacity in prop_oneof![Just(0_u64), Just(4000)],
     ) {
         let busy = BusyPolicy {
-            io: if io == 0 { StoreIo::Async } else { StoreIo::Blocking },
             bypass: [Bypass::Off, Bypass::Threshold, Bypass::Adaptive][usize::from(bypass)],
             mark: [Mark::Off, Mark::Ecn, Mark::NbCc][usize::from(mark)],
-            interests_waiting_max: 8,
             ..BusyPolicy::default()
         };
         let mut fixture = DiskFixture::with(busy, capacity, 2, |_| {});

@@ -82,6 +82,7 @@ impl Common<'_> {
                     memory: self.memory.map(|arena| Arc::clone(arena) as _),
                     ..router.clone()
                 },
+                extension: self.config.extension.clone(),
                 face_defaults: self.config.face_defaults,
                 rebalance_interval: self.config.rebalance_interval,
                 memory: self.memory_shares(),

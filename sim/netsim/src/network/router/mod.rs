@@ -377,7 +377,8 @@ impl RouterNode {
         data: &[u8],
         is_available: impl Fn(FaceId) -> bool,
     ) -> Result<(), String> {
-        let options = self.setup.plan.disk.as_ref().map(|plan| &plan.options);
+        let disk = self.setup.plan.disk.as_ref();
+        let options = disk.map(|plan| &plan.options);
         let mark = options.map_or(Mark::Off, |options| options.mark);
         let is_late = options.is_some_and(|options| options.bypass == Bypass::Late);
         if mark != Mark::Off && (is_late || self.shards.outrun_disks()) {
@@ -387,7 +388,7 @@ impl RouterNode {
         promises::mark(mark, self.shards.waiting_peak(), self.shards.mark_threshold())?;
         let can_pass = options.is_some_and(|options| options.bypass != Bypass::Off);
         // With labels of paths, marks say what is available, which no announcement says.
-        let is_announced = options.is_some_and(|options| options.labels == Labels::Neighbour);
+        let is_announced = disk.is_some_and(|plan| plan.experiments.labels == Labels::Neighbour);
         if mark != Mark::NbCc || !can_pass || !is_announced {
             return Ok(());
         }

@@ -1,8 +1,11 @@
 //! What a router is made from, at the start and after a crash.
 
+use std::sync::Arc;
+
 use weir_base::FaceId;
 use weir_forward::{
-    Command, FaceAttributes, FaceScope, MissWatch, NextHop, StoreCommand, strategy::Strategy,
+    Command, Extension, FaceAttributes, FaceScope, MissWatch, NextHop, StoreCommand,
+    strategy::Strategy,
 };
 use weir_plan::{RouterPlan, filler_prefix};
 use weir_store::HoldingsConfig;
@@ -13,6 +16,7 @@ pub(in crate::network) struct Setup {
     pub(in crate::network) node: u32,
     pub(in crate::network) seed: u64,
     pub(in crate::network) plan: RouterPlan,
+    pub(in crate::network) extension: Option<Arc<dyn Extension>>,
     pub(in crate::network) strategy: Strategy,
     pub(in crate::network) pool_bytes_max: usize,
     pub(in crate::network) faces: Vec<(FaceId, FaceScope)>,

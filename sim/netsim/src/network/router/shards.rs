@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 
 use weir_base::{Counters, HashKey, Instant, Merge};
 use weir_forward::shard::shard_of_packet;
-use weir_forward::{
-    BlockingStore, Command, DropReason, Input, Outbox, Router, RouterConfig, RouterStats,
-};
+use weir_forward::{Command, Driver, DropReason, Input, Outbox, Router, RouterConfig, RouterStats};
 use weir_store::StoreConfig;
 use weir_store::disk::{DiskOp, DiskTierConfig};
 use weir_wire::LpHeader;
@@ -14,6 +12,7 @@ use weir_wire::LpHeader;
 use super::disk::{Disks, Done, Library};
 use super::setup::Setup;
 use crate::check::{bounds, disk as promises};
+use weir_plan::DiskPlan;
 use weir_plan::event::{Queue, RouterSample};
 use weir_plan::hash::{Part, seed_of};
 
@@ -49,10 +48,12 @@ pub(super) struct Shards {
     /// How many there are while the router is up.
     count: u16,
     routers: Vec<Router>,
-    /// Of each shard: the queue before its store, where that blocks.
-    blocking: Vec<Option<BlockingStore>>,
+    /// Of each shard: what handles its inputs, if the shard itself does not.
+    drivers: Vec<Option<Box<dyn Driver>>>,
     configs: Vec<RouterConfig>,
     disks: Option<Box<Disks>>,
+    /// Interests that a driver may hold up before the store of a shard.
+    interests_waiting_max: u64,
     /// What waits for the disks of each shard.
     waiting: Vec<Waiting>,
     until_check: u32,
@@ -69,9 +70,11 @@ impl Shards {
             key: HashKey::new(key),
             count: plan.shards,
             routers: Vec::new(),
-            blocking: Vec::new(),
+            drivers: Vec::new(),
             configs: Vec::new(),
             disks: disks.map(|disks| Box::new(Disks::new(disks, plan.shards, disk_seed))),
+            interests_waiting_max: disks
+                .map_or(0, |disks| disks.experiments.interests_waiting_max.into()),
             waiting: Vec::new(),
             until_check: CHECK_INTERVAL,
         }
@@ -82,7 +85,8 @@ impl Shards {
         let config = |shard| self.config(setup, seed, shard);
         self.configs = (0..self.count).map(config).collect();
         self.set_routers(|config| Router::new(now, config.clone()));
-        self.blocking = self.routers.iter_mut().map(BlockingStore::of).collect();
+        let extend = |router| setup.extension.as_ref().and_then(|it| it.extend(router));
+        self.drivers = self.routers.iter_mut().map(extend).collect();
         self.waiting = vec![Waiting::default(); self.routers.len()];
         let outboxes = self.routers.iter_mut().map(|router| {
             let mut out = Outbox::default();
@@ -112,7 +116,7 @@ impl Shards {
             pit_entries_per_face_max: entries_max,
             pool_bytes_max: *pool_bytes_max,
             disk: self.disks.as_ref().map(|disks| disks.tier(shard, self.key)),
-            busy: plan.disk.as_ref().map(|disk| disk.options.busy()).unwrap_or_default(),
+            busy: plan.disk.as_ref().map(DiskPlan::busy).unwrap_or_default(),
             ..RouterConfig::default()
         }
     }
@@ -146,7 +150,7 @@ impl Shards {
 
     /// Whether Interests queue before the store while it reads.
     pub(super) fn is_store_blocking(&self) -> bool {
-        self.blocking.iter().any(Option::is_some)
+        self.drivers.iter().any(Option::is_some)
     }
 
     /// Gives a shard an input, the disks what it then wants of them, and the other shards what it
@@ -154,8 +158,8 @@ impl Shards {
     #[inline]
     pub(super) fn handle(&mut self, shard: usize, now: Instant, input: Input, out: &mut Outbox) {
         let (router, inputs) = (&mut self.routers[shard], &mut [input]);
-        match &mut self.blocking[shard] {
-            Some(store) => store.handle(router, now, inputs, out),
+        match &mut self.drivers[shard] {
+            Some(driver) => driver.handle(router, now, inputs, out),
             None => router.handle(now, inputs, out),
         }
         self.after(shard, now, out);
@@ -364,14 +368,21 @@ impl Shards {
         self.until_check = CHECK_INTERVAL;
         // A router that has crashed has no shards.
         match (self.routers.get(shard), self.configs.get(shard)) {
-            (Some(router), Some(config)) => check_shard(router, config),
+            (Some(router), Some(config)) => self.check_shard(router, config),
             _ => Ok(()),
         }
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
         let mut shards = self.routers.iter().zip(&self.configs);
-        shards.try_for_each(|(router, config)| check_shard(router, config))
+        shards.try_for_each(|(router, config)| self.check_shard(router, config))
+    }
+
+    fn check_shard(&self, router: &Router, config: &RouterConfig) -> Result<(), String> {
+        let stats = router.stats();
+        bounds::router(&stats, config)?;
+        let tier = config.disk.as_ref();
+        tier.map_or(Ok(()), |tier| promises::queues(&stats, tier, self.interests_waiting_max))
     }
 
     /// Nothing waits for a disk.
@@ -405,13 +416,6 @@ impl Shards {
         }
         Ok(())
     }
-}
-
-fn check_shard(router: &Router, config: &RouterConfig) -> Result<(), String> {
-    let stats = router.stats();
-    bounds::router(&stats, config)?;
-    let interests_max = config.busy.interests_waiting_max as u64;
-    config.disk.as_ref().map_or(Ok(()), |tier| promises::queues(&stats, tier, interests_max))
 }
 
 fn add(sum: &mut RouterSample, stats: &RouterStats) {

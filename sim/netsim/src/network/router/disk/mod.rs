@@ -161,7 +161,7 @@ impl Disks {
             unix_ms_at_zero: UNIX_MS_AT_ZERO,
             ..DiskTierConfig::new(geometries, self.format.store_id, hash_key, checksum)
         };
-        plan.options.tier(tier).for_shard(self.shards.into())
+        plan.tier(tier).for_shard(self.shards.into())
     }
 
     /// Takes what a shard wants done.
@@ -448,7 +448,7 @@ pub(in crate::network) fn interest_wait_max_ns(plan: &DiskPlan) -> u64 {
     let read_ns = longest(&device.read, device.read_ns_per_kib, 1 << 16);
     let write_bytes = plan.options.write_size_max.bytes.max(1 << 16);
     let write_ns = longest(&device.write, device.write_ns_per_kib, write_bytes);
-    let before = u64::from(plan.options.interests_waiting_max) + 1;
+    let before = u64::from(plan.experiments.interests_waiting_max) + 1;
     let each_ns = read_ns.saturating_add(write_ns.saturating_mul(plan.options.depth.into()));
     before.saturating_mul(each_ns).saturating_add(plan.options.stalled_after.ns)
 }

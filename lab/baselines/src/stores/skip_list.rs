@@ -1,18 +1,17 @@
-use alloc::vec::Vec;
+//! Entries in the canonical order of their names.
 
-use crate::entry::NONE;
-
+/// The index of no entry.
+const NONE: u32 = u32::MAX;
 /// With one entry in four on each further level, enough for 4^12 entries.
 const LEVELS: usize = 12;
 
-/// Where a name is or would be: on each level the last entry before it, or [`NONE`].
-pub(crate) type Path = [u32; LEVELS];
+/// The position of a name: on each level the last entry before it, or [`NONE`].
+type Path = [u32; LEVELS];
 
-/// Entries in the canonical order of their names, as CCNx's content skip list had them (paper
-/// ccnx-measurement, 2.2.2): a look-up compares about log n names.
+/// CCNx's content skip list (paper ccnx-measurement, 2.2.2): a lookup compares about log n names.
 ///
-/// The list knows no names; whoever asks compares.
-pub(crate) struct Ordered {
+/// The list knows no names; the caller compares.
+pub(super) struct SkipList {
     /// By entry index: the next entry on each level.
     towers: Vec<Path>,
     heads: Path,
@@ -20,13 +19,13 @@ pub(crate) struct Ordered {
     height: usize,
 }
 
-impl Ordered {
-    pub(crate) fn new() -> Self {
+impl SkipList {
+    pub(super) fn new() -> Self {
         Self { towers: Vec::new(), heads: [NONE; LEVELS], height: 0 }
     }
 
-    /// Where the first entry is that does not come before the one looked for.
-    pub(crate) fn seek(&self, is_before: impl Fn(u32) -> bool) -> Path {
+    /// The path to the first entry that is not before the wanted one.
+    pub(super) fn seek(&self, is_before: impl Fn(u32) -> bool) -> Path {
         let mut path = [NONE; LEVELS];
         let mut at = NONE;
         for level in (0..self.height).rev() {
@@ -42,18 +41,18 @@ impl Ordered {
         path
     }
 
-    /// The entry that follows a path, or [`NONE`].
-    pub(crate) fn at(&self, path: &Path) -> u32 {
-        self.after(path[0], 0)
+    /// The entry that follows a path.
+    pub(super) fn at(&self, path: &Path) -> Option<u32> {
+        self.next(path[0])
     }
 
-    /// The entry after another, or [`NONE`].
-    pub(crate) fn next(&self, index: u32) -> u32 {
-        self.after(index, 0)
+    /// The entry after another one.
+    pub(super) fn next(&self, index: u32) -> Option<u32> {
+        Some(self.after(index, 0)).filter(|&next| next != NONE)
     }
 
-    /// Puts an entry where `path` leads. `hash` decides how tall it is.
-    pub(crate) fn insert(&mut self, path: &Path, index: u32, hash: u64) {
+    /// Inserts an entry where `path` leads. `hash` decides how tall it is.
+    pub(super) fn insert(&mut self, path: &Path, index: u32, hash: u64) {
         let at = index as usize;
         if self.towers.len() <= at {
             self.towers.resize(at + 1, [NONE; LEVELS]);
@@ -66,8 +65,8 @@ impl Ordered {
         }
     }
 
-    /// Takes an entry away; `path` leads to it.
-    pub(crate) fn remove(&mut self, path: &Path, index: u32, hash: u64) {
+    /// Removes an entry; `path` leads to it.
+    pub(super) fn remove(&mut self, path: &Path, index: u32, hash: u64) {
         for (level, &previous) in path.iter().enumerate().take(height(hash)) {
             let next = self.towers[index as usize][level];
             let link = self.after_mut(previous, level);
@@ -91,10 +90,10 @@ impl Ordered {
     }
 }
 
-/// Levels that an entry is on, drawn by the hash of its name.
+/// The number of levels of an entry, drawn by the hash of its name.
 fn height(hash: u64) -> usize {
     1 + (hash.trailing_zeros() as usize / 2).min(LEVELS - 1)
 }
 
-/// Octets of memory that the order costs for each entry.
-pub(crate) const ORDERED_BYTES: u64 = size_of::<Path>() as u64;
+/// Bytes of memory for each entry.
+pub(super) const ENTRY_BYTES: u64 = size_of::<Path>() as u64;

@@ -1,10 +1,10 @@
-//! A place of its own for each test: folder, environment, ports, and the `weir` program.
+//! A host of its own for each test: folder, environment, ports, and the `weir` program.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -13,20 +13,21 @@ use weir_base::Rng;
 use crate::Process;
 use crate::port::free_port;
 
-/// A machine of a test: its files, its home folder, its sockets. All of it goes when it is dropped.
-#[derive(Debug)]
-pub struct Site {
-    folder: TempDir,
+/// A machine of a test: its files, its home folder, its sockets. Clones share them; they are removed
+/// with the last.
+#[derive(Clone, Debug)]
+pub struct Host {
+    folder: Arc<TempDir>,
 }
 
-impl Default for Site {
+impl Default for Host {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Site {
-    /// An empty site.
+impl Host {
+    /// A host without files.
     ///
     /// # Panics
     /// If no temporary folder can be made.
@@ -35,12 +36,12 @@ impl Site {
         // Short, because the path of a Unix socket has at most 107 octets.
         let folder = tempfile::Builder::new().prefix("weir-t").tempdir().expect("temporary folder");
         for name in ["home", "run"] {
-            fs::create_dir(folder.path().join(name)).expect("folder of the site");
+            fs::create_dir(folder.path().join(name)).expect("folder of the host");
         }
-        Self { folder }
+        Self { folder: Arc::new(folder) }
     }
 
-    /// The path of a file of the site.
+    /// The path of a file of the host.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -52,12 +53,12 @@ impl Site {
     /// If it cannot be written.
     pub fn write(&self, name: &str, octets: &[u8]) -> PathBuf {
         let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("a folder")).expect("folders of the site");
-        fs::write(&path, octets).expect("file of the site");
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders of the host");
+        fs::write(&path, octets).expect("file of the host");
         path
     }
 
-    /// `program` with the environment of the site, which knows nothing of the machine's own NDN
+    /// `program` with the environment of the host, which knows nothing of the machine's own NDN
     /// settings.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
@@ -80,7 +81,7 @@ impl Site {
     }
 
     /// `weir` with arguments, connected to the router behind `transport` (a FaceUri).
-    pub fn weir(&self, transport: &str, arguments: &[&str]) -> Process {
+    pub fn spawn(&self, transport: &str, arguments: &[&str]) -> Process {
         let mut command = self.command(weir_binary());
         command.args(arguments).env("NDN_CLIENT_TRANSPORT", transport);
         Process::start(&format!("weir {}", arguments.join(" ")), command)
@@ -95,14 +96,14 @@ impl Site {
         free_port()
     }
 
-    /// Names of the files directly in a folder of the site, sorted.
+    /// Names of the files directly in a folder of the host, sorted.
     ///
     /// # Panics
     /// If the folder cannot be read.
     #[must_use]
     pub fn list(&self, folder: &str) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(folder))
-            .expect("folder of the site")
+            .expect("folder of the host")
             .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
             .collect();
         names.sort();
