@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 
-use weir_security::{DigestSigner, KeyLocator, SignError, SignatureType, Signer, Verifier};
+use weir_security::{DigestSigner, KeyLocator, SignError, SignatureType, Signer};
 use weir_socket::{
     Consumer, ConsumerOptions, Identity, Producer, ProducerOptions, Session, SocketError,
 };

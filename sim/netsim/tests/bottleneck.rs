@@ -5,6 +5,7 @@ use crate::common;
 use std::ops::Range;
 
 use common::{MS, PlanBuilder, S, consumer, names, producer, run_with, without_store};
+use weir_link::MarkingPolicy;
 use weir_netem::{LinkConfig, Loss, Reorder};
 use weir_plan::event::{Event, EventKind, Observer};
 use weir_plan::workload::{ConsumerPlan, Demand, Names, Popularity, Sizes};
@@ -70,7 +71,8 @@ impl Path {
         let mut builder = PlanBuilder::new(self.seed, 0);
         builder.plan.sample_ns = SAMPLE_NS;
         for router in [EDGE, CORE] {
-            let plan = RouterPlan { marking: self.marking.into(), ..without_store() };
+            let marking = MarkingPolicy::read(self.marking, &[]).expect("a policy of core/link");
+            let plan = RouterPlan { marking, ..without_store() };
             builder.router(match self.stored_at == Some(router) {
                 true => RouterPlan {
                     store: weir_options::StoreOptions {

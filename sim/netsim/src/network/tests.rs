@@ -2,8 +2,7 @@
 
 use weir_link::MarkingPolicy;
 use weir_netem::LinkConfig;
-use weir_plan::event::{Event, EventKind};
-use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Popularity, ProducerPlan, Sizes};
+use weir_plan::workload::{Arrivals, ConsumerPlan, Demand, Popularity, ProducerPlan};
 use weir_plan::{LinkPlan, Plan, Role, RouterPlan};
 use weir_plan_fixture::{PlanBuilder, S, names, producer};
 

@@ -1,6 +1,5 @@
 //! Plans that several tests run, and what a run gives.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weir_forward::Extension;
