@@ -88,7 +88,7 @@ fn overload(marking: &str, discipline: &str) -> (u64, u64, usize, usize) {
 }
 
 #[test]
-fn routers_mark_and_queue_as_their_plan_says_and_know_the_queue_of_each_link() {
+fn routers_mark_and_queue_as_planned() {
     let codel = CoDelOptions { target_ns: S, interval_ns: 2 * S };
     for (text, policy) in [
         ("rem", MarkingPolicy::Rem(RemOptions::default())),
@@ -117,7 +117,7 @@ fn routers_mark_and_queue_as_their_plan_says_and_know_the_queue_of_each_link() {
 }
 
 #[test]
-fn every_policy_sees_the_queue_of_the_link_and_leaves_its_bound_alone() {
+fn marking_policies_see_the_link_queue() {
     for (marking, least, most) in [
         // Twice q_max is three fifths of the queue, where the mean is for most of the time.
         ("rem", 0.5, 0.95),
