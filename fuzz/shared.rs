@@ -36,17 +36,17 @@ const READS_MAX: usize = 10_000;
 
 thread_local! {
     /// Where routers and applications meet, for all scripts.
-    static SITE: Site = Site::new();
+    static LISTENERS: Listeners = Listeners::new();
 }
 
-struct Site {
+struct Listeners {
     router: Listener,
     memory: Arc<SharedMemory>,
     stranger: StdListener,
     directory: TempDir,
 }
 
-impl Site {
+impl Listeners {
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let mut router =
@@ -78,28 +78,28 @@ impl Site {
 /// nothing else is written than the marks and the end's own ring.
 pub(crate) fn check(script: &[u8]) {
     let [how, script @ ..] = script else { return };
-    SITE.with(|site| {
-        let mut world = match how % 3 {
-            0 => World::of_router(site),
-            1 => World::of_router_gone_over(site),
-            _ => World::of_application(site),
+    LISTENERS.with(|listeners| {
+        let mut connection = match how % 3 {
+            0 => Connection::of_router(listeners),
+            1 => Connection::of_router_gone_over(listeners),
+            _ => Connection::of_application(listeners),
         };
-        if how & 0x80 != 0 && world.reads_ring {
+        if how & 0x80 != 0 && connection.reads_ring {
             // Near to the end of the ring.
-            (0..RING_BYTES / 8004).for_each(|_| world.write(&packet(8000)));
-            assert!(world.recv_all());
+            (0..RING_BYTES / 8004).for_each(|_| connection.write(&packet(8000)));
+            assert!(connection.recv_all());
         }
         for step in script.chunks_exact(STEP_BYTES) {
-            if !world.step(step) {
+            if !connection.step(step) {
                 break;
             }
         }
-        world.end();
-        assert_eq!(site.memory.used_bytes(), 0, "it is given back");
+        connection.end();
+        assert_eq!(listeners.memory.used_bytes(), 0, "it is given back");
     });
 }
 
-struct World {
+struct Connection {
     socket: Socket,
     link: Link,
     pool: Pool,
@@ -117,7 +117,7 @@ struct World {
     is_over: bool,
 }
 
-impl World {
+impl Connection {
     fn new(socket: Socket, stranger: Stranger, memory: &Arc<SharedMemory>, reads: usize) -> Self {
         stranger.stream().set_nonblocking(true).expect("a socket");
         stranger.poke(UNUSED.start, &[POISON; UNUSED.end - UNUSED.start]);
@@ -137,20 +137,22 @@ impl World {
         }
     }
 
-    fn of_router(site: &Site) -> Self {
-        let (socket, stranger) = site.router();
-        Self::new(socket, stranger, &site.memory, 0)
+    fn of_router(listeners: &Listeners) -> Self {
+        let (socket, stranger) = listeners.router();
+        Self::new(socket, stranger, &listeners.memory, 0)
     }
 
-    fn of_router_gone_over(site: &Site) -> Self {
+    fn of_router_gone_over(listeners: &Listeners) -> Self {
         for _ in 0..1_000_000 {
-            let mut world = Self::of_router(site);
-            world.stranger.offer();
-            assert!(world.recv() && world.send(20));
-            if site.memory.used_bytes() > 0 {
-                world.stranger.switch();
-                assert!(world.recv() && world.socket.is_shared() && world.reads_ring);
-                return world;
+            let mut connection = Self::of_router(listeners);
+            connection.stranger.offer();
+            assert!(connection.recv() && connection.send(20));
+            if listeners.memory.used_bytes() > 0 {
+                connection.stranger.switch();
+                assert!(
+                    connection.recv() && connection.socket.is_shared() && connection.reads_ring
+                );
+                return connection;
             }
             // Too many files of other scripts wait to be closed.
             std::thread::yield_now();
@@ -159,8 +161,8 @@ impl World {
     }
 
     /// An application that has just made an offer.
-    fn of_application(site: &Site) -> Self {
-        let (mut socket, stream) = site.application();
+    fn of_application(listeners: &Listeners) -> Self {
+        let (mut socket, stream) = listeners.application();
         let (mut link, mut pool) = (Link::new(socket.link_config()), Pool::new(1 << 20));
         let mut frames = Vec::new();
         for _ in 0..FRAMES_BEFORE_OFFER {
@@ -168,7 +170,7 @@ impl World {
         }
         socket.recv(&mut pool, &mut frames).expect("a connection");
         socket.send(&mut link).expect("a connection");
-        Self::new(socket, Stranger::of_offer(stream), &site.memory, 1)
+        Self::new(socket, Stranger::of_offer(stream), &listeners.memory, 1)
     }
 
     /// Whether the face goes on.

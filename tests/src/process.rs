@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn children_hear_of_interrupts_though_this_process_was_told_to_ignore_them() {
+    fn children_do_not_inherit_ignored_sigint() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' INT; exec \"$0\" \"$@\""]);
         shell.arg(std::env::current_exe().expect("this program"));

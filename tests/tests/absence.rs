@@ -28,7 +28,7 @@ fn fails_soon(router: &Router, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_producer_says_that_it_has_no_such_thing() {
+fn producer_reports_missing_names() {
     let host = Host::new();
     let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
     let producer = put(&far);
@@ -47,7 +47,7 @@ fn a_producer_says_that_it_has_no_such_thing() {
 }
 
 #[test]
-fn routers_keep_the_word_of_a_producer_that_it_has_no_such_thing() {
+fn routers_cache_absence() {
     let host = Host::new();
     let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
     let producer = put(&far);
@@ -71,7 +71,7 @@ fn routers_keep_the_word_of_a_producer_that_it_has_no_such_thing() {
 }
 
 #[test]
-fn each_reason_why_there_is_nothing_has_its_own_text() {
+fn each_reason_for_absence_has_its_message() {
     let host = Host::new();
     let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
     let message = fails_soon(&near, &["/folder/there"]);
@@ -83,7 +83,7 @@ fn each_reason_why_there_is_nothing_has_its_own_text() {
 }
 
 #[test]
-fn a_cheaper_next_hop_that_is_dead_costs_one_wait() {
+fn dead_next_hop_costs_one_timeout() {
     let host = Host::new();
     let (near, far) = (Router::start_at(&host, "near"), Router::start_at(&host, "far"));
     let expected = random_file(&host.path("source"), 400_000, 5);

@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use weir_tests::{
-    BucketServer, Fault, Host, PATIENCE, Process, Router, random_file, sha256_hex, weir_binary,
+    BucketServer, Fault, Host, Process, Router, random_file, sha256_hex, wait_until, weir_binary,
 };
 
 const KIB: usize = 1 << 10;
@@ -16,13 +16,13 @@ const KIB: usize = 1 << 10;
 const SETTLED: Duration = Duration::from_millis(60);
 
 /// A router that stores nothing, and a server with an empty bucket.
-struct Bed {
+struct Fixture {
     host: Host,
     router: Router,
     server: BucketServer,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let host = Host::new();
         let router = Router::without_store(&host);
@@ -69,161 +69,149 @@ impl Bed {
     }
 }
 
-fn wait_for(what: &str, process: &Process, is_there: impl Fn(&str) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_there(&process.log()) {
-        assert!(Instant::now() < deadline, "no {what}:\n{}", process.log());
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 /// Killed, on another machine, without file and key: served, verified, and nothing signed.
 #[test]
-fn packets_in_a_bucket_are_served_again_without_file_or_key() {
-    let bed = Bed::new();
-    let host = &bed.host;
+fn serves_bucket_without_file_or_key() {
+    let fixture = Fixture::new();
+    let host = &fixture.host;
     // Of several parts; one that is a small upload; one of nothing.
     fs::create_dir(host.path("source")).expect("a folder");
     let large = random_file(&host.path("source/large"), 20_000 * KIB, 1);
     let small = random_file(&host.path("source/small"), 3 * KIB, 2);
     let empty = random_file(&host.path("source/empty"), 0, 3);
     thread::sleep(SETTLED);
-    let (process, ready) = bed.put(&["source", "/data"]);
+    let (process, ready) = fixture.put(&["source", "/data"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&4.into(), &0.into()));
-    bed.get("/data/large", &large);
+    fixture.get("/data/large", &large);
     process.kill();
     // Files, a listing, a certificate.
-    assert_eq!(bed.objects().len(), 5);
-    let (process, ready) = bed.put(&["source", "/data"]);
+    assert_eq!(fixture.objects().len(), 5);
+    let (process, ready) = fixture.put(&["source", "/data"]);
     assert_eq!(ready["not_signed_again"], 4);
     process.kill();
     fs::remove_dir_all(host.path("source")).expect("removed");
     fs::rename(host.path("home/weir"), host.path("away")).expect("moved");
     fs::write(host.path("home/weir"), b"no folder: no key can be read or made").expect("written");
-    let writes = bed.server.writes();
-    let (process, ready) = bed.put(&[]);
+    let writes = fixture.server.writes();
+    let (process, ready) = fixture.put(&[]);
     assert_eq!(ready["names"], serde_json::json!(["/data"]));
     assert_eq!(ready["bytes"].as_u64().expect("a number") / KIB as u64, 20_003);
     fs::remove_file(host.path("home/weir")).expect("removed");
     fs::rename(host.path("away"), host.path("home/weir")).expect("moved");
-    let reads = bed.server.reads();
-    bed.get("/data/large", &large);
-    let reads = bed.server.reads() - reads;
+    let reads = fixture.server.reads();
+    fixture.get("/data/large", &large);
+    let reads = fixture.server.reads() - reads;
     assert!(reads < 60, "{reads} requests for 20 pieces");
-    bed.get("/data/small", &small);
-    bed.get("/data/empty", &empty);
-    let report = bed.router.weir_json(&["get", "/data", "-o", "folder"]);
+    fixture.get("/data/small", &small);
+    fixture.get("/data/empty", &empty);
+    let report = fixture.router.weir_json(&["get", "/data", "-o", "folder"]);
     assert_eq!(report["files"], 3);
-    assert_eq!(bed.server.writes(), writes, "to serve is to read");
+    assert_eq!(fixture.server.writes(), writes, "to serve is to read");
     assert!(!process.stop().contains("could not be read"));
 }
 
 #[test]
-fn what_is_gone_or_changed_goes_from_the_bucket() {
-    let bed = Bed::new();
-    let host = &bed.host;
+fn removed_and_changed_files_leave_the_bucket() {
+    let fixture = Fixture::new();
+    let host = &fixture.host;
     fs::create_dir(host.path("source")).expect("a folder");
     random_file(&host.path("source/stays"), 5 * KIB, 1);
     random_file(&host.path("source/goes"), 5 * KIB, 2);
     thread::sleep(SETTLED);
-    bed.put(&["source", "/data"]).0.stop();
-    let before = bed.objects();
+    fixture.put(&["source", "/data"]).0.stop();
+    let before = fixture.objects();
     fs::remove_file(host.path("source/goes")).expect("removed");
-    let (process, ready) = bed.put(&["source", "/data"]);
+    let (process, ready) = fixture.put(&["source", "/data"]);
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &1.into()));
     process.stop();
     // The listing is another; file and certificate are as they were.
-    let after = bed.objects();
+    let after = fixture.objects();
     assert_eq!((before.len(), after.len()), (4, 3));
     assert_eq!(after.iter().filter(|path| before.contains(path)).count(), 2);
-    let removed = bed.start(&["--remove", "/data/stays"]).json_line();
+    let removed = fixture.start(&["--remove", "/data/stays"]).json_line();
     assert_eq!(removed["removed"], 1);
-    assert_eq!(bed.objects().len(), 2);
+    assert_eq!(fixture.objects().len(), 2);
 }
 
 #[test]
-fn wrong_credentials_and_addresses_are_told() {
-    let mut bed = Bed::new();
-    random_file(&bed.host.path("source"), 5 * KIB, 1);
+fn wrong_credentials_and_addresses_are_errors() {
+    let mut fixture = Fixture::new();
+    random_file(&fixture.host.path("source"), 5 * KIB, 1);
     let words = ["source", "/data"];
     let wrong = [("AWS_SECRET_ACCESS_KEY", "wrong")];
-    let message = bed.start_with(&words, &wrong).finish().failure();
+    let message = fixture.start_with(&words, &wrong).finish().failure();
     assert!(message.contains("the server denies it"), "{message}");
     assert!(message.contains("AWS_SECRET_ACCESS_KEY"), "{message}");
     let elsewhere = ["source", "/data", "--repo", "s3://no-such-bucket/x"];
     let command = |words: &[&str], endpoint: &str| {
-        let mut command = bed.host.command(weir_binary());
-        bed.server.tell(&mut command);
+        let mut command = fixture.host.command(weir_binary());
+        fixture.server.tell(&mut command);
         command.arg("put").args(words).args(["--s3-endpoint", endpoint]);
-        command.env("NDN_CLIENT_TRANSPORT", bed.router.unix());
+        command.env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
         Process::start("weir put to elsewhere", command).finish().failure()
     };
-    let message = command(&elsewhere, &bed.server.endpoint());
+    let message = command(&elsewhere, &fixture.server.endpoint());
     assert!(message.contains("no-such-bucket") && message.contains("NoSuchBucket)"), "{message}");
     let message = command(&elsewhere, "http://192.0.2.1:9");
     assert!(message.contains("has no TLS"), "{message}");
-    let message = command(&["--repo", "s3://"], &bed.server.endpoint());
+    let message = command(&["--repo", "s3://"], &fixture.server.endpoint());
     assert!(message.contains("s3://BUCKET/PREFIX"), "{message}");
-    assert_eq!(bed.server.writes(), 0);
+    assert_eq!(fixture.server.writes(), 0);
     // Away at the start: an end, with the reason.
-    bed.server.stop();
-    let message = bed.start(&words).finish().failure();
+    fixture.server.stop();
+    let message = fixture.start(&words).finish().failure();
     assert!(message.contains("out of reach: ") && message.contains("refused"), "{message}");
     assert!(message.contains("--s3-endpoint"), "{message}");
     // A place with other things in it is no repository.
-    bed.server.start();
-    let (process, _) = bed.put(&words);
+    fixture.server.start();
+    let (process, _) = fixture.put(&words);
     process.stop();
-    let mark = bed.server.files("repo").pop().expect("the mark");
+    let mark = fixture.server.files("repo").pop().expect("the mark");
     fs::write(&mark, "weir repository 9\n").expect("written");
-    let message = bed.start(&[]).finish().failure();
+    let message = fixture.start(&[]).finish().failure();
     assert!(message.contains("layout"), "{message}");
     fs::rename(&mark, mark.with_file_name("something")).expect("renamed");
-    let message = bed.start(&[]).finish().failure();
+    let message = fixture.start(&[]).finish().failure();
     assert!(message.contains("is no repository and not empty"), "{message}");
 }
 
 /// A server that breaks off in the middle of a transfer and comes back: the transfer goes on.
 #[test]
-fn a_bucket_may_be_away_for_a_while() {
-    let mut bed = Bed::new();
-    let sum = random_file(&bed.host.path("source"), 30_000 * KIB, 1);
-    let (process, _) = bed.put(&["source", "/data"]);
-    bed.server.set_fault(Fault::Slow);
-    let reads = bed.server.reads();
+fn survives_an_unreachable_bucket() {
+    let mut fixture = Fixture::new();
+    let sum = random_file(&fixture.host.path("source"), 30_000 * KIB, 1);
+    let (process, _) = fixture.put(&["source", "/data"]);
+    fixture.server.set_fault(Fault::Slow);
+    let reads = fixture.server.reads();
     let words = ["get", "/data", "-o", "copy", "--json"];
-    let getting = bed.router.spawn(&words);
-    let deadline = Instant::now() + PATIENCE;
-    while bed.server.reads() < reads + 4 {
-        assert!(Instant::now() < deadline, "nothing is read:\n{}", getting.log());
-        thread::sleep(Duration::from_millis(1));
-    }
-    bed.server.stop();
+    let getting = fixture.router.spawn(&words);
+    wait_until("the file is read", || fixture.server.reads() >= reads + 4);
+    fixture.server.stop();
     thread::sleep(Duration::from_secs(2));
-    bed.server.set_fault(Fault::None);
-    bed.server.start();
+    fixture.server.set_fault(Fault::None);
+    fixture.server.start();
     getting.finish().success();
-    assert_eq!(sha256_hex(&bed.host.path("copy")), sum);
+    assert_eq!(sha256_hex(&fixture.host.path("copy")), sum);
     process.stop();
 }
 
 /// A server that stays away: told once, no hang, and served again when it is back.
 #[test]
-fn a_bucket_that_stays_away_is_told_once() {
-    let mut bed = Bed::new();
-    fs::create_dir(bed.host.path("source")).expect("a folder");
+fn unreachable_bucket_is_logged_once() {
+    let mut fixture = Fixture::new();
+    fs::create_dir(fixture.host.path("source")).expect("a folder");
     let [one, other] = ["one", "other"]
-        .map(|name| random_file(&bed.host.path(&format!("source/{name}")), 50 * KIB, 1));
-    let (process, _) = bed.put(&["source", "/data"]);
-    bed.server.stop();
+        .map(|name| random_file(&fixture.host.path(&format!("source/{name}")), 50 * KIB, 1));
+    let (process, _) = fixture.put(&["source", "/data"]);
+    fixture.server.stop();
     for name in ["/data/one", "/data/other"] {
-        let _ = bed.router.weir(&["get", name, "-o", "none"]).failure();
+        let _ = fixture.router.weir(&["get", name, "-o", "none"]).failure();
     }
-    wait_for("word of it", &process, |log| log.contains("cannot read s3://bucket/repo: "));
-    bed.server.start();
-    bed.get("/data/one", &one);
-    bed.get("/data/other", &other);
-    wait_for("word of it", &process, |log| log.contains("can be read again"));
+    process.wait_for("cannot read s3://bucket/repo: ");
+    fixture.server.start();
+    fixture.get("/data/one", &one);
+    fixture.get("/data/other", &other);
+    process.wait_for("can be read again");
     let log = process.stop();
     assert_eq!(log.matches("cannot read s3://bucket/repo: ").count(), 1, "{log}");
     assert!(log.contains("could not be read when asked for"), "{log}");
@@ -231,139 +219,137 @@ fn a_bucket_that_stays_away_is_told_once() {
 
 #[test]
 fn a_damaged_object_in_a_bucket_is_never_sent() {
-    let bed = Bed::new();
-    let sums = [1, 2].map(|seed| random_file(&bed.host.path(&format!("f{seed}")), 80 * KIB, seed));
+    let fixture = Fixture::new();
+    let sums =
+        [1, 2].map(|seed| random_file(&fixture.host.path(&format!("f{seed}")), 80 * KIB, seed));
     thread::sleep(SETTLED);
-    bed.put(&["f1", "/f1"]).0.stop();
-    let file = bed.largest();
-    bed.put(&["f2", "/f2"]).0.stop();
+    fixture.put(&["f1", "/f1"]).0.stop();
+    let file = fixture.largest();
+    fixture.put(&["f2", "/f2"]).0.stop();
     // One bit in the middle of a segment.
     let open = fs::File::options().read(true).write(true).open(&file).expect("the object");
     let mut octet = [0];
     open.read_exact_at(&mut octet, 40 * KIB as u64).expect("read");
     open.write_all_at(&[octet[0] ^ 4], 40 * KIB as u64).expect("written");
-    let (process, _) = bed.put(&[]);
-    let message = bed.router.weir(&["get", "/f1", "-o", "none"]).failure();
-    assert!(!bed.host.path("none").exists(), "{message}");
-    bed.get("/f2", &sums[1]);
+    let (process, _) = fixture.put(&[]);
+    let message = fixture.router.weir(&["get", "/f1", "-o", "none"]).failure();
+    assert!(!fixture.host.path("none").exists(), "{message}");
+    fixture.get("/f2", &sums[1]);
     let note = file.with_extension("damaged");
-    wait_for("note", &process, |_| note.exists());
+    wait_until("the note is written", || note.exists());
     let log = process.stop();
     assert!(log.contains("of /f1/v=") && log.contains("is damaged; it is not served"), "{log}");
     assert!(log.contains("not sent"), "{log}");
     // Signed anew although the file is what it was.
-    let (process, ready) = bed.put(&["f1", "/f1"]);
+    let (process, ready) = fixture.put(&["f1", "/f1"]);
     assert!(process.log().contains("1 object is damaged"), "{}", process.log());
     assert_eq!((&ready["objects"], &ready["not_signed_again"]), (&2.into(), &0.into()));
-    bed.get("/f1", &sums[0]);
+    fixture.get("/f1", &sums[0]);
     assert!(!process.stop().contains("not sent"));
     assert!(!note.exists() && !file.exists(), "what is damaged stays");
-    let (process, ready) = bed.put(&["f1", "/f1"]);
+    let (process, ready) = fixture.put(&["f1", "/f1"]);
     assert_eq!(ready["not_signed_again"], 1);
     process.stop();
 }
 
 /// Objects that go or are replaced under who serves them are told, and the rest is served.
 #[test]
-fn objects_that_somebody_else_removes_are_told() {
-    let bed = Bed::new();
-    let sums = [1, 2].map(|seed| random_file(&bed.host.path(&format!("f{seed}")), 80 * KIB, seed));
-    bed.put(&["f1", "/f1"]).0.stop();
-    let file = bed.largest();
-    let (process, _) = bed.put(&["f2", "/f2"]);
+fn removed_objects_are_logged() {
+    let fixture = Fixture::new();
+    let sums =
+        [1, 2].map(|seed| random_file(&fixture.host.path(&format!("f{seed}")), 80 * KIB, seed));
+    fixture.put(&["f1", "/f1"]).0.stop();
+    let file = fixture.largest();
+    let (process, _) = fixture.put(&["f2", "/f2"]);
     fs::remove_file(&file).expect("removed");
-    let _ = bed.router.weir(&["get", "/f1", "-o", "none"]).failure();
-    bed.get("/f2", &sums[1]);
+    let _ = fixture.router.weir(&["get", "/f1", "-o", "none"]).failure();
+    fixture.get("/f2", &sums[1]);
     let log = process.stop();
     assert_eq!(log.matches("cannot be read: it is not there").count(), 1, "{log}");
 }
 
 #[test]
-fn a_full_or_broken_bucket_is_told_and_loses_nothing() {
-    let bed = Bed::new();
-    let sum = random_file(&bed.host.path("small"), 50 * KIB, 1);
-    random_file(&bed.host.path("more"), 50 * KIB, 2);
-    random_file(&bed.host.path("large"), 20_000 * KIB, 3);
-    bed.put(&["small", "/small"]).0.stop();
-    bed.server.set_fault(Fault::Full);
+fn full_bucket_is_logged_and_loses_nothing() {
+    let fixture = Fixture::new();
+    let sum = random_file(&fixture.host.path("small"), 50 * KIB, 1);
+    random_file(&fixture.host.path("more"), 50 * KIB, 2);
+    random_file(&fixture.host.path("large"), 20_000 * KIB, 3);
+    fixture.put(&["small", "/small"]).0.stop();
+    fixture.server.set_fault(Fault::Full);
     for file in ["more", "large"] {
-        let message = bed.start(&[file, "/more"]).finish().failure();
+        let message = fixture.start(&[file, "/more"]).finish().failure();
         assert!(message.contains("507") && message.contains("StorageFull"), "{message}");
         assert!(message.contains("what the repository had it has"), "{message}");
     }
-    bed.server.set_fault(Fault::None);
-    let (process, ready) = bed.put(&[]);
+    fixture.server.set_fault(Fault::None);
+    let (process, ready) = fixture.put(&[]);
     assert_eq!((&ready["objects"], &ready["bytes"]), (&1.into(), &(50 * KIB).into()));
-    bed.get("/small", &sum);
+    fixture.get("/small", &sum);
     process.stop();
 }
 
 /// A server that takes requests and does not answer holds up nobody else, nor the end.
 #[test]
-fn a_bucket_that_does_not_answer_holds_up_nothing() {
-    let bed = Bed::new();
-    fs::create_dir(bed.host.path("source")).expect("a folder");
-    random_file(&bed.host.path("source/one"), 50 * KIB, 1);
-    random_file(&bed.host.path("source/other"), 50 * KIB, 2);
-    let (process, _) = bed.put(&["source", "/data"]);
-    let sum = sha256_hex(&bed.host.path("source/other"));
-    bed.get("/data/other", &sum);
-    bed.server.set_fault(Fault::Stalled);
-    let reads = bed.server.reads();
+fn stalled_bucket_does_not_block() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.host.path("source")).expect("a folder");
+    random_file(&fixture.host.path("source/one"), 50 * KIB, 1);
+    random_file(&fixture.host.path("source/other"), 50 * KIB, 2);
+    let (process, _) = fixture.put(&["source", "/data"]);
+    let sum = sha256_hex(&fixture.host.path("source/other"));
+    fixture.get("/data/other", &sum);
+    fixture.server.set_fault(Fault::Stalled);
+    let reads = fixture.server.reads();
     let words = ["get", "/data/one", "-o", "none", "--json"];
-    let getting = bed.router.spawn(&words);
-    let deadline = Instant::now() + PATIENCE;
-    while bed.server.reads() == reads {
-        assert!(Instant::now() < deadline, "nothing is read:\n{}", getting.log());
-        thread::sleep(Duration::from_millis(1));
-    }
+    let getting = fixture.router.spawn(&words);
+    wait_until("the file is read", || fixture.server.reads() != reads);
     // What is in memory is served meanwhile.
-    bed.get("/data/other", &sum);
+    fixture.get("/data/other", &sum);
     getting.kill();
     process.stop();
 }
 
 #[test]
 fn a_watched_directory_is_kept_in_a_bucket() {
-    let bed = Bed::new();
-    fs::create_dir(bed.host.path("source")).expect("a folder");
-    let (process, _) = bed.put(&["source", "/data", "--watch"]);
-    let sum = random_file(&bed.host.path("source/new"), 50 * KIB, 1);
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.host.path("source")).expect("a folder");
+    let (process, _) = fixture.put(&["source", "/data", "--watch"]);
+    let sum = random_file(&fixture.host.path("source/new"), 50 * KIB, 1);
     while !process.json_line()["published"].to_string().contains("/data/new/") {}
-    bed.get("/data/new", &sum);
+    fixture.get("/data/new", &sum);
     // The file, its listing, a certificate.
-    wait_for("end of the old listing", &process, |_| bed.objects().len() == 3);
+    wait_until("the old listing is removed", || fixture.objects().len() == 3);
     process.kill();
-    fs::remove_dir_all(bed.host.path("source")).expect("removed");
-    let (process, _) = bed.put(&[]);
-    bed.get("/data/new", &sum);
+    fs::remove_dir_all(fixture.host.path("source")).expect("removed");
+    let (process, _) = fixture.put(&[]);
+    fixture.get("/data/new", &sum);
     process.stop();
 }
 
 /// Young files are waited for, and nothing that is kept goes because a process starts.
 #[test]
 fn a_start_removes_nothing_from_a_bucket() {
-    let bed = Bed::new();
-    let host = &bed.host;
+    let fixture = Fixture::new();
+    let host = &fixture.host;
     fs::create_dir(host.path("source")).expect("a folder");
     let write = |seed: u64| {
         [0, 1, 2].map(|at| random_file(&host.path(&format!("source/f{at}")), 9 * KIB, seed + at))
     };
     write(1);
     thread::sleep(SETTLED);
-    bed.put(&["source", "/data"]).0.kill();
+    fixture.put(&["source", "/data"]).0.kill();
     for round in 0..3 {
         // Files, a listing, a certificate.
-        assert_eq!(bed.objects().len(), 5);
+        assert_eq!(fixture.objects().len(), 5);
         write(10 * round);
-        let process = bed.start(&["source", "/data", "--watch"]);
+        let process = fixture.start(&["source", "/data", "--watch"]);
         thread::sleep(Duration::from_millis(150 * round));
         process.kill();
-        assert!(bed.objects().len() >= 5);
-        let (process, ready) = bed.put(&["source", "/data", "--watch"]);
+        assert!(fixture.objects().len() >= 5);
+        let (process, ready) = fixture.put(&["source", "/data", "--watch"]);
         assert_eq!(ready["objects"], 4, "{ready}");
         for (at, sum) in source_sums(host).into_iter().enumerate() {
-            bed.get(&format!("/data/f{at}"), &sum);
+            fixture.get(&format!("/data/f{at}"), &sum);
         }
         process.kill();
     }

@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use weir_tests::{CLibrary, Host, PATIENCE, Process, Router, random_file, sha256_hex};
+use weir_tests::{CLibrary, Host, Process, Router, random_file, sha256_hex, wait_until};
 
 fn start(host: &Host, router: &str, program: &str, arguments: &[&str]) -> Process {
     let mut command = host.command(&CLibrary::installed().program(program));
@@ -45,7 +43,7 @@ fn sanitized(source: &str) -> PathBuf {
 }
 
 #[test]
-fn nothing_is_read_or_written_beyond_what_was_given() {
+fn stays_within_the_given_buffers() {
     let router = Router::on_new_host();
     for (source, checks) in [
         (
@@ -89,7 +87,7 @@ fn without_a_router_the_connection_is_refused() {
 }
 
 #[test]
-fn options_are_set_and_told_by_name() {
+fn options_are_set_and_read_by_name() {
     check("options");
 }
 
@@ -127,7 +125,7 @@ fn sockets_of_one_program_talk_to_several_routers() {
 }
 
 #[test]
-fn closing_wakes_who_waits() {
+fn close_wakes_waiting_threads() {
     check_of("closing", "receiving");
 }
 
@@ -142,12 +140,12 @@ fn publishing_little_holds_no_signal_back() {
 }
 
 #[test]
-fn a_router_that_takes_no_connection_is_not_waited_for_without_end() {
+fn connect_times_out() {
     check_of("closing", "timing-out");
 }
 
 #[test]
-fn a_disk_that_cannot_be_had_is_an_error_that_says_why() {
+fn unusable_disk_is_an_error_with_a_reason() {
     let router = Router::on_new_host();
     let folder = router.host.path("disks");
     std::fs::create_dir(&folder).unwrap();
@@ -170,7 +168,7 @@ fn poll_says_when_a_call_would_not_wait() {
 }
 
 #[test]
-fn interests_with_parameters_reach_the_producer_and_none_is_lost() {
+fn interests_with_parameters_all_arrive() {
     check("interests");
 }
 
@@ -180,17 +178,17 @@ fn objects_grow_and_are_followed() {
 }
 
 #[test]
-fn who_follows_an_object_learns_that_it_was_begun_anew() {
+fn followers_learn_of_a_restarted_object() {
     check_of("live", "abandoned");
 }
 
 #[test]
-fn who_is_too_slow_is_told_what_was_passed_over() {
+fn slow_reader_learns_of_skipped_segments() {
     check_of("live", "skipping");
 }
 
 #[test]
-fn what_a_consumer_offers_is_got_and_answered() {
+fn offered_object_is_fetched_and_answered() {
     check_of("live", "offers");
 }
 
@@ -234,7 +232,7 @@ fn the_static_library_is_enough() {
 }
 
 #[test]
-fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
+fn c_file_server_survives_a_router_restart() {
     let host = Host::new();
     let router = Router::start(&host);
     std::fs::create_dir(host.path("files")).unwrap();
@@ -268,11 +266,7 @@ fn files_of_a_server_in_c_reach_clients_of_both_kinds_also_over_a_restart() {
         let routes = router.weir_json(&["route", "list"]);
         routes.to_string().contains("/files")
     };
-    let deadline = Instant::now() + PATIENCE;
-    while !has_route() {
-        assert!(Instant::now() < deadline, "{}", server.log());
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the route is registered", || has_route());
     router.weir(&["get", "/files/other", "-o", to.to_str().unwrap()]).success();
     assert_eq!(sha256_hex(&to), sha256_hex(&host.path("files/other")));
     assert!(server.is_running(), "{}", server.log());

@@ -21,19 +21,13 @@ const ENGINES: [&str; 2] = ["engine = \"auto\"\n", "engine = \"threads\"\nio_thr
 
 /// Starts `weir put` and waits until the object is served; returns it with its versioned name.
 fn put(router: &Router, path: &Path, name: &str) -> (Process, String) {
-    let words = ["put", path.to_str().expect("UTF-8"), name, "--sign", "digest", "--json"];
-    let process = router.spawn(&words);
-    let ready = process.json_line();
-    let name = ready["name"].as_str().unwrap_or_else(|| panic!("no name: {ready}")).to_owned();
-    (process, name)
+    router.put_object(&[path.to_str().expect("UTF-8"), name, "--sign", "digest"])
 }
 
 /// Runs `weir get` to its end, whatever it is.
 fn try_get(router: &Router, name: &str, target: &str) -> Finished {
-    let target = router.host.path(target);
-    // What is there already would be gone on with.
-    let _ = fs::remove_file(&target);
-    let target = target.to_str().expect("UTF-8");
+    // A file that exists would be resumed.
+    let _ = fs::remove_file(router.host.path(target));
     let words = ["get", name, "-o", target, "--retries", "2", "--lifetime", "500"];
     router.weir(&[&words[..], &["--allow-unsigned", "--json"]].concat())
 }
@@ -47,7 +41,7 @@ fn number(status: &Value, key: &str) -> u64 {
 }
 
 #[test]
-fn a_file_outlives_router_and_producer() {
+fn file_outlives_router_and_producer() {
     for engine in ENGINES {
         let host = Host::new();
         // Memory has room for all of it: only the last writes bring it to the disks.
@@ -82,7 +76,7 @@ fn a_file_outlives_router_and_producer() {
 }
 
 #[test]
-fn a_file_signed_with_a_key_outlives_router_and_producer_with_its_certificate() {
+fn signed_file_outlives_router_and_producer() {
     let host = Host::new();
     let store = DiskStore { settings: String::new(), ..DiskStore::new("router") };
     let router = store.start(&host);
@@ -98,7 +92,7 @@ fn a_file_signed_with_a_key_outlives_router_and_producer_with_its_certificate() 
 }
 
 #[test]
-fn what_was_written_outlives_a_kill() {
+fn written_data_survives_sigkill() {
     let host = Host::new();
     let store = DiskStore::new("router");
     let router = store.start(&host);
@@ -117,7 +111,7 @@ fn what_was_written_outlives_a_kill() {
 }
 
 #[test]
-fn what_was_erased_does_not_come_back() {
+fn erased_data_stays_erased() {
     let host = Host::new();
     let store = DiskStore::new("router");
     let router = store.start(&host);
@@ -322,7 +316,7 @@ impl Pair {
 }
 
 #[test]
-fn flipped_bits_are_found_and_fetched_anew() {
+fn flipped_bits_are_found_and_refetched() {
     for engine in ENGINES {
         let store =
             DiskStore { size: "16MiB".into(), each: engine.into(), ..DiskStore::new("near") };
@@ -443,7 +437,7 @@ impl Drop for SmallFileSystem {
 }
 
 #[test]
-fn a_full_file_system_is_told_of_at_the_start_and_forwarding_goes_on_when_it_fills() {
+fn full_file_system_does_not_stop_forwarding() {
     let host = Host::new();
     let Some(small) = SmallFileSystem::mount(&host, "8m") else { return };
     let store = DiskStore {
@@ -475,7 +469,7 @@ fn a_full_file_system_is_told_of_at_the_start_and_forwarding_goes_on_when_it_fil
 }
 
 #[test]
-fn a_stalled_disk_holds_up_nothing_that_can_do_without_it() {
+fn stalled_disk_is_bypassed() {
     for engine in ENGINES {
         let pair = Pair::with_file_on_disk(DiskStore {
             size: "16MiB".into(),
@@ -515,7 +509,7 @@ fn a_stalled_disk_holds_up_nothing_that_can_do_without_it() {
 }
 
 #[test]
-fn a_router_whose_disk_never_answers_starts_forwards_and_stops() {
+fn dead_disk_does_not_block_start_or_stop() {
     let host = Host::new();
     let store = DiskStore {
         settings: "offer = \"arrival\"\nstop_timeout = \"1s\"\n".into(),

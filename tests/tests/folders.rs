@@ -14,12 +14,7 @@ const MIB: usize = 1 << 20;
 
 /// Starts `weir put` of a folder of the host and waits until it is served.
 fn put(router: &Router, folder: &str, arguments: &[&str]) -> (Process, Value) {
-    let path = router.host.path(folder);
-    let mut words = vec!["put", path.to_str().expect("UTF-8"), "/folder", "--json"];
-    words.extend(arguments);
-    let process = router.spawn(&words);
-    let ready = process.json_line();
-    (process, ready)
+    router.put(&[&[folder, "/folder"], arguments].concat())
 }
 
 fn get_words(target: &Path) -> [&str; 4] {
@@ -65,7 +60,7 @@ fn make_source(host: &Host) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn what_is_there_and_right_is_not_fetched_again() {
+fn intact_files_are_not_fetched_again() {
     let host = Host::new();
     let router = Router::start(&host);
     let source = make_source(&host);
@@ -90,7 +85,7 @@ fn what_is_there_and_right_is_not_fetched_again() {
 }
 
 #[test]
-fn a_folder_that_broke_off_goes_on_where_it_was_and_leaves_no_empty_folders() {
+fn resumes_an_interrupted_folder() {
     let host = Host::new();
     let router = Router::start(&host);
     let source = make_source(&host);
@@ -118,7 +113,7 @@ fn a_folder_that_broke_off_goes_on_where_it_was_and_leaves_no_empty_folders() {
 }
 
 #[test]
-fn a_file_where_a_folder_is_and_a_folder_where_a_file_is_are_named() {
+fn conflicts_of_files_and_folders_are_named() {
     let host = Host::new();
     let router = Router::start(&host);
     let mut source = make_source(&host);
@@ -160,7 +155,7 @@ fn names_that_others_chose_are_shown_escaped() {
 }
 
 #[test]
-fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
+fn skipped_entries_are_named() {
     let host = Host::new();
     let router = Router::start(&host);
     fs::create_dir_all(host.path("source/in")).expect("a folder");
@@ -209,7 +204,7 @@ fn what_is_left_out_is_named_and_links_out_are_followed_only_when_asked() {
 
 /// The superuser reads everything, so somebody else puts then.
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_is_served() {
+fn unreadable_files_are_named_and_skipped() {
     const NOBODY: u32 = 65534;
     let host = Host::new();
     let router = Router::start(&host);
@@ -243,7 +238,7 @@ fn what_cannot_be_read_is_named_and_the_rest_is_served() {
 }
 
 #[test]
-fn files_that_change_or_go_while_they_are_served_are_named_and_the_rest_is_got() {
+fn changed_files_are_named_and_skipped() {
     let host = Host::new();
     let router = Router::start(&host);
     let mut source = make_source(&host);
@@ -310,7 +305,7 @@ fn modes_and_times_are_restored_when_asked() {
 
 /// A name that somebody else serves is not taken without a word.
 #[test]
-fn another_producer_of_the_name_is_told() {
+fn second_producer_of_a_name_is_reported() {
     let router = Router::on_new_host();
     router.host.write("source/file", b"one");
     router.host.write("other", b"two");

@@ -88,7 +88,7 @@ fn without_a_router_they_say_so_in_one_line() {
 
 /// The longer examples, too.
 #[test]
-fn examples_say_in_one_line_what_is_wrong() {
+fn examples_report_errors_in_one_line() {
     let host = Host::new();
     let router = format!("unix://{}", host.path("none").display());
     for (program, arguments) in [
@@ -130,17 +130,17 @@ fn publishes(publisher: Language) {
 }
 
 #[test]
-fn what_is_published_in_rust_is_got_in_every_language() {
+fn every_language_gets_objects_of_rust() {
     publishes(Language::Rust);
 }
 
 #[test]
-fn what_is_published_in_c_is_got_in_every_language() {
+fn every_language_gets_objects_of_c() {
     publishes(Language::C);
 }
 
 #[test]
-fn what_is_published_in_python_is_got_in_every_language() {
+fn every_language_gets_objects_of_python() {
     if !interop_is_skipped() {
         publishes(Language::Python);
     }
@@ -148,7 +148,7 @@ fn what_is_published_in_python_is_got_in_every_language() {
 
 /// Its key is known to others, and what others signed is believed.
 #[test]
-fn other_libraries_get_what_it_publishes_and_publish_what_it_gets() {
+fn exchanges_objects_with_other_libraries() {
     if interop_is_skipped() {
         return;
     }

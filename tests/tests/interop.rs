@@ -145,7 +145,7 @@ fn ndnts_serves_python_ndn_over_udp() {
 }
 
 #[test]
-fn ndnts_registers_from_afar_with_a_trusted_key_and_only_so() {
+fn remote_ndnts_registers_with_a_trusted_key() {
     if interop_is_skipped() {
         return;
     }

@@ -141,7 +141,7 @@ fn nothing_newer_than_linux_5_10_is_needed() {
 }
 
 #[test]
-fn udp_goes_packet_by_packet_where_the_system_takes_no_batches_and_no_runs() {
+fn udp_works_without_batches_and_gso() {
     if denial_is_skipped() {
         return;
     }
@@ -178,7 +178,7 @@ fn applications_without_shared_memory_stay_with_the_socket() {
 }
 
 #[test]
-fn the_thread_that_makes_memory_ready_may_be_as_urgent_as_others() {
+fn memory_thread_runs_without_low_priority() {
     if denial_is_skipped() {
         return;
     }
@@ -192,7 +192,7 @@ fn the_thread_that_makes_memory_ready_may_be_as_urgent_as_others() {
 
 /// Of the threads of a router it is the one that is not needed.
 #[test]
-fn a_router_without_the_thread_that_makes_memory_ready_goes_on() {
+fn router_runs_without_the_memory_thread() {
     if !Uid::current().is_root() {
         return eprintln!("only the superuser has others' threads limited: NOT tested");
     }
@@ -218,7 +218,7 @@ fn a_router_without_the_thread_that_makes_memory_ready_goes_on() {
 }
 
 #[test]
-fn a_store_that_gets_no_memory_for_more_goes_on_with_what_it_has() {
+fn store_continues_when_memory_is_refused() {
     if denial_is_skipped() {
         return;
     }
@@ -315,7 +315,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn a_router_in_a_small_control_group_has_a_smaller_store_and_is_not_killed() {
+fn control_group_limits_the_store() {
     let Some(group) = Group::new(96 << 20) else {
         return eprintln!("no control group can be made here, so that its limit is NOT tested");
     };
@@ -327,7 +327,7 @@ fn a_router_in_a_small_control_group_has_a_smaller_store_and_is_not_killed() {
 }
 
 #[test]
-fn a_router_that_may_use_one_processor_says_so_and_has_one_thread() {
+fn one_processor_means_one_thread() {
     let this = Pid::from_raw(0);
     let all = sched_getaffinity(this).expect("processors");
     let usable: Vec<_> =

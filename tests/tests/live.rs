@@ -53,7 +53,7 @@ fn assert_messages(messages: &[(u64, String)], segments: std::ops::Range<u64>) {
 }
 
 #[test]
-fn whoever_joins_gets_the_newest_and_all_that_follow_until_the_end() {
+fn joining_reader_gets_newest_to_end() {
     let host = Host::new();
     let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
@@ -117,7 +117,7 @@ fn the_producer_sees_no_interest_of_each_of_many_consumers() {
 }
 
 #[test]
-fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
+fn slow_reader_skips_or_continues_in_order() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/live");
@@ -151,7 +151,7 @@ fn a_slow_reader_skips_to_the_newest_or_goes_on_in_order() {
 }
 
 #[test]
-fn readers_of_an_object_that_is_left_without_an_end_learn_of_a_newer_one() {
+fn abandoned_object_leads_to_newer_version() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, "/live");

@@ -55,7 +55,7 @@ fn objects_are_published_and_read_under_names_of_hicn() {
 }
 
 #[test]
-fn what_is_on_the_wire_has_names_of_hicn_alone() {
+fn only_hicn_names_are_on_the_wire() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = mapped_producer(&one, "/p", &[]);
@@ -101,7 +101,7 @@ fn a_new_version_is_found_and_the_old_one_by_its_name() {
 }
 
 #[test]
-fn what_is_asked_for_early_is_answered_when_it_is_published() {
+fn early_request_is_answered_on_publication() {
     let host = Host::new();
     let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));
@@ -117,7 +117,7 @@ fn what_is_asked_for_early_is_answered_when_it_is_published() {
 }
 
 #[test]
-fn what_has_no_name_there_is_refused_in_words() {
+fn unmappable_names_are_refused() {
     let router = Router::on_new_host();
     let session = session(&router);
     let producer = mapped_producer(&session, "/p", &[]);
@@ -148,7 +148,7 @@ fn what_has_no_name_there_is_refused_in_words() {
 /// Keys are believed as with names of NDN where no hierarchy of names is asked for: the user's own,
 /// and one seen first. An anchor is for what is below its name, and no name of hICN is.
 #[test]
-fn users_trust_keys_under_names_of_hicn_and_no_anchor_reaches_them() {
+fn hicn_keys_are_trusted_by_user_rules() {
     let host = Host::new();
     let router = Router::start(&host);
     let (one, other) = (session(&router), session(&router));

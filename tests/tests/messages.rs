@@ -164,7 +164,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// The place in which all cases are run.
-struct Scene {
+struct Fixture {
     host: Host,
     router: Router,
     stranger: PathBuf,
@@ -172,7 +172,7 @@ struct Scene {
     _silent: UnixListener,
 }
 
-impl Scene {
+impl Fixture {
     fn new() -> Self {
         let host = Host::new();
         for (name, text) in FILES {
@@ -285,7 +285,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         // Else it could not be removed.
         let open = fs::Permissions::from_mode(0o700);
@@ -346,10 +346,10 @@ signal N (130 after Ctrl-C); 0 where Ctrl-C is how it ends: `weir router`, `weir
 
 #[test]
 fn every_message_is_in_the_table_and_says_what_to_do_next() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let commands = CASES.iter().map(|case| {
-        let mut command = scene.command(case.with);
-        command.args(scene.words(case.command));
+        let mut command = fixture.command(case.with);
+        command.args(fixture.words(case.command));
         (case, command)
     });
     let results = run_all(commands.collect());
@@ -357,7 +357,7 @@ fn every_message_is_in_the_table_and_says_what_to_do_next() {
     let mut wrong = Vec::new();
     for case in CASES {
         let (code, log) = &results[case.what];
-        match row(case, *code, &scene.normalised(log)) {
+        match row(case, *code, &fixture.normalised(log)) {
             Ok(row) => writeln!(table, "{row}").expect("a string"),
             Err(why) => wrong.push(why),
         }

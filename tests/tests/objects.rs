@@ -55,12 +55,9 @@ fn weir_key(router: &Router, owner: &str, kind: &str) -> std::path::PathBuf {
 }
 
 fn put(router: &Router, name: &str, arguments: &[&str]) -> (Process, String) {
-    let source = router.host.path("source");
-    let sha256 = random_file(&source, SIZE, 5);
-    let words = [&["put", text(&source), name, "--json"], arguments].concat();
-    let process = router.spawn(&words);
-    let ready = process.json_line();
-    assert!(ready["name"].as_str().is_some_and(|found| found.starts_with(name)), "{ready}");
+    let sha256 = random_file(&router.host.path("source"), SIZE, 5);
+    let (process, versioned) = router.put_object(&[&["source", name], arguments].concat());
+    assert!(versioned.starts_with(name), "{versioned}");
     (process, sha256)
 }
 
@@ -225,7 +222,7 @@ fn weir_reads_and_verifies_what_ndnts_put() {
 }
 
 #[test]
-fn weir_refuses_an_object_signed_by_somebody_else() {
+fn refuses_object_signed_by_another_key() {
     if interop_is_skipped() {
         return;
     }

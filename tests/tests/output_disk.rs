@@ -47,7 +47,7 @@ fn read(session: &Session, uri: &str) -> std::io::Result<Vec<u8>> {
 }
 
 #[test]
-fn what_memory_has_no_room_for_is_served_from_disk() {
+fn evicted_data_is_served_from_disk() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));
@@ -146,7 +146,7 @@ fn an_unreliable_producer_has_no_disk() {
 }
 
 #[test]
-fn what_a_full_disk_gave_up_is_asked_of_the_application() {
+fn data_evicted_from_disk_is_requested_again() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let (one, other) = (session(&router), session(&router));

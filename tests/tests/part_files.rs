@@ -23,7 +23,7 @@ use weir_tests::{Host, PATIENCE, Process, Router, random_file, sha256_hex, weir_
 const MIB: usize = 1 << 20;
 
 /// A router, and a file that is served at it as `/part/file`.
-struct Scene {
+struct Fixture {
     host: Host,
     router: Router,
     producer: Process,
@@ -31,7 +31,7 @@ struct Scene {
     digest: String,
 }
 
-impl Scene {
+impl Fixture {
     fn new(bytes: usize) -> Self {
         let host = Host::new();
         let router = Router::start(&host);
@@ -128,37 +128,39 @@ fn make_pipe(path: &Path) {
 /// Kills `weir get` at random moments. Under the final name is nothing, what was there before, or
 /// all of the new file; all of it if the command has said so.
 fn kill_at_random_moments(rounds: u64) {
-    let scene = Scene::new(4 * MIB);
-    let target = scene.target();
+    let fixture = Fixture::new(4 * MIB);
+    let target = fixture.target();
     let words = ["-o", text(&target)];
     let started = Instant::now();
-    scene.get(&words).finish().success();
+    fixture.get(&words).finish().success();
     let usual_us = started.elapsed().as_micros() as u32;
-    let old = random_file(&scene.host.path("old"), MIB, 6);
+    let old = random_file(&fixture.host.path("old"), MIB, 6);
     let mut rng = Rng::from_seed(rounds);
     for round in 0..rounds {
         let has_old = round % 2 == 0;
         fs::remove_file(&target).or_else(ignore_missing).expect("removed");
         if has_old {
-            fs::copy(scene.host.path("old"), &target).expect("copied");
+            fs::copy(fixture.host.path("old"), &target).expect("copied");
         }
-        let mut process = scene.get(&words);
+        let mut process = fixture.get(&words);
         thread::sleep(Duration::from_micros(u64::from(rng.below(usual_us * 5 / 4))));
         process.signal(Signal::SIGKILL);
         let is_done = process.finish().status.success();
         match target.exists() {
             false => assert!(!has_old && !is_done, "round {round}: the file is gone"),
-            true if is_done => assert!(scene.is_whole(&target), "round {round}: not what it said"),
+            true if is_done => {
+                assert!(fixture.is_whole(&target), "round {round}: not what it said")
+            }
             true => {
                 let found = sha256_hex(&target);
-                let is_right = found == scene.digest || (has_old && found == old);
+                let is_right = found == fixture.digest || (has_old && found == old);
                 assert!(is_right, "round {round}: part of a file under the final name");
             }
         }
     }
-    scene.get(&words).finish().success();
-    assert!(scene.is_whole(&target));
-    assert_eq!(scene.host.list("out"), ["file"], "something temporary stays");
+    fixture.get(&words).finish().success();
+    assert!(fixture.is_whole(&target));
+    assert_eq!(fixture.host.list("out"), ["file"], "something temporary stays");
 }
 
 fn ignore_missing(error: std::io::Error) -> std::io::Result<()> {
@@ -181,66 +183,66 @@ fn kill_9_200_times_leaves_the_old_file_or_the_new_one() {
 
 #[test]
 fn a_stopped_get_continues_after_a_restart() {
-    let mut scene = Scene::new(32 * MIB);
-    let target = scene.target();
+    let mut fixture = Fixture::new(32 * MIB);
+    let target = fixture.target();
     let words = ["-o", text(&target)];
-    scene.get_a_part(&words);
-    scene.router.process.signal(Signal::SIGKILL);
-    while scene.router.process.is_running() {
+    fixture.get_a_part(&words);
+    fixture.router.process.signal(Signal::SIGKILL);
+    while fixture.router.process.is_running() {
         thread::sleep(Duration::from_millis(1));
     }
-    scene.router = Router::start(&scene.host);
-    scene.producer.wait_for("serving again");
-    scene.get(&words).finish().success();
-    assert!(scene.is_whole(&target));
-    assert_eq!(scene.host.list("out"), ["file"], "something temporary stays");
+    fixture.router = Router::start(&fixture.host);
+    fixture.producer.wait_for("serving again");
+    fixture.get(&words).finish().success();
+    assert!(fixture.is_whole(&target));
+    assert_eq!(fixture.host.list("out"), ["file"], "something temporary stays");
 }
 
 /// A producer that is started again gives its file a new version. What was fetched of an unchanged
 /// file is used all the same.
 #[test]
 fn a_stopped_get_continues_with_a_restarted_producer() {
-    let mut scene = Scene::new(32 * MIB);
-    let target = scene.target();
+    let mut fixture = Fixture::new(32 * MIB);
+    let target = fixture.target();
     let words = ["-o", text(&target), "--json"];
-    if !scene.get_a_part(&words) {
+    if !fixture.get_a_part(&words) {
         eprintln!("the whole file was fetched before it could be stopped: NOT tested");
         return;
     }
-    scene.restart_producer();
-    let report: Value =
-        serde_json::from_str(&scene.get(&words).finish().success().output).expect("a JSON object");
+    fixture.restart_producer();
+    let report: Value = serde_json::from_str(&fixture.get(&words).finish().success().output)
+        .expect("a JSON object");
     assert!(report["resumed_segments"].as_u64() > Some(0), "{report}");
-    assert!(scene.is_whole(&target));
+    assert!(fixture.is_whole(&target));
 
     fs::remove_file(&target).expect("removed");
-    if !scene.get_a_part(&words) {
+    if !fixture.get_a_part(&words) {
         return;
     }
-    scene.digest = random_file(&scene.host.path("source"), 2 * MIB, 6);
-    scene.restart_producer();
-    let finished = scene.get(&words).finish().success();
+    fixture.digest = random_file(&fixture.host.path("source"), 2 * MIB, 6);
+    fixture.restart_producer();
+    let finished = fixture.get(&words).finish().success();
     assert!(finished.log.contains("an earlier attempt are discarded"), "{}", finished.log);
-    assert!(scene.is_whole(&target));
+    assert!(fixture.is_whole(&target));
 }
 
 #[test]
 fn two_gets_of_one_file_never_shorten_it() {
-    let scene = Scene::new(MIB);
-    let target = scene.target();
+    let fixture = Fixture::new(MIB);
+    let target = fixture.target();
     let words = ["-o", text(&target)];
-    scene.get(&words).finish().success();
+    fixture.get(&words).finish().success();
     let is_over = AtomicBool::new(false);
     let mut rounds = Vec::new();
     thread::scope(|scope| {
-        let (target, digest, is_over) = (&target, &scene.digest, &is_over);
+        let (target, digest, is_over) = (&target, &fixture.digest, &is_over);
         scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
                 assert_eq!(&sha256_hex(target), digest, "part of a file under the final name");
             }
         });
         for _ in 0..10 {
-            let processes = [scene.get(&words), scene.get(&words)];
+            let processes = [fixture.get(&words), fixture.get(&words)];
             rounds.push(processes.map(Process::finish));
         }
         is_over.store(true, Ordering::Relaxed);
@@ -252,7 +254,7 @@ fn two_gets_of_one_file_never_shorten_it() {
         }
         assert!(ended.iter().any(|finished| finished.status.success()), "both failed");
     }
-    assert_eq!(scene.host.list("out"), ["file"], "something temporary stays");
+    assert_eq!(fixture.host.list("out"), ["file"], "something temporary stays");
 }
 
 /// `sha256sum` and the shell look at what `weir` left.
@@ -260,62 +262,62 @@ const SHOW: &str = "echo code $?; ls -A out; test ! -e out/file || sha256sum out
 
 #[test]
 fn a_full_disk_keeps_the_old_file_and_then_takes_the_new_one() {
-    let scene = Scene::new(8 * MIB);
-    let old = random_file(&scene.host.path("old"), 100_000, 6);
+    let fixture = Fixture::new(8 * MIB);
+    let old = random_file(&fixture.host.path("old"), 100_000, 6);
     let script = format!(
         "cp old out/file
          \"$0\" get /part/file -o out/file; {SHOW}
          mount -o remount,size=64m out
          \"$0\" get /part/file -o out/file; {SHOW}"
     );
-    let Some(process) = scene.with_disk("1m", &script) else { return };
+    let Some(process) = fixture.with_disk("1m", &script) else { return };
     let log = process.finish().success().log;
     assert!(log.contains("the disk is full") && log.contains("code 1"), "{log}");
     let last = log.split("code 0").nth(1).unwrap_or_default();
-    assert!(log.contains(&old) && last.contains(&scene.digest), "{log}");
+    assert!(log.contains(&old) && last.contains(&fixture.digest), "{log}");
     assert!(!last.contains(".file.weir"), "something temporary stays:\n{log}");
 }
 
 #[test]
 fn a_read_only_disk_keeps_the_old_file_and_is_named() {
-    let scene = Scene::new(MIB);
-    let old = random_file(&scene.host.path("old"), 100_000, 6);
+    let fixture = Fixture::new(MIB);
+    let old = random_file(&fixture.host.path("old"), 100_000, 6);
     let script = format!(
         "cp old out/file; mount -o remount,ro out
          \"$0\" get /part/file -o out/file; {SHOW}
          mount -o remount,rw out
          \"$0\" get /part/file -o out/file; {SHOW}"
     );
-    let Some(process) = scene.with_disk("16m", &script) else { return };
+    let Some(process) = fixture.with_disk("16m", &script) else { return };
     let log = process.finish().success().log;
     assert!(log.contains("Read-only file system") && log.contains("code 1"), "{log}");
     let last = log.split("code 0").nth(1).unwrap_or_default();
-    assert!(log.contains(&old) && last.contains(&scene.digest), "{log}");
+    assert!(log.contains(&old) && last.contains(&fixture.digest), "{log}");
 }
 
 /// A limit for the size of files, whose signal is ignored, as batch systems may set both.
 #[test]
 fn a_limit_of_file_sizes_is_named() {
-    let scene = Scene::new(4 * MIB);
-    let mut command = scene.host.command(Path::new("sh"));
+    let fixture = Fixture::new(4 * MIB);
+    let mut command = fixture.host.command(Path::new("sh"));
     command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\""]).arg(weir_binary());
-    command.args(["get", "/part/file", "-o", text(&scene.target())]);
-    command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+    command.args(["get", "/part/file", "-o", text(&fixture.target())]);
+    command.env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
     let message = Process::start("weir get with a limit", command).finish().failure();
     assert!(message.contains("ulimit -f") && message.contains("File too large"), "{message}");
-    assert!(!scene.target().exists(), "part of a file under the final name");
+    assert!(!fixture.target().exists(), "part of a file under the final name");
 }
 
 /// The order that a power failure cannot break: data, name, directory.
 #[test]
 fn a_name_is_given_between_two_syncs() {
-    let scene = Scene::new(MIB);
-    let trace = scene.host.path("trace");
-    let mut command = scene.host.command(Path::new("strace"));
+    let fixture = Fixture::new(MIB);
+    let trace = fixture.host.path("trace");
+    let mut command = fixture.host.command(Path::new("strace"));
     let calls = "trace=fsync,fdatasync,syncfs,rename,renameat,renameat2";
     command.args(["-f", "-o", text(&trace), "-e", calls]).arg(weir_binary());
-    command.args(["get", "/part/file", "-o", text(&scene.target())]);
-    command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+    command.args(["get", "/part/file", "-o", text(&fixture.target())]);
+    command.env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
     if !can_trace() {
         eprintln!("strace cannot be used here: the order of calls is NOT tested");
         return;
@@ -336,49 +338,49 @@ fn can_trace() -> bool {
 
 #[test]
 fn without_o_only_own_results_are_replaced() {
-    let scene = Scene::new(100_000);
-    let path = scene.target();
+    let fixture = Fixture::new(100_000);
+    let path = fixture.target();
     fs::write(&path, b"mine").expect("written");
-    let message = scene.get_in("out", "/part/file", &[]).finish().failure();
+    let message = fixture.get_in("out", "/part/file", &[]).finish().failure();
     assert!(message.contains("file exists") && message.contains("--force"), "{message}");
     assert_eq!(fs::read(&path).expect("read"), b"mine");
-    assert_eq!(scene.host.list("out"), ["file"], "a refused download leaves nothing");
+    assert_eq!(fixture.host.list("out"), ["file"], "a refused download leaves nothing");
 
-    scene.get_in("out", "/part/file", &["--force"]).finish().success();
-    assert!(scene.is_whole(&path));
+    fixture.get_in("out", "/part/file", &["--force"]).finish().success();
+    assert!(fixture.is_whole(&path));
     // What is there and right is not fetched again.
-    let report = scene.get_in("out", "/part/file", &["--json"]).finish().success().json();
+    let report = fixture.get_in("out", "/part/file", &["--json"]).finish().success().json();
     assert_eq!((&report["files_there"], &report["segments"]), (&1.into(), &0.into()));
     // Also if another program has put it there.
     fs::remove_file(&path).expect("removed");
-    fs::copy(scene.host.path("source"), &path).expect("copied");
-    let report = scene.get_in("out", "/part/file", &["--json"]).finish().success().json();
+    fs::copy(fixture.host.path("source"), &path).expect("copied");
+    let report = fixture.get_in("out", "/part/file", &["--json"]).finish().success().json();
     assert_eq!(report["files_there"], Value::from(1));
 }
 
 #[test]
 fn without_o_a_newer_version_replaces_the_older() {
-    let mut scene = Scene::new(100_000);
-    scene.get_in("out", "/part/file", &[]).finish().success();
-    let newer = random_file(&scene.host.path("newer"), 90_000, 7);
-    scene.producer = put(&scene.router, "newer", "/part/file");
-    if !has_attributes(&scene.target()) {
+    let mut fixture = Fixture::new(100_000);
+    fixture.get_in("out", "/part/file", &[]).finish().success();
+    let newer = random_file(&fixture.host.path("newer"), 90_000, 7);
+    fixture.producer = put(&fixture.router, "newer", "/part/file");
+    if !has_attributes(&fixture.target()) {
         eprintln!("no extended attributes here: newer versions are NOT tested");
         return;
     }
     // For a moment, the router may answer with what the first producer said.
     let deadline = Instant::now() + PATIENCE;
-    while sha256_hex(&scene.target()) != newer {
+    while sha256_hex(&fixture.target()) != newer {
         assert!(Instant::now() < deadline, "the newer version does not come");
-        scene.get_in("out", "/part/file", &[]).finish().success();
+        fixture.get_in("out", "/part/file", &[]).finish().success();
     }
     // One that the user has changed is kept.
-    let mut octets = fs::read(scene.target()).expect("read");
+    let mut octets = fs::read(fixture.target()).expect("read");
     octets[5] ^= 1;
-    fs::write(scene.target(), &octets).expect("written");
-    let message = scene.get_in("out", "/part/file", &[]).finish().failure();
+    fs::write(fixture.target(), &octets).expect("written");
+    let message = fixture.get_in("out", "/part/file", &[]).finish().failure();
     assert!(message.contains("file exists"), "{message}");
-    assert!(fs::read(scene.target()).expect("read") == octets);
+    assert!(fs::read(fixture.target()).expect("read") == octets);
 }
 
 fn has_attributes(path: &Path) -> bool {
@@ -391,29 +393,29 @@ fn has_attributes(path: &Path) -> bool {
 
 #[test]
 fn links_are_written_through_only_when_asked() {
-    let scene = Scene::new(100_000);
-    let secret = scene.host.write("secret", b"precious");
+    let fixture = Fixture::new(100_000);
+    let secret = fixture.host.write("secret", b"precious");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).expect("mode");
-    let link = scene.host.path("out/link");
+    let link = fixture.host.path("out/link");
     symlink(&secret, &link).expect("a link");
     for _ in 0..2 {
-        let message = scene.get(&["-o", text(&link)]).finish().failure();
+        let message = fixture.get(&["-o", text(&link)]).finish().failure();
         assert!(message.contains("symbolic link") && message.contains("--follow-links"));
         assert_eq!(fs::read(&secret).expect("read"), b"precious");
     }
-    let message = scene.get_in("out", "/part/file", &["-o", "link"]).finish().failure();
+    let message = fixture.get_in("out", "/part/file", &["-o", "link"]).finish().failure();
     assert!(message.contains("symbolic link"), "{message}");
 
-    scene.get(&["-o", text(&link), "--follow-links"]).finish().success();
-    assert!(scene.is_whole(&secret) && link.is_symlink());
+    fixture.get(&["-o", text(&link), "--follow-links"]).finish().success();
+    assert!(fixture.is_whole(&secret) && link.is_symlink());
     let mode = fs::metadata(&secret).expect("metadata").permissions().mode();
     assert_eq!(mode & 0o7777, 0o600, "the mode is kept");
 }
 
 #[test]
 fn links_planted_in_a_folder_are_not_followed() {
-    let scene = Scene::new(1000);
-    let host = &scene.host;
+    let fixture = Fixture::new(1000);
+    let host = &fixture.host;
     for folder in ["tree", "tree/sub", "elsewhere", "out/sub-is-link", "out/file-is-link"] {
         fs::create_dir(host.path(folder)).expect("a folder");
     }
@@ -423,22 +425,22 @@ fn links_planted_in_a_folder_are_not_followed() {
     symlink(host.path("elsewhere"), host.path("out/sub-is-link/sub")).expect("a link");
     symlink(host.path("elsewhere/inner"), host.path("out/file-is-link/top")).expect("a link");
     symlink(host.path("elsewhere"), host.path("out/root-is-link")).expect("a link");
-    let _producer = put(&scene.router, "tree", "/tree");
+    let _producer = put(&fixture.router, "tree", "/tree");
     for name in ["sub-is-link", "file-is-link", "root-is-link"] {
         let target = host.path("out").join(name);
         let words = ["get", "/tree", "-o", text(&target)];
-        let message = scene.router.weir(&words).failure();
+        let message = fixture.router.weir(&words).failure();
         assert!(message.contains("is a symbolic link"), "{name}: {message}");
         assert_eq!(host.list("elsewhere"), ["inner"], "{name}");
         assert_eq!(fs::read(host.path("elsewhere/inner")).expect("read"), b"precious");
     }
     // A slash says that what the link leads to is meant.
     let target = format!("{}/", host.path("out/root-is-link").display());
-    scene.router.weir(&["get", "/tree", "-o", &target]).success();
+    fixture.router.weir(&["get", "/tree", "-o", &target]).success();
     assert_eq!(host.list("elsewhere"), ["inner", "sub", "top"]);
     let target = host.path("out/sub-is-link");
     let words = ["get", "/tree", "-o", text(&target), "--follow-links"];
-    scene.router.weir(&words).success();
+    fixture.router.weir(&words).success();
     assert_eq!(fs::read(host.path("elsewhere/inner")).expect("read"), b"from the network");
 }
 
@@ -451,10 +453,10 @@ fn part_files_of_other_users_are_discarded() {
         eprintln!("not the superuser: part files of other users are NOT tested");
         return;
     }
-    let scene = Scene::new(1000);
+    let fixture = Fixture::new(1000);
     let set_mode = |name: &str, mode| {
         let mode = fs::Permissions::from_mode(mode);
-        fs::set_permissions(scene.host.path(name), mode).expect("mode");
+        fs::set_permissions(fixture.host.path(name), mode).expect("mode");
     };
     set_mode(".", 0o755);
     set_mode("out", 0o1777);
@@ -462,27 +464,27 @@ fn part_files_of_other_users_are_discarded() {
         let script =
             format!("umask {umask}; for s in part state new; do echo x >.file.weir-$s; done");
         let mut command = Command::new("sh");
-        command.args(["-c", &script]).current_dir(scene.host.path("out"));
+        command.args(["-c", &script]).current_dir(fixture.host.path("out"));
         let status = command.uid(NOBODY).gid(NOBODY).status().expect("a shell");
         assert!(status.success());
-        let target = scene.target();
-        scene.get(&["-o", text(&target)]).finish().success();
-        assert!(scene.is_whole(&target));
+        let target = fixture.target();
+        fixture.get(&["-o", text(&target)]).finish().success();
+        assert!(fixture.is_whole(&target));
         assert_eq!(fs::metadata(&target).expect("metadata").uid(), 0, "another user's file");
-        assert_eq!(scene.host.list("out"), ["file"]);
+        assert_eq!(fixture.host.list("out"), ["file"]);
         fs::remove_file(&target).expect("removed");
     }
 }
 
 #[test]
 fn a_folder_does_not_go_to_a_device() {
-    let scene = Scene::new(1000);
-    fs::create_dir(scene.host.path("tree")).expect("a folder");
-    scene.host.write("tree/top", b"from the network");
-    let _producer = put(&scene.router, "tree", "/tree");
-    let pipe = scene.host.path("out/pipe");
+    let fixture = Fixture::new(1000);
+    fs::create_dir(fixture.host.path("tree")).expect("a folder");
+    fixture.host.write("tree/top", b"from the network");
+    let _producer = put(&fixture.router, "tree", "/tree");
+    let pipe = fixture.host.path("out/pipe");
     make_pipe(&pipe);
-    let message = scene.router.weir(&["get", "/tree", "-o", text(&pipe)]).failure();
+    let message = fixture.router.weir(&["get", "/tree", "-o", text(&pipe)]).failure();
     assert!(message.contains("is a device, a pipe or a socket"), "{message}");
     assert!(!message.contains("move it away"), "of a device, a dangerous advice: {message}");
     assert!(fs::metadata(&pipe).expect("metadata").file_type().is_fifo());
@@ -490,10 +492,10 @@ fn a_folder_does_not_go_to_a_device() {
 
 #[test]
 fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
-    let scene = Scene::new(MIB);
-    let pipe = scene.host.path("out/pipe");
+    let fixture = Fixture::new(MIB);
+    let pipe = fixture.host.path("out/pipe");
     make_pipe(&pipe);
-    let mut process = scene.get(&["-o", text(&pipe)]);
+    let mut process = fixture.get(&["-o", text(&pipe)]);
     process.wait_for("waiting for a program to read");
     process.signal(Signal::SIGTERM);
     let finished = process.finish();
@@ -502,37 +504,37 @@ fn a_pipe_without_a_reader_waits_until_it_is_stopped() {
     // A reader that takes nothing, and then one that takes everything.
     let reader = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(&pipe);
     let reader = reader.expect("opened");
-    let mut process = scene.get(&["-o", text(&pipe)]);
+    let mut process = fixture.get(&["-o", text(&pipe)]);
     process.wait_for("waiting for a program to read");
     process.signal(Signal::SIGTERM);
     assert_eq!(process.finish().status.code(), Some(143));
     drop(reader);
     let reading = thread::spawn({
-        let (pipe, copy) = (pipe.clone(), scene.host.path("copy"));
+        let (pipe, copy) = (pipe.clone(), fixture.host.path("copy"));
         move || {
             let mut octets = Vec::new();
             File::open(pipe).expect("opened").read_to_end(&mut octets).expect("read");
             fs::write(copy, octets).expect("written");
         }
     });
-    scene.get(&["-o", text(&pipe)]).finish().success();
+    fixture.get(&["-o", text(&pipe)]).finish().success();
     reading.join().expect("a reader");
-    assert!(scene.is_whole(&scene.host.path("copy")));
+    assert!(fixture.is_whole(&fixture.host.path("copy")));
 }
 
 #[test]
 fn an_output_that_takes_nothing_is_an_error() {
-    let scene = Scene::new(1000);
+    let fixture = Fixture::new(1000);
     for (redirection, words) in [
         (">&-", &["-o", "-"][..]),
         ("1</dev/null", &["-o", "-"]),
         (">/dev/full", &["-o", "-"]),
         (">&-", &["-o", "out/file", "--json"]),
     ] {
-        let mut command = scene.host.command(Path::new("sh"));
+        let mut command = fixture.host.command(Path::new("sh"));
         command.arg("-c").arg(format!("exec \"$0\" \"$@\" {redirection}")).arg(weir_binary());
         command.args(["get", "/part/file"]).args(words);
-        command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+        command.env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
         let finished = Process::start("weir get", command).finish();
         assert_eq!(finished.status.code(), Some(1), "{redirection} {words:?}: {}", finished.log);
         let message = finished.failure();
@@ -541,11 +543,11 @@ fn an_output_that_takes_nothing_is_an_error() {
         assert!(!message.contains("0 files"), "a report of nothing: {message}");
     }
     // A shell appends, and what is there stays.
-    let log = scene.host.write("log", b"before\n");
-    let mut command = scene.host.command(Path::new("sh"));
+    let log = fixture.host.write("log", b"before\n");
+    let mut command = fixture.host.command(Path::new("sh"));
     command.args(["-c", "exec \"$0\" \"$@\" >>log"]).arg(weir_binary());
     command.args(["get", "/part/file", "-o", "/dev/stdout"]);
-    command.env("NDN_CLIENT_TRANSPORT", scene.router.unix());
+    command.env("NDN_CLIENT_TRANSPORT", fixture.router.unix());
     Process::start("weir get", command).finish().success();
     assert_eq!(fs::read(log).expect("read").len(), 1007);
 }

@@ -85,7 +85,7 @@ impl Signer for Watched {
 }
 
 #[test]
-fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
+fn background_publication_is_read_by_all() {
     let router = Router::on_new_host();
     let (one, other) = (session(&router), session(&router));
     let producer = producer(&one, DigestSigner, 0);
@@ -116,7 +116,7 @@ fn what_is_published_without_waiting_is_read_by_all_who_ask_then() {
 }
 
 #[test]
-fn who_lets_go_of_what_has_not_begun_gives_it_up() {
+fn dropping_a_queued_publication_cancels_it() {
     let router = Router::on_new_host();
     let session = session(&router);
     let (watched, is_waiting, go_on) = Watched::with_gate();
@@ -135,7 +135,7 @@ fn who_lets_go_of_what_has_not_begun_gives_it_up() {
 }
 
 #[test]
-fn what_waits_when_the_session_ends_ends_as_closed() {
+fn queued_publications_end_with_the_session() {
     let host = Host::new();
     let router = Router::start(&host);
     let session = session(&router);
@@ -156,7 +156,7 @@ fn what_waits_when_the_session_ends_ends_as_closed() {
 }
 
 #[test]
-fn a_signer_that_fails_or_panics_is_told_and_harms_no_other() {
+fn failing_signer_is_reported_and_isolated() {
     let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, Watched::default(), 2);
@@ -188,7 +188,7 @@ fn large_objects_are_signed_by_the_threads_of_the_session() {
 }
 
 #[test]
-fn what_its_caller_breaks_off_is_not_published() {
+fn cancelled_publication_is_not_published() {
     let router = Router::on_new_host();
     let session = session(&router);
     let producer = producer(&session, DigestSigner, 2);
@@ -208,7 +208,7 @@ fn what_its_caller_breaks_off_is_not_published() {
 
 /// Neither the Interest's time nor what the producer waits for its application comes to an end.
 #[test]
-fn who_waits_for_a_producer_that_closes_learns_it_at_once() {
+fn closing_ends_waiting_receivers() {
     let host = Host::new();
     let router = Router::start(&host);
     let asking = session(&router);

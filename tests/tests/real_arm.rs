@@ -13,7 +13,7 @@ use weir_plan::workload::{ConsumerPlan, Demand, Popularity, ProducerPlan};
 use weir_plan::{DiskPlan, Fault, FaultPlan, LinkPlan, NodePlan, Plan, Role, RoutePlan, Transport};
 use weir_plan_fixture::{MS, PlanBuilder, S, consumer, names, producer, router};
 use weir_real::{self as real, RealError, RealOptions, RealReport};
-use weir_tests::{Host, PATIENCE, Process, weir_binary};
+use weir_tests::{Host, PATIENCE, Process, wait_until, weir_binary};
 
 /// A consumer that keeps 4 Interests outstanding, a router without store, a producer.
 fn plan(transport: Transport, duration_ns: u64) -> Plan {
@@ -72,7 +72,7 @@ fn a_consumer_with_two_links_uses_both() {
 
 /// The process is not told that its second link is down, and goes on with the first.
 #[test]
-fn a_link_of_two_that_is_down_carries_nothing_and_stops_nothing() {
+fn transfer_uses_the_other_of_two_links() {
     let host = Host::new();
     let mut plan = plan_of_two_links(5 * S);
     plan.faults.push(FaultPlan { at_ns: S, fault: Fault::LinkDown { link: 2, for_ns: 4 * S } });
@@ -173,7 +173,7 @@ fn a_run_can_be_broken_off() {
 }
 
 #[test]
-fn what_cannot_be_started_is_said() {
+fn start_failures_are_errors() {
     let host = Host::new();
     let good = plan(Transport::Unix, S);
     let text_of = |options: &RealOptions| run(&good, options).0.unwrap_err().to_string();
@@ -322,13 +322,8 @@ fn children_end_with_their_parent() {
     let mut parent = Process::start("a parent", command);
     let router = parent.json_line()["pid"].as_i64().expect("its number") as i32;
     parent.signal(Signal::SIGKILL);
-    let deadline = Instant::now() + PATIENCE;
-    let is_running = || {
+    wait_until("the router ends with its parent", || {
         let status = std::fs::read_to_string(format!("/proc/{router}/status"));
-        status.is_ok_and(|status| !status.contains("State:\tZ"))
-    };
-    while is_running() {
-        assert!(Instant::now() < deadline, "the router has outlived its parent");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+        status.map_or(true, |status| status.contains("State:\tZ"))
+    });
 }

@@ -109,7 +109,7 @@ fn a_file_larger_than_any_store_is_kept_in_parts() {
 }
 
 #[test]
-fn a_store_that_is_filled_is_asked_and_one_that_is_empty_is_not() {
+fn only_the_filled_store_is_asked() {
     let mut draft = builder(20 * S);
     let full = add_router(&mut draft, "full", 16 << 20, 1.0);
     let empty = add_router(&mut draft, "empty", 16 << 20, 0.0);
@@ -143,7 +143,7 @@ fn a_store_that_is_filled_is_asked_and_one_that_is_empty_is_not() {
 }
 
 #[test]
-fn what_agents_of_processes_cannot_do_is_refused() {
+fn refuses_plans_agents_cannot_run() {
     let (good, _) = parts(Demand::Window { window: 1, count: Some(1) });
     let mut cases = Vec::new();
     let mut case = |part: &'static str, change: &dyn Fn(&mut Plan)| {

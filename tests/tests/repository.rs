@@ -24,9 +24,7 @@ fn start(router: &Router, words: &[&str]) -> Process {
 
 /// Starts `weir put --repo` and waits until it serves.
 fn put(router: &Router, words: &[&str]) -> (Process, Value) {
-    let process = start(router, words);
-    let ready = process.json_line();
-    (process, ready)
+    router.put(&[&["--repo", "repo"], words].concat())
 }
 
 fn objects(host: &Host) -> Vec<PathBuf> {
@@ -126,7 +124,7 @@ fn a_folder_is_signed_as_far_as_it_has_changed() {
 
 /// Killed at any moment, a repository has what it had, and whole objects alone.
 #[test]
-fn a_kill_while_it_writes_loses_nothing_that_was_kept() {
+fn kill_during_writes_loses_no_object() {
     const FILES: usize = 400;
     let host = Host::new();
     let router = Router::without_store(&host);
@@ -178,7 +176,7 @@ fn a_kill_while_it_writes_loses_nothing_that_was_kept() {
 
 /// A disk that takes no more, here by a limit on the length of a file.
 #[test]
-fn a_full_disk_is_told_and_loses_nothing() {
+fn full_disk_is_reported_and_loses_nothing() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let sum = random_file(&host.path("small"), 50 * KIB, 1);
@@ -218,7 +216,7 @@ fn a_second_process_is_refused() {
 
 /// While a process serves a repository, others put things into it, which it serves.
 #[test]
-fn what_others_put_is_served_by_the_process_that_serves() {
+fn serving_process_serves_new_objects() {
     let host = Host::new();
     let router = Router::without_store(&host);
     host.write("folder/file", b"of a folder");
@@ -309,7 +307,7 @@ fn an_empty_repository_has_nothing_to_serve() {
 /// A disk that fails to read costs what was asked for then, and no more: here a folder is in the
 /// place of the file for a while.
 #[test]
-fn a_read_error_is_told_and_tried_again() {
+fn read_errors_are_reported_and_retried() {
     let host = Host::new();
     let router = Router::without_store(&host);
     let sum = random_file(&host.path("source"), 80 * KIB, 1);
@@ -333,7 +331,7 @@ fn a_read_error_is_told_and_tried_again() {
 
 /// A certificate that is not what was written is told, left out, and written again by who has it.
 #[test]
-fn a_damaged_certificate_is_told_and_written_again() {
+fn damaged_certificate_is_written_again() {
     let host = Host::new();
     let router = Router::without_store(&host);
     random_file(&host.path("source"), 80 * KIB, 1);

@@ -39,7 +39,7 @@ fn programs_of_ours_send_runs() {
 }
 
 #[test]
-fn a_router_that_takes_none_gets_single_interests() {
+fn router_without_runs_gets_single_interests() {
     // What comes singly, one after the other, still leaves in runs towards who takes them.
     assert_eq!(fetch(false).0, 0);
 }

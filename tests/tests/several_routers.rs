@@ -66,7 +66,7 @@ impl Network {
 /// D-MP of paper multipath-cache-management: what a router holds comes from it, though others have
 /// a route to the producer.
 #[test]
-fn routers_that_are_asked_bring_what_they_hold() {
+fn asked_routers_serve_their_holdings() {
     let network = Network::new(64 * MIB);
     network.host.write("tells.toml", b"[management]\nholdings_for_neighbours = true\n");
     let tells = |socket: &str| {
@@ -118,7 +118,7 @@ fn a_router_that_is_killed_does_not_end_the_transfer() {
 }
 
 #[test]
-fn a_connection_that_breaks_is_named_and_the_others_go_on() {
+fn broken_connection_is_named_and_replaced() {
     let network = Network::new(8 * MIB);
     let (first, second) = (network.router("a"), network.router("b"));
     let relay = Relay::to(first.port(), 30_000);
@@ -167,7 +167,7 @@ fn a_router_that_never_answers_stops_nothing() {
 }
 
 #[test]
-fn a_router_that_is_not_there_is_named_and_the_others_are_used() {
+fn missing_router_is_named_and_replaced() {
     let network = Network::new(100_000);
     let nowhere = format!("unix://{}", network.host.path("nothing.sock").display());
     let router = network.router("a");

@@ -52,7 +52,7 @@ fn expect_copy(router: &Router, published: &Published) {
 }
 
 #[test]
-fn get_and_put_share_memory_by_default_and_face_list_says_so() {
+fn get_and_put_share_memory_by_default() {
     let host = Host::new();
     let router = router(&host, "");
     let published = publish(&router);
@@ -63,7 +63,7 @@ fn get_and_put_share_memory_by_default_and_face_list_says_so() {
 }
 
 #[test]
-fn a_router_may_be_told_to_share_none() {
+fn shared_memory_can_be_disabled() {
     let host = Host::new();
     let router = router(&host, "[faces]\nshared_memory = false\n");
     let published = publish(&router);
@@ -134,7 +134,7 @@ fn a_router_that_stops_ends_its_programs() {
 
 /// The ring of a consumer that stands still is full; others are served, and it goes on.
 #[test]
-fn a_consumer_that_stands_still_harms_itself_alone() {
+fn stopped_consumer_harms_no_other() {
     let host = Host::new();
     let router = router(&host, "");
     let published = publish(&router);

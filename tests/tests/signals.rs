@@ -38,7 +38,7 @@ fn put(router: &Router, command: Command, size: usize) -> (Process, String) {
 }
 
 #[test]
-fn router_continues_at_signals_that_ask_for_nothing() {
+fn router_ignores_signals_without_meaning() {
     let host = Host::new();
     let mut router = Router::start(&host);
     for (signal, text) in NEVER_ENDING {
@@ -112,7 +112,7 @@ fn hangup_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
-fn interrupted_get_keeps_its_part_and_says_which_signal() {
+fn interrupted_get_keeps_its_part_file() {
     let host = Host::new();
     let router = Router::start(&host);
     let (_put, name) = put(&router, host.command(weir_binary()), 64 * MIB);

@@ -13,7 +13,8 @@ use nix::sys::signal::Signal;
 use weir_base::Rng;
 use weir_client::{Client, ExpressError};
 use weir_tests::{
-    DiskStore, Finished, Host, PATIENCE, Process, Router, SmallDisk, random_file, weir_binary,
+    DiskStore, Finished, Host, PATIENCE, Process, Router, SmallDisk, random_file, wait_until,
+    weir_binary,
 };
 use weir_wire::{DataView, Interest, Name};
 
@@ -286,7 +287,7 @@ fn marks_data_that_outruns_a_slow_disk() {
 }
 
 #[test]
-fn keeps_what_came_again_past_a_busy_disk() {
+fn keeps_repeated_data_past_a_busy_disk() {
     // An index with memory for some thousand fingerprints, fewer than the file has segments.
     let disks = "bypass = \"threshold\"\nthreshold = 1\nindex_memory_max = \"1MiB\"\n";
     let mut chain = Chain::start_with(disks, SLOW_DISK);
@@ -408,17 +409,13 @@ fn a_full_disk_is_reported_and_used_again() {
     };
     put_and_get(1);
     let full = near.disks_become("a failed write", |disk| disk["writeErrors"] != 0);
-    let deadline = Instant::now() + PATIENCE;
-    while !near.process.log().contains("writes of a disk failed") {
-        assert!(Instant::now() < deadline, "nothing is reported:\n{}", near.process.log());
-        thread::sleep(Duration::from_millis(10));
-    }
+    near.process.wait_for("writes of a disk failed");
     small.make_room();
-    let mut number = 2;
+    let mut number = 1;
     // The router tries again after a pause, when it has something to write.
-    while near.disk_status()["writes"] == full["writes"] {
-        assert!(Instant::now() < deadline, "the disk is not used again:\n{}", near.process.log());
-        put_and_get(number);
+    wait_until("the disk is used again", || {
         number += 1;
-    }
+        put_and_get(number);
+        near.disk_status()["writes"] != full["writes"]
+    });
 }

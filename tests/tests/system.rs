@@ -22,19 +22,12 @@ const MIB: usize = 1 << 20;
 
 /// Starts `weir put` and waits until the object is served; returns it with its versioned name.
 fn put(router: &Router, path: &Path, arguments: &[&str]) -> (Process, String) {
-    let mut words = vec!["put", path.to_str().expect("UTF-8")];
-    words.extend(arguments);
-    words.push("--json");
-    let process = router.spawn(&words);
-    let ready = process.json_line();
-    let name = ready["name"].as_str().unwrap_or_else(|| panic!("no name: {ready}")).to_owned();
-    (process, name)
+    router.put_object(&[&[path.to_str().expect("UTF-8")], arguments].concat())
 }
 
 /// Runs `weir get` into `target` of the host and returns what it reports.
 fn get(router: &Router, name: &str, target: &str) -> Value {
-    let target = router.host.path(target);
-    router.weir_json(&["get", name, "-o", target.to_str().expect("UTF-8")])
+    router.weir_json(&["get", name, "-o", target])
 }
 
 /// Octets on disk under any name in a folder of the host: files may be longer than what is in them.
@@ -144,7 +137,7 @@ fn a_folder_comes_back_whole() {
 }
 
 #[test]
-fn putting_what_cannot_be_read_fails_with_a_message() {
+fn put_of_an_unreadable_file_is_an_error() {
     let router = Router::on_new_host();
     let message = router.weir(&["put", "no-such-file", "/x"]).failure();
     assert!(message.contains("no-such-file"), "{message}");
@@ -182,7 +175,7 @@ fn as_nobody(host: &Host, transport: &str, arguments: &[&str]) -> Process {
 }
 
 #[test]
-fn getting_a_name_that_nobody_serves_fails_and_leaves_nothing() {
+fn get_without_producer_leaves_no_file() {
     let host = Host::new();
     let router = Router::start(&host);
     fs::create_dir(host.path("out")).expect("folder");
@@ -206,7 +199,7 @@ fn tools_without_a_router_say_how_to_start_one() {
 }
 
 #[test]
-fn a_second_router_on_the_same_socket_refuses_and_the_first_works_on() {
+fn second_router_on_a_socket_is_refused() {
     let router = Router::on_new_host();
     let socket = router.socket().to_str().expect("UTF-8").to_owned();
     let other = format!("127.0.0.1:{}", router.host.free_port());
@@ -228,7 +221,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn a_router_stops_cleanly_when_asked_and_starts_over_a_dead_ones_socket() {
+fn router_replaces_a_dead_socket() {
     let host = Host::new();
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut router = Router::start(&host);
@@ -247,7 +240,7 @@ fn a_router_stops_cleanly_when_asked_and_starts_over_a_dead_ones_socket() {
 }
 
 #[test]
-fn a_killed_router_ends_a_transfer_with_a_message_and_the_next_try_resumes() {
+fn transfer_resumes_after_a_killed_router() {
     let host = Host::new();
     let mut router = Router::start(&host);
     let expected = random_file(&host.path("source"), 64 * MIB, 9);
@@ -365,7 +358,7 @@ fn ping_says_whether_a_neighbour_lives() {
 }
 
 #[test]
-fn garbage_is_counted_and_harms_nobody() {
+fn garbage_is_counted_and_dropped() {
     let router = Router::on_new_host();
     let address = ("127.0.0.1", router.port());
 
@@ -404,7 +397,7 @@ fn interest_for_nobody() -> Vec<u8> {
 /// Two peers with faces, and one that takes the place of the first while packets of both wait to be
 /// read at once.
 #[test]
-fn a_peer_that_takes_anothers_place_gets_none_of_its_packets() {
+fn reused_face_gets_no_old_packets() {
     let host = Host::new();
     let config = host.path("weir.toml");
     fs::write(&config, "[faces]\nfaces_per_host_max = 2\n").expect("written");

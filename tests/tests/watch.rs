@@ -32,7 +32,7 @@ fn listed(router: &Router) -> Vec<String> {
 }
 
 #[test]
-fn what_appears_changes_moves_and_goes_is_served_so() {
+fn watches_new_changed_moved_and_removed_files() {
     let host = Host::new();
     let router = Router::without_store(&host);
     fs::create_dir_all(host.path("source/below")).expect("a folder");
@@ -72,7 +72,7 @@ fn what_appears_changes_moves_and_goes_is_served_so() {
 
 /// Whoever writes slowly has written all when he closes the file.
 #[test]
-fn what_is_half_written_is_not_published() {
+fn half_written_file_is_not_published() {
     let host = Host::new();
     let router = Router::without_store(&host);
     fs::create_dir(host.path("source")).expect("a folder");
@@ -105,7 +105,7 @@ fn what_is_half_written_is_not_published() {
 
 /// With a repository what was published is there after a restart, and changes go on from it.
 #[test]
-fn what_is_watched_is_kept() {
+fn watched_files_are_kept() {
     let host = Host::new();
     let router = Router::without_store(&host);
     fs::create_dir(host.path("source")).expect("a folder");
@@ -289,7 +289,7 @@ fn files_that_are_overwritten_can_be_got() {
 
 /// What is replaced at a distance is seen as well: a link in one folder, a file in another.
 #[test]
-fn a_link_changes_with_what_it_leads_to() {
+fn link_follows_its_target() {
     let host = Host::new();
     let router = Router::without_store(&host);
     host.write("source/a/file", b"one");

@@ -48,7 +48,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 type Routes = Vec<RouteOrder>;
 
-struct World {
+struct Network {
     controller: Controller,
     now: Instant,
     links: BTreeMap<(usize, usize), u64>,
@@ -71,7 +71,7 @@ fn router(name: &str) -> usize {
     name[1..].parse().unwrap()
 }
 
-impl World {
+impl Network {
     fn new() -> Self {
         Self {
             controller: Controller::new(ControllerConfig::default()),
@@ -210,18 +210,18 @@ impl World {
 proptest! {
     #[test]
     fn no_mixture_of_old_and_new_routes_is_a_circle(steps in steps()) {
-        let mut world = World::new();
-        (0..ROUTERS).for_each(|router| world.report(router));
+        let mut network = Network::new();
+        (0..ROUTERS).for_each(|router| network.report(router));
         for (at, &step) in steps.iter().enumerate() {
-            world.take(step);
+            network.take(step);
             for of in 0..PREFIXES {
-                prop_assert!(!world.has_circle(of), "after step {at}: {:?}", world.next_hops(of));
+                prop_assert!(!network.has_circle(of), "after step {at}: {:?}", network.next_hops(of));
             }
         }
-        world.settle();
+        network.settle();
         for of in 0..PREFIXES {
-            let distances = world.distances(of);
-            let next = world.next_hops(of);
+            let distances = network.distances(of);
+            let next = network.next_hops(of);
             for router in 0..ROUTERS {
                 let is_reached = distances[router].is_some_and(|distance| distance > 0);
                 prop_assert_eq!(!next[router].is_empty(), is_reached, "{} of {}", router, of);
@@ -231,37 +231,37 @@ proptest! {
 }
 
 #[test]
-fn all_have_the_shortest_paths_when_nothing_changes_any_more() {
-    let mut world = World::new();
-    (0..ROUTERS).for_each(|router| world.report(router));
-    world.settle();
+fn routes_settle_on_shortest_paths() {
+    let mut network = Network::new();
+    (0..ROUTERS).for_each(|router| network.report(router));
+    network.settle();
     // The way round is another one, and the producer too.
-    world.take(Step::Link { a: 0, b: 1, ms: None });
-    world.take(Step::Produce { router: 3, prefix: 1, is: true });
-    world.settle();
+    network.take(Step::Link { a: 0, b: 1, ms: None });
+    network.take(Step::Produce { router: 3, prefix: 1, is: true });
+    network.settle();
     for of in 0..PREFIXES {
-        let distances = world.distances(of);
-        for (at, routes) in world.has.iter().enumerate() {
+        let distances = network.distances(of);
+        for (at, routes) in network.has.iter().enumerate() {
             let route = routes.iter().find(|route| route.prefix == prefix(of));
             let distance = distances[at].filter(|distance| *distance > 0);
             assert_eq!(route.map(|route| route.cost), distance, "{at} of {of}");
         }
     }
-    assert_eq!(world.now.as_ns() / NS_PER_S, 88);
+    assert_eq!(network.now.as_ns() / NS_PER_S, 88);
 }
 
 #[test]
 fn round_trip_times_that_swing_move_no_route() {
-    let mut world = World::new();
-    (0..ROUTERS).for_each(|router| world.report(router));
-    world.settle();
-    let before = world.controller.generation();
+    let mut network = Network::new();
+    (0..ROUTERS).for_each(|router| network.report(router));
+    network.settle();
+    let before = network.controller.generation();
     for ms in [4, 6, 5, 6, 4] {
-        world.links.extend((0..ROUTERS).map(|a| ((a, (a + 1) % ROUTERS), ms)));
-        world.settle();
+        network.links.extend((0..ROUTERS).map(|a| ((a, (a + 1) % ROUTERS), ms)));
+        network.settle();
     }
-    assert_eq!(world.controller.generation(), before);
-    world.links.extend((0..3).map(|a| ((a, (a + 1) % ROUTERS), 20)));
-    world.settle();
-    assert!(world.controller.generation() > before);
+    assert_eq!(network.controller.generation(), before);
+    network.links.extend((0..3).map(|a| ((a, (a + 1) % ROUTERS), 20)));
+    network.settle();
+    assert!(network.controller.generation() > before);
 }

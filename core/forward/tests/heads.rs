@@ -19,27 +19,29 @@ fn command(prefix: &str, producer: FaceId) -> Input {
     Input::Command(Command::SetNextHops { prefix: prefix.parse().unwrap(), next_hops })
 }
 
-struct Bed {
+struct Fixture {
     router: Router,
     out: Outbox,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         let config = RouterConfig {
             hash_key: HashKey::new([1, 2]),
             store: StoreConfig { capacity_bytes: 12_000, ..StoreConfig::default() },
             ..RouterConfig::default()
         };
-        let mut bed = Self { router: Router::new(Instant::ZERO, config), out: Outbox::default() };
+        let mut fixture =
+            Self { router: Router::new(Instant::ZERO, config), out: Outbox::default() };
         for face in CONSUMERS.into_iter().chain(PRODUCERS) {
             let attributes = FaceAttributes::point_to_point(FaceScope::Local);
-            bed.handle(Instant::ZERO, vec![Input::Command(Command::AddFace { face, attributes })]);
+            fixture
+                .handle(Instant::ZERO, vec![Input::Command(Command::AddFace { face, attributes })]);
         }
         for (prefix, producer) in PREFIXES.into_iter().zip(PRODUCERS).take(3) {
-            bed.handle(Instant::ZERO, vec![command(prefix, producer)]);
+            fixture.handle(Instant::ZERO, vec![command(prefix, producer)]);
         }
-        bed
+        fixture
     }
 
     fn handle(&mut self, now: Instant, mut inputs: Vec<Input>) {
@@ -94,7 +96,7 @@ fn random_packet(rng: &mut Rng, asked: &mut Vec<Name>) -> (FaceId, Vec<u8>) {
 
 #[test]
 fn a_batch_is_its_packets_one_by_one() {
-    let (mut together, mut single) = (Bed::new(), Bed::new());
+    let (mut together, mut single) = (Fixture::new(), Fixture::new());
     let mut rng = Rng::from_seed(3);
     let mut asked = Vec::new();
     for round in 1..=400 {
@@ -111,14 +113,14 @@ fn a_batch_is_its_packets_one_by_one() {
         if round % 20 == 0 {
             // A prefix as long as names comes and goes.
             let prefix: Name = PREFIXES[3].parse().unwrap();
-            for bed in [&mut together, &mut single] {
+            for fixture in [&mut together, &mut single] {
                 let next_hops = match round % 40 {
                     0 => vec![],
                     _ => vec![NextHop { face: PRODUCERS[3], cost: 1 }],
                 };
                 let prefix = prefix.clone();
                 let change = Input::Command(Command::SetNextHops { prefix, next_hops });
-                bed.handle(now, vec![change]);
+                fixture.handle(now, vec![change]);
             }
         }
     }

@@ -4,7 +4,7 @@
 #[path = "../tests/demand/mod.rs"]
 mod demand;
 
-use demand::{Bed, CONTENT, Request, Zipf, belady_hits, bytes_for, mix, scan};
+use demand::{CONTENT, Cache, Request, Zipf, belady_hits, bytes_for, mix, scan};
 use std::collections::HashMap;
 use weir_base::Rng;
 use weir_store::EvictionPolicy;
@@ -74,10 +74,10 @@ fn show(what: &str, requests: &[Request], max: u32, from: usize) {
     let asked = requests[from..].len() as f64;
     let mut most = 0;
     let ratio = |policy| {
-        let mut bed = Bed::new(policy, bytes_for(max), CONTENT);
-        bed.hits(&requests[..from]);
-        let ratio = bed.hits(&requests[from..]) as f64 / asked;
-        most = most.max(bed.store.stats().entries as usize);
+        let mut cache = Cache::new(policy, bytes_for(max), CONTENT);
+        cache.hits(&requests[..from]);
+        let ratio = cache.hits(&requests[from..]) as f64 / asked;
+        most = most.max(cache.store.stats().entries as usize);
         ratio
     };
     let [lru, s3, parts] =

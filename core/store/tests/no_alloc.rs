@@ -31,7 +31,7 @@ fn hash_all(name: NameView<'_>, hashes: &mut [u64; 8]) -> usize {
     count
 }
 
-struct Bed {
+struct Workload {
     store: Store,
     pool: Pool,
     rng: Rng,
@@ -39,7 +39,7 @@ struct Bed {
     now: Instant,
 }
 
-impl Bed {
+impl Workload {
     fn new(policy: EvictionPolicy) -> Self {
         let packets = (0..OBJECTS * SEGMENTS).map(|number| {
             let mut name: Name = format!("/site/{}/data", number / SEGMENTS).parse().unwrap();
@@ -97,11 +97,11 @@ impl Bed {
 #[test]
 fn a_store_at_its_working_size_allocates_nothing() {
     for &policy in EvictionPolicy::ALL {
-        let mut bed = Bed::new(policy);
-        (0..60_000).for_each(|_| bed.turn());
-        let before = bed.store.stats();
-        let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| bed.turn()));
-        let after = bed.store.stats();
+        let mut workload = Workload::new(policy);
+        (0..60_000).for_each(|_| workload.turn());
+        let before = workload.store.stats();
+        let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| workload.turn()));
+        let after = workload.store.stats();
         assert!(after.evictions > before.evictions + 3_000, "{policy}: evictions were among it");
         assert!(after.hits > before.hits + 3_000, "{policy}: and hits");
         assert!(after.erasures > before.erasures, "{policy}: and erasures");
@@ -114,7 +114,7 @@ fn a_store_at_its_working_size_allocates_nothing() {
 /// remembered.
 #[test]
 fn a_store_under_rules_allocates_nothing() {
-    let mut bed = Bed::new(EvictionPolicy::default());
+    let mut workload = Workload::new(EvictionPolicy::default());
     let names = (0..OBJECTS * SEGMENTS).map(|number| {
         let mut name: Name = format!("/site/{}/data", number / SEGMENTS).parse().unwrap();
         if number % 2 == 0 {
@@ -124,9 +124,11 @@ fn a_store_under_rules_allocates_nothing() {
         }
         Data::new(name).content(vec![1; 500]).encode_with_digest()
     });
-    bed.packets = names.collect();
-    bed.store
-        .configure(bed.now, StoreConfig { capacity_bytes: 400_000, ..bed.store.config().clone() });
+    workload.packets = names.collect();
+    workload.store.configure(
+        workload.now,
+        StoreConfig { capacity_bytes: 400_000, ..workload.store.config().clone() },
+    );
     let rule = |prefix: &str, first, last, retention| Rule {
         prefix: prefix.parse().unwrap(),
         segments: SegmentRange { first, last },
@@ -141,11 +143,11 @@ fn a_store_under_rules_allocates_nothing() {
         let mut hashes = [0; 8];
         hash_all(name, &mut hashes).checked_sub(1).map_or(0, |last| hashes[last])
     };
-    bed.store.set_rules(Rules { generation: 1, rules }, hash).unwrap();
-    (0..60_000).for_each(|_| bed.turn());
-    let before = bed.store.stats();
-    let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| bed.turn()));
-    let after = bed.store.stats();
+    workload.store.set_rules(Rules { generation: 1, rules }, hash).unwrap();
+    (0..60_000).for_each(|_| workload.turn());
+    let before = workload.store.stats();
+    let counted = allocation_counter::measure(|| (0..20_000).for_each(|_| workload.turn()));
+    let after = workload.store.stats();
     assert!(after.insertions > before.insertions + 3_000 && after.kept_bytes > 5_000);
     assert_eq!(counted.count_total, 0, "allocations");
 }
@@ -185,30 +187,30 @@ fn work_off(store: &mut Store, now: Instant) {
 }
 
 #[test]
-fn lookups_of_a_store_with_disks_allocate_nothing() {
-    let mut bed = Bed::new(EvictionPolicy::S3Fifo);
-    bed.store = with_disks(bed.store.config().clone());
-    work_off(&mut bed.store, bed.now);
-    let packets = std::mem::take(&mut bed.packets);
+fn disk_lookups_allocate_nothing() {
+    let mut workload = Workload::new(EvictionPolicy::S3Fifo);
+    workload.store = with_disks(workload.store.config().clone());
+    work_off(&mut workload.store, workload.now);
+    let packets = std::mem::take(&mut workload.packets);
     for packet in &packets {
         let data = DataView::decode(packet).unwrap();
         let mut hashes = [0; 8];
         let count = hash_all(data.name, &mut hashes);
         let prefixes = |path: &mut Vec<u64>| path.extend(&hashes[..count - 1]);
         let received = NewData { data: &data, hashes: hashes_at(&hashes, count), source: 7 };
-        bed.store.insert(bed.now, received, prefixes, &mut bed.pool).unwrap();
-        bed.now = bed.now.plus_ns(NS_PER_MS);
-        work_off(&mut bed.store, bed.now);
+        workload.store.insert(workload.now, received, prefixes, &mut workload.pool).unwrap();
+        workload.now = workload.now.plus_ns(NS_PER_MS);
+        work_off(&mut workload.store, workload.now);
     }
-    bed.now = bed.now.plus_ns(10 * NS_PER_MS);
-    work_off(&mut bed.store, bed.now);
+    workload.now = workload.now.plus_ns(10 * NS_PER_MS);
+    work_off(&mut workload.store, workload.now);
     let mut ask = |name: NameView<'_>| {
         let mut hashes = [0; 8];
         let count = hash_all(name, &mut hashes);
         let hashes = hashes_at(&hashes, count);
         let query = Query { name, hashes, can_be_prefix: false, must_be_fresh: false };
-        bed.store.prefetch_filter(name, &hashes);
-        bed.store.lookup(bed.now, &query)
+        workload.store.prefetch_filter(name, &hashes);
+        workload.store.lookup(workload.now, &query)
     };
     let names: Vec<_> = packets.iter().map(|packet| DataView::decode(packet).unwrap()).collect();
     let mut strange: Name = "/site/7/none".parse().unwrap();

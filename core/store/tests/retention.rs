@@ -2,7 +2,7 @@
 
 mod demand;
 
-use demand::{Bed, CONTENT, Request, Zipf, belady_hits, bytes_for, mix, scan};
+use demand::{CONTENT, Cache, Request, Zipf, belady_hits, bytes_for, mix, scan};
 use weir_base::Rng;
 use weir_store::EvictionPolicy;
 
@@ -10,11 +10,11 @@ const MAX: u32 = 2_000;
 
 /// Hits from a request on, and the most packets that the store held.
 fn hits(policy: EvictionPolicy, requests: &[Request], from: usize) -> (usize, usize) {
-    let mut bed = Bed::new(policy, bytes_for(MAX), CONTENT);
-    bed.hits(&requests[..from]);
-    let most = bed.store.stats().entries as usize;
-    let hits = bed.hits(&requests[from..]);
-    (hits, most.max(bed.store.stats().entries as usize))
+    let mut cache = Cache::new(policy, bytes_for(MAX), CONTENT);
+    cache.hits(&requests[..from]);
+    let most = cache.store.stats().entries as usize;
+    let hits = cache.hits(&requests[from..]);
+    (hits, most.max(cache.store.stats().entries as usize))
 }
 
 /// The share of what the best of all policies has of the last reading.
@@ -25,7 +25,7 @@ fn share_of_best(requests: &[Request], last: usize) -> f64 {
 }
 
 #[test]
-fn the_best_of_all_policies_has_of_a_loop_what_there_is_room_for() {
+fn best_policy_keeps_part_of_a_loop() {
     assert_eq!(belady_hits(&scan(0, 10, 2), 4, 0), 4);
     assert_eq!(belady_hits(&scan(0, 10, 2), 10, 0), 10);
     let requests = [(0, 0), (0, 1), (0, 0), (0, 2), (0, 1)];
@@ -34,16 +34,16 @@ fn the_best_of_all_policies_has_of_a_loop_what_there_is_room_for() {
 }
 
 #[test]
-fn a_file_of_300_mib_through_256_leaves_what_there_is_room_for() {
+fn keeps_part_of_a_file_larger_than_the_store() {
     let content = 8_000;
     let segments = (300 << 20) / content as u32;
     let file = scan(0, segments, 1);
-    let mut bed = Bed::new(EvictionPolicy::default(), 256 << 20, content);
-    assert_eq!(bed.hits(&file), 0);
-    let most = bed.store.stats().entries as usize;
+    let mut cache = Cache::new(EvictionPolicy::default(), 256 << 20, content);
+    assert_eq!(cache.hits(&file), 0);
+    let most = cache.store.stats().entries as usize;
     let best = belady_hits(&scan(0, segments, 2), most, 0);
     for _ in 0..3 {
-        let hits = bed.hits(&file);
+        let hits = cache.hits(&file);
         assert!(hits * 10 >= best * 9, "{hits} of {best}");
     }
 }
@@ -61,7 +61,7 @@ fn files_larger_than_the_store_leave_a_part() {
 
 /// Of several shards each has a range of 64 segments in so many, and packets overtake each other.
 #[test]
-fn a_part_is_left_though_segments_come_with_gaps_and_out_of_order() {
+fn keeps_part_despite_gaps_and_reordering() {
     let mut rng = Rng::from_seed(5);
     let mut file: Vec<_> = (0..MAX * 8)
         .map(|segment| (0, segment))
@@ -80,7 +80,7 @@ fn a_part_is_left_though_segments_come_with_gaps_and_out_of_order() {
 }
 
 #[test]
-fn two_such_files_read_at_once_leave_a_part_of_each() {
+fn keeps_part_of_each_of_two_files() {
     let segments = MAX * 3 / 2;
     let (one, other) = (scan(1, segments, 3), scan(2, segments, 3));
     let share = share_of_best(&mix(&one, 8, &other, 8), 2 * segments as usize);
@@ -89,7 +89,7 @@ fn two_such_files_read_at_once_leave_a_part_of_each() {
 
 /// The store is full of what was popular and is not any more.
 #[test]
-fn a_part_is_kept_in_place_of_what_nobody_uses() {
+fn part_of_a_file_replaces_unused_data() {
     let mut requests: Vec<_> = (0..6).flat_map(|_| (0..MAX - 50).map(|at| (at, 0))).collect();
     let segments = MAX * 3 / 2;
     requests.extend(scan(1 << 20, segments, 5));
@@ -99,7 +99,7 @@ fn a_part_is_kept_in_place_of_what_nobody_uses() {
 
 /// What is read once more takes the place of what is read no more.
 #[test]
-fn another_file_takes_the_place_of_one_that_is_read_no_more() {
+fn new_file_replaces_an_idle_one() {
     let segments = MAX * 3 / 2;
     for (before, after) in [(1, 2), (2, 2), (3, 3), (6, 3)] {
         let mut requests = scan(0, segments, before);
@@ -110,7 +110,7 @@ fn another_file_takes_the_place_of_one_that_is_read_no_more() {
 }
 
 #[test]
-fn a_file_that_fits_is_kept_whole_after_one_that_does_not() {
+fn fitting_file_is_kept_after_a_larger_one() {
     for times in [1, 2] {
         let mut requests = scan(0, MAX * 3 / 2, times);
         requests.extend(scan(1, MAX / 2, 2));
@@ -145,7 +145,7 @@ fn found_of(stream: &[Request]) -> [usize; 2] {
 /// Regression: what the reader missed went to the main queue, until the end of the stream had but a
 /// tenth of the store, and he found nothing any more.
 #[test]
-fn a_reader_far_behind_a_stream_finds_what_s3_fifo_has() {
+fn lagging_reader_hits_as_with_s3_fifo() {
     for (percent, stores) in [(50, 20), (75, 20), (90, 20), (97, 20), (25, 100), (50, 100)] {
         let stream = stream(stores * MAX, MAX * percent / 100);
         let [usual, ours] = found_of(&stream);
@@ -157,7 +157,7 @@ fn a_reader_far_behind_a_stream_finds_what_s3_fifo_has() {
 
 /// He comes in bursts, and each shard has every fourth range of 64 segments.
 #[test]
-fn such_a_reader_may_come_in_bursts_and_to_one_of_several_shards() {
+fn lagging_reader_in_bursts_and_shards() {
     let of_shard = |at: u32| (0, at / 64 * 256 + at % 64);
     for burst in [1, 40, 100] {
         for percent in [25, 50, 75] {
@@ -183,10 +183,10 @@ fn bursts_may_be_a_twentieth_of_a_store() {
         stream.extend((begin..begin + burst).map(|at| (0, at)));
         stream.extend((begin..begin + burst).filter_map(|at| Some((0, at.checked_sub(max / 2)?))));
     }
-    let mut bed = Bed::new(EvictionPolicy::default(), bytes_for(max), CONTENT);
+    let mut cache = Cache::new(EvictionPolicy::default(), bytes_for(max), CONTENT);
     let (before, last) = stream.split_at(stream.len() * 3 / 4);
-    bed.hits(before);
-    let hits = bed.hits(last);
+    cache.hits(before);
+    let hits = cache.hits(last);
     assert!(hits * 100 >= last.len() * 48, "{hits} of {}", last.len() / 2);
 }
 
@@ -208,7 +208,7 @@ fn two_readers_behind_a_stream_find_it_all() {
 
 /// He begins when nothing of the beginning has been used for long.
 #[test]
-fn a_reader_who_comes_late_to_a_stream_finds_what_s3_fifo_has() {
+fn late_reader_hits_as_with_s3_fifo() {
     let lag = MAX * 98 / 100;
     let mut requests = scan(0, 15 * MAX, 1);
     requests.extend((15 * MAX..25 * MAX).flat_map(|at| [(0, at), (0, at - lag)]));
@@ -230,7 +230,7 @@ fn a_reading_after_one_that_lagged_finds_a_part() {
 
 /// One packet in 100 is lost before the store, and comes when it is asked for again.
 #[test]
-fn packets_that_come_late_are_no_readers_who_lag() {
+fn late_packets_are_no_lagging_reader() {
     let segments = MAX * 3;
     let late: Vec<_> = (0..segments).filter(|at| at % 100 == 99).collect();
     let mut file: Vec<_> = (0..segments).filter(|at| at % 100 != 99).map(|at| (0, at)).collect();
@@ -250,7 +250,7 @@ fn demand_in_no_order_is_s3_fifos() {
         let law = Zipf::new(20 * MAX, s);
         let mut rng = Rng::from_seed(11);
         let requests: Vec<_> = (0..300_000).map(|_| (0, law.draw(&mut rng))).collect();
-        let of = |policy| Bed::new(policy, 2 * bytes_for(MAX), CONTENT).hits(&requests);
+        let of = |policy| Cache::new(policy, 2 * bytes_for(MAX), CONTENT).hits(&requests);
         assert_eq!(of(EvictionPolicy::default()), of(EvictionPolicy::S3Fifo), "Zipf {s}");
     }
 }

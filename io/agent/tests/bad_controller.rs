@@ -2,12 +2,11 @@
 
 use crate::common;
 
-use std::time::{Duration, Instant};
-
-use common::{PATIENCE, Producer, RouterWithAgent, TestController, name, read};
+use common::{Producer, RouterWithAgent, TestController, name, read};
 use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Peer, RouteOrder};
+use weir_io_fixture::wait_until;
 use weir_manage::{RibEntry, route_origin};
 
 /// A route of the controller's for `/ghost`, in a configuration of this number.
@@ -30,7 +29,7 @@ fn has_route(node: &RouterWithAgent) -> bool {
 }
 
 #[test]
-fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
+fn older_configuration_is_ignored() {
     let controller = TestController::start(ControllerConfig::default());
     let node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
@@ -43,11 +42,9 @@ fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
     // One that has forgotten, or another one with an older view.
     let before = controller.requests("configuration");
     controller.insist(Configuration { generation: 500, ..Configuration::default() });
-    let until = Instant::now() + PATIENCE;
-    while controller.requests("configuration") < before + 4 {
-        assert!(Instant::now() < until, "{:?}", node.agent);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the agent asks for configurations", || {
+        controller.requests("configuration") >= before + 4
+    });
     assert!(has_route(&node));
     controller.with(|controller| assert_eq!(generation(controller), Some(1000)));
     // It is not at odds with it for ever.
@@ -58,15 +55,11 @@ fn an_older_configuration_is_refused_and_what_is_set_up_stays() {
 
 /// Each time that it heard of a router it was asked again at once, whatever it had asked for.
 #[test]
-fn a_controller_that_asks_for_time_has_it_also_when_it_hears_of_the_router() {
+fn retry_after_is_respected() {
     let controller = TestController::start(ControllerConfig::default());
     controller.put_off();
-    let node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
-    let until = Instant::now() + PATIENCE;
-    while controller.requests("configuration") == 0 {
-        assert!(Instant::now() < until, "{:?}", node.agent);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let _node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
+    wait_until("the agent asks for a configuration", || controller.requests("configuration") != 0);
     for _ in 0..3 {
         controller.forget();
         controller.wait_until("it is heard of", |controller| controller.routers().count() == 1);
@@ -75,7 +68,7 @@ fn a_controller_that_asks_for_time_has_it_also_when_it_hears_of_the_router() {
 }
 
 #[test]
-fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
+fn large_updates_are_split_on_413() {
     const OBJECTS: u64 = 500;
     let controller = TestController::start(ControllerConfig::default());
     controller.limit(100);
@@ -95,7 +88,7 @@ fn a_controller_that_takes_little_at_once_is_told_in_smaller_parts() {
 
 /// Regression: it refused all reports, and the router went on without it.
 #[test]
-fn a_controller_of_before_agents_had_numbers_is_told_none() {
+fn old_controller_gets_no_instance_number() {
     let controller = TestController::start(ControllerConfig::default());
     controller.grow_old();
     let _site = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
@@ -108,7 +101,7 @@ fn a_controller_of_before_agents_had_numbers_is_told_none() {
 /// Regression: a command that no packet has room for cost the connection, and no step after it was
 /// taken; an answer beyond the bound was taken for silence.
 #[test]
-fn a_controller_that_says_too_much_fails_at_that_alone() {
+fn oversized_answers_fail_alone() {
     let controller = TestController::start(ControllerConfig::default());
     controller.pad(17 << 20);
     let node = RouterWithAgent::start("edge", &controller, 1, 1 << 20, &[]);
@@ -118,20 +111,13 @@ fn a_controller_that_says_too_much_fails_at_that_alone() {
     long.routes.insert(0, RouteOrder { prefix: endless, ..long.routes[0].clone() });
     long.peers.insert(0, Peer { router: "far".into(), uris: vec!["u".repeat(9000)] });
     controller.dictate(long);
-    let until = Instant::now() + PATIENCE;
-    while !has_route(&node) {
-        assert!(Instant::now() < until, "{:?}", node.agent);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the route is set up", || has_route(&node));
     // What it holds is told, although no answer to a report can be used.
-    while controller.updates().0.is_empty() {
-        assert!(Instant::now() < until, "{:?}", node.agent);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("holdings are reported", || !controller.updates().0.is_empty());
 }
 
 #[test]
-fn routes_beyond_the_bound_are_refused_and_counted() {
+fn excess_routes_are_refused_and_counted() {
     let controller = TestController::start(ControllerConfig::default());
     let (router, uri) = common::router(1, 1 << 20, &[]);
     let mut node = RouterWithAgent { agent: None, router, uri };
@@ -175,11 +161,7 @@ fn a_token_that_was_replaced_is_read_again() {
     controller.wait_until("the router is known", |controller| controller.routers().count() == 1);
     controller.take_only("new");
     controller.forget();
-    let until = Instant::now() + PATIENCE;
-    while controller.requests("unauthorized") < 2 {
-        assert!(Instant::now() < until, "{:?}", node.agent);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the token is refused", || controller.requests("unauthorized") >= 2);
     controller.with(|controller| assert_eq!(controller.routers().count(), 0));
     std::fs::write(&file, "new\n").unwrap();
     controller.wait_until("it is known again", |controller| controller.routers().count() == 1);

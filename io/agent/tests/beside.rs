@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::wire::{Wire, relay};
-use common::{PATIENCE, Producer, RouterWithAgent, TestController, name};
+use common::{Producer, RouterWithAgent, TestController, name};
 use weir_client::Client;
 use weir_control::ControllerConfig;
 use weir_control::message::{Configuration, Prefetch};
+use weir_io_fixture::wait_until;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FaceStatus};
 use weir_security::trust::Trust;
@@ -126,11 +127,7 @@ fn a_transfer_beside_fetching_ahead() {
         alone.push(transfer(&edge, 2 * round).as_secs_f64());
         let before = producer.asked();
         fetch(generation + 1, true);
-        let until = Instant::now() + PATIENCE;
-        while producer.asked() == before {
-            assert!(Instant::now() < until, "it is not fetched ahead: {:?}", edge.agent);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("it is fetched ahead", || producer.asked() != before);
         // It has taken the link before the other comes.
         std::thread::sleep(Duration::from_secs(2));
         let began = producer.asked();

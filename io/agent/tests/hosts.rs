@@ -37,7 +37,7 @@ fn lead(router: &Handle, uri: &str) {
 }
 
 #[test]
-fn hosts_are_asked_for_where_that_is_wanted_and_routers_never() {
+fn asks_for_hosts_only_if_configured() {
     for asks_for_hosts in [true, false] {
         let controller = TestController::start(ControllerConfig::default());
         let (edge, uri) = router(1, 1 << 20, &[]);

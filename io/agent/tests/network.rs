@@ -12,6 +12,7 @@ use weir_base::{FaceId, Instant as Moment};
 use weir_client::Client;
 use weir_control::message::{FaceReport, RouterReport, SetupPart, SetupProblem};
 use weir_control::{ControllerConfig, File, Part};
+use weir_io_fixture::wait_until;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FaceStatus, RibEntry, StrategyChoice, route_origin};
 use weir_runtime::Handle;
@@ -69,7 +70,7 @@ impl Row {
 }
 
 #[test]
-fn a_file_larger_than_any_store_is_read_twice_and_produced_once() {
+fn file_in_parts_is_produced_once() {
     // 16 MB of packets alone, where no store has more than 12.6; and 57, where none has more than
     // 50.3: a store that has all of it, as it may before there is a plan, is asked for all of it.
     for (threads, store_bytes, segments) in [(1, 12 << 20, 2000), (2, 48 << 20, 7000)] {
@@ -104,7 +105,7 @@ fn a_file_larger_than_any_store_is_read_twice_and_produced_once() {
 }
 
 #[test]
-fn a_controller_that_forgets_is_told_anew() {
+fn restarted_controller_gets_a_full_report() {
     let row = Row::start(2, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", 300);
     row.wait_for_routes();
@@ -122,7 +123,7 @@ fn a_controller_that_forgets_is_told_anew() {
 }
 
 #[test]
-fn without_the_controller_all_goes_on_and_then_it_is_told() {
+fn forwards_without_controller_then_reports() {
     let row = Row::start(1, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", 100);
     row.wait_for_routes();
@@ -139,7 +140,7 @@ fn without_the_controller_all_goes_on_and_then_it_is_told() {
 }
 
 #[test]
-fn routes_come_and_go_with_producers_and_those_of_others_stay() {
+fn routes_follow_producers_and_spare_others() {
     let row = Row::start(1, 12 << 20);
     let producer = Producer::start(&row.origin.router, "/data", 3);
     row.wait_for_routes();
@@ -164,11 +165,9 @@ fn routes_come_and_go_with_producers_and_those_of_others_stay() {
     let both = [data(route_origin::CONTROLLER), data(route_origin::STATIC)];
     assert_eq!(routes(&mut client), both);
     drop(producer);
-    let until = Instant::now() + PATIENCE;
-    while routes(&mut client) != [data(route_origin::STATIC)] {
-        assert!(Instant::now() < until, "{:?}", routes(&mut client));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the route of the agent is gone", || {
+        routes(&mut client) == [data(route_origin::STATIC)]
+    });
 }
 
 /// Interests that came from applications of this process, the agent's among them.
@@ -216,7 +215,7 @@ fn quiet_site(controller: &TestController) -> RouterWithAgent {
 }
 
 #[test]
-fn a_flood_of_what_others_miss_costs_the_agent_nothing() {
+fn misses_of_other_hosts_cost_nothing() {
     let controller = TestController::start(ControllerConfig::default());
     let node = quiet_site(&controller);
     let mut stranger = Client::connect(&node.uri.parse().unwrap()).unwrap();
@@ -228,18 +227,14 @@ fn a_flood_of_what_others_miss_costs_the_agent_nothing() {
     let interest = Interest::new(name("/own/v=1/seg=64")).nonce(1).lifetime_ms(1000).encode();
     client.send_octets(path, &interest).unwrap();
     client.flush().unwrap();
-    let until = Instant::now() + PATIENCE;
-    while controller.requests("forward") == 0 {
-        assert!(Instant::now() < until, "{:?}", node.agent);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the agent asks about the object", || controller.requests("forward") != 0);
     let cost = local_interests(&node.router) - before;
     assert!(cost < 20, "{cost} Interests for management after {FLOOD} misses");
     assert_eq!(controller.requests("forward"), 1);
 }
 
 #[test]
-fn a_flood_of_what_applications_miss_is_asked_about_in_part_and_counted() {
+fn flood_of_misses_is_sampled_and_counted() {
     let controller = TestController::start(ControllerConfig::default());
     let node = quiet_site(&controller);
     let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
@@ -307,7 +302,7 @@ fn lone_site() -> (TestController, RouterWithAgent) {
 }
 
 #[test]
-fn a_face_that_somebody_else_uses_stays() {
+fn face_in_use_by_others_is_kept() {
     let (controller, node) = lone_site();
     let mut client = Client::over_pair(node.router.local_port().connect().unwrap()).unwrap();
     let ghost = "udp4://127.0.0.1:9";
@@ -337,7 +332,7 @@ fn a_face_that_somebody_else_uses_stays() {
 }
 
 #[test]
-fn what_cannot_be_set_up_is_told_and_tried_again() {
+fn failed_setup_is_reported_and_retried() {
     let (controller, node) = lone_site();
     report_ghost(&controller, &node, "dev://nowhere", true);
     let of_edge = |controller: &weir_control::Controller| {
@@ -361,7 +356,7 @@ fn what_cannot_be_set_up_is_told_and_tried_again() {
 }
 
 #[test]
-fn a_strategy_that_somebody_else_has_set_stays() {
+fn strategy_set_by_others_is_kept() {
     let segments = 2000;
     let row = Row::start(1, 12 << 20);
     let _producer = Producer::start(&row.origin.router, "/data", segments);
@@ -396,7 +391,7 @@ fn a_strategy_that_somebody_else_has_set_stays() {
 }
 
 #[test]
-fn the_round_trip_of_a_link_is_told() {
+fn reports_link_round_trip_time() {
     let controller = TestController::start(ControllerConfig::default());
     let near = RouterWithAgent::start("near", &controller, 1, 1 << 20, &[]);
     let (router, uri) = common::router(1, 1 << 20, &[]);

@@ -4,13 +4,14 @@ use crate::common;
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{PATIENCE, name};
+use common::name;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use weir_agent::{Access, Agent, AgentConfig, Files};
 use weir_control::File;
 use weir_controller::{Config, Role, Server, TlsFiles, add_token};
+use weir_io_fixture::wait_until;
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
@@ -118,9 +119,5 @@ fn an_agent_shows_its_certificate() {
         asks_for_hosts: false,
     };
     let agent = Agent::start(config, &router).unwrap();
-    let until = Instant::now() + PATIENCE;
-    while agent.stats().reports == 0 {
-        assert!(Instant::now() < until, "{agent:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("a report arrives", || agent.stats().reports != 0);
 }

@@ -82,7 +82,7 @@ fn told(store_bytes: u64, objects: u64, segments: u64) -> Told {
 }
 
 #[test]
-fn updates_take_less_than_a_hundredth_of_what_they_tell_of() {
+fn updates_cost_under_one_per_cent() {
     for (what, store_bytes, objects, segments) in [
         ("one file of 40 MB in a store of 64 MiB", 64 << 20, 1, 5000),
         ("one file of 40 MB in a store of 16 MiB", 16 << 20, 1, 5000),

@@ -247,7 +247,7 @@ fn check<const LEN: usize>(start: Start, to_router: u8, to_application: u8) {
 }
 
 #[test]
-fn who_sleeps_is_woken() {
+fn sleeping_end_is_woken() {
     check::<4>(Start::Over, 1, 0);
     check::<4>(Start::Over, 2, 0);
     check::<4>(Start::Over, 1, 1);

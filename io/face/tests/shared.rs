@@ -159,7 +159,7 @@ impl std::fmt::Debug for End {
 /// All sizes, so that packets straddle reads and the end of the ring in every way; the ends go over
 /// while packets are under way in both directions.
 #[test]
-fn packets_of_all_sizes_arrive_in_order_through_the_change() {
+fn packets_stay_in_order_during_the_switch() {
     let listener = SharingListener::new(1 << 30);
     let (mut application, mut router) = listener.pair();
     let packets: Vec<Packet> =
@@ -199,7 +199,7 @@ fn a_few_packets_stay_on_the_connection() {
 
 /// Each end sleeps whenever it finds nothing, so that every packet needs a bell.
 #[test]
-fn who_sleeps_is_woken() {
+fn sleeping_end_is_woken() {
     const ROUNDS: usize = 5000;
     let listener = SharingListener::new(1 << 30);
     let (mut application, mut router) = listener.shared_pair();
@@ -266,7 +266,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
 }
 
 #[test]
-fn what_waits_in_the_ring_counts_for_congestion_marks() {
+fn ring_backlog_sets_congestion_marks() {
     let (_application, mut router) = SharingListener::new(1 << 30).shared_pair();
     for index in 0..60 {
         let now = Instant::from_ns((index + 1) * 10 * weir_base::NS_PER_MS);
@@ -277,7 +277,7 @@ fn what_waits_in_the_ring_counts_for_congestion_marks() {
 }
 
 #[test]
-fn what_came_before_the_end_is_delivered() {
+fn packets_before_the_close_are_delivered() {
     let listener = SharingListener::new(1 << 30);
     for application_ends in [true, false] {
         let (application, router) = listener.shared_pair();
@@ -320,7 +320,7 @@ fn a_router_without_shared_memory_serves_on() {
 }
 
 #[test]
-fn beyond_the_bound_applications_stay_on_the_connection() {
+fn memory_limit_keeps_faces_on_sockets() {
     let listener = SharingListener::new(2 * SHARED_BYTES as u64);
     let shared = [listener.shared_pair(), listener.shared_pair()];
     let (mut application, mut router) = listener.pair();
@@ -370,7 +370,7 @@ fn memory_keeps_its_size_and_its_pages() {
 }
 
 #[test]
-fn an_offer_without_memory_and_memory_without_an_offer_change_nothing() {
+fn incomplete_offers_change_nothing() {
     let listener = SharingListener::new(1 << 30);
     let (mut stranger, mut router) = listener.stranger();
     stranger.send(&stranger::OFFER);
@@ -420,7 +420,7 @@ fn octets_that_are_no_packets_end_the_face() {
 
 /// What else a stranger may do with flags and bells costs no more than a look.
 #[test]
-fn a_stranger_who_rings_without_end_is_served() {
+fn endless_bells_do_not_block() {
     let (mut stranger, mut router) = SharingListener::new(1 << 30).shared_stranger();
     router.packets.clear();
     for index in 0..200 {
@@ -442,7 +442,7 @@ fn a_stranger_who_rings_without_end_is_served() {
 /// To close a TCP connection that lingers waits for its other end, and whoever hands one over can
 /// have nobody else hold it any more.
 #[test]
-fn a_file_that_cannot_be_closed_stops_nobody() {
+fn slow_close_of_a_file_blocks_no_thread() {
     let listener = SharingListener::new(1 << 30);
     for sends in [stranger::OFFER.as_slice(), &data(40, 1)] {
         let (mut stranger, router) = listener.stranger();
@@ -527,7 +527,7 @@ fn no_bell_rings_within_a_frame() {
 }
 
 #[test]
-fn who_hands_over_several_files_is_closed() {
+fn face_with_several_files_is_closed() {
     let listener = SharingListener::new(1 << 30);
     // So few that other tests of this process may hand over theirs.
     for at_once in [1, 2, 20] {

@@ -150,7 +150,7 @@ fn a_reader_that_stops_costs_a_bounded_queue() {
 }
 
 #[test]
-fn the_sockets_backlog_counts_for_congestion_marks() {
+fn socket_backlog_sets_congestion_marks() {
     let (_plain, mut face) = server().plain_pair();
     let mut link = weir_link::Link::new(LinkConfig::stream());
     let mut at_ms = 0;
@@ -165,7 +165,7 @@ fn the_sockets_backlog_counts_for_congestion_marks() {
 }
 
 #[test]
-fn lost_framing_is_told_after_the_good_frames() {
+fn framing_error_follows_the_good_frames() {
     let server = server();
     let mut pool = Pool::new(1 << 20);
     let good = data(50, 1);
@@ -191,7 +191,7 @@ fn lost_framing_is_told_after_the_good_frames() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_told_after_its_frames() {
+fn close_follows_the_last_frames() {
     let server = server();
     let mut pool = Pool::new(1 << 20);
     let (mut plain, mut face) = server.plain_pair();
@@ -244,7 +244,7 @@ fn faces_know_their_addresses_and_scope() {
 }
 
 #[test]
-fn a_unix_listener_whose_backlog_is_full_is_not_waited_for_without_end() {
+fn connect_times_out_on_a_full_backlog() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full");
     let listener =
@@ -265,7 +265,7 @@ fn a_unix_listener_whose_backlog_is_full_is_not_waited_for_without_end() {
 }
 
 #[test]
-fn a_refused_tcp_connection_is_told() {
+fn refused_tcp_connection_is_an_error() {
     let address = {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         listener.local_addr()

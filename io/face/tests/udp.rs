@@ -224,7 +224,7 @@ fn a_peer_that_is_gone_closes_nothing() {
 }
 
 #[test]
-fn what_the_system_refuses_to_send_is_dropped_and_counted() {
+fn refused_datagrams_are_dropped_and_counted() {
     for options in all_options() {
         let mut port = UdpPort::bind(ANY_V4, &options).unwrap();
         // From a loopback address the system sends nowhere else.
@@ -399,7 +399,7 @@ fn routed_peer_is_known_at_the_address_of_its_route() {
 
 /// Threads that share a port must agree with the system on whose peer is whose.
 #[test]
-fn what_a_peer_sends_comes_to_the_socket_that_is_said() {
+fn datagrams_reach_the_selected_socket() {
     let addresses = addresses().flat_map(|any| [(any, 1), (any, 2), (any, 5)]);
     for (address, count) in addresses {
         let options = UdpOptions::default();

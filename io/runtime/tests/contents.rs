@@ -175,7 +175,7 @@ fn rules_hold_in_all_shards_or_in_none() {
 }
 
 #[test]
-fn misses_of_large_objects_are_told_and_those_beyond_the_queue_counted() {
+fn misses_are_queued_and_excess_counted() {
     let mut fixture = StoreFixture::start(2);
     fixture.fetch(64..65);
     assert_eq!(fixture.contents.next_missed(Duration::ZERO), None, "nobody has asked for it");
@@ -213,7 +213,7 @@ fn applications_of_this_process_need_no_listener() {
 }
 
 #[test]
-fn clients_and_neighbours_are_told_what_is_held() {
+fn clients_and_neighbours_list_holdings() {
     for threads in [1, 2] {
         let mut fixture = StoreFixture::start_with(threads, true);
         fixture.fetch(0..100);
@@ -249,7 +249,7 @@ fn clients_and_neighbours_are_told_what_is_held() {
 }
 
 #[test]
-fn neighbours_are_not_told_unless_it_is_configured() {
+fn neighbours_list_holdings_only_if_configured() {
     let router = TestRouter::start();
     let dataset = HoldingsStatus::dataset_name(Scope::Localhop.prefix(), &name("/a/v=1"));
     let ask = Interest::new(dataset).can_be_prefix(true).must_be_fresh(true).nonce(1).encode();

@@ -45,7 +45,7 @@ fn drops(router: &TestRouter, reason: DropReason) -> u64 {
 }
 
 #[test]
-fn what_a_stranger_answers_reaches_no_one_and_stays_nowhere() {
+fn unsolicited_data_is_not_forwarded_or_stored() {
     for threads in [1, 3] {
         let (router, producer) = with_neighbour(threads);
         let forger = router.udp_from([127, 0, 0, 3]);
@@ -70,7 +70,7 @@ fn what_a_stranger_answers_reaches_no_one_and_stays_nowhere() {
 /// The forger sends from the neighbour's own address, as over a network that forwards such packets:
 /// here through the neighbour's socket.
 #[test]
-fn a_forged_source_address_without_the_token_is_found_out() {
+fn forged_data_without_token_is_dropped() {
     let (router, producer) = with_neighbour(1);
     let mut consumer = router.unix();
     for turn in 0..10 {

@@ -24,7 +24,7 @@ fn runtime_drops(router: &TestRouter, reason: &str) -> u64 {
 }
 
 #[test]
-fn a_peer_that_never_reads_costs_its_bounded_queue() {
+fn stuck_peer_costs_one_bounded_queue() {
     let queue_bytes_max = 256 << 10;
     let router = TestRouter::start_with(|config| {
         config.face_defaults.queue_bytes_max = queue_bytes_max;
@@ -59,7 +59,7 @@ fn a_peer_that_never_reads_costs_its_bounded_queue() {
 const MEMORY_BYTES: u64 = 16 << 20;
 
 #[test]
-fn all_peers_that_never_read_cost_one_bounded_amount_together() {
+fn stuck_peers_share_one_memory_limit() {
     let router = TestRouter::start_with(|config| config.memory_bytes_max = MEMORY_BYTES);
     let mut producer = router.unix();
     producer.register("/big");
@@ -93,7 +93,7 @@ fn all_peers_that_never_read_cost_one_bounded_amount_together() {
 }
 
 #[test]
-fn a_connection_that_takes_nothing_for_long_is_closed() {
+fn stuck_connection_is_closed() {
     let router = TestRouter::start_with(|config| {
         // Longer than what follows takes on a busy machine.
         config.face_defaults.stall_timeout = Duration::from_secs(3);
@@ -118,7 +118,7 @@ fn a_connection_that_takes_nothing_for_long_is_closed() {
 }
 
 #[test]
-fn partial_packets_of_many_peers_cost_one_bounded_amount_together() {
+fn partial_packets_share_one_memory_limit() {
     let fragment = |id: u64, index: u64, count: u64, octets: &[u8]| {
         let framing = LpFraming {
             sequence: Some(id + index),
@@ -147,7 +147,7 @@ fn partial_packets_of_many_peers_cost_one_bounded_amount_together() {
 }
 
 #[test]
-fn beginnings_of_packets_on_many_connections_cost_one_bounded_amount_together() {
+fn partial_reads_share_one_memory_limit() {
     let router = TestRouter::start_with(|config| config.memory_bytes_max = MEMORY_BYTES);
     let packet = data("/x", &[1; 8000]);
     let mut peers: Vec<_> = (0..200).map(|_| router.tcp()).collect();
@@ -250,7 +250,7 @@ fn over_a_thousand_faces() {
 /// Interests that wait for minutes, from very many ports of one host, below a prefix whose producer
 /// is silent.
 #[test]
-fn a_flood_of_pending_interests_leaves_room_for_others() {
+fn pit_flood_leaves_room_for_others() {
     let router = TestRouter::start_with(|config| {
         config.threads = 3;
         config.pit_entries_max = 600;
@@ -296,7 +296,7 @@ fn a_flood_of_pending_interests_leaves_room_for_others() {
 }
 
 #[test]
-fn faces_beyond_the_bound_are_refused_and_counted() {
+fn excess_faces_are_refused_and_counted() {
     let router = TestRouter::start_with(|config| config.faces.faces_max = 3);
     let kept: Vec<_> = (0..3).map(|_| router.unix()).collect();
     router.wait_until("three faces", |snapshot| snapshot.faces.len() == 3);
@@ -329,7 +329,7 @@ fn is_answered_in_the_end(router: &TestRouter, address: [u8; 4]) {
 }
 
 #[test]
-fn one_host_with_many_ports_takes_room_from_itself_alone() {
+fn host_with_many_ports_evicts_its_own_faces() {
     [1, 4].into_iter().for_each(one_host_with_many_ports);
 }
 
@@ -358,7 +358,7 @@ fn one_host_with_many_ports(threads: usize) {
 }
 
 #[test]
-fn a_full_table_makes_room_for_who_comes_and_keeps_who_is_heard() {
+fn full_table_evicts_idle_peers() {
     let router = TestRouter::start_with(|config| config.faces.faces_max = 4);
     let used = router.udp_from([127, 0, 1, 1]);
     let use_it = || {

@@ -62,7 +62,7 @@ fn interests_go_through_the_ring_and_data_comes_back() {
 /// One read brings Interests for more Data than the queue of the face holds, and socket or ring
 /// have room for what is more. All of a read was answered before any of it was sent.
 #[test]
-fn what_the_interests_of_one_read_ask_for_is_sent_meanwhile() {
+fn answers_are_sent_during_one_read() {
     const COUNT: usize = 128;
     const QUEUED_MAX: usize = 110;
     let uri = |number: usize| format!("/block/{number}");
@@ -95,7 +95,7 @@ fn what_the_interests_of_one_read_ask_for_is_sent_meanwhile() {
 }
 
 #[test]
-fn who_writes_nonsense_is_closed_and_counted() {
+fn nonsense_in_a_ring_closes_the_face() {
     let router = TestRouter::start();
     type Harm = fn(&mut Stranger);
     let harms: [(&str, Harm); 4] = [
@@ -121,7 +121,7 @@ fn who_writes_nonsense_is_closed_and_counted() {
 }
 
 #[test]
-fn beyond_a_sixteenth_of_the_memory_offers_are_refused_and_counted() {
+fn excess_memory_offers_are_refused() {
     let router = TestRouter::start_with(|config| {
         config.memory_bytes_max = 16 * 2 * SHARED_BYTES as u64;
     });

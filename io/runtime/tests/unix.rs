@@ -63,7 +63,7 @@ fn a_burst_of_new_faces_gets_its_routes() {
 }
 
 #[test]
-fn data_that_nobody_asked_for_is_stored_if_so_configured() {
+fn unsolicited_data_is_stored_if_configured() {
     for (policy, is_stored) in
         [(UnsolicitedPolicy::DropAll, false), (UnsolicitedPolicy::AdmitLocal, true)]
     {
@@ -83,7 +83,7 @@ fn data_that_nobody_asked_for_is_stored_if_so_configured() {
 }
 
 #[test]
-fn hints_that_lead_home_are_taken_off_in_every_shard() {
+fn producer_region_hints_are_removed() {
     for threads in [1, 2] {
         let router = TestRouter::start_with(|config| {
             config.threads = threads;

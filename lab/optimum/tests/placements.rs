@@ -24,13 +24,13 @@ const BLOCK: u64 = 64;
 const PACKET: u64 = 8200;
 
 /// A network, and who asks for which file, one after another.
-struct World {
+struct Network {
     topology: Topology,
     case: Case,
     requests: Vec<(usize, usize)>,
 }
 
-fn world(seed: u64) -> World {
+fn network(seed: u64) -> Network {
     let generator = Generator::Waxman { nodes: ROUTERS, alpha: 0.3, beta: 0.4 };
     let topology = generator.generate(&LinkDefaults::default(), seed).unwrap();
     let planner = RoutePlanner::new(&topology, Metric::Hops);
@@ -65,15 +65,15 @@ fn world(seed: u64) -> World {
         counts[consumer][file] += 1;
     }
     let case = Case { hops, files, room: vec![ROOM; ROUTERS], requests: counts };
-    World { topology, case, requests }
+    Network { topology, case, requests }
 }
 
 fn router(at: usize) -> String {
     format!("r{at:02}")
 }
 
-fn report(world: &World, at: usize, store_bytes: u64) -> RouterReport {
-    let links = world.topology.links().iter().filter(|link| link.a == at || link.b == at);
+fn report(network: &Network, at: usize, store_bytes: u64) -> RouterReport {
+    let links = network.topology.links().iter().filter(|link| link.a == at || link.b == at);
     let face = |other: usize| FaceReport {
         remote: router(other),
         round_trip_ns: Some(20 * NS_PER_MS),
@@ -98,7 +98,7 @@ fn file(at: usize) -> File {
 
 /// What the controller has kept when it has heard all requests, and the hops of all requests then:
 /// each router asks whom it is told to ask.
-fn placed(world: &World, placement: Placement) -> (Kept, u64) {
+fn placed(network: &Network, placement: Placement) -> (Kept, u64) {
     let config = ControllerConfig {
         placement,
         prefetch: false,
@@ -110,14 +110,14 @@ fn placed(world: &World, placement: Placement) -> (Kept, u64) {
     let block = BLOCK * (PACKET + PACKET / 8 + 512);
     let store_bytes = (block * ROOM as u64).div_ceil(7) * 8 + 64;
     for at in 0..ROUTERS {
-        controller.report(Instant::ZERO, &router(at), report(world, at, store_bytes)).unwrap();
+        controller.report(Instant::ZERO, &router(at), report(network, at, store_bytes)).unwrap();
     }
     (0..FILES).for_each(|at| controller.add_file("producer p", file(at)).unwrap());
-    for (second, &(consumer, asked)) in world.requests.iter().enumerate() {
+    for (second, &(consumer, asked)) in network.requests.iter().enumerate() {
         controller.tick(Instant::from_ns(second as u64 * NS_PER_S));
         controller.forward(&router(consumer), &file(asked).name).unwrap();
     }
-    let mut kept = world.case.empty();
+    let mut kept = network.case.empty();
     for plan in controller.plans() {
         let at = (0..FILES).find(|&at| file(at).name == plan.object).unwrap();
         for part in &plan.parts {
@@ -127,7 +127,7 @@ fn placed(world: &World, placement: Placement) -> (Kept, u64) {
             }
         }
     }
-    let hops = world.requests.iter().map(|&(consumer, asked)| {
+    let hops = network.requests.iter().map(|&(consumer, asked)| {
         let configuration = controller.configuration(&router(consumer)).unwrap();
         let told = configuration.distributions.iter().find(|one| one.object == file(asked).name);
         let parts = told.map_or(&[][..], |told| &told.parts);
@@ -139,7 +139,7 @@ fn placed(world: &World, placement: Placement) -> (Kept, u64) {
             let keeper = parts.iter().find(of_block).map(|part| part.router.clone());
             let keeper = (0..ROUTERS).find(|&at| Some(router(at)) == keeper);
             let to = if is_own { consumer } else { keeper.unwrap_or(asked % PRODUCERS) };
-            u64::from(world.case.hops[consumer][to])
+            u64::from(network.case.hops[consumer][to])
         };
         (0..BLOCKS).map(hops_of).sum::<u64>()
     });
@@ -148,14 +148,14 @@ fn placed(world: &World, placement: Placement) -> (Kept, u64) {
 }
 
 /// Hops of all requests with LRU in every router: of the second time that they are all made.
-fn lru(world: &World) -> u64 {
-    let planner = RoutePlanner::new(&world.topology, Metric::Hops);
+fn lru(network: &Network) -> u64 {
+    let planner = RoutePlanner::new(&network.topology, Metric::Hops);
     let to_producer: Vec<_> = (0..PRODUCERS).map(|producer| planner.routes_to(producer)).collect();
     let mut stores: Vec<VecDeque<(usize, usize)>> = vec![VecDeque::new(); ROUTERS];
     let mut hops = 0;
     for pass in 0..2 {
-        for &(consumer, asked) in &world.requests {
-            let (producer, blocks) = world.case.files[asked];
+        for &(consumer, asked) in &network.requests {
+            let (producer, blocks) = network.case.files[asked];
             for block in 0..blocks {
                 let mut path = vec![consumer];
                 while let Some(hop) = to_producer[producer].next[path[path.len() - 1]] {
@@ -188,22 +188,22 @@ fn interval(values: &[f64]) -> (f64, f64) {
 fn placements_beside_the_best() {
     let mut ratios = [const { Vec::new() }; 5];
     for seed in 1..=SEEDS {
-        let world = world(seed);
-        let cost = |kept: &Kept| world.case.cost(kept) as f64;
-        let one = cost(&best(&world.case, Copies::One).unwrap());
-        let any = cost(&best(&world.case, Copies::Any).unwrap());
+        let network = network(seed);
+        let cost = |kept: &Kept| network.case.cost(kept) as f64;
+        let one = cost(&best(&network.case, Copies::One).unwrap());
+        let any = cost(&best(&network.case, Copies::Any).unwrap());
         assert!(any <= one);
         let placed = [Placement::ByDemand, Placement::Nearest, Placement::LargestFree]
-            .map(|placement| placed(&world, placement));
+            .map(|placement| placed(&network, placement));
         for (kept, hops) in &placed {
-            assert!(world.case.cost(kept) <= *hops);
+            assert!(network.case.cost(kept) <= *hops);
             for at in 0..ROUTERS {
                 let count = kept.iter().flatten().filter(|keepers| keepers.contains(&at)).count();
                 assert!(count <= ROOM, "{count} blocks at {at}");
             }
         }
         let costs =
-            [placed[0].1 as f64, placed[1].1 as f64, placed[2].1 as f64, lru(&world) as f64, any];
+            [placed[0].1 as f64, placed[1].1 as f64, placed[2].1 as f64, lru(&network) as f64, any];
         for (ratios, cost) in ratios.iter_mut().zip(costs) {
             assert!(cost >= any - 0.5, "nothing is better than the best");
             ratios.push(cost / one);

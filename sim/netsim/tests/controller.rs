@@ -106,7 +106,7 @@ fn the_second_reading_asks_the_producer_for_nothing() {
 }
 
 #[test]
-fn what_is_fetched_ahead_makes_the_first_reading_shorter() {
+fn prefetching_shortens_the_first_reading() {
     let ended = |prefetch| received(&run(&plan(with_controller(prefetch))).1, FIRST, 0).1;
     let (without, with) = (ended(false), ended(true));
     assert!(with < without * 9 / 10, "{with} of {without} ns");

@@ -76,7 +76,7 @@ fn disk_mut(plan: &mut Plan, node: usize) -> &mut DiskPlan {
 }
 
 #[test]
-fn what_is_on_disk_is_read_and_shared() {
+fn disk_data_is_read_once_and_shared() {
     let plan = plan(disk(), 300.0);
     let (summary, events) = run(&plan);
     let disk = disk_of(&events, 0);
@@ -125,7 +125,7 @@ fn a_crash_loses_nothing_on_disk() {
 }
 
 #[test]
-fn what_was_written_outlives_a_crash() {
+fn written_data_survives_a_crash() {
     let mut plan = plan(DiskPlan { filled: 0.0, ..disk() }, 900.0);
     let Role::Router(router) = &mut plan.nodes[0].role else { panic!() };
     router.store = StoreOptions::with_bytes(10_000);
@@ -218,7 +218,7 @@ fn marks_come_over_the_threshold_and_lazily_with_nb_cc() {
 /// Router 1 is over its threshold and says so; router 0 sends it nothing that could go elsewhere,
 /// and marks what cannot.
 #[test]
-fn neighbours_learn_who_is_not_available() {
+fn neighbours_learn_of_an_unavailable_router() {
     let mut builder = PlanBuilder::new(3, 2 * S);
     builder.plan.sample_ns = 10 * MS;
     let full = disk_with(DisksOptions { threshold: 16, ..options() });
@@ -243,7 +243,7 @@ fn neighbours_learn_who_is_not_available() {
 }
 
 #[test]
-fn a_stalled_disk_stops_nobody() {
+fn stalled_disk_does_not_block_forwarding() {
     let mut plan = plan(
         DiskPlan {
             disks: 2,

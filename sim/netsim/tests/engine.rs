@@ -29,7 +29,7 @@ fn objects(count: u64) -> Demand {
 }
 
 #[test]
-fn one_seed_one_result_whoever_looks() {
+fn results_depend_on_the_seed_alone() {
     let plan = Plan { sample_ns: 100 * MS, ..line(7, 4, poisson(2000.0)) };
     let (first, events) = run(&plan);
     assert_eq!(run(&plan), (first, events));
@@ -243,7 +243,7 @@ fn wrong_octets_are_noticed_and_never_received() {
 }
 
 #[test]
-fn a_consumer_nobody_answers_is_a_violation() {
+fn unanswered_consumer_is_a_violation() {
     let mut plan = line(2, 3, poisson(50.0));
     plan.duration_ns = 100 * S;
     let Role::Producer(producer) = &mut plan.nodes[4].role else { panic!("the producer") };

@@ -108,7 +108,7 @@ fn a_link_that_goes_down_is_left_and_used_again() {
 
 /// The host cannot see that: nothing comes by its second link for a second.
 #[test]
-fn a_link_that_goes_down_further_on_holds_nothing_up() {
+fn remote_link_failure_does_not_block() {
     let (slow, fast) = (received(&alone(0)), received(&alone(1)));
     let mut builder = builder("parallel", &[0, 1]);
     builder.fault(2 * S, Fault::LinkDown { link: BEYOND, for_ns: S });

@@ -54,7 +54,7 @@ fn shaping_keeps_the_queue_from_overflowing() {
 
 /// More than may wait are refused with a Nack, and nothing is lost in silence.
 #[test]
-fn what_is_refused_is_told() {
+fn refused_interests_get_nacks() {
     let (_, sent, received, lost) = run("fisp capacity=100000 held_max=20");
     assert_eq!((sent, lost), (1200, 0));
     assert!((900..1100).contains(&received), "{received}");

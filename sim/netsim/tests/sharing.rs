@@ -124,7 +124,7 @@ fn routers_of_one_machine_share_its_cores() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_refused() {
+fn invalid_sharing_is_refused() {
     let refused = |change: &dyn Fn(&mut Plan), words: &[&str]| {
         let mut plan = plan(&disk(Some("ssd"), 1), Some(cpu(Some("pc"), 4)));
         change(&mut plan);

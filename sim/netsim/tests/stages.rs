@@ -100,7 +100,7 @@ fn a_full_store_drops_or_is_passed_by() {
 }
 
 #[test]
-fn what_finds_no_room_to_be_written_passes_unstored() {
+fn data_passes_when_the_write_queue_is_full() {
     let stages =
         StagesPlan { store_write: stage(10 * MS, 2, WhenFull::Drop), ..StagesPlan::default() };
     let (_, events) = run(&plan(1000.0, 0.0, stages));
@@ -111,7 +111,7 @@ fn what_finds_no_room_to_be_written_passes_unstored() {
 }
 
 #[test]
-fn a_stalled_store_answers_nobody() {
+fn stalled_store_answers_nothing() {
     let stages = StagesPlan { store: stage(MS, 50, WhenFull::Drop), ..StagesPlan::default() };
     let mut staged = plan(100.0, 1.0, stages);
     let stall = Fault::StoreStall { node: 0, for_ns: S / 4 };

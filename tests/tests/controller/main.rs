@@ -19,7 +19,7 @@ use self::network::{Controller, MIB, MIDDLE, Network, ROUTER_TIMEOUT, start, wai
 use self::transfer::{Transfer, hex};
 
 #[test]
-fn a_file_larger_than_any_store_is_read_again_without_its_producer() {
+fn file_in_parts_is_read_without_producer() {
     let network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     assert_eq!(network.get("/data/large", "first"), hash);
@@ -47,7 +47,7 @@ fn a_second_version_is_read_again_without_its_producer_too() {
 
 /// From the `rate` of a `[[face]]` to what a router keeps, where three are alike but for links.
 #[test]
-fn the_rates_of_faces_say_who_keeps_a_file() {
+fn face_rates_decide_the_placement() {
     for (at, fast) in MIDDLE.into_iter().enumerate().skip(1) {
         let mut rates = ["1Mbit"; 3];
         rates[at] = "1Gbit";
@@ -75,7 +75,7 @@ fn the_rates_of_faces_say_who_keeps_a_file() {
 
 /// A configuration file that was copied with its name and token.
 #[test]
-fn of_two_routers_of_one_name_the_later_one_says_that_it_is_refused() {
+fn second_router_of_a_name_is_refused() {
     let network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     let config = network.host.path("one.toml");
@@ -145,7 +145,7 @@ fn files_are_listed_and_withdrawn_by_commands() {
 }
 
 #[test]
-fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
+fn transfers_survive_a_controller_restart() {
     let mut network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     assert_eq!(network.get("/data/large", "first"), hash);
@@ -163,7 +163,7 @@ fn transfers_go_on_without_the_controller_and_it_takes_up_where_it_was() {
 /// Regression: while a keeper stood still for a moment its part was asked of the producer. One that
 /// is gone is not waited for.
 #[test]
-fn a_keeper_that_stands_still_is_waited_for_and_one_that_is_killed_is_not() {
+fn stopped_keeper_stays_and_killed_one_goes() {
     let mut network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     assert_eq!(network.get("/data/large", "first"), hash);
@@ -198,7 +198,7 @@ fn a_keeper_that_stands_still_is_waited_for_and_one_that_is_killed_is_not() {
 
 /// Who reads it gets all of it as long as it is served, with a plan or without.
 #[test]
-fn a_file_that_is_withdrawn_in_mid_transfer_is_read_to_its_end() {
+fn withdrawn_file_is_read_to_its_end() {
     let network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     let mut transfer = Transfer::start(&network, "/data/large");
@@ -218,7 +218,7 @@ fn a_file_that_is_withdrawn_in_mid_transfer_is_read_to_its_end() {
 
 /// A machine that was suspended, or a debugger: whoever reported meanwhile was there.
 #[test]
-fn a_controller_that_stood_still_takes_no_router_for_lost() {
+fn stopped_controller_loses_no_router() {
     let mut network = Network::start();
     let (_producer, versioned, hash) = network.put("/data/large");
     assert_eq!(network.get("/data/large", "first"), hash);

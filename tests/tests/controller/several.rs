@@ -20,7 +20,7 @@ fn run_of(controller: &Controller) -> u64 {
 }
 
 #[test]
-fn one_that_is_killed_in_mid_transfer_is_stood_in_for_by_the_other() {
+fn second_controller_replaces_a_killed_one() {
     let server = Postgres::start();
     let database = server.url(&server.database(""));
     let host = Host::new();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use weir_base::Rng;
-use weir_tests::Host;
+use weir_tests::{Host, wait_until};
 
 use super::{Fixture, versions};
 
@@ -198,12 +198,10 @@ fn of_two_processes_one_has_the_repository() {
         let repo = format!("repo{round}");
         let words = ["put", "--repo", &repo, "source", "/folder", "--watch", "--json"];
         let two = [(); 2].map(|()| fixture.router.spawn(&words));
-        let deadline = std::time::Instant::now() + weir_tests::PATIENCE;
         let is_refused = |log: &str| log.contains("one process at a time can use a repository");
-        while !two.iter().any(|process| is_refused(&process.log())) {
-            assert!(std::time::Instant::now() < deadline, "{}", two[0].log());
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until("one of the two is refused", || {
+            two.iter().any(|process| is_refused(&process.log()))
+        });
         let (refused, serving): (Vec<_>, Vec<_>) =
             two.into_iter().partition(|process| is_refused(&process.log()));
         assert_eq!((refused.len(), serving.len()), (1, 1));

@@ -122,7 +122,7 @@ fn an_empty_mount_point_withdraws_nothing() {
 
 /// What a link leads to is on another disk, which is away for a while.
 #[test]
-fn what_cannot_be_looked_at_stays() {
+fn unreadable_files_stay_published() {
     let fixture = Fixture::new();
     fixture.write_old("a", b"a");
     fs::create_dir(fixture.host.path("disk")).expect("a folder");
@@ -257,7 +257,7 @@ fn a_file_that_is_replaced_while_it_is_signed_is_whole() {
 
 /// The clock of the producer was ahead by centuries when it first published.
 #[test]
-fn later_versions_are_later_whatever_the_clock_says() {
+fn versions_grow_when_the_clock_jumps() {
     const AHEAD: u64 = 1 << 44;
     let fixture = Fixture::new();
     fixture.write_old("f", b"first");

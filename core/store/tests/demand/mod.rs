@@ -48,14 +48,14 @@ pub(crate) fn mix(one: &[Request], ones: usize, other: &[Request], others: usize
 }
 
 /// A store that is asked, and filled with what it lacks.
-pub(crate) struct Bed {
+pub(crate) struct Cache {
     pub(crate) store: Store,
     pool: Pool,
     now: Instant,
     content: Vec<u8>,
 }
 
-impl Bed {
+impl Cache {
     pub(crate) fn new(policy: EvictionPolicy, capacity_bytes: u64, content: usize) -> Self {
         let config = StoreConfig { capacity_bytes, policy, ..StoreConfig::default() };
         Self {
@@ -95,9 +95,9 @@ impl Bed {
 
 /// Octets of a store that holds about this number of packets of [`CONTENT`] octets.
 pub(crate) fn bytes_for(packets: u32) -> u64 {
-    let mut bed = Bed::new(EvictionPolicy::Fifo, 64 << 20, CONTENT);
-    bed.hits(&scan(0, 1_000, 1));
-    bed.store.stats().bytes * u64::from(packets) / 1_000
+    let mut cache = Cache::new(EvictionPolicy::Fifo, 64 << 20, CONTENT);
+    cache.hits(&scan(0, 1_000, 1));
+    cache.store.stats().bytes * u64::from(packets) / 1_000
 }
 
 /// For each request, whether the best of all policies, which knows what will come and need not

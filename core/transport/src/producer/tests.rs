@@ -31,14 +31,14 @@ fn data(uri: &str, content: &[u8]) -> Packet {
     Data::new(name(uri)).content(content).encode_with_digest().into()
 }
 
-struct Bed {
+struct Fixture {
     producer: Producer,
     out: ProducerOutbox,
     now: Instant,
     token: u32,
 }
 
-impl Bed {
+impl Fixture {
     fn new(config: ProducerConfig) -> Self {
         let producer = Producer::new(Catalog::new(), config);
         Self { producer, out: ProducerOutbox::default(), now: ms(1000), token: 0 }
@@ -99,65 +99,65 @@ fn interest(uri: &str) -> Interest {
 }
 
 #[test]
-fn interests_for_the_newest_metadata_are_counted_apart() {
-    let mut bed = Bed::new(ProducerConfig::new(KEY));
+fn metadata_interests_have_a_counter() {
+    let mut fixture = Fixture::new(ProducerConfig::new(KEY));
     for uri in ["/a/32=metadata", "/a/32=metadata/v=1/seg=0", "/a/metadata", "/a/v=1/seg=0"] {
-        bed.ask(interest(uri));
+        fixture.ask(interest(uri));
     }
-    let stats = bed.producer.stats();
+    let stats = fixture.producer.stats();
     assert_eq!((stats.interests, stats.metadata), (4, 1));
 }
 
 #[test]
-fn what_is_not_there_is_refused_or_passed_over() {
-    let mut bed = Bed::new(ProducerConfig::new(KEY));
-    let token = bed.ask(interest("/a"));
-    assert_eq!(bed.sent(), [(token, Some(NackReason::NoRoute), "/a".into())]);
+fn missing_data_is_refused_or_ignored() {
+    let mut fixture = Fixture::new(ProducerConfig::new(KEY));
+    let token = fixture.ask(interest("/a"));
+    assert_eq!(fixture.sent(), [(token, Some(NackReason::NoRoute), "/a".into())]);
     let config = ProducerConfig { unanswered: Unanswered::Silence, ..ProducerConfig::new(KEY) };
-    let mut bed = Bed::new(config);
-    bed.ask(interest("/a"));
-    assert_eq!(bed.sent(), []);
-    assert_eq!(bed.producer.stats().unknown, 1);
-    assert_eq!(bed.producer.next_wakeup(), None);
+    let mut fixture = Fixture::new(config);
+    fixture.ask(interest("/a"));
+    assert_eq!(fixture.sent(), []);
+    assert_eq!(fixture.producer.stats().unknown, 1);
+    assert_eq!(fixture.producer.next_wakeup(), None);
 }
 
 #[test]
-fn interests_wait_for_what_is_put() {
-    let mut bed = Bed::waiting();
-    let exact = bed.ask(interest("/a/b"));
-    let prefix = bed.ask(interest("/a").can_be_prefix(true));
+fn interests_wait_for_new_data() {
+    let mut fixture = Fixture::waiting();
+    let exact = fixture.ask(interest("/a/b"));
+    let prefix = fixture.ask(interest("/a").can_be_prefix(true));
     let packet = data("/a/b", b"x");
     let digest = DataView::decode(&packet).unwrap().implicit_digest();
     let mut full = name("/a/b");
     full.append_implicit_digest(digest);
-    let digest = bed.ask(Interest::new(full));
+    let digest = fixture.ask(Interest::new(full));
     let mut wrong = name("/a/b");
     wrong.append_implicit_digest([9; 32]);
-    bed.ask(Interest::new(wrong));
-    bed.ask(interest("/a/b/c"));
-    assert_eq!(bed.wanted().len(), 5);
-    bed.tell(ProducerInput::Put(packet));
-    let mut sent = bed.sent();
+    fixture.ask(Interest::new(wrong));
+    fixture.ask(interest("/a/b/c"));
+    assert_eq!(fixture.wanted().len(), 5);
+    fixture.tell(ProducerInput::Put(packet));
+    let mut sent = fixture.sent();
     sent.sort_unstable_by_key(|(token, ..)| *token);
     let expected = [exact, prefix, digest].map(|token| (token, None, "/a/b".to_string()));
     assert_eq!(sent, expected);
-    assert_eq!(bed.producer.waiting(), 2);
+    assert_eq!(fixture.producer.waiting(), 2);
     // Nothing is kept without a buffer.
-    bed.ask(interest("/a/b"));
-    assert_eq!(bed.wanted(), ["/a/b"]);
+    fixture.ask(interest("/a/b"));
+    assert_eq!(fixture.wanted(), ["/a/b"]);
 }
 
 #[test]
-fn the_later_interest_of_a_path_takes_the_place_of_the_earlier() {
-    let mut bed = Bed::waiting();
-    bed.ask(interest("/a").lifetime_ms(100));
-    let second = bed.ask(interest("/a").lifetime_ms(500));
-    let other_path = bed.ask_over(PathId(1), interest("/a").lifetime_ms(500));
-    assert_eq!(bed.wanted(), ["/a", "/a"]);
-    bed.pass(200);
-    bed.tell(ProducerInput::Put(data("/a", b"x")));
-    let paths: Vec<u16> = bed.out.packets.iter().map(|(path, ..)| path.0).collect();
-    let mut sent = bed.sent();
+fn later_interest_of_a_path_replaces_earlier() {
+    let mut fixture = Fixture::waiting();
+    fixture.ask(interest("/a").lifetime_ms(100));
+    let second = fixture.ask(interest("/a").lifetime_ms(500));
+    let other_path = fixture.ask_over(PathId(1), interest("/a").lifetime_ms(500));
+    assert_eq!(fixture.wanted(), ["/a", "/a"]);
+    fixture.pass(200);
+    fixture.tell(ProducerInput::Put(data("/a", b"x")));
+    let paths: Vec<u16> = fixture.out.packets.iter().map(|(path, ..)| path.0).collect();
+    let mut sent = fixture.sent();
     sent.sort_unstable_by_key(|(token, ..)| *token);
     assert_eq!(paths.len(), 2);
     assert!(paths.contains(&1), "{paths:?}");
@@ -165,145 +165,145 @@ fn the_later_interest_of_a_path_takes_the_place_of_the_earlier() {
 }
 
 #[test]
-fn what_waits_in_vain_is_refused_when_its_time_is_over() {
+fn waiting_interest_times_out_with_a_nack() {
     let wait_max_ns = 300 * NS_PER_MS;
-    let mut bed = Bed::new(ProducerConfig { wait_max_ns, ..ProducerConfig::new(KEY) });
-    let short = bed.ask(interest("/short").lifetime_ms(100));
-    let long = bed.ask(interest("/long"));
+    let mut fixture = Fixture::new(ProducerConfig { wait_max_ns, ..ProducerConfig::new(KEY) });
+    let short = fixture.ask(interest("/short").lifetime_ms(100));
+    let long = fixture.ask(interest("/long"));
     for (step, token, uri) in [(100, short, "/short"), (200, long, "/long")] {
-        bed.pass(step - 1);
-        assert_eq!(bed.sent(), []);
-        assert!(bed.producer.next_wakeup().unwrap() <= bed.now.plus_ns(NS_PER_MS));
-        bed.pass(1);
-        assert_eq!(bed.sent(), [(token, Some(NackReason::NoRoute), uri.into())]);
+        fixture.pass(step - 1);
+        assert_eq!(fixture.sent(), []);
+        assert!(fixture.producer.next_wakeup().unwrap() <= fixture.now.plus_ns(NS_PER_MS));
+        fixture.pass(1);
+        assert_eq!(fixture.sent(), [(token, Some(NackReason::NoRoute), uri.into())]);
     }
-    assert_eq!(bed.producer.stats().expired, 2);
-    assert_eq!(bed.producer.next_wakeup(), None);
-    bed.tell(ProducerInput::Put(data("/long", b"x")));
-    assert_eq!(bed.sent(), []);
+    assert_eq!(fixture.producer.stats().expired, 2);
+    assert_eq!(fixture.producer.next_wakeup(), None);
+    fixture.tell(ProducerInput::Put(data("/long", b"x")));
+    assert_eq!(fixture.sent(), []);
 }
 
 #[test]
-fn what_waits_is_answered_when_it_is_published() {
-    let mut bed = Bed::waiting();
-    let segment = bed.ask(interest("/a/54=%01/50=%02"));
-    let prefix = bed.ask(interest("/a").can_be_prefix(true));
-    bed.ask(interest("/b"));
-    bed.ask(interest("/a/54=%01/50=%09"));
-    bed.producer.source_mut().add_object(name("/a/54=%01").as_view(), 3);
-    bed.tell(ProducerInput::Published(name("/a")));
-    let mut reads = core::mem::take(&mut bed.out.reads);
+fn waiting_interest_is_answered_on_publication() {
+    let mut fixture = Fixture::waiting();
+    let segment = fixture.ask(interest("/a/54=%01/50=%02"));
+    let prefix = fixture.ask(interest("/a").can_be_prefix(true));
+    fixture.ask(interest("/b"));
+    fixture.ask(interest("/a/54=%01/50=%09"));
+    fixture.producer.source_mut().add_object(name("/a/54=%01").as_view(), 3);
+    fixture.tell(ProducerInput::Published(name("/a")));
+    let mut reads = core::mem::take(&mut fixture.out.reads);
     reads.sort_unstable_by_key(|op| op.segment);
     assert_eq!(reads.iter().map(|op| op.segment).collect::<Vec<_>>(), [0, 2]);
     for op in reads {
         let uri = format!("/a/54=%01/50=%{:02X}", op.segment);
-        bed.tell(ProducerInput::ReadDone { op, data: data(&uri, b"x") });
+        fixture.tell(ProducerInput::ReadDone { op, data: data(&uri, b"x") });
     }
-    let sent = bed.sent();
+    let sent = fixture.sent();
     assert_eq!((sent[0].0, sent[1].0), (prefix, segment));
-    assert_eq!(bed.producer.waiting(), 2);
-    assert_eq!(bed.producer.reads(), 0);
+    assert_eq!(fixture.producer.waiting(), 2);
+    assert_eq!(fixture.producer.reads(), 0);
 }
 
 #[test]
 fn reads_that_fail_or_come_late_are_no_answers() {
-    let mut bed = Bed::new(ProducerConfig { reads_max: 2, ..ProducerConfig::new(KEY) });
-    bed.producer.source_mut().add_object(name("/a").as_view(), 9);
-    let failed = bed.ask(interest("/a/50=%00"));
-    let late = bed.ask(interest("/a/50=%01").lifetime_ms(100));
-    let refused = bed.ask(interest("/a/50=%02"));
-    assert_eq!(bed.sent(), [(refused, Some(NackReason::Congestion), "/a/seg=2".into())]);
-    let mut reads = core::mem::take(&mut bed.out.reads);
-    bed.pass(101);
+    let mut fixture = Fixture::new(ProducerConfig { reads_max: 2, ..ProducerConfig::new(KEY) });
+    fixture.producer.source_mut().add_object(name("/a").as_view(), 9);
+    let failed = fixture.ask(interest("/a/50=%00"));
+    let late = fixture.ask(interest("/a/50=%01").lifetime_ms(100));
+    let refused = fixture.ask(interest("/a/50=%02"));
+    assert_eq!(fixture.sent(), [(refused, Some(NackReason::Congestion), "/a/seg=2".into())]);
+    let mut reads = core::mem::take(&mut fixture.out.reads);
+    fixture.pass(101);
     let op = reads.pop().unwrap();
-    bed.tell(ProducerInput::ReadDone { op, data: data("/a/50=%01", b"x") });
-    assert_eq!(bed.sent(), [], "{late}");
-    bed.tell(ProducerInput::ReadFailed { op: reads.pop().unwrap() });
-    assert_eq!(bed.sent(), [(failed, Some(NackReason::NoRoute), "/a/seg=0".into())]);
-    let stats = bed.producer.stats();
+    fixture.tell(ProducerInput::ReadDone { op, data: data("/a/50=%01", b"x") });
+    assert_eq!(fixture.sent(), [], "{late}");
+    fixture.tell(ProducerInput::ReadFailed { op: reads.pop().unwrap() });
+    assert_eq!(fixture.sent(), [(failed, Some(NackReason::NoRoute), "/a/seg=0".into())]);
+    let stats = fixture.producer.stats();
     assert_eq!((stats.reads_late, stats.reads_failed, stats.refused), (1, 1, 1));
-    assert_eq!(bed.producer.reads(), 0);
+    assert_eq!(fixture.producer.reads(), 0);
 }
 
 #[test]
-fn a_segment_asked_for_by_digest_is_compared_when_it_is_read() {
-    let mut bed = Bed::new(ProducerConfig::new(KEY));
-    bed.producer.source_mut().add_object(name("/a").as_view(), 9);
+fn digest_of_a_read_segment_is_compared() {
+    let mut fixture = Fixture::new(ProducerConfig::new(KEY));
+    fixture.producer.source_mut().add_object(name("/a").as_view(), 9);
     let packet = data("/a/50=%01", b"x");
     let right = DataView::decode(&packet).unwrap().implicit_digest();
     for (digest, is_right) in [(right, true), ([7; 32], false)] {
         let mut full = name("/a/50=%01");
         full.append_implicit_digest(digest);
-        bed.ask(Interest::new(full));
-        let op = bed.out.reads.pop().unwrap();
-        bed.tell(ProducerInput::ReadDone { op, data: packet.clone() });
-        assert_eq!(bed.sent()[0].1.is_none(), is_right);
+        fixture.ask(Interest::new(full));
+        let op = fixture.out.reads.pop().unwrap();
+        fixture.tell(ProducerInput::ReadDone { op, data: packet.clone() });
+        assert_eq!(fixture.sent()[0].1.is_none(), is_right);
     }
 }
 
 #[test]
-fn what_will_not_be_is_refused_while_the_rest_waits() {
+fn refused_name_leaves_others_waiting() {
     let config = ProducerConfig::on_demand(KEY, NS_PER_S);
-    let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
-    let refused = bed.ask(interest("/a"));
-    bed.ask(interest("/a").can_be_prefix(true));
-    bed.ask(interest("/b"));
-    bed.tell(ProducerInput::Refuse(interest("/a").nonce(1).encode().into()));
-    assert_eq!(bed.sent(), [(refused, Some(NackReason::NoRoute), "/a".into())]);
-    assert_eq!((bed.producer.waiting(), bed.producer.stats().unknown), (2, 1));
-    bed.tell(ProducerInput::Refuse(data("/a", b"x")));
-    assert_eq!((bed.sent().len(), bed.producer.stats().malformed), (0, 1));
+    let mut fixture = Fixture::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
+    let refused = fixture.ask(interest("/a"));
+    fixture.ask(interest("/a").can_be_prefix(true));
+    fixture.ask(interest("/b"));
+    fixture.tell(ProducerInput::Refuse(interest("/a").nonce(1).encode().into()));
+    assert_eq!(fixture.sent(), [(refused, Some(NackReason::NoRoute), "/a".into())]);
+    assert_eq!((fixture.producer.waiting(), fixture.producer.stats().unknown), (2, 1));
+    fixture.tell(ProducerInput::Refuse(data("/a", b"x")));
+    assert_eq!((fixture.sent().len(), fixture.producer.stats().malformed), (0, 1));
 }
 
 #[test]
-fn all_that_wait_for_a_producer_that_goes_are_refused() {
+fn closing_refuses_all_waiting_interests() {
     let config = ProducerConfig::on_demand(KEY, NS_PER_S);
-    let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
-    let asked = ["/a", "/b", "/b/c"].map(|name| (bed.ask(interest(name)), name));
-    bed.tell(ProducerInput::RefuseAll);
-    let mut sent = bed.sent();
+    let mut fixture = Fixture::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
+    let asked = ["/a", "/b", "/b/c"].map(|name| (fixture.ask(interest(name)), name));
+    fixture.tell(ProducerInput::RefuseAll);
+    let mut sent = fixture.sent();
     sent.sort_by(|one, other| one.2.cmp(&other.2));
     assert_eq!(sent, asked.map(|(token, name)| (token, Some(NackReason::NoRoute), name.into())));
-    assert_eq!((bed.producer.waiting(), bed.producer.stats().unknown), (0, 3));
+    assert_eq!((fixture.producer.waiting(), fixture.producer.stats().unknown), (0, 3));
 }
 
 #[test]
 fn no_more_wait_than_may() {
     let config = ProducerConfig { waiting_max: 3, ..ProducerConfig::on_demand(KEY, NS_PER_S) };
-    let mut bed = Bed::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
+    let mut fixture = Fixture::new(ProducerConfig { unanswered: Unanswered::Nack, ..config });
     for at in 0..5 {
-        bed.ask(interest(&format!("/{at}")));
+        fixture.ask(interest(&format!("/{at}")));
     }
-    assert_eq!(bed.producer.waiting(), 3);
-    assert_eq!(bed.producer.stats().refused, 2);
-    assert!(bed.sent().iter().all(|(_, nack, _)| *nack == Some(NackReason::Congestion)));
+    assert_eq!(fixture.producer.waiting(), 3);
+    assert_eq!(fixture.producer.stats().refused, 2);
+    assert!(fixture.sent().iter().all(|(_, nack, _)| *nack == Some(NackReason::Congestion)));
 }
 
 /// Which of three Data of equal size are left after a fourth came; the first had been asked for
 /// twice, the second once.
 fn left_in(buffer_policy: EvictionPolicy) -> Vec<String> {
     let config = ProducerConfig { buffer_bytes: 1 << 30, ..ProducerConfig::new(KEY) };
-    let mut bed = Bed::new(config.clone());
-    bed.tell(ProducerInput::Put(data("/a/0", &[0; 3000])));
-    let one = bed.producer.buffer_bytes();
-    bed.tell(ProducerInput::Put(data("/a/1", &[0; 3000])));
-    let next = bed.producer.buffer_bytes() - one;
+    let mut fixture = Fixture::new(config.clone());
+    fixture.tell(ProducerInput::Put(data("/a/0", &[0; 3000])));
+    let one = fixture.producer.buffer_bytes();
+    fixture.tell(ProducerInput::Put(data("/a/1", &[0; 3000])));
+    let next = fixture.producer.buffer_bytes() - one;
     let buffer_bytes = one + 2 * next + next / 2;
-    let mut bed = Bed::new(ProducerConfig { buffer_bytes, buffer_policy, ..config });
+    let mut fixture = Fixture::new(ProducerConfig { buffer_bytes, buffer_policy, ..config });
     for at in 0..4 {
-        bed.tell(ProducerInput::Put(data(&format!("/a/{at}"), &[0; 3000])));
+        fixture.tell(ProducerInput::Put(data(&format!("/a/{at}"), &[0; 3000])));
         if at == 2 {
             for uri in ["/a/0", "/a/0", "/a/1"] {
-                bed.ask(interest(uri));
+                fixture.ask(interest(uri));
             }
         }
     }
-    assert!(bed.producer.buffer_bytes() <= buffer_bytes);
-    bed.sent();
+    assert!(fixture.producer.buffer_bytes() <= buffer_bytes);
+    fixture.sent();
     (0..4).for_each(|at| {
-        bed.ask(interest(&format!("/a/{at}")));
+        fixture.ask(interest(&format!("/a/{at}")));
     });
-    let sent = bed.sent().into_iter().filter(|(_, nack, _)| nack.is_none());
+    let sent = fixture.sent().into_iter().filter(|(_, nack, _)| nack.is_none());
     sent.map(|(_, _, name)| name).collect()
 }
 
@@ -315,29 +315,30 @@ fn the_buffer_makes_room_as_its_policy_says() {
 }
 
 #[test]
-fn what_was_read_comes_from_the_buffer_the_second_time() {
-    let mut bed = Bed::new(ProducerConfig { buffer_bytes: 1 << 20, ..ProducerConfig::new(KEY) });
-    bed.producer.source_mut().add_object(name("/a").as_view(), 9);
-    bed.ask(interest("/a/50=%01"));
-    let op = bed.out.reads.pop().unwrap();
-    bed.tell(ProducerInput::ReadDone { op, data: data("/a/50=%01", b"x") });
-    bed.ask(interest("/a/50=%01"));
-    assert!(bed.out.reads.is_empty());
-    assert_eq!(bed.sent().len(), 2);
+fn second_read_comes_from_the_buffer() {
+    let mut fixture =
+        Fixture::new(ProducerConfig { buffer_bytes: 1 << 20, ..ProducerConfig::new(KEY) });
+    fixture.producer.source_mut().add_object(name("/a").as_view(), 9);
+    fixture.ask(interest("/a/50=%01"));
+    let op = fixture.out.reads.pop().unwrap();
+    fixture.tell(ProducerInput::ReadDone { op, data: data("/a/50=%01", b"x") });
+    fixture.ask(interest("/a/50=%01"));
+    assert!(fixture.out.reads.is_empty());
+    assert_eq!(fixture.sent().len(), 2);
 }
 
 #[test]
 fn strangers_octets_are_counted() {
-    let mut bed = Bed::new(ProducerConfig::new(KEY));
+    let mut fixture = Fixture::new(ProducerConfig::new(KEY));
     let nack = LpHeader { nack: Some(NackReason::NoRoute), ..LpHeader::default() };
     let nacked: Packet = interest("/a").encode().into();
     let path = PathId(0);
-    bed.tell(ProducerInput::Packet { path, header: nack, packet: nacked });
+    fixture.tell(ProducerInput::Packet { path, header: nack, packet: nacked });
     let header = LpHeader::default();
-    bed.tell(ProducerInput::Packet { path, header, packet: data("/a", b"x") });
-    bed.tell(ProducerInput::Put(interest("/a").encode().into()));
-    assert_eq!(bed.producer.stats().malformed, 3);
-    assert_eq!(bed.sent(), []);
+    fixture.tell(ProducerInput::Packet { path, header, packet: data("/a", b"x") });
+    fixture.tell(ProducerInput::Put(interest("/a").encode().into()));
+    assert_eq!(fixture.producer.stats().malformed, 3);
+    assert_eq!(fixture.sent(), []);
 }
 
 /// Any order of asking, putting, publishing, reading and waiting: each Interest gets at most one
@@ -360,7 +361,7 @@ fn any_history_keeps_the_bounds_and_answers_once() {
 }
 
 fn run_history(rng: &mut Rng, config: ProducerConfig, seed: u64) {
-    let mut bed = Bed::new(config.clone());
+    let mut fixture = Fixture::new(config.clone());
     let mut reads: Vec<ReadOp> = Vec::new();
     let mut open: BTreeMap<u32, (Instant, Name)> = BTreeMap::new();
     for _ in 0..200 {
@@ -368,50 +369,50 @@ fn run_history(rng: &mut Rng, config: ProducerConfig, seed: u64) {
         match below(rng, 8) {
             0..3 => {
                 let lifetime_ms = 1 + below(rng, 500);
-                let token = bed.ask(interest(&uri).lifetime_ms(lifetime_ms));
-                open.insert(token, (bed.now.plus_ns(lifetime_ms * NS_PER_MS), name(&uri)));
+                let token = fixture.ask(interest(&uri).lifetime_ms(lifetime_ms));
+                open.insert(token, (fixture.now.plus_ns(lifetime_ms * NS_PER_MS), name(&uri)));
             }
-            3 => bed.tell(ProducerInput::Put(data(&uri, &[0; 500]))),
+            3 => fixture.tell(ProducerInput::Put(data(&uri, &[0; 500]))),
             4 => {
                 let prefix = name(&uri).as_view().prefix(1).to_name();
-                bed.producer.source_mut().add_object(prefix.as_view(), 1 + below(rng, 4));
-                bed.tell(ProducerInput::Published(prefix));
+                fixture.producer.source_mut().add_object(prefix.as_view(), 1 + below(rng, 4));
+                fixture.tell(ProducerInput::Published(prefix));
             }
             5 if !reads.is_empty() => {
                 let op = reads.swap_remove(below(rng, reads.len() as u64) as usize);
                 let asked = InterestView::decode(&op.asker.interest).unwrap().name.to_name();
-                bed.tell(if below(rng, 4) == 0 {
+                fixture.tell(if below(rng, 4) == 0 {
                     ProducerInput::ReadFailed { op }
                 } else {
                     ProducerInput::ReadDone { op, data: data(&asked.to_string(), &[0; 500]) }
                 });
             }
-            _ => bed.pass(below(rng, 100)),
+            _ => fixture.pass(below(rng, 100)),
         }
-        reads.append(&mut bed.out.reads);
-        for (token, nack, sent) in bed.sent() {
+        reads.append(&mut fixture.out.reads);
+        for (token, nack, sent) in fixture.sent() {
             let (deadline, asked) = open.remove(&token).expect("one answer for one Interest");
             assert_eq!(asked.to_string(), sent, "seed {seed}");
-            assert!(nack.is_some() || bed.now <= deadline, "seed {seed}");
+            assert!(nack.is_some() || fixture.now <= deadline, "seed {seed}");
         }
-        assert!(bed.producer.waiting() <= config.waiting_max, "seed {seed}");
-        assert!(bed.producer.reads() <= config.reads_max, "seed {seed}");
-        assert_eq!(bed.producer.reads(), reads.len(), "seed {seed}");
-        assert!(bed.producer.buffer_bytes() <= config.buffer_bytes, "seed {seed}");
+        assert!(fixture.producer.waiting() <= config.waiting_max, "seed {seed}");
+        assert!(fixture.producer.reads() <= config.reads_max, "seed {seed}");
+        assert_eq!(fixture.producer.reads(), reads.len(), "seed {seed}");
+        assert!(fixture.producer.buffer_bytes() <= config.buffer_bytes, "seed {seed}");
     }
     for op in reads {
-        bed.tell(ProducerInput::ReadFailed { op });
+        fixture.tell(ProducerInput::ReadFailed { op });
     }
-    bed.pass(1000);
-    assert_eq!((bed.producer.waiting(), bed.producer.reads()), (0, 0), "seed {seed}");
-    assert_eq!(bed.producer.next_wakeup(), None, "seed {seed}");
+    fixture.pass(1000);
+    assert_eq!((fixture.producer.waiting(), fixture.producer.reads()), (0, 0), "seed {seed}");
+    assert_eq!(fixture.producer.next_wakeup(), None, "seed {seed}");
 }
 
 /// Whether an Interest was answered by a Nack of the link (`Some(false)`), or by Data of
 /// ContentType Nack that its signer has signed.
-fn says_absent(bed: &mut Bed, interest: Interest) -> Option<bool> {
-    bed.ask(interest);
-    let (_, header, packet) = bed.out.packets.pop()?;
+fn says_absent(fixture: &mut Fixture, interest: Interest) -> Option<bool> {
+    fixture.ask(interest);
+    let (_, header, packet) = fixture.out.packets.pop()?;
     if header.nack.is_some() {
         return Some(false);
     }
@@ -421,36 +422,36 @@ fn says_absent(bed: &mut Bed, interest: Interest) -> Option<bool> {
 }
 
 #[test]
-fn a_producer_says_what_is_not_below_its_names() {
-    let mut bed = Bed::new(ProducerConfig::new(KEY));
-    let catalog = bed.producer.source_mut();
+fn producer_signs_absence_of_names() {
+    let mut fixture = Fixture::new(ProducerConfig::new(KEY));
+    let catalog = fixture.producer.source_mut();
     catalog.add_object(name("/d/x/v=1").as_view(), 2);
-    bed.producer.own(&name("/d"));
+    fixture.producer.own(&name("/d"));
     let interest = |uri: &str| Interest::new(name(uri)).can_be_prefix(true);
-    assert_eq!(says_absent(&mut bed, interest("/d/none/32=metadata")), Some(false));
-    bed.producer.sign_absence(Arc::new(weir_security::DigestSigner));
-    assert_eq!(says_absent(&mut bed, interest("/d/none/32=metadata")), Some(true));
-    assert_eq!(says_absent(&mut bed, interest("/d/x/v=2")), Some(true));
-    assert_eq!(says_absent(&mut bed, interest("/d/x/v=1/seg=2")), Some(true));
+    assert_eq!(says_absent(&mut fixture, interest("/d/none/32=metadata")), Some(false));
+    fixture.producer.sign_absence(Arc::new(weir_security::DigestSigner));
+    assert_eq!(says_absent(&mut fixture, interest("/d/none/32=metadata")), Some(true));
+    assert_eq!(says_absent(&mut fixture, interest("/d/x/v=2")), Some(true));
+    assert_eq!(says_absent(&mut fixture, interest("/d/x/v=1/seg=2")), Some(true));
     // What others may have, and what it has below.
-    assert_eq!(says_absent(&mut bed, interest("/e/none")), Some(false));
+    assert_eq!(says_absent(&mut fixture, interest("/e/none")), Some(false));
     let exact = Interest::new(name("/d/x"));
-    assert_eq!(says_absent(&mut bed, exact), Some(false));
+    assert_eq!(says_absent(&mut fixture, exact), Some(false));
     let mut full = name("/d/none");
     full.append_implicit_digest([1; 32]);
-    assert_eq!(says_absent(&mut bed, Interest::new(full)), Some(false));
+    assert_eq!(says_absent(&mut fixture, Interest::new(full)), Some(false));
 }
 
 #[test]
-fn the_absences_that_are_signed_in_a_second_are_bounded() {
-    let mut bed = Bed::new(ProducerConfig::new(KEY));
-    bed.producer.own(&name("/d"));
-    bed.producer.sign_absence(Arc::new(weir_security::DigestSigner));
+fn signed_absences_are_rate_limited() {
+    let mut fixture = Fixture::new(ProducerConfig::new(KEY));
+    fixture.producer.own(&name("/d"));
+    fixture.producer.sign_absence(Arc::new(weir_security::DigestSigner));
     let mut signed = || {
         let interest = |at| Interest::new(name(&format!("/d/{at}")));
-        let answers = (0..1500).map(|at| says_absent(&mut bed, interest(at)));
+        let answers = (0..1500).map(|at| says_absent(&mut fixture, interest(at)));
         let signed = answers.filter(|&answer| answer == Some(true)).count();
-        bed.now = bed.now.plus_ns(NS_PER_S);
+        fixture.now = fixture.now.plus_ns(NS_PER_S);
         signed
     };
     assert_eq!([signed(), signed()], [1000, 1000]);

@@ -33,14 +33,14 @@ impl Signer for Counting {
     }
 }
 
-struct Bed {
+struct Fixture {
     folder: TempDir,
     signer: Counting,
     options: PublishOptions,
     root: Name,
 }
 
-impl Bed {
+impl Fixture {
     fn new() -> Self {
         Self {
             folder: tempfile::tempdir().unwrap(),
@@ -106,120 +106,120 @@ fn sound(published: &Published) -> Vec<Packet> {
 }
 
 #[test]
-fn what_is_kept_comes_back_and_is_not_signed_again() {
-    let bed = Bed::new();
-    let path = bed.file("x", 5500);
-    let mut repository = bed.open();
-    let published = bed.add(&mut repository, &path, 7);
+fn kept_objects_are_not_signed_again() {
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 5500);
+    let mut repository = fixture.open();
+    let published = fixture.add(&mut repository, &path, 7);
     let first = sound(&published);
     // Six segments, a manifest, metadata.
-    assert_eq!((first.len(), bed.signer.count()), (8, 8));
+    assert_eq!((first.len(), fixture.signer.count()), (8, 8));
     for (number, packet) in first.iter().enumerate().take(6) {
         let data = DataView::decode(packet).unwrap();
         assert_eq!(data.name.last().unwrap().as_segment(), Some(number as u64));
         assert_eq!(data.content.len(), if number < 5 { 1000 } else { 500 });
     }
     drop(repository);
-    let repository = bed.open();
+    let repository = fixture.open();
     assert_eq!(repository.findings(), &Findings::default());
     let again: Vec<_> = repository.objects().collect();
     assert_eq!(again.len(), 1);
     assert!(sound(&again[0]) == first);
     assert_eq!((again[0].segments(), again[0].size_bytes()), (6, 5500));
     assert_eq!(again[0].packet_bytes(), published.packet_bytes());
-    assert_eq!(repository.roots(), std::slice::from_ref(&bed.root));
-    let Put::Ready(there) = bed.put(&repository, &path, 8) else { panic!("signed again") };
+    assert_eq!(repository.roots(), std::slice::from_ref(&fixture.root));
+    let Put::Ready(there) = fixture.put(&repository, &path, 8) else { panic!("signed again") };
     assert!(sound(&there) == first);
-    assert_eq!(bed.signer.count(), 8);
+    assert_eq!(fixture.signer.count(), 8);
 }
 
 #[test]
-fn what_has_changed_gets_a_later_version_whatever_the_clock_says() {
-    let bed = Bed::new();
-    let path = bed.file("x", 2500);
-    let mut repository = bed.open();
-    bed.add(&mut repository, &path, 100);
-    bed.file("x", 2501);
-    let published = bed.add(&mut repository, &path, 50);
+fn changed_file_gets_a_later_version() {
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 2500);
+    let mut repository = fixture.open();
+    fixture.add(&mut repository, &path, 100);
+    fixture.file("x", 2501);
+    let published = fixture.add(&mut repository, &path, 50);
     let last = published.versioned().as_view().last().unwrap();
     assert_eq!(last.as_version(), Some(101));
-    assert_eq!(bed.files().len(), 1, "the old version stays");
+    assert_eq!(fixture.files().len(), 1, "the old version stays");
     drop(repository);
-    let repository = bed.open();
+    let repository = fixture.open();
     let again: Vec<_> = repository.objects().collect();
     assert_eq!(again[0].versioned(), published.versioned());
 }
 
 /// Another key, size or kind of signing makes other packets of the same file.
 #[test]
-fn other_options_sign_anew() {
-    let mut bed = Bed::new();
-    let path = bed.file("x", 2500);
-    let mut repository = bed.open();
-    bed.add(&mut repository, &path, 1);
-    bed.options.segment_size = 800;
-    bed.add(&mut repository, &path, 2);
-    bed.options.freshness_ms += 1;
-    bed.add(&mut repository, &path, 3);
-    assert!(matches!(bed.put(&repository, &path, 4), Put::Ready(_)));
+fn changed_options_sign_again() {
+    let mut fixture = Fixture::new();
+    let path = fixture.file("x", 2500);
+    let mut repository = fixture.open();
+    fixture.add(&mut repository, &path, 1);
+    fixture.options.segment_size = 800;
+    fixture.add(&mut repository, &path, 2);
+    fixture.options.freshness_ms += 1;
+    fixture.add(&mut repository, &path, 3);
+    assert!(matches!(fixture.put(&repository, &path, 4), Put::Ready(_)));
 }
 
 #[test]
-fn what_was_not_finished_is_dropped() {
-    let bed = Bed::new();
-    let (x, y) = (bed.file("x", 2500), bed.file("y", 2500));
-    let mut repository = bed.open();
-    bed.add(&mut repository, &x, 1);
-    let Put::New(mut unsettled) = bed.put(&repository, &y, 1) else { panic!("it was there") };
+fn unfinished_objects_are_dropped() {
+    let fixture = Fixture::new();
+    let (x, y) = (fixture.file("x", 2500), fixture.file("y", 2500));
+    let mut repository = fixture.open();
+    fixture.add(&mut repository, &x, 1);
+    let Put::New(mut unsettled) = fixture.put(&repository, &y, 1) else { panic!("it was there") };
     // As if the process had been killed here.
     let Draft::File(draft) = &mut unsettled.draft else { panic!("it is a file") };
     draft.forget();
     drop((unsettled, repository));
-    assert_eq!(bed.files().len(), 2);
-    let repository = bed.open();
+    assert_eq!(fixture.files().len(), 2);
+    let repository = fixture.open();
     assert_eq!(repository.findings().unfinished, 1);
     assert_eq!(repository.objects().count(), 1);
-    assert_eq!(bed.files().len(), 1);
+    assert_eq!(fixture.files().len(), 1);
     // What is given up leaves nothing either.
-    drop(bed.put(&repository, &y, 1));
-    assert_eq!(bed.files().len(), 1);
+    drop(fixture.put(&repository, &y, 1));
+    assert_eq!(fixture.files().len(), 1);
 }
 
 /// Killed between a name for the new version and the end of the old one.
 #[test]
 fn of_two_versions_the_later_one_is_served() {
-    let bed = Bed::new();
-    let path = bed.file("x", 2500);
-    let mut repository = bed.open();
-    bed.add(&mut repository, &path, 5);
-    bed.file("x", 2600);
-    let Put::New(unsettled) = bed.put(&repository, &path, 6) else { panic!("it was there") };
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 2500);
+    let mut repository = fixture.open();
+    fixture.add(&mut repository, &path, 5);
+    fixture.file("x", 2600);
+    let Put::New(unsettled) = fixture.put(&repository, &path, 6) else { panic!("it was there") };
     let later = repository.settle(vec![unsettled]).unwrap();
     drop(repository);
-    assert_eq!(bed.files().len(), 2);
-    let repository = bed.open();
+    assert_eq!(fixture.files().len(), 2);
+    let repository = fixture.open();
     let found: Vec<_> = repository.objects().collect();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].versioned(), later[0].versioned());
-    assert_eq!(bed.files().len(), 1);
+    assert_eq!(fixture.files().len(), 1);
 }
 
 /// A disk that lost power lost the content of the later version, which it had reported written.
 #[test]
 fn of_two_versions_a_torn_one_replaces_none() {
-    let bed = Bed::new();
-    let path = bed.file("x", 2500);
-    let mut repository = bed.open();
-    let earlier = bed.add(&mut repository, &path, 5);
-    bed.file("x", 2600);
-    let Put::New(unsettled) = bed.put(&repository, &path, 6) else { panic!("it was there") };
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 2500);
+    let mut repository = fixture.open();
+    let earlier = fixture.add(&mut repository, &path, 5);
+    fixture.file("x", 2600);
+    let Put::New(unsettled) = fixture.put(&repository, &path, 6) else { panic!("it was there") };
     let later = repository.settle(vec![unsettled]).unwrap().pop().unwrap();
     drop(repository);
     let file = File::options().write(true).open(later.path().unwrap()).unwrap();
     let len = file.metadata().unwrap().len();
     file.write_all_at(&vec![0; len as usize - 1000], 1000).unwrap();
     for _ in 0..2 {
-        let mut repository = bed.open();
+        let mut repository = fixture.open();
         assert_eq!(repository.findings().damaged, 1);
         let found: Vec<_> = repository.objects().collect();
         assert_eq!(found.len(), 1);
@@ -228,41 +228,42 @@ fn of_two_versions_a_torn_one_replaces_none() {
         repository.take_in(&[], &[]).unwrap();
     }
     // Put again, it is signed again, later than both; then they go.
-    let mut repository = bed.open();
-    bed.add(&mut repository, &path, 7);
-    let repository = bed.open_again(repository);
+    let mut repository = fixture.open();
+    fixture.add(&mut repository, &path, 7);
+    let repository = fixture.open_again(repository);
     assert_eq!(repository.findings(), &Findings::default());
-    assert_eq!(bed.files().len(), 1);
+    assert_eq!(fixture.files().len(), 1);
 }
 
 /// A program that has mapped a file changes it without a trace in its times.
 #[test]
 fn a_file_that_changes_between_signing_and_copying_is_not_kept() {
-    let bed = Bed::new();
-    let path = bed.file("x", 5500);
-    let repository = bed.open();
-    let name = bed.root.clone().append_generic(b"x").clone();
-    let label = Label { name: &name, version: 1, signer: &bed.signer, certificate: None };
-    let published = publish_file(&path, label, &bed.options, &mut |_| true).unwrap();
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 5500);
+    let repository = fixture.open();
+    let name = fixture.root.clone().append_generic(b"x").clone();
+    let label = Label { name: &name, version: 1, signer: &fixture.signer, certificate: None };
+    let published = publish_file(&path, label, &fixture.options, &mut |_| true).unwrap();
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(b"other", 2000).unwrap();
     file.set_modified(modified).unwrap();
-    let error = repository.keep(&published, &bed.root, UNKNOWN).unwrap_err();
+    let error = repository.keep(&published, &fixture.root, UNKNOWN).unwrap_err();
     let is_changed = matches!(error, RepositoryError::Publish(PublishError::Changed { .. }));
     assert!(is_changed, "{error}");
-    assert_eq!(bed.files(), [""; 0]);
+    assert_eq!(fixture.files(), [""; 0]);
 }
 
 /// Opening a pipe waits for its writer.
 #[test]
-fn what_has_become_a_pipe_is_no_file() {
-    let bed = Bed::new();
-    let path = bed.folder.path().join("pipe");
+fn file_replaced_by_a_pipe_is_refused() {
+    let fixture = Fixture::new();
+    let path = fixture.folder.path().join("pipe");
     let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
     assert!(made.success());
-    let label = Label { name: &bed.root, version: 1, signer: &bed.signer, certificate: None };
-    let error = publish_file(&path, label, &bed.options, &mut |_| true).unwrap_err();
+    let label =
+        Label { name: &fixture.root, version: 1, signer: &fixture.signer, certificate: None };
+    let error = publish_file(&path, label, &fixture.options, &mut |_| true).unwrap_err();
     assert!(matches!(error, PublishError::NoFile { .. }), "{error}");
 }
 
@@ -270,28 +271,28 @@ fn what_has_become_a_pipe_is_no_file() {
 #[test]
 fn a_mark_that_is_cut_is_completed() {
     for len in 0..MARK_TEXT.len() {
-        let bed = Bed::new();
-        fs::create_dir(bed.path()).unwrap();
-        fs::write(bed.path().join(MARK), &MARK_TEXT[..len]).unwrap();
-        drop(bed.open());
-        assert_eq!(fs::read_to_string(bed.path().join(MARK)).unwrap(), MARK_TEXT);
+        let fixture = Fixture::new();
+        fs::create_dir(fixture.path()).unwrap();
+        fs::write(fixture.path().join(MARK), &MARK_TEXT[..len]).unwrap();
+        drop(fixture.open());
+        assert_eq!(fs::read_to_string(fixture.path().join(MARK)).unwrap(), MARK_TEXT);
     }
 }
 
 /// What cannot be removed is tried again; what replaces it is there all the same.
 #[test]
-fn what_cannot_be_removed_holds_nothing_up() {
-    let bed = Bed::new();
-    let (x, y) = (bed.file("x", 100), bed.file("y", 100));
-    let mut repository = bed.open();
-    let [old, _] = [&x, &y].map(|path| bed.add(&mut repository, path, 1));
+fn failed_removal_does_not_block() {
+    let fixture = Fixture::new();
+    let (x, y) = (fixture.file("x", 100), fixture.file("y", 100));
+    let mut repository = fixture.open();
+    let [old, _] = [&x, &y].map(|path| fixture.add(&mut repository, path, 1));
     // A folder has the name of the file: it cannot be removed as one.
     let place = old.path().unwrap();
     fs::remove_file(place).unwrap();
     fs::create_dir(place).unwrap();
-    bed.file("x", 101);
-    bed.file("y", 101);
-    let new = [&x, &y].map(|path| match bed.put(&repository, path, 2) {
+    fixture.file("x", 101);
+    fixture.file("y", 101);
+    let new = [&x, &y].map(|path| match fixture.put(&repository, path, 2) {
         Put::New(unsettled) => unsettled,
         Put::Ready(_) => panic!("it was there"),
     });
@@ -301,18 +302,18 @@ fn what_cannot_be_removed_holds_nothing_up() {
     assert!(repository.has_superseded());
     let there: Vec<_> = repository.objects().collect();
     assert!(there.iter().all(|object| object.size_bytes() == 101), "{there:?}");
-    assert_eq!(bed.files().len(), 3);
+    assert_eq!(fixture.files().len(), 3);
     fs::remove_dir(place).unwrap();
     repository.take_in(&[], &[]).unwrap();
     assert!(!repository.has_superseded());
 }
 
 #[test]
-fn a_damaged_object_is_known_and_signed_anew() {
-    let bed = Bed::new();
-    let path = bed.file("x", 5500);
-    let mut repository = bed.open();
-    let published = bed.add(&mut repository, &path, 1);
+fn damaged_object_is_signed_again() {
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 5500);
+    let mut repository = fixture.open();
+    let published = fixture.add(&mut repository, &path, 1);
     let file = published.path().unwrap().to_owned();
     let mut octets = fs::read(&file).unwrap();
     let at = octets.len() - 20;
@@ -323,18 +324,18 @@ fn a_damaged_object_is_known_and_signed_anew() {
     assert_eq!((found.len(), damaged.count()), (8, 1));
     drop(repository);
     // Nobody has read it: nobody knows.
-    assert_eq!(bed.open().findings().damaged, 0);
+    assert_eq!(fixture.open().findings().damaged, 0);
     let Form::Stored(mut kept) = published.0 else { panic!("it is kept") };
     kept.mark_damaged().unwrap();
-    let mut repository = bed.open();
+    let mut repository = fixture.open();
     assert_eq!(repository.findings().damaged, 1);
-    let anew = bed.add(&mut repository, &path, 2);
+    let anew = fixture.add(&mut repository, &path, 2);
     assert_eq!(sound(&anew).len(), 8);
-    assert_eq!(bed.files().len(), 1, "the damaged one stays");
-    assert_eq!(bed.open_again(repository).findings(), &Findings::default());
+    assert_eq!(fixture.files().len(), 1, "the damaged one stays");
+    assert_eq!(fixture.open_again(repository).findings(), &Findings::default());
 }
 
-impl Bed {
+impl Fixture {
     fn open_again(&self, repository: Repository) -> Repository {
         drop(repository);
         self.open()
@@ -343,15 +344,15 @@ impl Bed {
 
 #[test]
 fn cut_files_are_damaged_and_others_are_left_alone() {
-    let bed = Bed::new();
-    let path = bed.file("x", 5500);
-    let mut repository = bed.open();
-    let file = bed.add(&mut repository, &path, 1).path().unwrap().to_owned();
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 5500);
+    let mut repository = fixture.open();
+    let file = fixture.add(&mut repository, &path, 1).path().unwrap().to_owned();
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() - 1]).unwrap();
-    let odd = bed.path().join(OBJECTS).join("odd.obj");
+    let odd = fixture.path().join(OBJECTS).join("odd.obj");
     fs::write(&odd, b"weirobj\x01 what is this?").unwrap();
-    let repository = bed.open_again(repository);
+    let repository = fixture.open_again(repository);
     let findings = repository.findings().clone();
     let expected = Findings { unfinished: 0, damaged: 1, unreadable: vec![odd.clone()] };
     assert_eq!(findings, expected);
@@ -359,15 +360,15 @@ fn cut_files_are_damaged_and_others_are_left_alone() {
     let read = packets(&found[0]);
     assert_eq!(read.iter().filter(|packet| packet.is_err()).count(), 1);
     assert!(odd.exists());
-    assert_eq!(bed.open_again(repository).findings(), &expected);
+    assert_eq!(fixture.open_again(repository).findings(), &expected);
 }
 
 #[test]
-fn what_is_put_no_more_is_removed_and_only_that() {
-    let bed = Bed::new();
-    let (x, y) = (bed.file("x", 100), bed.file("y", 100));
-    let mut repository = bed.open();
-    let [_, kept] = [&x, &y].map(|path| bed.add(&mut repository, path, 1));
+fn removed_files_leave_the_repository() {
+    let fixture = Fixture::new();
+    let (x, y) = (fixture.file("x", 100), fixture.file("y", 100));
+    let mut repository = fixture.open();
+    let [_, kept] = [&x, &y].map(|path| fixture.add(&mut repository, path, 1));
     repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
     repository.put_packet(&certificate(), &"/key".parse().unwrap()).unwrap();
     let names = |repository: &Repository, root: &str| -> Vec<String> {
@@ -379,7 +380,7 @@ fn what_is_put_no_more_is_removed_and_only_that() {
     assert_eq!(repository.version_of(&"/r/y".parse().unwrap()).as_ref(), Some(kept.versioned()));
     repository.take_in(&[], &["/r/x".parse().unwrap(), "/r/none".parse().unwrap()]).unwrap();
     assert!(!repository.has_superseded());
-    let mut repository = bed.open_again(repository);
+    let mut repository = fixture.open_again(repository);
     let left: Vec<_> = repository.objects().collect();
     assert_eq!(left.iter().map(Published::versioned).collect::<Vec<_>>(), [kept.versioned()]);
     assert_eq!(repository.remove(&"/r/x".parse().unwrap()).unwrap(), 0);
@@ -387,7 +388,7 @@ fn what_is_put_no_more_is_removed_and_only_that() {
     let packets = repository.packets();
     assert_eq!((packets.sound.len(), &packets.lost[..]), (1, &[][..]));
     assert_eq!(packets.sound[0].1[..], certificate()[..]);
-    assert_eq!(bed.files().len(), 1);
+    assert_eq!(fixture.files().len(), 1);
 }
 
 fn certificate() -> Vec<u8> {
@@ -396,30 +397,30 @@ fn certificate() -> Vec<u8> {
 
 #[test]
 fn a_repository_has_one_user_and_a_folder_of_its_own() {
-    let bed = Bed::new();
-    let repository = bed.open();
-    let error = Repository::open(&bed.path()).unwrap_err();
+    let fixture = Fixture::new();
+    let repository = fixture.open();
+    let error = Repository::open(&fixture.path()).unwrap_err();
     assert!(matches!(error, RepositoryError::InUse { .. }), "{error}");
     drop(repository);
-    bed.open();
-    let folder = bed.folder.path();
+    fixture.open();
+    let folder = fixture.folder.path();
     fs::write(folder.join("something"), b"of mine").unwrap();
     let error = Repository::open(folder).unwrap_err();
     assert!(matches!(error, RepositoryError::Foreign { .. }), "{error}");
-    fs::write(bed.path().join(MARK), b"weir repository 9\n").unwrap();
-    let error = Repository::open(&bed.path()).unwrap_err();
+    fs::write(fixture.path().join(MARK), b"weir repository 9\n").unwrap();
+    let error = Repository::open(&fixture.path()).unwrap_err();
     assert!(matches!(error, RepositoryError::Layout { .. }), "{error}");
 }
 
 #[test]
 fn roots_below_others_go_without_saying() {
-    let bed = Bed::new();
-    let path = bed.file("x", 100);
-    let mut repository = bed.open();
-    let mut bed = bed;
+    let fixture = Fixture::new();
+    let path = fixture.file("x", 100);
+    let mut repository = fixture.open();
+    let mut fixture = fixture;
     for root in ["/r/a", "/r", "/q", "/r/a/b", "/ra"] {
-        bed.root = root.parse().unwrap();
-        bed.add(&mut repository, &path, 1);
+        fixture.root = root.parse().unwrap();
+        fixture.add(&mut repository, &path, 1);
     }
     let roots: Vec<String> = repository.roots().iter().map(ToString::to_string).collect();
     assert_eq!(roots, ["/q", "/r", "/ra"]);

@@ -307,7 +307,7 @@ fn the_warm_up_comes_from_the_run_itself() {
 }
 
 #[test]
-fn loss_counts_what_is_told_after_the_end() {
+fn loss_counts_samples_after_the_end() {
     let metrics = metrics_of("[[metric]]\nid = \"loss\"\nmeasure = \"loss\"\n");
     let sent = EventKind::InterestSent { object: 0, segment: 0, is_repeated: false };
     let lost = EventKind::TimedOut { object: 0, segment: 0 };

@@ -31,7 +31,7 @@ fn router(plan: &mut Plan) -> &mut RouterPlan {
 }
 
 #[test]
-fn routers_mark_as_their_plan_says_and_know_the_queue_of_each_link() {
+fn routers_mark_as_planned_by_queue_of_link() {
     let mut plan = plan(1.0);
     let policy: MarkingPolicy = "codel target=1s interval=2s".parse().unwrap();
     router(&mut plan).marking = policy.clone();

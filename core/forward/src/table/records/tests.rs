@@ -24,7 +24,7 @@ fn up(record: OutRecord) -> Up {
 }
 
 /// An entry, and plain vectors that are to hold the same.
-struct Bed {
+struct Fixture {
     pit: Pit,
     entry: u32,
     rng: Rng,
@@ -43,7 +43,7 @@ fn query() -> Query<'static> {
     Query { name, hashes, can_be_prefix: false, must_be_fresh: false }
 }
 
-impl Bed {
+impl Fixture {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::from_seed(seed);
         let mut pit = Pit::new(Instant::ZERO, 10, 1 << 20, false);
@@ -151,29 +151,33 @@ fn random_downstream(rng: &mut Rng) -> InRecord {
 #[test]
 fn records_are_the_same_wherever_they_lie() {
     for seed in 0..500 {
-        let mut bed = Bed::new(seed);
-        let empty = bed.pit.bytes() - bed.pit.entry(bed.entry).bytes();
+        let mut fixture = Fixture::new(seed);
+        let empty = fixture.pit.bytes() - fixture.pit.entry(fixture.entry).bytes();
         for _ in 0..12 {
-            bed.check();
-            bed.step();
+            fixture.check();
+            fixture.step();
         }
-        bed.check();
-        let taken = bed.pit.entry(bed.entry).bytes();
-        assert_eq!(bed.pit.bytes(), empty + taken, "what an entry takes is what the PIT counts");
-        bed.pit.remove(bed.entry);
-        let left = bed.pit.bytes();
-        bed.pit.insert(
+        fixture.check();
+        let taken = fixture.pit.entry(fixture.entry).bytes();
+        assert_eq!(
+            fixture.pit.bytes(),
+            empty + taken,
+            "what an entry takes is what the PIT counts"
+        );
+        fixture.pit.remove(fixture.entry);
+        let left = fixture.pit.bytes();
+        fixture.pit.insert(
             &query(),
             Packet::from(VALUE),
             (0, 3),
             None,
-            &InRecord { pit_token: PitToken::EMPTY, ..random_downstream(&mut bed.rng) },
+            &InRecord { pit_token: PitToken::EMPTY, ..random_downstream(&mut fixture.rng) },
         );
-        let again = bed.pit.entry(bed.entry);
+        let again = fixture.pit.entry(fixture.entry);
         assert!(
             again.lists().is_none() && !again.has_upstreams(),
             "nothing is left of the one before"
         );
-        assert!(bed.pit.bytes() > left);
+        assert!(fixture.pit.bytes() > left);
     }
 }

@@ -232,7 +232,7 @@ fn keeps_all_of_a_file_of_four_times_memory() {
 }
 
 #[test]
-fn keeps_what_came_again_past_a_busy_disk() {
+fn keeps_repeated_data_past_a_busy_disk() {
     for policy in POLICIES {
         for bypassed_permille in [300, 1_000] {
             // Room for fewer fingerprints than there are segments.

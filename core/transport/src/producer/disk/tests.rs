@@ -110,7 +110,7 @@ impl Disk {
 }
 
 /// A producer with its driver and its disk.
-struct Bed {
+struct Fixture {
     producer: Producer,
     disk: Disk,
     ops: Vec<DiskOp>,
@@ -119,19 +119,19 @@ struct Bed {
     token: u32,
 }
 
-impl Bed {
+impl Fixture {
     fn new(config: ProducerConfig, regions: u32, seed: u64) -> Self {
         let octets = vec![0; 4096 + regions as usize * (64 << 10)];
         let disk = Disk { octets, faults: Faults::default(), rng: Rng::from_seed(seed) };
         let now = Instant::from_ns(NS_PER_S);
         let producer = Producer::with_disk(Catalog::new(), config, tier(regions));
         let (ops, out, token) = (Vec::new(), ProducerOutbox::default(), 0);
-        let mut bed = Self { producer, disk, ops, out, now, token };
+        let mut fixture = Self { producer, disk, ops, out, now, token };
         // What was there before is read first.
-        bed.handle(Vec::new());
-        bed.settle();
-        assert!(!bed.producer.is_disk_behind());
-        bed
+        fixture.handle(Vec::new());
+        fixture.settle();
+        assert!(!fixture.producer.is_disk_behind());
+        fixture
     }
 
     fn handle(&mut self, mut inputs: Vec<ProducerInput>) {
@@ -225,23 +225,23 @@ fn segment(at: usize, content: u8) -> Packet {
 
 /// An object ten times the memory, whatever the policy.
 #[test]
-fn what_memory_has_no_room_for_is_served_from_disk() {
+fn evicted_data_is_served_from_disk() {
     for policy in EvictionPolicy::ALL {
-        let mut bed = Bed::new(config(20_000, *policy), 16, 1);
+        let mut fixture = Fixture::new(config(20_000, *policy), 16, 1);
         let packets: Vec<Packet> = (0..200).map(|at| segment(at, at as u8)).collect();
-        packets.iter().for_each(|packet| bed.put(packet));
-        bed.pass(10);
-        bed.settle();
+        packets.iter().for_each(|packet| fixture.put(packet));
+        fixture.pass(10);
+        fixture.settle();
         let mut order: Vec<usize> = (0..200).chain((0..200).rev()).collect();
-        order.extend((0..200).map(|_| below(&mut bed.disk.rng, 200) as usize));
+        order.extend((0..200).map(|_| below(&mut fixture.disk.rng, 200) as usize));
         for at in order {
-            let token = bed.ask(interest(&uri(at)));
-            bed.settle();
-            assert_eq!(bed.sent(), [(token, None, packets[at].clone())], "{policy:?}");
-            assert!(bed.producer.buffer_bytes() <= 20_000);
+            let token = fixture.ask(interest(&uri(at)));
+            fixture.settle();
+            assert_eq!(fixture.sent(), [(token, None, packets[at].clone())], "{policy:?}");
+            assert!(fixture.producer.buffer_bytes() <= 20_000);
         }
-        assert_eq!(bed.wanted(), Vec::<String>::new());
-        let stats = bed.producer.stats();
+        assert_eq!(fixture.wanted(), Vec::<String>::new());
+        let stats = fixture.producer.stats();
         assert!(stats.disk_data > 300 && stats.disk_data < stats.data, "{stats:?}");
         assert_eq!((stats.data, stats.disk_vain, stats.unknown), (600, 0, 0));
         assert_eq!((stats.disk.passed_by, stats.disk.no_room), (0, 0));
@@ -251,87 +251,87 @@ fn what_memory_has_no_room_for_is_served_from_disk() {
 }
 
 #[test]
-fn what_was_read_is_in_memory_the_next_time() {
-    let mut bed = Bed::new(config(20_000, EvictionPolicy::Lru), 16, 2);
-    (0..100).for_each(|at| bed.put(&segment(at, 7)));
-    bed.pass(10);
-    bed.settle();
+fn data_read_from_disk_stays_in_memory() {
+    let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Lru), 16, 2);
+    (0..100).for_each(|at| fixture.put(&segment(at, 7)));
+    fixture.pass(10);
+    fixture.settle();
     for reads in [1, 1, 1] {
-        bed.ask(interest(&uri(0)));
-        bed.settle();
-        assert_eq!(bed.producer.stats().disk.reads, reads);
+        fixture.ask(interest(&uri(0)));
+        fixture.settle();
+        assert_eq!(fixture.producer.stats().disk.reads, reads);
     }
-    assert_eq!(bed.sent().len(), 3);
+    assert_eq!(fixture.sent().len(), 3);
 }
 
 /// With digest, by prefix, and two at once for one read.
 #[test]
 fn all_kinds_of_interests_are_answered_from_disk() {
-    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 3);
+    let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 3);
     let packets: Vec<Packet> = (0..100).map(|at| segment(at, at as u8)).collect();
-    packets.iter().for_each(|packet| bed.put(packet));
-    bed.pass(10);
-    bed.settle();
+    packets.iter().for_each(|packet| fixture.put(packet));
+    fixture.pass(10);
+    fixture.settle();
     let digest = DataView::decode(&packets[3]).unwrap().implicit_digest();
     let mut full = name(&uri(3));
     full.append_implicit_digest(digest);
     let mut wrong = name(&uri(3));
     wrong.append_implicit_digest([9; 32]);
-    let mut tokens = vec![bed.ask(interest(&uri(3))), bed.ask(interest(&uri(3)))];
-    tokens.push(bed.ask(Interest::new(full)));
-    tokens.push(bed.ask(interest(&uri(3)).can_be_prefix(true)));
-    let wrong = bed.ask(Interest::new(wrong));
-    assert_eq!(bed.sent(), []);
-    bed.settle();
-    let mut sent: Vec<u32> = bed.sent().into_iter().map(|(token, ..)| token).collect();
+    let mut tokens = vec![fixture.ask(interest(&uri(3))), fixture.ask(interest(&uri(3)))];
+    tokens.push(fixture.ask(Interest::new(full)));
+    tokens.push(fixture.ask(interest(&uri(3)).can_be_prefix(true)));
+    let wrong = fixture.ask(Interest::new(wrong));
+    assert_eq!(fixture.sent(), []);
+    fixture.settle();
+    let mut sent: Vec<u32> = fixture.sent().into_iter().map(|(token, ..)| token).collect();
     sent.sort_unstable();
     assert_eq!(sent, tokens);
     // Nothing else of the name is to be had but from the application.
-    assert_eq!(bed.wanted().len(), 1, "{wrong}");
-    assert_eq!((bed.producer.stats().disk_data, bed.producer.stats().disk_vain), (4, 1));
-    assert_eq!(bed.producer.stats().disk.reads, 1);
+    assert_eq!(fixture.wanted().len(), 1, "{wrong}");
+    assert_eq!((fixture.producer.stats().disk_data, fixture.producer.stats().disk_vain), (4, 1));
+    assert_eq!(fixture.producer.stats().disk.reads, 1);
 }
 
 #[test]
-fn what_is_published_anew_is_served_in_place_of_what_is_on_disk() {
-    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 4);
-    (0..100).for_each(|at| bed.put(&segment(at, 1)));
-    bed.pass(10);
-    bed.settle();
+fn republished_data_replaces_disk_copy() {
+    let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 4);
+    (0..100).for_each(|at| fixture.put(&segment(at, 1)));
+    fixture.pass(10);
+    fixture.settle();
     // While the older one is being read, and before.
-    let reading = bed.ask(interest(&uri(0)));
+    let reading = fixture.ask(interest(&uri(0)));
     let newer = [segment(0, 2), segment(1, 2)];
-    newer.iter().for_each(|packet| bed.put(packet));
-    bed.settle();
-    let before = bed.ask(interest(&uri(1)));
-    bed.settle();
+    newer.iter().for_each(|packet| fixture.put(packet));
+    fixture.settle();
+    let before = fixture.ask(interest(&uri(1)));
+    fixture.settle();
     let [first, second] = newer;
-    assert_eq!(bed.sent(), [(reading, None, first.clone()), (before, None, second)]);
+    assert_eq!(fixture.sent(), [(reading, None, first.clone()), (before, None, second)]);
     // It leaves memory in its turn.
-    (2..100).for_each(|at| bed.put(&segment(at, 1)));
-    bed.pass(10);
-    bed.settle();
-    let token = bed.ask(interest(&uri(0)));
-    bed.settle();
-    assert_eq!(bed.sent(), [(token, None, first)]);
+    (2..100).for_each(|at| fixture.put(&segment(at, 1)));
+    fixture.pass(10);
+    fixture.settle();
+    let token = fixture.ask(interest(&uri(0)));
+    fixture.settle();
+    assert_eq!(fixture.sent(), [(token, None, first)]);
 }
 
 #[test]
-fn what_a_full_disk_has_given_up_is_asked_of_the_application() {
-    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 2, 5);
+fn evicted_disk_data_is_requested_again() {
+    let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 2, 5);
     let packets: Vec<Packet> = (0..250).map(|at| segment(at, at as u8)).collect();
-    packets.iter().for_each(|packet| bed.put(packet));
-    bed.pass(10);
-    bed.settle();
-    let stats = bed.producer.stats();
+    packets.iter().for_each(|packet| fixture.put(packet));
+    fixture.pass(10);
+    fixture.settle();
+    let stats = fixture.producer.stats();
     assert!(stats.disk.evictions > 0, "{stats:?}");
     let mut tokens = BTreeMap::new();
     for at in 0..250 {
-        tokens.insert(bed.ask(interest(&uri(at))), at);
-        bed.settle();
+        tokens.insert(fixture.ask(interest(&uri(at))), at);
+        fixture.settle();
     }
-    let sent = bed.sent();
-    let wanted = bed.wanted();
+    let sent = fixture.sent();
+    let wanted = fixture.wanted();
     // The last ones are there, as many as two regions and the memory hold at least in part.
     assert!(sent.len() > 40 && sent.len() + wanted.len() == 250, "{}", sent.len());
     for (token, nack, packet) in sent {
@@ -341,50 +341,53 @@ fn what_a_full_disk_has_given_up_is_asked_of_the_application() {
         assert!(wanted.contains(&name(&uri(at)).to_string()), "{at} is long gone");
     }
     // The application makes it again.
-    let waiting = bed.producer.waiting();
-    bed.put(&packets[0]);
-    assert_eq!((bed.sent().len(), bed.producer.waiting()), (1, waiting - 1));
+    let waiting = fixture.producer.waiting();
+    fixture.put(&packets[0]);
+    assert_eq!((fixture.sent().len(), fixture.producer.waiting()), (1, waiting - 1));
 }
 
 #[test]
 fn a_disk_that_does_not_answer_is_passed_by() {
-    let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 6);
-    (0..100).for_each(|at| bed.put(&segment(at, 1)));
-    bed.pass(10);
-    bed.settle();
-    bed.ask(interest(&uri(0)));
-    assert_eq!((bed.sent(), bed.wanted().len()), (vec![], 0));
-    let stalls_at = bed.producer.next_wakeup().unwrap();
-    bed.pass(stalls_at.ns_since(bed.now).div_ceil(NS_PER_MS));
-    assert_eq!(bed.wanted().len(), 1, "it waits for the application now");
+    let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 6);
+    (0..100).for_each(|at| fixture.put(&segment(at, 1)));
+    fixture.pass(10);
+    fixture.settle();
+    fixture.ask(interest(&uri(0)));
+    assert_eq!((fixture.sent(), fixture.wanted().len()), (vec![], 0));
+    let stalls_at = fixture.producer.next_wakeup().unwrap();
+    fixture.pass(stalls_at.ns_since(fixture.now).div_ceil(NS_PER_MS));
+    assert_eq!(fixture.wanted().len(), 1, "it waits for the application now");
     // So does the next one at once, and nobody who publishes waits.
-    bed.ask(interest(&uri(1)));
-    assert_eq!(bed.wanted().len(), 1);
-    assert!(!bed.producer.is_disk_behind());
-    assert_eq!((bed.producer.stats().disk_vain, bed.producer.stats().disk.stalls), (2, 1));
+    fixture.ask(interest(&uri(1)));
+    assert_eq!(fixture.wanted().len(), 1);
+    assert!(!fixture.producer.is_disk_behind());
+    assert_eq!((fixture.producer.stats().disk_vain, fixture.producer.stats().disk.stalls), (2, 1));
     // Until it answers.
-    bed.settle();
-    bed.sent();
-    let token = bed.ask(interest(&uri(2)));
-    bed.settle();
-    assert_eq!(bed.sent(), [(token, None, segment(2, 1))]);
+    fixture.settle();
+    fixture.sent();
+    let token = fixture.ask(interest(&uri(2)));
+    fixture.settle();
+    assert_eq!(fixture.sent(), [(token, None, segment(2, 1))]);
 }
 
 #[test]
 fn as_many_as_may_wait_for_the_disk() {
     let config = ProducerConfig { reads_max: 2, ..config(20_000, EvictionPolicy::Fifo) };
-    let mut bed =
-        Bed::new(ProducerConfig { unanswered: super::super::Unanswered::Nack, ..config }, 16, 7);
-    (0..100).for_each(|at| bed.put(&segment(at, 1)));
-    bed.pass(10);
-    bed.settle();
-    bed.ask(interest(&uri(0)));
-    bed.ask(interest(&uri(0)));
-    let refused = bed.ask(interest(&uri(0)));
-    let sent = bed.sent();
+    let mut fixture = Fixture::new(
+        ProducerConfig { unanswered: super::super::Unanswered::Nack, ..config },
+        16,
+        7,
+    );
+    (0..100).for_each(|at| fixture.put(&segment(at, 1)));
+    fixture.pass(10);
+    fixture.settle();
+    fixture.ask(interest(&uri(0)));
+    fixture.ask(interest(&uri(0)));
+    let refused = fixture.ask(interest(&uri(0)));
+    let sent = fixture.sent();
     assert_eq!((sent.len(), sent[0].0, sent[0].1), (1, refused, Some(NackReason::Congestion)));
-    bed.settle();
-    assert_eq!((bed.sent().len(), bed.producer.stats().refused), (2, 1));
+    fixture.settle();
+    assert_eq!((fixture.sent().len(), fixture.producer.stats().refused), (2, 1));
 }
 
 /// A record that another name's would be taken for.
@@ -396,18 +399,18 @@ fn octets_that_are_not_the_data_are_no_answer() {
         DiskOutcome::Damaged(RecordFault::Checksum),
         DiskOutcome::Failed(DiskFailure::Io),
     ] {
-        let mut bed = Bed::new(config(20_000, EvictionPolicy::Fifo), 16, 8);
-        (0..100).for_each(|at| bed.put(&segment(at, 1)));
-        bed.pass(10);
-        bed.settle();
-        bed.ask(interest(&uri(0)));
-        let DiskOp { id, .. } = bed.ops.pop().unwrap();
-        bed.handle(vec![ProducerInput::DiskDone { id, outcome }]);
-        assert_eq!(bed.sent(), []);
-        assert_eq!(bed.wanted(), [name(&uri(0)).to_string()]);
-        assert_eq!(bed.producer.stats().disk_vain, 1);
-        bed.put(&segment(0, 1));
-        assert_eq!(bed.sent().len(), 1);
+        let mut fixture = Fixture::new(config(20_000, EvictionPolicy::Fifo), 16, 8);
+        (0..100).for_each(|at| fixture.put(&segment(at, 1)));
+        fixture.pass(10);
+        fixture.settle();
+        fixture.ask(interest(&uri(0)));
+        let DiskOp { id, .. } = fixture.ops.pop().unwrap();
+        fixture.handle(vec![ProducerInput::DiskDone { id, outcome }]);
+        assert_eq!(fixture.sent(), []);
+        assert_eq!(fixture.wanted(), [name(&uri(0)).to_string()]);
+        assert_eq!(fixture.producer.stats().disk_vain, 1);
+        fixture.put(&segment(0, 1));
+        assert_eq!(fixture.sent().len(), 1);
     }
 }
 
@@ -415,24 +418,24 @@ fn octets_that_are_not_the_data_are_no_answer() {
 /// each Interest gets one answer at most, what is served is what was published last, and in the end
 /// nobody waits.
 #[test]
-fn any_history_over_any_disk_serves_nothing_wrong() {
+fn faulty_disk_never_serves_wrong_data() {
     let mut from_disk = 0;
     for seed in 0..150 {
         let rng = &mut Rng::from_seed(seed);
         let policy = EvictionPolicy::ALL[below(rng, 4) as usize];
-        let mut bed = Bed::new(config(8_000, policy), 2 + below(rng, 6), seed);
-        bed.disk.faults = match seed % 3 {
+        let mut fixture = Fixture::new(config(8_000, policy), 2 + below(rng, 6), seed);
+        fixture.disk.faults = match seed % 3 {
             0 => Faults::default(),
             1 => Faults { lies: 10, flips: 10, ..Faults::default() },
             _ => Faults { fails: 20, no_space: 20, flips: 5, lies: 5 },
         };
-        run_history(rng, &mut bed, seed);
-        from_disk += bed.producer.stats().disk_data;
+        run_history(rng, &mut fixture, seed);
+        from_disk += fixture.producer.stats().disk_data;
     }
     assert!(from_disk > 1000, "{from_disk}");
 }
 
-fn run_history(rng: &mut Rng, bed: &mut Bed, seed: u64) {
+fn run_history(rng: &mut Rng, fixture: &mut Fixture, seed: u64) {
     let mut published: BTreeMap<String, Packet> = BTreeMap::new();
     let mut open: BTreeMap<u32, (Instant, String)> = BTreeMap::new();
     for round in 0..600 {
@@ -441,25 +444,29 @@ fn run_history(rng: &mut Rng, bed: &mut Bed, seed: u64) {
             0..3 => {
                 let packet = segment(at, (round / 100) as u8);
                 published.insert(uri(at), packet.clone());
-                bed.handle(vec![ProducerInput::Put(packet)]);
+                fixture.handle(vec![ProducerInput::Put(packet)]);
             }
             3..6 => {
                 let lifetime_ms = 1 + u64::from(below(rng, 2000));
-                let token = bed.ask(interest(&uri(at)).lifetime_ms(lifetime_ms));
-                open.insert(token, (bed.now.plus_ns(lifetime_ms * NS_PER_MS), uri(at)));
+                let token = fixture.ask(interest(&uri(at)).lifetime_ms(lifetime_ms));
+                open.insert(token, (fixture.now.plus_ns(lifetime_ms * NS_PER_MS), uri(at)));
             }
-            6..9 => (0..below(rng, 12)).for_each(|_| bed.step()),
-            _ => bed.pass(below(rng, if seed.is_multiple_of(2) { 20 } else { 300 }).into()),
+            6..9 => (0..below(rng, 12)).for_each(|_| fixture.step()),
+            _ => fixture.pass(below(rng, if seed.is_multiple_of(2) { 20 } else { 300 }).into()),
         }
-        for (token, nack, packet) in bed.sent() {
+        for (token, nack, packet) in fixture.sent() {
             let (deadline, uri) = open.remove(&token).expect("one answer for one Interest");
-            assert!(nack.is_none() && bed.now <= deadline, "seed {seed}");
+            assert!(nack.is_none() && fixture.now <= deadline, "seed {seed}");
             assert!(packet == published[&uri], "seed {seed}: {uri}");
         }
     }
-    bed.disk.faults = Faults::default();
-    bed.settle();
-    bed.pass(2500);
-    bed.settle();
-    assert_eq!((bed.producer.waiting(), bed.producer.disk_reads.len()), (0, 0), "seed {seed}");
+    fixture.disk.faults = Faults::default();
+    fixture.settle();
+    fixture.pass(2500);
+    fixture.settle();
+    assert_eq!(
+        (fixture.producer.waiting(), fixture.producer.disk_reads.len()),
+        (0, 0),
+        "seed {seed}"
+    );
 }

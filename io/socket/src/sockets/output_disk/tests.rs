@@ -33,7 +33,7 @@ fn segment(number: u32) -> Packet {
     Data::new(name(number)).content(content).encode_with_digest().into()
 }
 
-struct Bed {
+struct Fixture {
     producer: Producer,
     disk: OutputDisk,
     inputs: Vec<ProducerInput>,
@@ -41,7 +41,7 @@ struct Bed {
     _folder: TempDir,
 }
 
-impl Bed {
+impl Fixture {
     /// A producer with memory for some 120 of the segments, and a disk for `disk_mib`.
     /// However long the disk takes, it is waited for.
     fn new(disk_mib: u64, change: impl FnOnce(&mut DiskFileConfig)) -> Self {
@@ -64,9 +64,9 @@ impl Bed {
         let config = options.config(HashKey::new([0, 0]));
         let producer = Producer::with_disk(Catalog::new(), config, tier);
         let (inputs, out) = (Vec::new(), ProducerOutbox::default());
-        let mut bed = Self { producer, disk, inputs, out, _folder: folder };
-        bed.turn();
-        bed
+        let mut fixture = Self { producer, disk, inputs, out, _folder: folder };
+        fixture.turn();
+        fixture
     }
 
     fn turn(&mut self) {
@@ -89,7 +89,7 @@ impl Bed {
     }
 
     fn put(&mut self, packet: Packet) {
-        self.turn_until(|bed| !bed.producer.is_disk_behind());
+        self.turn_until(|fixture| !fixture.producer.is_disk_behind());
         self.inputs.push(ProducerInput::Put(packet));
         self.turn();
     }
@@ -119,8 +119,8 @@ impl Bed {
                 self.ask(number);
             }
             let at_most = if left.is_empty() { 0 } else { 30 };
-            self.turn_until(|bed| {
-                let has_news = !bed.out.packets.is_empty() || !bed.out.events.is_empty();
+            self.turn_until(|fixture| {
+                let has_news = !fixture.out.packets.is_empty() || !fixture.out.events.is_empty();
                 has_news || asked.len() <= at_most
             });
             for (_, header, packet) in std::mem::take(&mut self.out.packets) {
@@ -145,12 +145,12 @@ impl Bed {
 }
 
 #[test]
-fn an_object_larger_than_memory_is_served_whole_from_memory_and_disk() {
+fn serves_an_object_larger_than_memory() {
     for engine in [Engine::Auto, Engine::Threads(4)] {
-        let mut bed = Bed::new(16, |config| config.engine = engine);
-        bed.put_all();
-        assert_eq!(bed.serve_all(&mut Rng::from_seed(1)), 0);
-        let stats = bed.stats();
+        let mut fixture = Fixture::new(16, |config| config.engine = engine);
+        fixture.put_all();
+        assert_eq!(fixture.serve_all(&mut Rng::from_seed(1)), 0);
+        let stats = fixture.stats();
         assert_eq!((stats.data, stats.disk_vain), (u64::from(SEGMENTS), 0));
         assert_eq!((stats.disk.passed_by, stats.disk.no_room, stats.disk.evictions), (0, 0, 0));
         // What is not written yet is there as well.
@@ -160,21 +160,21 @@ fn an_object_larger_than_memory_is_served_whole_from_memory_and_disk() {
 }
 
 #[test]
-fn a_disk_that_is_full_keeps_what_came_last() {
-    let mut bed = Bed::new(8, |_| {});
-    bed.put_all();
-    assert!(bed.stats().disk.evictions > 0);
-    bed.ask(SEGMENTS - 300);
-    bed.turn_until(|bed| !bed.out.packets.is_empty());
-    bed.out.packets.clear();
+fn full_disk_keeps_the_newest_data() {
+    let mut fixture = Fixture::new(8, |_| {});
+    fixture.put_all();
+    assert!(fixture.stats().disk.evictions > 0);
+    fixture.ask(SEGMENTS - 300);
+    fixture.turn_until(|fixture| !fixture.out.packets.is_empty());
+    fixture.out.packets.clear();
     // What is published again makes others go.
-    let wanted = bed.serve_all(&mut Rng::from_seed(2));
+    let wanted = fixture.serve_all(&mut Rng::from_seed(2));
     assert!((100..SEGMENTS as usize).contains(&wanted), "{wanted}");
 }
 
 /// What goes wrong is counted and asked of the application again; nothing else is served.
 #[test]
-fn whatever_becomes_of_the_disk_all_is_served_and_nothing_wrong() {
+fn disk_faults_never_serve_wrong_data() {
     let none = Faults { seed: 7, ..Faults::default() };
     let cases = [
         Faults { read_errors_ppm: 200_000, ..none.clone() },
@@ -185,10 +185,10 @@ fn whatever_becomes_of_the_disk_all_is_served_and_nothing_wrong() {
         Faults { short_ppm: 200_000, interrupts_ppm: 200_000, ..none.clone() },
     ];
     for (case, faults) in cases.into_iter().enumerate() {
-        let mut bed = Bed::new(16, |config| config.faults = Some(faults.clone()));
-        bed.put_all();
-        let wanted = bed.serve_all(&mut Rng::from_seed(case as u64));
-        let stats = bed.stats();
+        let mut fixture = Fixture::new(16, |config| config.faults = Some(faults.clone()));
+        fixture.put_all();
+        let wanted = fixture.serve_all(&mut Rng::from_seed(case as u64));
+        let stats = fixture.stats();
         let disk = stats.disk;
         let counted = disk.read_errors + disk.damaged + disk.write_errors;
         match faults.short_ppm {
@@ -200,13 +200,13 @@ fn whatever_becomes_of_the_disk_all_is_served_and_nothing_wrong() {
 }
 
 #[test]
-fn a_disk_that_stalls_keeps_nobody_waiting_for_good() {
+fn stalled_disk_does_not_block_requests() {
     let stall = Duration::from_secs(2);
     let faults = Faults { seed: 3, stalls_ppm: 30_000, stall, ..Faults::default() };
-    let mut bed = Bed::with(16, WAIT_NS, |config| config.faults = Some(faults));
-    bed.put_all();
-    bed.serve_all(&mut Rng::from_seed(3));
-    assert!(bed.stats().disk.stalls > 0, "{:?}", bed.stats());
+    let mut fixture = Fixture::with(16, WAIT_NS, |config| config.faults = Some(faults));
+    fixture.put_all();
+    fixture.serve_all(&mut Rng::from_seed(3));
+    assert!(fixture.stats().disk.stalls > 0, "{:?}", fixture.stats());
 }
 
 /// Those that can be had here.
@@ -222,13 +222,13 @@ fn engines() -> Vec<Engine> {
     vec![Engine::Threads(4)]
 }
 
-fn busy_bed(change: impl FnOnce(&mut DiskFileConfig)) -> Bed {
-    let mut bed = Bed::new(16, change);
+fn busy_bed(change: impl FnOnce(&mut DiskFileConfig)) -> Fixture {
+    let mut fixture = Fixture::new(16, change);
     let mut numbers = 0..SEGMENTS;
-    while !bed.disk.is_busy() {
-        bed.put(segment(numbers.next().expect("what memory has no room for is written")));
+    while !fixture.disk.is_busy() {
+        fixture.put(segment(numbers.next().expect("what memory has no room for is written")));
     }
-    bed
+    fixture
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn writes_under_way_end_when_their_producer_is_gone() {
         let mut closing = ClosingDisks::default();
         let folders: Vec<TempDir> = (0..3)
             .map(|_| {
-                let Bed { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
+                let Fixture { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
                 // Long before its time is over.
                 closing.add(monotonic_now().plus_ns(60 * NS_PER_S), disk);
                 _folder
@@ -260,7 +260,7 @@ fn writes_under_way_end_when_their_producer_is_gone() {
 fn writes_under_way_end_when_their_session_does() {
     for engine in engines() {
         let mut closing = ClosingDisks::default();
-        let Bed { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
+        let Fixture { disk, _folder, .. } = busy_bed(|config| config.engine = engine);
         let now = monotonic_now().plus_ns(60 * NS_PER_S);
         closing.add(now, disk);
         closing.wait(now);
@@ -269,11 +269,11 @@ fn writes_under_way_end_when_their_session_does() {
 }
 
 #[test]
-fn a_disk_that_hangs_is_not_waited_for_when_its_producer_is_gone() {
+fn closing_does_not_wait_for_a_hung_disk() {
     let stall = Duration::from_secs(3600);
     let faults = Faults { stalls_ppm: 1_000_000, stall, ..Faults::default() };
     let mut closing = ClosingDisks::default();
-    let Bed { disk, _folder, .. } = busy_bed(|config| config.faults = Some(faults));
+    let Fixture { disk, _folder, .. } = busy_bed(|config| config.faults = Some(faults));
     let began = monotonic_now();
     closing.add(began, disk);
     let until = began.plus_ns(CLOSE_TIMEOUT_NS);
@@ -283,7 +283,7 @@ fn a_disk_that_hangs_is_not_waited_for_when_its_producer_is_gone() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_an_error_that_says_so() {
+fn unusable_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
     let errno = |folder: &Path, bytes| match OutputDisk::open(folder, bytes, 8000, WAIT_NS) {

@@ -1,297 +1,51 @@
-//! A producer and a consumer joined by a relay instead of a router: it answers registrations,
-//! passes packets on, and can damage them, drop them or hang up.
+//! A producer and a consumer joined by a relay instead of a router.
 
-use std::io::{Read, Seek, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+mod fixture;
 
-use weir_client::{Client, ClientError};
+use std::io::{Read, Seek};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_client::Client;
 use weir_face::FaceUri;
-use weir_manage::{ControlParameters, ControlResponse, Element};
-use weir_security::trust::{Decision, Trust};
 use weir_security::{DigestSigner, DigestVerifier, Verifier};
 use weir_socket::{
-    Consumer, DownloadError, DownloadId, DownloadOptions, Found, Host, Identity, Label, Loss,
-    MemoryOutput, ObjectStore, Output, PartFile, Producer, ProducerOptions, PublishError,
-    PublishOptions, Session, Summary, download, publish_file, publish_listing, publish_octets,
-    serve,
+    Consumer, DownloadError, DownloadOptions, Identity, Loss, MemoryOutput, ObjectStore, Producer,
+    ProducerOptions, PublishError, PublishOptions, Session, publish_file, publish_listing,
+    publish_octets,
 };
 use weir_transport::{ConsumerError, Target};
-use weir_wire::{
-    Data, DataView, Interest, InterestView, LpView, NackReason, Name, peek_frame, tlv,
+use weir_wire::{Data, DataView, Interest, LpView, NackReason};
+
+use fixture::{
+    Meddle, Relay, RelayedFile, Serving, TestHost, content, damage, get, label, latest, object,
+    options, published_file, segment_of, version,
 };
 
-/// What the relay does with Data, counted from 0: pass it on changed or not, or hang up.
-type Meddle = Box<dyn FnMut(u64, Vec<u8>) -> Option<Vec<u8>> + Send>;
-
-struct Relay {
-    path: PathBuf,
-    peers: Arc<Mutex<Vec<UnixStream>>>,
-    meddle: Arc<Mutex<Meddle>>,
-    data: Arc<AtomicU64>,
-}
-
-impl Relay {
-    fn start(dir: &Path, meddle: Meddle) -> Self {
-        let path = dir.join("relay.sock");
-        let listener = UnixListener::bind(&path).unwrap();
-        let relay = Self {
-            path,
-            peers: Arc::default(),
-            meddle: Arc::new(Mutex::new(meddle)),
-            data: Arc::default(),
-        };
-        let (peers, meddle) = (relay.peers.clone(), relay.meddle.clone());
-        let data = relay.data.clone();
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let index = {
-                    let mut peers = peers.lock().unwrap();
-                    peers.push(stream.try_clone().unwrap());
-                    peers.len() - 1
-                };
-                let (peers, meddle) = (peers.clone(), meddle.clone());
-                let data = data.clone();
-                std::thread::spawn(move || {
-                    pass_on(stream, index, &peers, &meddle, &data);
-                });
-            }
-        });
-        relay
-    }
-
-    fn honest(dir: &Path) -> Self {
-        Self::start(dir, Box::new(|_, frame| Some(frame)))
-    }
-
-    fn connect(&self) -> Client {
-        Client::connect(&FaceUri::Unix(self.path.clone())).unwrap()
-    }
-}
-
-fn pass_on(
-    mut stream: UnixStream,
-    index: usize,
-    peers: &Mutex<Vec<UnixStream>>,
-    meddle: &Mutex<Meddle>,
-    data: &AtomicU64,
-) {
-    let mut received = Vec::new();
-    let mut block = vec![0; 1 << 16];
-    while let Ok(count @ 1..) = stream.read(&mut block) {
-        received.extend_from_slice(&block[..count]);
-        while let Ok(Some(len)) = peek_frame(&received) {
-            if len > received.len() {
-                break;
-            }
-            let rest = received.split_off(len);
-            let mut frame = std::mem::replace(&mut received, rest);
-            let view = LpView::decode(&frame).unwrap();
-            // What two ends of a link tell each other is not for the next link.
-            let Some(packet) = view.fragment else { continue };
-            if u32::from(packet[0]) == tlv::DATA {
-                let number = data.fetch_add(1, Ordering::Relaxed);
-                match (meddle.lock().unwrap())(number, frame) {
-                    Some(changed) => frame = changed,
-                    None => return hang_up(peers),
-                }
-            } else {
-                let interest = InterestView::decode(packet).unwrap();
-                let is_command = view.header.nack.is_none()
-                    && interest.name.first().is_some_and(|first| first.value == b"localhost");
-                if is_command {
-                    let body = ControlResponse::ok(ControlParameters::default()).encode();
-                    let answer = Data::new(interest.name.to_name()).content(body);
-                    stream.write_all(&answer.encode_with_digest()).unwrap();
-                    continue;
-                }
-            }
-            for (other, peer) in peers.lock().unwrap().iter_mut().enumerate() {
-                if other != index {
-                    // Peers come and go.
-                    let _ = peer.write_all(&frame);
-                }
-            }
-        }
-    }
-}
-
-fn hang_up(peers: &Mutex<Vec<UnixStream>>) {
-    for peer in peers.lock().unwrap().drain(..) {
-        let _ = peer.shutdown(std::net::Shutdown::Both);
-    }
-}
-
-struct Serving {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(ObjectStore, Vec<Loss>), ClientError>>,
-}
-
-impl Serving {
-    fn start(relay: &Relay, mut store: ObjectStore) -> Self {
-        let mut client = relay.connect();
-        client.register_prefix(&object()).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            serve(&mut client, &mut store, &mut |losses| {
-                all.extend(losses);
-                !stopped.load(Ordering::Relaxed)
-            })?;
-            Ok((store, all))
-        });
-        Self { stop, thread }
-    }
-
-    fn stop(self) -> Result<ObjectStore, ClientError> {
-        self.stop_with_losses().map(|(store, _)| store)
-    }
-
-    fn stop_with_losses(self) -> Result<(ObjectStore, Vec<Loss>), ClientError> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap()
-    }
-}
-
-fn object() -> Name {
-    "/test/object".parse().unwrap()
-}
-
-fn label(name: &Name) -> Label<'_> {
-    Label { name, version: 7, signer: &DigestSigner, certificate: None }
-}
-
-fn options() -> PublishOptions {
-    PublishOptions { segment_size: 1000, threads: 3, ..PublishOptions::default() }
-}
-
-fn content(len: usize) -> Vec<u8> {
-    let mut octets = vec![0; len];
-    weir_base::Rng::from_seed(len as u64).fill(&mut octets);
-    octets
-}
-
-/// A file of that many octets, published.
-fn published_file(dir: &Path, len: usize) -> (PathBuf, ObjectStore) {
-    let path = dir.join(format!("source-{len}"));
-    std::fs::write(&path, content(len)).unwrap();
-    let mut store = ObjectStore::new();
-    let name = object();
-    store.add(publish_file(&path, label(&name), &options(), &mut |_| true).unwrap());
-    (path, store)
-}
-
-struct TestHost {
-    target: Option<Target>,
-    output: Option<Box<dyn Output>>,
-    found: Option<Found>,
-    result: Option<Result<Summary, DownloadError>>,
-}
-
-impl TestHost {
-    fn new(output: impl Output + 'static) -> Self {
-        Self { target: None, output: Some(Box::new(output)), found: None, result: None }
-    }
-
-    fn download(
-        &mut self,
-        client: &mut Client,
-        target: Target,
-        options: DownloadOptions,
-    ) -> Result<Summary, DownloadError> {
-        self.target = Some(target);
-        download(client, options, self)?;
-        self.result.take().unwrap()
-    }
-}
-
-impl Host for TestHost {
-    fn next(&mut self) -> Option<(DownloadId, Target)> {
-        Some((DownloadId(0), self.target.take()?))
-    }
-
-    fn ended(
-        &mut self,
-        _id: DownloadId,
-        result: Result<Summary, DownloadError>,
-    ) -> Result<(), DownloadError> {
-        self.result = Some(result);
-        Ok(())
-    }
-
-    fn output(&mut self, _id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
-        self.found = Some(found.clone());
-        Ok(self.output.take().unwrap())
-    }
-
-    fn trust(&mut self, _id: DownloadId) -> &mut dyn Trust {
-        self
-    }
-
-    fn progress(&mut self, _octets: u64) -> bool {
-        true
-    }
-}
-
-impl Trust for TestHost {
-    fn decide(&mut self, _data: &DataView<'_>) -> Decision {
-        Decision::Believe(Arc::new(DigestVerifier))
-    }
-}
-
-fn latest() -> Target {
-    Target::Latest { object: object(), allow_stored: true }
-}
-
-fn get(relay: &Relay, target: Target, path: &Path) -> Result<Summary, DownloadError> {
-    let mut client = relay.connect();
-    let mut host = TestHost::new(PartFile::new(path));
-    host.download(&mut client, target, DownloadOptions::default())
-}
-
 #[test]
-fn files_of_all_sizes_arrive_identical() {
+fn files_of_all_sizes_arrive_intact() {
     for len in [0, 1, 999, 1000, 1001, 2999, 250_000, 1_234_567] {
-        let dir = tempfile::tempdir().unwrap();
-        let relay = Relay::honest(dir.path());
-        let (_, store) = published_file(dir.path(), len);
-        let serving = Serving::start(&relay, store);
-        let target = dir.path().join("got");
-        let summary = get(&relay, latest(), &target).unwrap();
-        assert!(std::fs::read(&target).unwrap() == content(len), "{len}");
-        assert_eq!(summary.octets, len as u64);
+        let file = RelayedFile::honest(len);
+        let summary = file.get(latest());
         assert_eq!(summary.has_manifest, len > 2000);
         assert_eq!(summary.metadata.size_bytes, Some(len as u64));
-        assert_eq!(serving.stop().unwrap().dropped(), 0);
+        assert_eq!(file.serving.stop().unwrap().dropped(), 0);
     }
 }
 
 #[test]
-fn versions_and_prefixes_lead_there_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let relay = Relay::honest(dir.path());
-    let (_, store) = published_file(dir.path(), 300_500);
-    let serving = Serving::start(&relay, store);
-    let mut versioned = object();
-    versioned.append_version(7);
-    for target in [Target::Version { versioned }, Target::Prefix { name: object() }] {
-        let path = dir.path().join("got");
-        let summary = get(&relay, target, &path).unwrap();
-        assert!(summary.has_manifest);
-        assert!(std::fs::read(&path).unwrap() == content(300_500));
+fn finds_objects_by_version_and_prefix() {
+    let file = RelayedFile::honest(300_500);
+    for target in [version(), Target::Prefix { name: object() }] {
+        assert!(file.get(target).has_manifest);
     }
-    serving.stop().unwrap();
+    file.serving.stop().unwrap();
 }
 
 /// The first segment comes before the manifest's first part: it waits, and is looked at again when
 /// its digest is known but not yet that segments are to be checked by digests.
 #[test]
-fn a_manifest_may_come_after_the_first_segment() {
-    let dir = tempfile::tempdir().unwrap();
+fn manifest_may_follow_the_first_segment() {
     let mut first = None;
     let both = move |number: u64, frame: Vec<u8>| {
         let is_manifest = frame.windows(8).any(|octets| octets == b"manifest");
@@ -305,20 +59,13 @@ fn a_manifest_may_come_after_the_first_segment() {
             _ => Some(frame),
         }
     };
-    let relay = Relay::start(dir.path(), Box::new(both));
-    let (_, store) = published_file(dir.path(), 300_500);
-    let serving = Serving::start(&relay, store);
-    let mut versioned = object();
-    versioned.append_version(7);
-    let path = dir.path().join("got");
-    let summary = get(&relay, Target::Version { versioned }, &path).unwrap();
-    assert!(summary.has_manifest);
-    assert!(std::fs::read(&path).unwrap() == content(300_500));
-    serving.stop().unwrap();
+    let file = RelayedFile::new(300_500, both);
+    assert!(file.get(version()).has_manifest);
+    file.serving.stop().unwrap();
 }
 
 #[test]
-fn memory_and_listings_are_objects_as_well() {
+fn publishes_bytes_and_listings() {
     let dir = tempfile::tempdir().unwrap();
     let relay = Relay::honest(dir.path());
     let name = object();
@@ -344,25 +91,10 @@ fn memory_and_listings_are_objects_as_well() {
     serving.stop().unwrap();
 }
 
-/// What a relay finds in a frame: the Data's name, and its number if it is a segment of the object.
-fn segment_of(frame: &[u8]) -> (Name, Option<u64>) {
-    let view = LpView::decode(frame).unwrap();
-    let name = DataView::decode(view.fragment.unwrap()).unwrap().name;
-    let segment = name.last().unwrap().as_segment().filter(|_| name.components().count() == 4);
-    (name.to_name(), segment)
-}
-
-fn damage(mut frame: Vec<u8>) -> Option<Vec<u8>> {
-    let middle = frame.len() / 2;
-    frame[middle] ^= 1;
-    Some(frame)
-}
-
 #[test]
-fn damaged_packets_are_refused_and_nothing_appears() {
+fn damaged_packets_leave_no_file() {
     // The metadata, and a segment, damaged whenever they come.
     for damaged in [None, Some(20)] {
-        let dir = tempfile::tempdir().unwrap();
         let meddle = move |_, frame: Vec<u8>| match damaged {
             None if segment_of(&frame)
                 .0
@@ -375,43 +107,31 @@ fn damaged_packets_are_refused_and_nothing_appears() {
             Some(_) if segment_of(&frame).1 == damaged => damage(frame),
             _ => Some(frame),
         };
-        let relay = Relay::start(dir.path(), Box::new(meddle));
-        let (_, store) = published_file(dir.path(), 30_000);
-        let serving = Serving::start(&relay, store);
-        let target = dir.path().join("got");
-        match get(&relay, latest(), &target) {
-            Err(DownloadError::Fetch(_)) => {}
-            other => panic!("{damaged:?}: {other:?}"),
-        }
-        assert!(!target.exists(), "{damaged:?}");
-        serving.stop().unwrap();
+        let file = RelayedFile::new(30_000, meddle);
+        let result = file.try_get(latest());
+        assert!(matches!(result, Err(DownloadError::Fetch(_))), "{damaged:?}: {result:?}");
+        assert!(!file.target().exists(), "{damaged:?}");
+        file.serving.stop().unwrap();
     }
 }
 
 #[test]
-fn packets_damaged_on_the_way_are_asked_for_again() {
+fn damaged_packets_are_requested_again() {
     // The metadata, a manifest part, and segments, of objects with a manifest and without.
     for (damaged, len) in [(0, 2000), (1, 30_000), (2, 30_000), (20, 30_000), (1, 2000), (2, 2000)]
     {
-        let dir = tempfile::tempdir().unwrap();
         let meddle =
             move |number, frame| if number == damaged { damage(frame) } else { Some(frame) };
-        let relay = Relay::start(dir.path(), Box::new(meddle));
-        let (_, store) = published_file(dir.path(), len);
-        let serving = Serving::start(&relay, store);
-        let target = dir.path().join("got");
-        let summary = get(&relay, latest(), &target).unwrap();
-        assert!(std::fs::read(&target).unwrap() == content(len), "{damaged} of {len}");
-        assert_eq!(summary.segments, len as u64 / 1000);
-        assert_eq!(summary.octets, len as u64);
-        serving.stop().unwrap();
+        let file = RelayedFile::new(len, meddle);
+        assert_eq!(file.get(latest()).segments, len as u64 / 1000);
+        file.serving.stop().unwrap();
     }
 }
 
 /// A forger's word on which segment is the last must neither end the download early nor keep it
 /// asking for what there is not.
 #[test]
-fn forged_segments_are_asked_for_again() {
+fn forged_segments_are_requested_again() {
     for (forged_last, is_latest) in [(3, false), (3, true), (500, false), (500, true)] {
         get_past_forgery(1000, forged_last, is_latest);
     }
@@ -420,7 +140,7 @@ fn forged_segments_are_asked_for_again() {
 /// Where metadata does not tell the size of segments, a forged one must not: the places of all
 /// others in the file would follow from it.
 #[test]
-fn a_forged_segment_does_not_tell_the_size_of_others() {
+fn forged_segment_size_is_ignored() {
     for forged_len in [0, 100, 1001] {
         get_past_forgery(forged_len, 299, false);
     }
@@ -428,7 +148,6 @@ fn a_forged_segment_does_not_tell_the_size_of_others() {
 
 /// The first segment 0 that comes is forged; the version is known from metadata or by its name.
 fn get_past_forgery(forged_len: usize, forged_last: u64, is_latest: bool) {
-    let dir = tempfile::tempdir().unwrap();
     let mut is_forged = false;
     let forge = move |_, frame: Vec<u8>| {
         let (name, segment) = segment_of(&frame);
@@ -441,28 +160,21 @@ fn get_past_forgery(forged_len: usize, forged_last: u64, is_latest: bool) {
             .final_block_id(weir_wire::Component::segment(forged_last));
         damage(data.encode_with_digest())
     };
-    let relay = Relay::start(dir.path(), Box::new(forge));
-    let (_, store) = published_file(dir.path(), 300_000);
-    let serving = Serving::start(&relay, store);
-    let mut versioned = object();
-    versioned.append_version(7);
-    let target = if is_latest { latest() } else { Target::Version { versioned } };
-    let path = dir.path().join("got");
-    let summary = get(&relay, target, &path).unwrap();
-    assert!(std::fs::read(&path).unwrap() == content(300_000), "{forged_last}");
-    assert_eq!(summary.segments, 300);
-    serving.stop().unwrap();
+    let file = RelayedFile::new(300_000, forge);
+    let target = if is_latest { latest() } else { version() };
+    assert_eq!(file.get(target).segments, 300);
+    file.serving.stop().unwrap();
 }
 
 #[test]
-fn a_broken_download_is_resumed() {
+fn resumes_a_broken_download() {
     resume(|_| {});
 }
 
 /// Verified once is not verified for ever: what a disk or a person has changed meanwhile is fetched
 /// again.
 #[test]
-fn what_was_damaged_since_is_not_gone_on_with() {
+fn refetches_segments_damaged_on_disk() {
     let damage = |part: &Path| {
         let mut octets = std::fs::read(part).unwrap();
         octets[5_500] ^= 1;
@@ -511,12 +223,9 @@ fn resume(meddle_with_part: impl Fn(&Path)) {
 }
 
 #[test]
-fn what_is_not_there_is_refused_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let relay = Relay::honest(dir.path());
-    let (_, store) = published_file(dir.path(), 3000);
-    let serving = Serving::start(&relay, store);
-    let mut client = relay.connect();
+fn missing_packets_get_a_nack() {
+    let file = RelayedFile::honest(3000);
+    let mut client = file.relay.connect();
     let mut name = object();
     name.append_version(7).append_segment(3);
     let interest = Interest::new(name.clone()).nonce(1).encode();
@@ -533,11 +242,11 @@ fn what_is_not_there_is_refused_at_once() {
         let interest = Interest::new(full).nonce(u32::from(digest[0])).encode();
         assert_eq!(client.express(&interest).is_ok(), is_there);
     }
-    assert_eq!(serving.stop().unwrap().stats().unknown, 2);
+    assert_eq!(file.serving.stop().unwrap().stats().unknown, 2);
 }
 
 #[test]
-fn files_that_change_or_go_are_served_no_more_and_others_are() {
+fn changed_and_removed_files_are_not_served() {
     let dir = tempfile::tempdir().unwrap();
     let relay = Relay::honest(dir.path());
     let mut store = ObjectStore::new();
@@ -571,7 +280,7 @@ fn files_that_change_or_go_are_served_no_more_and_others_are() {
 }
 
 #[test]
-fn unreadable_and_oversized_are_refused_before_anything_is_signed() {
+fn refuses_unreadable_and_oversized_files() {
     let dir = tempfile::tempdir().unwrap();
     let name = object();
     let mut progress = |_| true;
@@ -595,7 +304,7 @@ fn unreadable_and_oversized_are_refused_before_anything_is_signed() {
 }
 
 #[test]
-fn a_router_that_is_not_there_is_named() {
+fn error_names_the_missing_router() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("nobody.sock");
     let Err(error) = Client::connect(&FaceUri::Unix(path.clone())) else { panic!("connected") };
@@ -604,9 +313,8 @@ fn a_router_that_is_not_there_is_named() {
 
 /// Answers are counted until the first segment, held back so long, comes at last.
 #[test]
-fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
+fn late_segment_holds_bounded_memory() {
     const UNCONSUMED_MAX: u32 = 100;
-    let dir = tempfile::tempdir().unwrap();
     let (mut late, mut others) = (false, 0);
     let most = Arc::new(AtomicU64::new(0));
     let most_others = most.clone();
@@ -623,20 +331,18 @@ fn a_stream_that_waits_for_one_segment_takes_bounded_memory() {
         late = others >= u64::from(UNCONSUMED_MAX) - 10;
         Some(if late { frame } else { Vec::new() })
     };
-    let relay = Relay::start(dir.path(), Box::new(withhold));
-    let (_, store) = published_file(dir.path(), 1_000_000);
-    let serving = Serving::start(&relay, store);
+    let file = RelayedFile::new(1_000_000, withhold);
     let output = MemoryOutput::new(1_000_000);
     let mut host = TestHost::new(output.clone());
     let mut options = DownloadOptions::default();
     options.fetch.reader_segments_max = UNCONSUMED_MAX;
-    let mut client = relay.connect();
+    let mut client = file.relay.connect();
     host.download(&mut client, latest(), options).unwrap();
     assert!(output.take() == content(1_000_000));
     // Segments that came before the first, and a few packets of the manifest.
     let most = most.load(Ordering::Relaxed);
     assert!(most <= u64::from(UNCONSUMED_MAX) + 20, "{most}");
-    serving.stop().unwrap();
+    file.serving.stop().unwrap();
 }
 
 /// A consumer socket that gets the file of 30 segments through `meddle`, from a producer socket.
@@ -659,7 +365,7 @@ fn socket_through(
 }
 
 #[test]
-fn sockets_do_with_damaged_packets_what_the_option_says() {
+fn on_bad_decides_about_damaged_packets() {
     for (on_bad, times) in [("ask-again", 1), ("ask-again", 100), ("deliver", 1), ("abort", 1)] {
         let dir = tempfile::tempdir().unwrap();
         let mut damaged = 0;
@@ -692,7 +398,7 @@ fn sockets_do_with_damaged_packets_what_the_option_says() {
 }
 
 #[test]
-fn an_unreliable_socket_passes_over_what_is_lost_and_counts_it() {
+fn unreliable_socket_skips_lost_segments() {
     let dir = tempfile::tempdir().unwrap();
     let lose = |_, frame: Vec<u8>| match segment_of(&frame).1 {
         Some(0 | 5 | 6 | 20 | 29) => Some(Vec::new()),
