@@ -122,7 +122,7 @@ impl Files {
     /// # Errors
     /// The controller refuses it or does not answer.
     pub fn withdraw(&self, name: &Name) -> Result<bool, FileError> {
-        match self.http.delete("/v1/files", ("name", &name.to_string())) {
+        match self.http.delete("/v1/files", "name", &name.to_string()) {
             Ok(_) => Ok(true),
             Err(error) if error.is_unknown() => Ok(false),
             Err(error) => Err(error.into()),

@@ -254,11 +254,7 @@ impl Http {
         }
     }
 
-    pub(crate) fn delete(
-        &self,
-        path: &str,
-        (key, value): (&str, &str),
-    ) -> Result<Vec<u8>, RestError> {
+    pub(crate) fn delete(&self, path: &str, key: &str, value: &str) -> Result<Vec<u8>, RestError> {
         self.ask(|url| {
             let request = self.http.delete(format!("{url}{path}")).query(key, value);
             check(self.authorized(request).config().timeout_global(Some(TIMEOUT)).build().call())

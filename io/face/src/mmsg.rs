@@ -308,7 +308,7 @@ fn write_control(
     header.msg_control = control.as_mut_ptr().cast();
     header.msg_controllen = 0;
     if segment != 0 {
-        push_control(header, control, (libc::SOL_UDP, libc::UDP_SEGMENT), segment);
+        push_control(header, control, libc::SOL_UDP, libc::UDP_SEGMENT, segment);
     }
     match source.map(|source| (source.ip, source.interface)) {
         None => {}
@@ -318,14 +318,14 @@ fn write_control(
                 ipi_spec_dst: libc::in_addr { s_addr: ip.to_bits().to_be() },
                 ipi_addr: libc::in_addr { s_addr: 0 },
             };
-            push_control(header, control, (libc::IPPROTO_IP, libc::IP_PKTINFO), info);
+            push_control(header, control, libc::IPPROTO_IP, libc::IP_PKTINFO, info);
         }
         Some((IpAddr::V6(ip), interface)) => {
             let info = libc::in6_pktinfo {
                 ipi6_addr: libc::in6_addr { s6_addr: ip.octets() },
                 ipi6_ifindex: interface,
             };
-            push_control(header, control, (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO), info);
+            push_control(header, control, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
         }
     }
 }
@@ -334,7 +334,8 @@ fn write_control(
 fn push_control<T: Copy>(
     header: &mut libc::msghdr,
     control: &mut SentControl,
-    (level, kind): (libc::c_int, libc::c_int),
+    level: libc::c_int,
+    kind: libc::c_int,
     value: T,
 ) {
     let at = header.msg_controllen;

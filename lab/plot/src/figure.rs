@@ -129,8 +129,6 @@ pub struct Bars {
     /// Names under the axis.
     pub categories: Vec<String>,
     pub groups: Vec<BarGroup>,
-    /// Stacked on each other instead of side by side.
-    pub stacked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -276,24 +274,6 @@ impl Series {
         Series { join: Join::Scatter, ..Series::line(name, points) }
     }
 
-    /// The empirical distribution function of samples: the share of all samples at or below x.
-    /// Samples that are NaN are left out.
-    pub fn distribution(name: impl Into<String>, samples: &[f64]) -> Series {
-        let mut sorted: Vec<f64> = samples.iter().copied().filter(|v| !v.is_nan()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let count = sorted.len() as f64;
-        let mut points: Vec<Point> = Vec::with_capacity(sorted.len() + 1);
-        if let Some(first) = sorted.first() {
-            points.push(Point::new(*first, 0.0));
-        }
-        for (index, value) in sorted.iter().enumerate() {
-            if sorted.get(index + 1) != Some(value) {
-                points.push(Point::new(*value, (index + 1) as f64 / count));
-            }
-        }
-        Series::steps(name, points)
-    }
-
     /// `(x, y)` pairs as points.
     pub fn points(pairs: &[(f64, f64)]) -> Vec<Point> {
         pairs.iter().map(|&(x, y)| Point::new(x, y)).collect()
@@ -316,7 +296,7 @@ impl Figure {
         categories: Vec<String>,
         groups: Vec<BarGroup>,
     ) -> Figure {
-        Figure::with(title, x, y, Kind::Bars(Bars { categories, groups, stacked: false }))
+        Figure::with(title, x, y, Kind::Bars(Bars { categories, groups }))
     }
 
     pub fn boxes(

@@ -61,14 +61,13 @@ fn kind() -> impl Strategy<Value = Kind> {
     let names = || vec(text(), 0..5);
     prop_oneof![
         3 => vec(series(), 0..10).prop_map(Kind::Series),
-        1 => (names(), vec((text(), vec(point(), 0..7)), 0..5), any::<bool>()).prop_map(
-            |(categories, groups, stacked)| Kind::Bars(weir_plot::Bars {
+        1 => (names(), vec((text(), vec(point(), 0..7)), 0..5)).prop_map(
+            |(categories, groups)| Kind::Bars(weir_plot::Bars {
                 categories,
                 groups: groups
                     .into_iter()
                     .map(|(name, values)| BarGroup { name, values })
                     .collect(),
-                stacked,
             })
         ),
         1 => (names(), vec((text(), vec(vec(value(), 0..12), 0..7)), 0..4)).prop_map(

@@ -338,7 +338,8 @@ impl<'a> Drawer<'a> {
         plot: &Plot,
         selection: &Selection,
         metric: &Metric,
-        (at, name): (usize, &str),
+        at: usize,
+        name: &str,
     ) -> Vec<f64> {
         match self.axis_index(&plot.x) {
             Some(index) => self.samples(&selection.with(index, at), |record| {
@@ -354,9 +355,8 @@ impl<'a> Drawer<'a> {
     fn bars(&self, plot: &Plot, title: &str, selection: &Selection) -> Figure {
         let categories = self.categories(plot, selection);
         let group = |(name, selection, metric): (String, Selection, &Metric)| {
-            let value = |category: (usize, &String)| {
-                let category = (category.0, category.1.as_str());
-                let samples = self.category_samples(plot, &selection, metric, category);
+            let value = |(at, name): (usize, &String)| {
+                let samples = self.category_samples(plot, &selection, metric, at, name);
                 Estimate::of(&samples).map_or(Place::value(f64::NAN), |e| place(0.0, &e))
             };
             BarGroup { name, values: categories.iter().enumerate().map(value).collect() }
@@ -368,9 +368,8 @@ impl<'a> Drawer<'a> {
     fn boxes(&self, plot: &Plot, title: &str, selection: &Selection) -> Figure {
         let categories = self.categories(plot, selection);
         let group = |(name, selection, metric): (String, Selection, &Metric)| {
-            let samples = |category: (usize, &String)| {
-                let category = (category.0, category.1.as_str());
-                self.category_samples(plot, &selection, metric, category)
+            let samples = |(at, name): (usize, &String)| {
+                self.category_samples(plot, &selection, metric, at, name)
             };
             BoxGroup { name, samples: categories.iter().enumerate().map(samples).collect() }
         };
@@ -390,7 +389,7 @@ impl<'a> Drawer<'a> {
             let Some(metric) = metric else { return f64::NAN };
             let found = match (plot.cell, self.axis_index(&plot.x)) {
                 (Cell::Mean, _) | (_, None) => {
-                    let samples = self.category_samples(plot, selection, metric, (at, name));
+                    let samples = self.category_samples(plot, selection, metric, at, name);
                     Estimate::of(&samples).map(|estimate| estimate.mean)
                 }
                 (Cell::Min, Some(x)) => self.all(&selection.with(x, at), metric).reduce(f64::min),

@@ -301,7 +301,8 @@ impl<'a> Builder<'a> {
     fn attach_also(
         &mut self,
         path: &str,
-        (consumer, place): (usize, usize),
+        consumer: usize,
+        place: usize,
         to: &str,
         link: &LinkSettings,
     ) -> Result<(), ScenarioError> {
@@ -407,7 +408,7 @@ impl<'a> Builder<'a> {
                 let app = NodePlan { name, role: Role::Consumer(plan) };
                 let consumer = self.attach(&path, *place, app, &group.link)?.0;
                 for (to, link) in &group.paths {
-                    self.attach_also(&group.path, (consumer, *place), to, link)?;
+                    self.attach_also(&group.path, consumer, *place, to, link)?;
                 }
                 self.check_host(&path, *place, &group.paths)?;
                 own.push(consumer);

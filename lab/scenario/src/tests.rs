@@ -117,6 +117,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "test.toml:9: topology: [topology] has exactly one of",
     ),
     ("nodes", "nodes = -1", "test.toml:11: topology.generator.nodes: is -1; write a whole number"),
+    (
+        "nodes",
+        "nodes = 99999999999999999999",
+        "test.toml:11: 99999999999999999999 is too large; write a smaller number",
+    ),
     ("nodes", "nodes = 0", "test.toml:9: topology: line with nodes = 0"),
     (
         "delay",

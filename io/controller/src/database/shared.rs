@@ -73,7 +73,8 @@ pub(super) async fn count_up(to: &mut AnyConnection, name: &str) -> Result<i64, 
 /// is there now.
 async fn write_plan(
     to: &mut AnyConnection,
-    (plan, follows): (&Plan, u64),
+    plan: &Plan,
+    follows: u64,
     made_ms: u64,
     change: i64,
 ) -> Result<bool, sqlx::Error> {
@@ -149,8 +150,8 @@ impl Database {
             for record in records {
                 match record {
                     Record::Plan { plan, follows, made_ms } => {
-                        let both = (plan, *follows);
-                        if !write_plan(&mut transaction, both, *made_ms, change).await? {
+                        let to = &mut transaction;
+                        if !write_plan(to, plan, *follows, *made_ms, change).await? {
                             let line = Record::Audit {
                                 at_ms: *made_ms,
                                 who: "controller".to_owned(),

@@ -43,7 +43,7 @@ impl Worker {
             ToWorker::GiveFace { id, to, socket } => self.give_face(now, id, to, socket),
             ToWorker::TakeFace { face, socket } => self.take_face(*face, *socket),
             ToWorker::TellHeard(id) => {
-                if let Some(face) = self.faces.find_mut(id) {
+                if let Some(face) = self.faces.table_mut().find_mut(id) {
                     let at = face.last_heard();
                     self.control.send(ToControl::Heard { id, at });
                 }
@@ -127,8 +127,9 @@ impl Worker {
 
     fn snapshot(&self, now: Instant) -> WorkerSnapshot {
         let mut worker = self.stats.counters;
-        worker.port_errors = self.faces.port_errors();
-        worker.ring_overflow = self.siblings.as_ref().map_or(0, |siblings| siblings.overflows());
+        worker.port_errors = self.faces.ports().errors();
+        worker.ring_overflow =
+            self.siblings.as_ref().map_or(0, |siblings| siblings.rings.overflows);
         let faces = self.faces.table().iter().map(|(_, face)| WorkerFace {
             id: face.id,
             counters: face.link.counters().clone(),
@@ -144,7 +145,7 @@ impl Worker {
             faces: faces.collect(),
             gone_drops: self.stats.gone_drops(),
             worker,
-            udp: self.faces.udp_counters(),
+            udp: self.faces.ports().counters(),
         }
     }
 }

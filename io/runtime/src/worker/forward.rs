@@ -68,7 +68,7 @@ impl Worker {
         if let Some(siblings) = &mut self.siblings
             && let Some(owner) = siblings.owner_of(out.face)
         {
-            siblings.send_to_owner(owner, Crossing::Out(out), &mut self.pool);
+            siblings.rings.push(owner, Crossing::Out(out), &mut self.pool);
             return;
         }
         self.enqueue(now, out);
@@ -87,7 +87,7 @@ impl Worker {
     fn forward_to_owner(&mut self, out: OutPacket) {
         match &mut self.siblings {
             Some(siblings) if let Some(owner) = siblings.owner_of(out.face) => {
-                siblings.send_to_owner(owner, Crossing::Out(out), &mut self.pool);
+                siblings.rings.push(owner, Crossing::Out(out), &mut self.pool);
             }
             _ => self.stats.counters.face_gone += 1,
         }
@@ -108,7 +108,7 @@ impl Worker {
         } else if let Some(siblings) = &mut self.siblings
             && let Some(owner) = siblings.owner_of(face)
         {
-            siblings.send_to_owner(owner, Crossing::SignalOut { face, signal }, &mut self.pool);
+            siblings.rings.push(owner, Crossing::SignalOut { face, signal }, &mut self.pool);
         }
     }
 
@@ -152,7 +152,7 @@ impl Worker {
             }
         }
         if let Some(siblings) = &mut self.siblings {
-            siblings.wake_pending();
+            siblings.rings.wake_pending();
         }
         if let Some(disks) = &mut self.disks {
             disks.flush();

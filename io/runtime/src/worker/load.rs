@@ -33,7 +33,7 @@ impl LoadMeter {
         let elapsed_ns = now.ns_since(self.reported_at).max(1);
         self.reported_at = now;
         let (mut total, mut movable) = (0, Vec::new());
-        for face in faces.iter_mut() {
+        for face in faces.table_mut().iter_mut() {
             let work = face.work_since_report(elapsed_ns);
             total += work;
             if work > 0 && matches!(face.socket, FaceSocket::Own(_)) {

@@ -161,11 +161,11 @@ impl Worker {
         // From here on other threads wake this one; what they handed over just before is checked
         // once more.
         let may_sleep = timeout != Some(Duration::ZERO);
-        if may_sleep && !(siblings.begin_sleep() && self.commands.is_empty()) {
+        if may_sleep && !(siblings.rings.fall_asleep() && self.commands.is_empty()) {
             timeout = Some(Duration::ZERO);
         }
         let polled = self.faces.poll(events, timeout);
-        siblings.end_sleep();
+        siblings.rings.wake_up();
         polled
     }
 
@@ -193,7 +193,7 @@ impl Worker {
     /// queue before its packets are in the rings, so the rings' lengths are read first.
     fn take_from_threads(&mut self, now: Instant) {
         if let Some(siblings) = &mut self.siblings {
-            siblings.note_waiting();
+            siblings.rings.note_waiting();
         }
         self.take_commands(now);
         self.take_crossings(now);

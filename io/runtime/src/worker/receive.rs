@@ -205,17 +205,17 @@ impl Worker {
         if let Some(siblings) = &self.siblings {
             siblings.announce(id, attributes);
         }
-        let port = self.faces.port_id(port);
+        let port = self.faces.ports().id_of(port);
         self.control.send(ToControl::PeerFace { worker: self.index, id, port, path });
         Some(slot)
     }
 
-    /// Packets and signals that other threads handed over before [`Siblings::note_waiting`].
+    /// Packets and signals that other threads handed over before [`CrossPorts::note_waiting`].
     ///
-    /// [`Siblings::note_waiting`]: super::siblings::Siblings::note_waiting
+    /// [`CrossPorts::note_waiting`]: crate::cross::CrossPorts::note_waiting
     pub(super) fn take_crossings(&mut self, now: Instant) {
         while let Some(siblings) = &mut self.siblings
-            && let Some(crossing) = siblings.next_noted(&mut self.pool)
+            && let Some(crossing) = siblings.rings.next_noted(&mut self.pool)
         {
             match crossing {
                 Crossing::In { face, header, packet } => {

@@ -18,7 +18,7 @@ use crate::message::{NewSocket, ToWorker};
 pub(crate) struct Siblings {
     index: u16,
     key: HashKey,
-    rings: CrossPorts,
+    pub(super) rings: CrossPorts,
     /// For what must not be lost to a full ring. Every thread reads it before the rings.
     queues: Vec<Sender<ToWorker>>,
     owners: HashMap<FaceId, u16, BuildHasherDefault<FaceIdHasher>>,
@@ -43,23 +43,6 @@ impl Siblings {
     fn send(&self, to: u16, command: ToWorker) {
         // A thread that has ended has reported so: the router stops.
         let _ = self.queues[usize::from(to)].send(command);
-    }
-
-    // Sleep.
-
-    /// Announces that this thread is about to sleep: from here on others wake it. Returns false
-    /// when something waits in a ring already. [`Self::end_sleep`] follows in either case.
-    pub(super) fn begin_sleep(&self) -> bool {
-        self.rings.fall_asleep()
-    }
-
-    pub(super) fn end_sleep(&self) {
-        self.rings.wake_up();
-    }
-
-    /// Wakes the threads that were handed something since the last call and sleep.
-    pub(super) fn wake_pending(&mut self) {
-        self.rings.wake_pending();
     }
 
     // Packets to the shard that they belong to.
@@ -101,29 +84,6 @@ impl Siblings {
     #[inline]
     pub(super) fn owner_of(&self, face: FaceId) -> Option<u16> {
         self.owners.get(&face).copied()
-    }
-
-    /// Hands over what the owner of a face must send.
-    #[inline]
-    pub(super) fn send_to_owner(&mut self, owner: u16, crossing: Crossing, pool: &mut Pool) {
-        self.rings.push(owner, crossing, pool);
-    }
-
-    // What other threads handed over.
-
-    /// Notes what waits in the rings now. Called before the command queue is read: the announcement
-    /// of a face is in that queue before its packets are in a ring.
-    pub(super) fn note_waiting(&mut self) {
-        self.rings.note_waiting();
-    }
-
-    pub(super) fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
-        self.rings.next_noted(pool)
-    }
-
-    /// Crossings lost to full rings.
-    pub(super) fn overflows(&self) -> u64 {
-        self.rings.overflows
     }
 
     // Faces of other threads.

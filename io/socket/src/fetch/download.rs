@@ -92,9 +92,11 @@ pub(crate) struct Download {
 impl Download {
     pub(crate) fn new(
         client: &mut Client,
-        (id, target): (DownloadId, Target),
+        id: DownloadId,
+        target: Target,
         fetch: ConsumerConfig,
-        (serial, notifiers): (u64, Notifiers),
+        serial: u64,
+        notifiers: Notifiers,
     ) -> Self {
         let now = client.now();
         Self {
@@ -139,12 +141,7 @@ impl Download {
     }
 
     /// A path is gone, or is back.
-    pub(crate) fn set_path(
-        &mut self,
-        (path, is_local): (PathId, bool),
-        is_there: bool,
-        now: Instant,
-    ) {
+    pub(crate) fn set_path(&mut self, path: PathId, is_local: bool, is_there: bool, now: Instant) {
         if self.paths.contains(&path) == is_there {
             return;
         }

@@ -174,7 +174,7 @@ impl<'a> Downloads<'a> {
         let serial = self.next_serial;
         target.prefixes().for_each(|prefix| self.by_prefix.add(&prefix, serial));
         let notifiers = self.notifiers.clone();
-        let download = Download::new(client, (id, target), fetch, (serial, notifiers));
+        let download = Download::new(client, id, target, fetch, serial, notifiers);
         let active =
             Box::new(Active { download, due: None, has_turn: false, has_asked_for_units: false });
         self.active.insert(serial, active);
@@ -408,8 +408,8 @@ impl Endpoint for Downloads<'_> {
         self.host.path_changed(client.uri_of(*path), error.as_ref());
         for serial in self.serials() {
             let active = self.active.get_mut(&serial).expect("it is under way");
-            let path = (*path, client.is_local_at(*path));
-            active.download.set_path(path, error.is_none(), client.now());
+            let is_local = client.is_local_at(*path);
+            active.download.set_path(*path, is_local, error.is_none(), client.now());
             self.give_turn(serial);
         }
     }

@@ -254,7 +254,7 @@ impl Producer {
         content: impl Into<Packet>,
     ) -> Result<Pending<Name>, SocketError> {
         let threads = self.options.publish_options().threads;
-        let publication = self.prepare((name, version), content.into(), threads)?;
+        let publication = self.prepare(name, version, content.into(), threads)?;
         let place = publication.signers.place();
         let place = place.ok_or_else(|| SocketError::Refused("too many wait already".into()))?;
         Ok(publication.begin(place))
@@ -368,7 +368,7 @@ impl Producer {
         content: Packet,
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Published, SocketError> {
-        let publication = self.prepare((name, version), content, 0)?;
+        let publication = self.prepare(name, version, content, 0)?;
         let published = publication.sign(goes_on)?;
         publication.submit(&published, goes_on)?;
         Ok(published)
@@ -377,7 +377,8 @@ impl Producer {
     /// What can be published, with a pool of at least so many threads.
     fn prepare(
         &self,
-        (name, version): (&Name, u64),
+        name: &Name,
+        version: u64,
         content: Packet,
         threads_min: usize,
     ) -> Result<Publication, SocketError> {

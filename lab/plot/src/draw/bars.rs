@@ -1,4 +1,4 @@
-//! Grouped and stacked bars, and box plots.
+//! Grouped bars, and box plots.
 
 use crate::{Bars, Boxes, Figure, Point, Scale};
 
@@ -12,28 +12,13 @@ const LABELLED: usize = 16;
 
 /// The values that the vertical axis must span.
 pub(super) fn extent(bars: &Bars) -> impl Iterator<Item = f64> + '_ {
-    let stacked = bars.stacked;
-    let ends = (0..bars.categories.len()).flat_map(move |category| {
-        let mut all = Vec::new();
-        let (mut above, mut below) = (0.0, 0.0);
-        for point in bars.groups.iter().filter_map(|group| group.values.get(category)) {
-            if !point.y.is_finite() {
-                continue;
-            }
-            if stacked {
-                if point.y >= 0.0 { above += point.y } else { below += point.y }
-            } else {
-                all.push(point.y);
-                all.extend([point.low, point.high].into_iter().flatten());
-            }
-        }
-        if stacked {
-            all.extend([above, below]);
-        }
-        all
-    });
+    let categories = bars.categories.len();
+    let points = bars.groups.iter().flat_map(move |group| group.values.iter().take(categories));
+    let ends = points
+        .filter(|point| point.y.is_finite())
+        .flat_map(|point| [Some(point.y), point.low, point.high].into_iter().flatten());
     // Room for the values above the tallest bar.
-    ends.map(move |value| value * if stacked { 1.0 } else { 1.03 })
+    ends.map(|value| value * 1.03)
 }
 
 pub(super) fn draw_bars(
@@ -45,15 +30,13 @@ pub(super) fn draw_bars(
 ) {
     let groups = bars.groups.len().max(1);
     let slot = frame.area.width / bars.categories.len().max(1) as f64;
-    let across = if bars.stacked { 1 } else { groups };
-    let width = (slot * 0.78 / across as f64).min(90.0);
+    let width = (slot * 0.78 / groups as f64).min(90.0);
     if figure.y.scale == Scale::Log {
         notes.say("On this logarithmic axis the length of a bar has no meaning; its end has.");
     }
     let mut drawn = 0;
     for category in 0..bars.categories.len() {
         let middle = frame.area.x + (category as f64 + 0.5) * slot;
-        let (mut above, mut below) = (0.0, 0.0);
         for (index, group) in bars.groups.iter().enumerate() {
             let Some(point) = group.values.get(category) else { continue };
             if !drawable(point.y, figure.y.scale) {
@@ -61,28 +44,13 @@ pub(super) fn draw_bars(
                 continue;
             }
             drawn += 1;
-            let shift = if bars.stacked { 0.5 } else { index as f64 + 0.5 };
-            let x = middle + (shift - across as f64 / 2.0) * width;
-            let from = if !bars.stacked {
-                0.0
-            } else if point.y >= 0.0 {
-                above
-            } else {
-                below
-            };
-            if point.y >= 0.0 {
-                above += point.y
-            } else {
-                below += point.y
-            }
+            let x = middle + (index as f64 + 0.5 - groups as f64 / 2.0) * width;
             let name = format!("{}, {}", bars.categories[category], group.name);
             canvas.open(Some(&told(figure, &name, point)));
-            bar(canvas, frame, (x, width * 0.92), (from, from + point.y), index);
+            bar(canvas, frame, x, width * 0.92, point.y, index);
             canvas.close();
-            if !bars.stacked {
-                let labelled = bars.categories.len() * groups <= LABELLED;
-                ends(canvas, frame, (x, width), point, labelled, notes);
-            }
+            let labelled = bars.categories.len() * groups <= LABELLED;
+            ends(canvas, frame, (x, width), point, labelled, notes);
         }
     }
     if drawn == 0 {
@@ -101,17 +69,11 @@ fn told(figure: &Figure, name: &str, point: &Point) -> String {
     format!("{name}: {}{interval}", super::readable(point.y, unit))
 }
 
-fn bar(
-    canvas: &mut Canvas,
-    frame: &Frame<'_>,
-    (x, width): (f64, f64),
-    (from, to): (f64, f64),
-    index: usize,
-) {
+fn bar(canvas: &mut Canvas, frame: &Frame<'_>, x: f64, width: f64, value: f64, index: usize) {
     let (top, bottom) = (frame.area.y, frame.area.y + frame.area.height);
     // A logarithmic axis has no zero to start from.
-    let from = if frame.y.log { bottom } else { frame.at_y(from).clamp(top, bottom) };
-    let to = frame.at_y(to).clamp(top, bottom);
+    let from = if frame.y.log { bottom } else { frame.at_y(0.0).clamp(top, bottom) };
+    let to = frame.at_y(value).clamp(top, bottom);
     let area = Area { x: x - width / 2.0, y: from.min(to), width, height: (from - to).abs() };
     canvas.rectangle(area, style::colour(index), 1.0);
     style::hatch(canvas, area, index);

@@ -260,18 +260,6 @@ fn values_are_written_as_their_axis_is_scaled() {
 }
 
 #[test]
-fn stacked_bars_reach_their_sum() {
-    let group = |y: f64| BarGroup { name: "g".to_owned(), values: vec![Point::value(y)] };
-    let bars = crate::Bars {
-        categories: vec!["a".to_owned()],
-        groups: vec![group(3.0), group(4.0), group(-2.0), group(f64::NAN)],
-        stacked: true,
-    };
-    let ends: Vec<f64> = super::bars::extent(&bars).collect();
-    assert_eq!(ends, [7.0, -2.0]);
-}
-
-#[test]
 fn quartiles_whiskers_and_outliers() {
     let samples: Vec<f64> = (1..=9).map(f64::from).chain([100.0, f64::NAN]).collect();
     let summary = super::bars::summary(&samples, Scale::Linear).expect("samples");
@@ -315,14 +303,6 @@ fn panels_share_a_legend_only_when_it_is_the_same() {
     other.references.clear();
     let own = Figure::panels("all", 2, vec![sample(), other]).to_svg();
     assert_eq!(count(&own, "model"), 2);
-}
-
-#[test]
-fn a_distribution_ends_at_one_and_leaves_nan_out() {
-    let series = Series::distribution("d", &[3.0, 1.0, f64::NAN, 1.0, 2.0]);
-    let pairs: Vec<(f64, f64)> = series.points.iter().map(|p| (p.x, p.y)).collect();
-    assert_eq!(pairs, [(1.0, 0.0), (1.0, 0.5), (2.0, 0.75), (3.0, 1.0)]);
-    assert!(Series::distribution("d", &[]).points.is_empty());
 }
 
 #[test]

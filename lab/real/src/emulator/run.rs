@@ -173,7 +173,9 @@ impl Emulator {
                 &mut self.a,
                 &mut self.a_to_b,
                 self.b.port.has_peer(),
-                (&mut self.pool, &mut self.arrivals, self.start),
+                &mut self.pool,
+                &mut self.arrivals,
+                self.start,
             )?;
         }
         if reads_b {
@@ -181,7 +183,9 @@ impl Emulator {
                 &mut self.b,
                 &mut self.b_to_a,
                 self.a.port.has_peer(),
-                (&mut self.pool, &mut self.arrivals, self.start),
+                &mut self.pool,
+                &mut self.arrivals,
+                self.start,
             )?;
         }
         now_ns = now_ns.max(self.now_ns());
@@ -245,7 +249,9 @@ fn receive(
     side: &mut Side,
     direction: &mut Direction,
     has_peer: bool,
-    (pool, arrivals, start): (&mut Pool, &mut Vec<Arrival>, Clock),
+    pool: &mut Pool,
+    arrivals: &mut Vec<Arrival>,
+    start: Clock,
 ) -> Result<(), EmulatorError> {
     for _ in 0..BATCHES_MAX {
         let has_more =

@@ -52,7 +52,8 @@ impl<'a> Crew<'a> {
         role: Role,
         trial: &Trial,
         at: &str,
-        (index, key): (u32, &str),
+        index: u32,
+        key: &str,
     ) -> Result<(MemberId, Value), RealError> {
         let spec =
             PartSpec { role, trial: trial.clone(), at: at.to_owned(), index, key: key.to_owned() };

@@ -88,10 +88,10 @@ fn transfer(
     let (near, far) = ends(site);
     let (mut producers, mut consumers) = (Vec::new(), Vec::new());
     for index in 0..trial.transfers {
-        let (producer, ready) = crew.part(Role::Produce, trial, &far, (index, ""))?;
+        let (producer, ready) = crew.part(Role::Produce, trial, &far, index, "")?;
         let key = ready["key"].as_str().unwrap_or_default().to_owned();
         producers.push(producer);
-        consumers.push(crew.part(Role::Consume, trial, &near, (index, &key))?.0);
+        consumers.push(crew.part(Role::Consume, trial, &near, index, &key)?.0);
     }
     if trial.warm {
         fetch(crew, &consumers)?;
@@ -138,20 +138,20 @@ fn fetch(crew: &mut Crew<'_>, consumers: &[MemberId]) -> Result<Vec<(MemberId, V
 
 fn answers(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialReport, RealError> {
     let (near, far) = ends(site);
-    let (_, ready) = crew.part(Role::Answer, trial, &far, (0, ""))?;
+    let (_, ready) = crew.part(Role::Answer, trial, &far, 0, "")?;
     let key = ready["key"].as_str().unwrap_or_default().to_owned();
-    let (asks, _) = crew.part(Role::Ask, trial, &near, (0, &key))?;
+    let (asks, _) = crew.part(Role::Ask, trial, &near, 0, &key)?;
     times(crew, asks)
 }
 
 fn echo(trial: &Trial, crew: &mut Crew<'_>, relays: usize) -> Result<TrialReport, RealError> {
-    let (_, ready) = crew.part(Role::EchoServer, trial, "", (0, ""))?;
+    let (_, ready) = crew.part(Role::EchoServer, trial, "", 0, "")?;
     let mut at = ready["at"].as_str().unwrap_or_default().to_owned();
     for index in 0..relays {
-        let (_, ready) = crew.part(Role::EchoRelay, trial, &at, (index as u32, ""))?;
+        let (_, ready) = crew.part(Role::EchoRelay, trial, &at, index as u32, "")?;
         at = ready["at"].as_str().unwrap_or_default().to_owned();
     }
-    let (client, _) = crew.part(Role::EchoClient, trial, &at, (0, ""))?;
+    let (client, _) = crew.part(Role::EchoClient, trial, &at, 0, "")?;
     times(crew, client)
 }
 
@@ -164,7 +164,7 @@ fn times(crew: &mut Crew<'_>, id: MemberId) -> Result<TrialReport, RealError> {
 }
 
 fn cryptography(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
-    let (id, _) = crew.part(Role::Cryptography, trial, "", (0, ""))?;
+    let (id, _) = crew.part(Role::Cryptography, trial, "", 0, "")?;
     crew.tell(id, "begin")?;
     let done = crew.value(id, "sign_s")?;
     let mut report = TrialReport::default();
@@ -175,7 +175,7 @@ fn cryptography(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealE
 }
 
 fn publication(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealError> {
-    let (id, _) = crew.part(Role::Publication, trial, "", (0, ""))?;
+    let (id, _) = crew.part(Role::Publication, trial, "", 0, "")?;
     crew.tell(id, "begin")?;
     let done = crew.value(id, "took_ns")?;
     let mut report = TrialReport::default();
@@ -187,7 +187,7 @@ fn publication(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport, RealEr
 
 fn sockets(trial: &Trial, crew: &mut Crew<'_>, site: &Site<'_>) -> Result<TrialReport, RealError> {
     let (near, _) = ends(site);
-    let (id, _) = crew.part(Role::Sockets, trial, &near, (0, ""))?;
+    let (id, _) = crew.part(Role::Sockets, trial, &near, 0, "")?;
     crew.tell(id, "begin")?;
     let done = crew.value(id, "bytes_each")?;
     let mut report = TrialReport::default();

@@ -26,13 +26,13 @@ pub(super) fn measure(
     let routers = routers_at(site);
     let (last, others) = routers.split_last().expect("a plan has routers");
     let at = if others.is_empty() { &routers[..] } else { others };
-    let (publisher, ready) = crew.part(Role::Publish, trial, last, (0, ""))?;
+    let (publisher, ready) = crew.part(Role::Publish, trial, last, 0, "")?;
     let key = ready["key"].as_str().unwrap_or_default().to_owned();
     let mut crowds = Vec::new();
     for (index, share) in shares(trial.subscribers, at.len() as u32).into_iter().enumerate() {
         let own = Trial { subscribers: share, ..trial.clone() };
         let at = &at[index % at.len()];
-        crowds.push((crew.part(Role::Subscribe, &own, at, (0, &key))?.0, late_of(&own)));
+        crowds.push((crew.part(Role::Subscribe, &own, at, 0, &key)?.0, late_of(&own)));
     }
     crew.tell(publisher, "begin")?;
     crew.value(publisher, "half")?;

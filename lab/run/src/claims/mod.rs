@@ -260,7 +260,8 @@ fn check_causes(tree: &Tree, claims: &[Claim]) -> Result<(), ScenarioError> {
 fn check_beside(
     tree: &Tree,
     path: &str,
-    (arm, beside): (Option<Arm>, Option<Arm>),
+    arm: Option<Arm>,
+    beside: Option<Arm>,
     rule: &Rule,
 ) -> Result<(), ScenarioError> {
     if beside.is_none() || (arm.is_some() && arm != beside && *rule != Rule::Order) {
@@ -297,7 +298,7 @@ fn claim(tree: &Tree, path: &str, table: ClaimTable) -> Result<Claim, ScenarioEr
         let message = "has an `arm` and no `scenario`; the models have no arms";
         return Err(tree.error(path, message));
     }
-    check_beside(tree, path, (table.arm, table.beside), &rule)?;
+    check_beside(tree, path, table.arm, table.beside, &rule)?;
     if table.sizes.as_ref().is_some_and(Vec::is_empty) {
         let message = "is empty: nothing would be measured; leave `sizes` out for both";
         return Err(tree.error(&format!("{path}.sizes"), message));

@@ -104,7 +104,32 @@ struct Sum {
 #[derive(Clone, Copy)]
 enum Count {
     Sample(f64),
-    Amount { amount: f64, of: f64 },
+    Amount(Amount),
+}
+
+/// What was counted, and what it is a share of, if of anything.
+#[derive(Clone, Copy)]
+struct Amount {
+    amount: f64,
+    of: f64,
+}
+
+impl Amount {
+    fn of(amount: f64) -> Self {
+        Self { amount, of: 0.0 }
+    }
+
+    fn share(amount: f64, of: f64) -> Self {
+        Self { amount, of }
+    }
+}
+
+/// The time that is measured, and its division over time.
+#[derive(Clone, Copy)]
+struct MeasuredTime {
+    warm_up_ns: u64,
+    duration_ns: u64,
+    bin_ns: u64,
 }
 
 /// The time between two samples of counters.
@@ -140,7 +165,7 @@ impl Sum {
     fn add(&mut self, count: Count) {
         match count {
             Count::Sample(sample) => self.samples.add(sample),
-            Count::Amount { amount, of } => {
+            Count::Amount(Amount { amount, of }) => {
                 self.amount += amount;
                 self.of += of;
             }
@@ -240,32 +265,37 @@ impl Collector {
         }
     }
 
+    fn measured(&self) -> MeasuredTime {
+        let Self { warm_up_ns, duration_ns, bin_ns, .. } = *self;
+        MeasuredTime { warm_up_ns, duration_ns, bin_ns }
+    }
+
     /// Gives `count` to every meter of `measure` at `node`.
     fn put(&mut self, measure: Measure, at_ns: u64, node: u32, count: Count) {
-        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        let measured = self.measured();
         for meter in &mut self.meters {
             if meter.metric.measure == measure {
-                meter.put(at_ns, node, count, range);
+                meter.put(at_ns, node, count, measured);
             }
         }
     }
 
     fn amount(&mut self, measure: Measure, at_ns: u64, node: u32, amount: f64) {
-        self.put(measure, at_ns, node, Count::Amount { amount, of: 0.0 });
+        self.put(measure, at_ns, node, Count::Amount(Amount::of(amount)));
     }
 
     fn share(&mut self, measure: Measure, at_ns: u64, node: u32, amount: f64, of: f64) {
-        self.put(measure, at_ns, node, Count::Amount { amount, of });
+        self.put(measure, at_ns, node, Count::Amount(Amount::share(amount, of)));
     }
 
     /// Gives what was counted over a time (and what it is a share of) to every meter of `measure`
     /// at `node`, as much of it as lies within the measured time: samples of real processes come
     /// a little late.
-    fn spread(&mut self, measure: Measure, over: Span, node: u32, (amount, of): (f64, f64)) {
-        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+    fn spread(&mut self, measure: Measure, over: Span, node: u32, amount: Amount) {
+        let measured = self.measured();
         for meter in &mut self.meters {
             if meter.metric.measure == measure {
-                meter.spread(over, node, (amount, of), range);
+                meter.spread(over, node, amount, measured);
             }
         }
     }
@@ -288,7 +318,7 @@ impl Collector {
         let misses = grown(now.store_misses, before.store_misses);
         let cpu_s = grown(now.cpu_ns, before.cpu_ns) / 1e9;
         let out_bits = bits(now.out_bytes, before.out_bytes);
-        let mut amount = |measure, amount| self.spread(measure, over, node, (amount, 0.0));
+        let mut amount = |measure, amount| self.spread(measure, over, node, Amount::of(amount));
         amount(M::InThroughput, bits(now.in_bytes, before.in_bytes));
         amount(M::OutThroughput, out_bits);
         amount(M::InPackets, packets);
@@ -296,11 +326,11 @@ impl Collector {
         amount(M::OutInterests, grown(now.out_interests, before.out_interests));
         amount(M::OutData, grown(now.out_data, before.out_data));
         amount(M::RouterDrops, grown(now.dropped, before.dropped));
-        self.spread(M::HitRatio, over, node, (hits, hits + misses));
-        self.spread(M::CpuLoad, over, node, (cpu_s, over.length_ns() as f64 / 1e9));
+        self.spread(M::HitRatio, over, node, Amount::share(hits, hits + misses));
+        self.spread(M::CpuLoad, over, node, Amount::share(cpu_s, over.length_ns() as f64 / 1e9));
         if cpu_s > 0.0 {
-            self.spread(M::CpuPerPacket, over, node, (cpu_s, packets));
-            self.spread(M::OutPerCpu, over, node, (out_bits, cpu_s));
+            self.spread(M::CpuPerPacket, over, node, Amount::share(cpu_s, packets));
+            self.spread(M::OutPerCpu, over, node, Amount::share(out_bits, cpu_s));
         }
         self.disks(over, node, &now.since(&before));
         self.sample(M::StoreEntries, at_ns, node, now.store_entries as f64);
@@ -333,13 +363,14 @@ impl Collector {
             (M::StoreMarks, busy.marked),
             (M::Announcements, told),
         ]) {
-            self.spread(measure, over, node, (count as f64, 0.0));
+            self.spread(measure, over, node, Amount::of(count as f64));
         }
         let answers = busy.answered as f64;
-        self.spread(M::DiskReadTime, over, node, (counted.disk_answer_ns as f64 / 1e9, answers));
+        let answer_s = counted.disk_answer_ns as f64 / 1e9;
+        self.spread(M::DiskReadTime, over, node, Amount::share(answer_s, answers));
         let false_positives = disk.filter_false_positives as f64;
         let all = disk.filter_negatives as f64 + false_positives;
-        self.spread(M::FilterFalsePositives, over, node, (false_positives, all));
+        self.spread(M::FilterFalsePositives, over, node, Amount::share(false_positives, all));
     }
 
     fn link(&mut self, at_ns: u64, node: u32, link: u32, now: Carried) {
@@ -348,16 +379,16 @@ impl Collector {
         let bits = grown(now.bytes, before.bytes) * 8.0;
         let frames = grown(now.frames, before.frames);
         let dropped = grown(now.dropped, before.dropped);
-        self.spread(Measure::LinkThroughput, over, node, (bits, 0.0));
+        self.spread(Measure::LinkThroughput, over, node, Amount::of(bits));
         if let Some(&Capacity { rate_bps, bdp_bytes }) = self.capacities.get(&(node, link)) {
             let seconds = over.length_ns() as f64 / 1e9;
-            self.spread(Measure::LinkLoad, over, node, (bits, rate_bps * seconds));
+            self.spread(Measure::LinkLoad, over, node, Amount::share(bits, rate_bps * seconds));
             let waiting = now.waiting_bytes as f64 / bdp_bytes;
             if bdp_bytes > 0.0 {
                 self.sample(Measure::LinkQueue, at_ns, node, waiting);
             }
         }
-        self.spread(Measure::LinkLoss, over, node, (dropped, frames + dropped));
+        self.spread(Measure::LinkLoss, over, node, Amount::share(dropped, frames + dropped));
     }
 
     fn object_started(&mut self, at_ns: u64, node: u32, object: u64) {
@@ -454,15 +485,16 @@ impl Meter {
         &mut self,
         over: Span,
         node: u32,
-        (amount, of): (f64, f64),
-        (warm_up_ns, duration_ns, bin_ns): (u64, u64, u64),
+        Amount { amount, of }: Amount,
+        measured: MeasuredTime,
     ) {
+        let MeasuredTime { warm_up_ns, duration_ns, bin_ns } = measured;
         if !self.is_at(node) {
             return;
         }
         let within = |from_ns, to_ns| {
             let share = over.share_within(Span { from_ns, to_ns });
-            (share > 0.0).then_some(Count::Amount { amount: amount * share, of: of * share })
+            (share > 0.0).then_some(Count::Amount(Amount::share(amount * share, of * share)))
         };
         if let Some(count) = within(warm_up_ns, duration_ns) {
             self.whole.add(count);
@@ -480,13 +512,8 @@ impl Meter {
         }
     }
 
-    fn put(
-        &mut self,
-        at_ns: u64,
-        node: u32,
-        count: Count,
-        (warm_up_ns, duration_ns, bin_ns): (u64, u64, u64),
-    ) {
+    fn put(&mut self, at_ns: u64, node: u32, count: Count, measured: MeasuredTime) {
+        let MeasuredTime { warm_up_ns, duration_ns, bin_ns } = measured;
         if !self.is_at(node) {
             return;
         }
@@ -597,7 +624,7 @@ impl Observer for Collector {
                 self.sample(M::Outstanding, t, node, f64::from(*outstanding));
             }
             EventKind::PathSample { path, window, content_bytes } => {
-                self.path(t, node, *path, (*window, *content_bytes));
+                self.path(t, node, *path, *window, *content_bytes);
             }
             EventKind::QueueLength { queue, packets } => {
                 self.queue(M::QueueLength, *queue, t, node, Count::Sample(f64::from(*packets)));
@@ -605,7 +632,7 @@ impl Observer for Collector {
             }
             EventKind::StageFull { queue, is_bypass } => {
                 let measure = if *is_bypass { M::StageBypasses } else { M::StageDrops };
-                self.queue(measure, *queue, t, node, Count::Amount { amount: 1.0, of: 0.0 });
+                self.queue(measure, *queue, t, node, Count::Amount(Amount::of(1.0)));
             }
             EventKind::RouterSample(sample) => self.router(t, node, sample),
             &EventKind::LinkSample { link, frames, bytes, dropped, waiting_bytes } => {
@@ -632,17 +659,17 @@ impl Collector {
     }
 
     /// One of a consumer's links: its window, and what came by it since the start.
-    fn path(&mut self, at_ns: u64, node: u32, path: u32, (window, now_bytes): (f64, u64)) {
+    fn path(&mut self, at_ns: u64, node: u32, path: u32, window: f64, now_bytes: u64) {
         let before = self.paths.insert((node, path), (at_ns, now_bytes));
         let (from_ns, before_bytes) = before.unwrap_or_default();
         let over = Span { from_ns, to_ns: at_ns };
         let bits = grown(now_bytes, before_bytes) * 8.0;
-        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        let measured = self.measured();
         for meter in &mut self.meters {
             match meter.metric.measure {
                 _ if meter.metric.of_path != Some(path) => {}
-                Measure::PathWindow => meter.put(at_ns, node, Count::Sample(window), range),
-                Measure::PathGoodput => meter.spread(over, node, (bits, 0.0), range),
+                Measure::PathWindow => meter.put(at_ns, node, Count::Sample(window), measured),
+                Measure::PathGoodput => meter.spread(over, node, Amount::of(bits), measured),
                 _ => {}
             }
         }
@@ -655,10 +682,10 @@ impl Collector {
     }
 
     fn queue(&mut self, measure: Measure, queue: Queue, at_ns: u64, node: u32, count: Count) {
-        let range = (self.warm_up_ns, self.duration_ns, self.bin_ns);
+        let measured = self.measured();
         for meter in &mut self.meters {
             if meter.metric.measure == measure && meter.metric.queue == Some(queue) {
-                meter.put(at_ns, node, count, range);
+                meter.put(at_ns, node, count, measured);
             }
         }
     }

@@ -219,7 +219,7 @@ impl<'a> Publisher<'a> {
         let known = tree.skipped.iter().filter(|skipped| skipped.cause != Cause::Unknown);
         let skipped: Vec<PathBuf> = known.map(|skipped| tree.path_of(&skipped.entry)).collect();
         let skipped = skipped.iter().map(PathBuf::as_path).collect();
-        let overlooked = before.overlooked(&self.found.seen, (path, name), &skipped);
+        let overlooked = before.overlooked(&self.found.seen, path, name, &skipped);
         self.found.is_unsure |= self.found.seen.carry_over(before, &overlooked);
         self.unknown.extend(overlooked);
         Ok(())

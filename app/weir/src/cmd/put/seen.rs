@@ -138,7 +138,8 @@ impl Seen {
     pub(super) fn overlooked(
         &self,
         now: &Self,
-        (root, root_name): (&Path, &Name),
+        root: &Path,
+        root_name: &Name,
         skipped: &HashSet<&Path>,
     ) -> HashSet<Name> {
         let is_there = |name: &&Name| {
@@ -271,7 +272,7 @@ mod tests {
         let now = kept(&["/r/32=ls", "/r/swapped/32=ls"]);
         let skipped = root.join("skipped");
         let skipped = HashSet::from([&*skipped]);
-        let found = kept(&all).overlooked(&now, (root, &name("/r")), &skipped);
+        let found = kept(&all).overlooked(&now, root, &name("/r"), &skipped);
         assert_eq!(found, names(&["/r/folder", "/r/folder/file"]));
     }
 }

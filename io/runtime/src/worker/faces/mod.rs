@@ -18,7 +18,7 @@ use std::{io, mem};
 
 use mio::{Events, Poll};
 use weir_base::{FaceId, Instant, NS_PER_MS, TimerWheel};
-use weir_face::{UdpCounters, UdpPath, UdpPort};
+use weir_face::{UdpPath, UdpPort};
 use weir_forward::{FaceAttributes, FaceScope};
 use weir_link::{Link, LinkConfig};
 use weir_manage::FacePersistency;
@@ -320,31 +320,18 @@ impl Faces {
         &self.table
     }
 
-    pub(super) fn find_mut(&mut self, id: FaceId) -> Option<&mut Face> {
-        self.table.find_mut(id)
+    pub(super) fn table_mut(&mut self) -> &mut FaceTable {
+        &mut self.table
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Face> {
-        self.table.iter_mut()
+    pub(super) fn ports(&self) -> &UdpPorts {
+        &self.ports
     }
 
     /// What the router must know of a face to a peer of a port.
     pub(super) fn peer_attributes(&self, port: u32, path: UdpPath) -> FaceAttributes {
         let token = self.ports.links(port).pit_token;
         face_attributes(Some(path.remote.ip()), true, FaceScope::NonLocal, token)
-    }
-
-    pub(super) fn port_id(&self, port: u32) -> PortId {
-        self.ports.id_of(port)
-    }
-
-    /// Failures of UDP ports.
-    pub(super) fn port_errors(&self) -> u64 {
-        self.ports.errors()
-    }
-
-    pub(super) fn udp_counters(&self) -> UdpCounters {
-        self.ports.counters()
     }
 
     /// Gives back memory that only a busier time needed.

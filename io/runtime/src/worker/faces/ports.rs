@@ -24,7 +24,7 @@ struct Port {
 
 /// All ports, by slot and by identifier, and how often one failed.
 #[derive(Default)]
-pub(super) struct UdpPorts {
+pub(in crate::worker) struct UdpPorts {
     slots: Slab<Port>,
     by_id: HashMap<PortId, u32>,
     errors: u64,
@@ -60,7 +60,7 @@ impl UdpPorts {
         self.by_id[&id]
     }
 
-    pub(super) fn id_of(&self, slot: u32) -> PortId {
+    pub(in crate::worker) fn id_of(&self, slot: u32) -> PortId {
         self.slots[slot].id
     }
 
@@ -146,11 +146,11 @@ impl UdpPorts {
         }
     }
 
-    pub(super) fn errors(&self) -> u64 {
+    pub(in crate::worker) fn errors(&self) -> u64 {
         self.errors
     }
 
-    pub(super) fn counters(&self) -> UdpCounters {
+    pub(in crate::worker) fn counters(&self) -> UdpCounters {
         let mut sum = UdpCounters::default();
         for (_, port) in self.slots.iter() {
             let counters = port.socket.counters();

@@ -43,7 +43,7 @@ impl FaceTable {
         self.slots.get_mut(slot)
     }
 
-    pub(super) fn find_mut(&mut self, id: FaceId) -> Option<&mut Face> {
+    pub(in crate::worker) fn find_mut(&mut self, id: FaceId) -> Option<&mut Face> {
         self.at(self.slot_of(id)?)
     }
 
@@ -51,7 +51,7 @@ impl FaceTable {
         self.slots.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Face> {
+    pub(in crate::worker) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Face> {
         self.slots.iter_mut().map(|(_, face)| face)
     }
 }
