@@ -1,5 +1,5 @@
-//! Keys that only the laboratory's experiments need. Only a build with the feature `lab` takes them,
-//! in `[lab]`; the default configuration does not print them.
+//! Keys that only the laboratory's experiments need. Only a build with the feature `lab` takes
+//! them, in `[lab]`; the default configuration does not print them.
 
 /// Names of those keys.
 const KEYS: &[&str] = &[

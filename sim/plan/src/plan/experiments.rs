@@ -58,8 +58,8 @@ pub struct StoreExperiments {
 #[serde(expecting = "a table", deny_unknown_fields, default)]
 pub struct DiskExperiments {
     pub io: StoreIo,
-    /// With [`StoreIo::Blocking`]: Interests that queue at most. Beyond it, their senders get a Nack
-    /// for congestion.
+    /// With [`StoreIo::Blocking`]: Interests that queue at most. Beyond it, their senders get a
+    /// Nack for congestion.
     pub interests_waiting_max: u32,
     /// With marks of NB-CC: which next hops have room for an Interest that bypasses the disks.
     pub labels: Labels,
