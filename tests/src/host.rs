@@ -13,8 +13,8 @@ use weir_base::Rng;
 use crate::Process;
 use crate::port::free_port;
 
-/// A machine of a test: its files, its home folder, its sockets. Clones share them; they are
-/// removed with the last.
+/// A machine of a test: its files, its home folder, its sockets. Clones share them; the last one
+/// removes them.
 #[derive(Clone, Debug)]
 pub struct Host {
     folder: Arc<TempDir>,

@@ -215,7 +215,8 @@ proptest! {
         for (at, &step) in steps.iter().enumerate() {
             network.take(step);
             for of in 0..PREFIXES {
-                prop_assert!(!network.has_circle(of), "after step {at}: {:?}", network.next_hops(of));
+                let next_hops = network.next_hops(of);
+                prop_assert!(!network.has_circle(of), "after step {at}: {next_hops:?}");
             }
         }
         network.settle();
