@@ -3,8 +3,8 @@
 
 mod controller;
 mod disk;
-mod experiments;
 mod faces;
+mod lab;
 mod link_kinds;
 mod log;
 mod management;
@@ -76,7 +76,7 @@ pub(crate) struct FileConfig {
     pub(crate) route: Vec<RouteSection>,
     pub(crate) strategy: Vec<StrategySection>,
     #[cfg(feature = "lab")]
-    pub(crate) lab: experiments::LabSection,
+    pub(crate) lab: lab::LabSection,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -108,7 +108,7 @@ impl FileConfig {
             let hint = if message.contains("map, expected a sequence") {
                 "\nTables of which there may be several have two brackets: [[disk]]"
             } else {
-                experiments::hint(message)
+                lab::hint(message)
             };
             anyhow::anyhow!(
                 "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
