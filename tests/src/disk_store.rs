@@ -39,7 +39,6 @@ pub struct DiskStore {
 
 impl DiskStore {
     /// One disk of 64 MiB behind 1 MiB of memory, written to as Data comes.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -54,14 +53,12 @@ impl DiskStore {
         }
     }
 
-    #[must_use]
     pub fn file(&self, site: &Site, disk: usize) -> PathBuf {
         let name = format!("{}.disk{disk}", self.name);
         self.folder.as_ref().map_or_else(|| site.path(&name), |folder| folder.join(&name))
     }
 
     /// A path whose file, while it is there, stalls a disk if [`Self::can_stall`].
-    #[must_use]
     pub fn stall_file(&self, site: &Site, disk: usize) -> PathBuf {
         site.path(&format!("{}.stall{disk}", self.name))
     }
@@ -81,7 +78,6 @@ impl DiskStore {
         site.write(&format!("{}.toml", self.name), text.as_bytes())
     }
 
-    /// Starts a router with these disks.
     pub fn start(&self, site: &Site) -> Router {
         let config = self.write_config(site);
         let mut arguments = vec!["-c".into(), config.to_str().expect("UTF-8").into()];

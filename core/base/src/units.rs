@@ -57,7 +57,6 @@ quantity! {
 quantity! {
     /// A span of time, for example `"10ms"` or `"2.5us"`.
     Time {
-        /// Nanoseconds.
         ns: u64
     }
     parse_duration_ns, "a time such as \"10ms\""
@@ -88,7 +87,6 @@ quantity! {
 quantity! {
     /// A time, for example `"213us"`, or how often a second it fits, for example `"4700/s"`.
     Period {
-        /// Nanoseconds.
         ns: u64
     }
     parse_period_ns, "a service time such as \"213us\", or a rate of service such as \"4700/s\""

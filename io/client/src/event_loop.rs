@@ -113,7 +113,6 @@ struct Slot<'a> {
 pub struct EventLoop<'a> {
     client: &'a mut Client,
     slots: Slab<Slot<'a>>,
-    /// The times of those that have one.
     due: BTreeSet<(Instant, EndpointId)>,
     /// Those to be called next.
     calls: Vec<EndpointId>,
@@ -151,9 +150,6 @@ impl<'a> EventLoop<'a> {
 
     /// As [`EventLoop::add`]. The endpoint is also called when one of its descriptors becomes
     /// readable; they are watched for edges, so that it need not read them.
-    ///
-    /// # Errors
-    /// What the system says of the descriptors.
     pub fn add_with_sources<E: Endpoint + 'a>(
         &mut self,
         endpoint: E,

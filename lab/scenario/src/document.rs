@@ -111,9 +111,6 @@ impl Node {
 }
 
 /// Parses a file.
-///
-/// # Errors
-/// It is no TOML.
 pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
     let lines = Lines::new(text);
     let document = Document::parse(text).map_err(|error| ScenarioError {
@@ -385,9 +382,6 @@ enum TextOrTexts {
 }
 
 /// For `#[serde(deserialize_with)]`: a text or a list of texts.
-///
-/// # Errors
-/// It is neither.
 pub fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     Ok(match TextOrTexts::deserialize(from)? {
         TextOrTexts::Text(text) => vec![text],

@@ -36,13 +36,6 @@ pub enum TopologyError {
         /// What to do about it.
         remedy: String,
     },
-    /// The file could not be written.
-    #[error("{path}: cannot write: {source}; check that the folder exists and may be written to")]
-    Write {
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
 }
 
 impl TopologyError {

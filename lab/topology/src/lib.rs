@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod draw;
-pub mod error;
-pub mod format;
-pub mod generate;
-pub mod geo;
-pub mod model;
-pub mod route;
+mod draw;
+mod error;
+mod format;
+mod generate;
+mod geo;
+mod model;
+mod route;
 
 pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
 pub use error::{Invalid, TopologyError};

@@ -46,7 +46,6 @@ pub struct Plan {
 
 impl Plan {
     /// Whether a consumer asks routers what they hold.
-    #[must_use]
     pub fn asks_holdings(&self) -> bool {
         let asks = |role: &Role| match role {
             Role::Consumer(consumer) => consumer.holdings != Holdings::Ignore,
@@ -279,7 +278,6 @@ pub struct LinkPlan {
 
 impl LinkPlan {
     /// A link within a host that is `way` in both directions.
-    #[must_use]
     pub fn local(a: usize, b: usize, way: &LinkConfig) -> Self {
         Self {
             a,
@@ -420,7 +418,6 @@ pub enum Fault {
 
 impl Fault {
     /// How long it lasts, ns.
-    #[must_use]
     pub fn for_ns(&self) -> u64 {
         match *self {
             Self::LinkDown { for_ns, .. }

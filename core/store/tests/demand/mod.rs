@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use weir_base::{HashKey, Instant, Pool, Rng};
 use weir_store::{EvictionPolicy, Lookup, NameHashes, Query, Store, StoreConfig, UNKNOWN_SOURCE};
-use weir_wire::name::Component;
-use weir_wire::{Data, DataView, Name};
+use weir_wire::{Component, Data, DataView, Name};
 
 const KEY: HashKey = HashKey::new([3, 5]);
 /// Octets of content of a packet.

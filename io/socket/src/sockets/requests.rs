@@ -40,7 +40,6 @@ impl Request {
         &self.interest
     }
 
-    /// The Interest's own name.
     pub(crate) fn interest_name(&self) -> Name {
         InterestView::decode(&self.interest).expect("it was decoded before").name.to_name()
     }

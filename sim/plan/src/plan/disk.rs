@@ -60,13 +60,11 @@ impl Default for DiskPlan {
 impl DiskPlan {
     /// The options of a plan that names none: those that results were recorded with, where a router
     /// writes earlier and bypasses later by default.
-    #[must_use]
     pub fn recorded_options() -> DisksOptions {
         let (offer, bypass) = (OfferAt::Eviction, Bypass::Threshold);
         DisksOptions { offer, bypass, ..DisksOptions::default() }
     }
 
-    #[must_use]
     pub fn regions(&self) -> u32 {
         u32::try_from(self.bytes / self.region_bytes.max(1)).unwrap_or(u32::MAX)
     }

@@ -70,7 +70,6 @@ pub struct ConsumerPlan {
 
 impl ConsumerPlan {
     /// A consumer that asks for `names` as `demand` says, from the start of the run to its end.
-    #[must_use]
     pub fn new(names: Names, demand: Demand) -> Self {
         Self {
             start_ns: 0,
@@ -90,7 +89,6 @@ impl ConsumerPlan {
     }
 
     /// Whether it is one of the transport: all but single Interests.
-    #[must_use]
     pub(crate) fn has_window(&self) -> bool {
         !matches!(self.demand, Demand::Arrivals { .. })
     }

@@ -29,7 +29,6 @@ pub struct ChainSolution {
     /// What the model predicts.
     pub solution: Solution,
     pub states: usize,
-    /// Sweeps over all of them.
     pub sweeps: usize,
     /// Residual reached, as defined in [`ChainOptions::residual_max`].
     pub residual: f64,
@@ -42,11 +41,6 @@ pub struct ChainSolution {
 /// says. After each sweep the last queue's levels get the weights that balance flow between
 /// neighbouring levels: this is the error that sweeps alone are slow to remove. (Giving the states
 /// of the first n - 1 queues their known sums as well does not converge from four queues on.)
-///
-/// # Errors
-///
-/// [`NQueueError::States`] before anything is allocated, [`NQueueError::Convergence`] after
-/// `sweeps_max` sweeps.
 pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQueueError> {
     let base = model.threshold + 1;
     let states = u32::try_from(model.queues)

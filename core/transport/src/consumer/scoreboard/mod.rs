@@ -103,7 +103,6 @@ impl Scoreboard {
         self.paths.all()
     }
 
-    /// Those that are used now.
     pub(crate) fn paths_in_use(&self) -> &[Path] {
         self.paths.in_use()
     }

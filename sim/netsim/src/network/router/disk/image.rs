@@ -27,7 +27,6 @@ enum Body {
         sequence: u32,
         fresh_until_unix_ms: u64,
     },
-    /// Any other Data.
     Data {
         packet: Packet,
         sequence: u32,
