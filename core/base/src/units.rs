@@ -10,9 +10,10 @@ use core::str::FromStr;
 mod text;
 
 pub use self::text::{
-    UnitError, approximate_bytes, format_bytes, format_duration_ns, format_rate_bps, parse_bytes,
-    parse_duration_ns, parse_frequency_hz, parse_probability, parse_rate_bps,
+    UnitError, approximate_bytes, parse_bytes, parse_duration_ns, parse_frequency_hz,
+    parse_probability, parse_rate_bps,
 };
+pub(crate) use self::text::{format_bytes, format_duration_ns, format_rate_bps};
 
 /// A type of quantity: one number, how it is read, and what is expected in its place.
 macro_rules! quantity {

@@ -13,6 +13,6 @@ pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
 pub use error::{Invalid, TopologyError};
 pub use format::{ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
-pub use model::{Coordinates, Link, Node, Role, Topology};
+pub use model::{Link, Node, Role, Topology};
 pub use route::{Hop, Metric, RoutePlanner, Routes};
 use weir_base::units;

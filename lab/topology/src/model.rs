@@ -35,7 +35,7 @@ impl Role {
 /// What the positions of nodes mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Coordinates {
+pub(crate) enum Coordinates {
     /// Any unit; x to the right, y up.
     #[default]
     Plane,

@@ -140,7 +140,7 @@ impl Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WrongData {
+pub(crate) enum WrongData {
     /// There are more or fewer octets of content than were produced.
     #[error("{found} octets of content instead of {expected}")]
     Length {

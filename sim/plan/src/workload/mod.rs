@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use weir_transport::{Holdings, PathSchedule};
 
 pub(crate) use self::arrivals::ArrivalProcess;
-pub use self::collection::{Collection, Shape, WrongData};
+pub(crate) use self::collection::WrongData;
+pub use self::collection::{Collection, Shape};
 pub use self::error::WorkloadError;
 pub use self::naming::{Asked, Naming};
 pub(crate) use self::popularity::ObjectChooser;
