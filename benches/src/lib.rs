@@ -34,7 +34,6 @@ pub fn tlv(typ: u8, value: &[u8], out: &mut Vec<u8>) {
 
 /// The TLV-VALUE of name number `index`:
 /// `/weir/site07/run0012/set034/objects/00000042/54=1/50=<n>`.
-#[must_use]
 pub fn name_value(index: u64) -> Vec<u8> {
     let parent = index / NAMES_PER_PARENT;
     let mut value = Vec::with_capacity(80);
@@ -50,7 +49,6 @@ pub fn name_value(index: u64) -> Vec<u8> {
 }
 
 /// An Interest for name number `index`.
-#[must_use]
 pub fn interest(index: u64, nonce: u32) -> Vec<u8> {
     let mut value = Vec::with_capacity(100);
     tlv(7, &name_value(index), &mut value);
@@ -62,7 +60,6 @@ pub fn interest(index: u64, nonce: u32) -> Vec<u8> {
 
 /// A Data of name number `index` with `payload_len` octets of content and a digest signature that
 /// no router checks.
-#[must_use]
 pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(payload_len + 160);
     tlv(7, &name_value(index), &mut value);
@@ -79,7 +76,6 @@ pub fn data(index: u64, payload_len: usize) -> Vec<u8> {
 ///
 /// # Panics
 /// If there are none.
-#[must_use]
 pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
@@ -87,9 +83,6 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
 
 /// Has a router give an application a prefix, over `stream` or else a new connection, which is
 /// returned and has nothing else to read.
-///
-/// # Errors
-/// The router closes, says nothing for `limit`, or refuses.
 pub fn register(
     stream: Option<UnixStream>,
     socket: &Path,
@@ -130,9 +123,6 @@ pub fn register(
 
 /// Processor time of each thread of a process so far, ns, by its name and number; from
 /// `/proc/<id>/task/<thread>/schedstat`, where `stat` counts in hundredths of a second.
-///
-/// # Errors
-/// The process has ended.
 pub fn threads_ns(id: u32) -> anyhow::Result<Vec<(String, u64)>> {
     let mut threads = Vec::new();
     let tasks = std::fs::read_dir(format!("/proc/{id}/task")).context("the router has ended")?;

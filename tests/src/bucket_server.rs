@@ -71,7 +71,6 @@ impl BucketServer {
     ///
     /// # Panics
     /// If it cannot be started.
-    #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("weir-s3").tempdir().expect("a folder");
         fs::create_dir(folder.path().join(BUCKET)).expect("a bucket");
@@ -111,25 +110,21 @@ impl BucketServer {
     }
 
     /// Requests that read so far.
-    #[must_use]
     pub fn reads(&self) -> u64 {
         self.state.reads.load(Ordering::Relaxed)
     }
 
     /// Requests that write so far.
-    #[must_use]
     pub fn writes(&self) -> u64 {
         self.state.writes.load(Ordering::Relaxed)
     }
 
     /// The address of a place in its bucket.
-    #[must_use]
     pub fn address(&self, prefix: &str) -> String {
         format!("s3://{BUCKET}/{prefix}")
     }
 
     /// Where it listens.
-    #[must_use]
     pub fn endpoint(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
@@ -149,7 +144,6 @@ impl BucketServer {
     ///
     /// # Panics
     /// If they cannot be read.
-    #[must_use]
     pub fn files(&self, prefix: &str) -> Vec<PathBuf> {
         let Ok(entries) = fs::read_dir(self.folder.path().join(BUCKET).join(prefix)) else {
             return Vec::new();

@@ -40,14 +40,12 @@ impl CLibrary {
     ///
     /// # Panics
     /// Never: the repository has folders.
-    #[must_use]
     pub fn sources() -> PathBuf {
         let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
         tests.parent().expect("repository").join("bindings/c")
     }
 
     /// Something that was installed.
-    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -56,7 +54,6 @@ impl CLibrary {
     ///
     /// # Panics
     /// If it does not compile.
-    #[must_use]
     pub fn program(&self, source: &str) -> PathBuf {
         self.program_with(source, &[])
     }
@@ -66,7 +63,6 @@ impl CLibrary {
     ///
     /// # Panics
     /// If it does not compile.
-    #[must_use]
     pub fn sanitized_program(&self, source: &str) -> Option<PathBuf> {
         let words = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"];
         let mut command = Command::new("cc");

@@ -32,7 +32,6 @@ impl Library {
 
 /// Whether a developer asked to leave these tests out. Says so: such a run must not look like a
 /// full one.
-#[must_use]
 pub fn interop_is_skipped() -> bool {
     let skipped = std::env::var_os("WEIR_SKIP_INTEROP").is_some_and(|value| value == "1");
     if skipped {
@@ -53,7 +52,6 @@ pub struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// A client that will connect to `transport`, a FaceUri.
-    #[must_use]
     pub fn new(host: &'a Host, library: Library, transport: &str) -> Self {
         Self { host, library, transport: transport.to_owned() }
     }

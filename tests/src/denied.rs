@@ -22,7 +22,6 @@ pub struct Denied {
 
 impl Denied {
     /// A system call with any arguments.
-    #[must_use]
     pub fn call(call: c_long, errno: i32) -> Self {
         Self { call, argument: None, errno }
     }

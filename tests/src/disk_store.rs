@@ -37,7 +37,6 @@ pub struct DiskStore {
 
 impl DiskStore {
     /// One disk of 64 MiB behind 1 MiB of memory, written to as Data comes.
-    #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -52,14 +51,12 @@ impl DiskStore {
         }
     }
 
-    #[must_use]
     pub fn file(&self, host: &Host, disk: usize) -> PathBuf {
         let name = format!("{}.disk{disk}", self.name);
         self.folder.as_ref().map_or_else(|| host.path(&name), |folder| folder.join(&name))
     }
 
     /// A path whose file, while it is there, stalls a disk if [`Self::can_stall`].
-    #[must_use]
     pub fn stall_file(&self, host: &Host, disk: usize) -> PathBuf {
         host.path(&format!("{}.stall{disk}", self.name))
     }

@@ -31,7 +31,6 @@ impl Host {
     ///
     /// # Panics
     /// If no temporary folder can be made.
-    #[must_use]
     pub fn new() -> Self {
         // Short, because the path of a Unix socket has at most 107 octets.
         let folder = tempfile::Builder::new().prefix("weir-t").tempdir().expect("temporary folder");
@@ -42,7 +41,6 @@ impl Host {
     }
 
     /// The path of a file of the host.
-    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -91,7 +89,6 @@ impl Host {
     ///
     /// # Panics
     /// If there is none.
-    #[must_use]
     pub fn free_port(&self) -> u16 {
         free_port()
     }
@@ -100,7 +97,6 @@ impl Host {
     ///
     /// # Panics
     /// If the folder cannot be read.
-    #[must_use]
     pub fn list(&self, folder: &str) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path(folder))
             .expect("folder of the host")
@@ -126,7 +122,6 @@ pub fn random_file(path: &Path, size: usize, seed: u64) -> String {
 ///
 /// # Panics
 /// If the file cannot be read.
-#[must_use]
 pub fn sha256_hex(path: &Path) -> String {
     let octets = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     hex(&Sha256::digest(&octets))
@@ -159,7 +154,6 @@ fn build_weir() -> PathBuf {
 ///
 /// # Panics
 /// If it cannot be built.
-#[must_use]
 pub fn socket_example(name: &str) -> PathBuf {
     let folder = match std::env::var_os("WEIR_EXAMPLES") {
         Some(folder) => folder.into(),
@@ -172,7 +166,6 @@ pub fn socket_example(name: &str) -> PathBuf {
 ///
 /// # Panics
 /// If it cannot be built.
-#[must_use]
 pub(crate) fn c_library() -> PathBuf {
     build(&["--package", "weir-c"])
 }

@@ -162,12 +162,10 @@ impl Process {
     }
 
     /// Everything printed so far, on both standard output and standard error.
-    #[must_use]
     pub fn log(&self) -> String {
         self.log.lock().expect("log").clone()
     }
 
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -273,7 +271,6 @@ impl Finished {
     ///
     /// # Panics
     /// If it is none.
-    #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.output)
             .unwrap_or_else(|error| panic!("no JSON ({error}):\n{}", self.log))

@@ -20,7 +20,6 @@ impl Relay {
     ///
     /// # Panics
     /// If no port is free.
-    #[must_use]
     pub fn to(port: u16, returned_bytes_max: u64) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let own_port = listener.local_addr().expect("bound address").port();
@@ -35,13 +34,11 @@ impl Relay {
     }
 
     /// FaceUri of the near side.
-    #[must_use]
     pub fn uri(&self) -> String {
         format!("tcp4://127.0.0.1:{}", self.port)
     }
 
     /// Octets that have come back so far.
-    #[must_use]
     pub fn returned_bytes(&self) -> u64 {
         self.returned.load(Ordering::Relaxed)
     }

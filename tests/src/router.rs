@@ -94,30 +94,25 @@ impl Router {
     }
 
     /// FaceUri of the Unix socket.
-    #[must_use]
     pub fn unix(&self) -> String {
         format!("unix://{}", self.socket.display())
     }
 
     /// FaceUri of the TCP port.
-    #[must_use]
     pub fn tcp(&self) -> String {
         format!("tcp4://127.0.0.1:{}", self.port)
     }
 
     /// FaceUri of the UDP port.
-    #[must_use]
     pub fn udp(&self) -> String {
         format!("udp4://127.0.0.1:{}", self.port)
     }
 
     /// TCP and UDP port on 127.0.0.1.
-    #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    #[must_use]
     pub fn socket(&self) -> &PathBuf {
         &self.socket
     }

@@ -62,12 +62,10 @@ impl SmallDisk {
     }
 
     /// Its path for programs that [`SmallDisk::command`] starts.
-    #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    #[must_use]
     pub fn view(&self) -> PathBuf {
         let inside = self.folder.strip_prefix("/").expect("an absolute path");
         Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)

@@ -42,9 +42,6 @@ impl Kind {
 
 /// Decodes a packet of a kind and tells what it holds. Checks signatures of type DigestSha256, and
 /// the packet within an LpPacket.
-///
-/// # Errors
-/// What the packet format or NDNLPv2 forbids.
 pub(crate) fn packet(kind: Kind, wire: &[u8]) -> Result<Fields, DecodeError> {
     match kind {
         Kind::Interest => checked_interest(wire).map(|view| interest(&view)),

@@ -13,8 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use weir_client::{Client, ClientError, ROUTERS_MAX};
 use weir_crypto::{KeyChain, PassphraseSource};
 use weir_face::{FaceUri, client_transport, unix_time_ms};
-use weir_wire::Name;
-use weir_wire::timestamp::format_timestamp;
+use weir_wire::{Name, format_timestamp};
 
 use crate::signals;
 use crate::table::{errln, printable};

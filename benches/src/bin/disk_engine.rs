@@ -36,7 +36,6 @@ struct Options {
     /// Measurements of each kind, of which the median is told.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Which engine.
     #[arg(long, value_enum, default_value_t = Which::Uring)]
     engine: Which,
     /// Have fio register file and buffers too.

@@ -87,7 +87,6 @@ pub trait Counters: Default {
         }
     }
 
-    /// Joins each total with another's.
     fn join_totals(&mut self, other: &Self, join: impl Fn(u64, u64) -> u64) {
         for ((index, counter), theirs) in Self::TABLE.iter().enumerate().zip(other.numbers()) {
             if counter.kind == CounterKind::Total {
@@ -192,7 +191,6 @@ mod tests {
     use std::vec::Vec;
 
     counters! {
-        /// A table.
         #[derive(Copy)]
         struct Table {
             /// All of them,
@@ -206,7 +204,6 @@ mod tests {
             which: Set, status 8;
         }
         also {
-            /// By kind.
             by_kind: [u64; 2],
         }
     }

@@ -18,7 +18,6 @@ pub enum Exposition {
 
 impl Exposition {
     /// What a request wants with this header `Accept`; empty where it has none.
-    #[must_use]
     pub fn wanted(accept: &str) -> Self {
         let weight = |kind: &str| {
             let mut ranges = accept.split(',').map(|range| range.split(';').map(str::trim));

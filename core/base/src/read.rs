@@ -9,9 +9,6 @@ use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
 /// Reads a text, or a number in its place, by `FromStr`; `expected` tells what it should be.
-///
-/// # Errors
-/// It is neither, or it is refused.
 pub fn text_or_number<'de, T, D>(from: D, expected: &'static str) -> Result<T, D::Error>
 where
     T: FromStr<Err: Display>,

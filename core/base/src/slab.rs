@@ -153,12 +153,6 @@ impl<T> Slab<T> {
             .enumerate()
             .filter_map(|(at, entry)| Some((at as u32, entry.as_mut()?)))
     }
-
-    /// Removes all entries. Keeps the memory.
-    pub fn clear(&mut self) {
-        self.entries.clear();
-        self.vacant.clear();
-    }
 }
 
 #[cold]

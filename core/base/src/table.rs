@@ -309,7 +309,8 @@ impl Table {
     }
 
     /// Removes all entries. Keeps the memory.
-    pub fn clear(&mut self) {
+    #[cfg(test)]
+    pub(crate) fn clear(&mut self) {
         self.lines.fill(Line::EMPTY);
         self.len = 0;
     }

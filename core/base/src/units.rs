@@ -10,9 +10,10 @@ use core::str::FromStr;
 mod text;
 
 pub use self::text::{
-    UnitError, approximate_bytes, format_bytes, format_duration_ns, format_rate_bps, parse_bytes,
-    parse_duration_ns, parse_frequency_hz, parse_probability, parse_rate_bps,
+    UnitError, approximate_bytes, parse_bytes, parse_duration_ns, parse_frequency_hz,
+    parse_probability, parse_rate_bps,
 };
+pub(crate) use self::text::{format_bytes, format_duration_ns, format_rate_bps};
 
 /// A type of quantity: one number, how it is read, and what is expected in its place.
 macro_rules! quantity {
@@ -57,7 +58,6 @@ quantity! {
 quantity! {
     /// A span of time, for example `"10ms"` or `"2.5us"`.
     Time {
-        /// Nanoseconds.
         ns: u64
     }
     parse_duration_ns, "a time such as \"10ms\""
@@ -88,7 +88,6 @@ quantity! {
 quantity! {
     /// A time, for example `"213us"`, or how often a second it fits, for example `"4700/s"`.
     Period {
-        /// Nanoseconds.
         ns: u64
     }
     parse_period_ns, "a service time such as \"213us\", or a rate of service such as \"4700/s\""

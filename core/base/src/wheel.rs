@@ -62,7 +62,8 @@ impl TimerWheel {
 
     /// The number of timers that run.
     #[inline]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 

@@ -60,7 +60,6 @@ impl File {
     const PACKET_BYTES_MAX: u64 = 8800;
 
     /// Whether there can be such a file.
-    #[must_use]
     pub fn is_possible(&self) -> bool {
         let name = self.name.as_view();
         // Each lists several packets of the file or of the list before.

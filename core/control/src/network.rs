@@ -239,7 +239,6 @@ impl Network {
         self.routers.get(name).map(|router| router.id)
     }
 
-    /// Whether the router that has this number is there.
     pub(crate) fn by_id(&self, id: RouterId) -> Option<&Router> {
         self.routers.get(self.name_of(id)).filter(|router| router.id == id)
     }

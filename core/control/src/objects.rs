@@ -502,7 +502,6 @@ impl Objects {
         segments
     }
 
-    /// What each router holds of an object.
     pub(crate) fn holders(&self, name: &Name) -> BTreeMap<RouterId, Segments> {
         let mut holders: BTreeMap<RouterId, Segments> = BTreeMap::new();
         for held in self.object(name).into_iter().flat_map(|object| &object.holders) {

@@ -17,7 +17,6 @@ const STRATEGY_VERSION: u64 = 1;
 
 impl Configuration {
     /// What the store is to keep and refuse.
-    #[must_use]
     pub fn store_rules(&self) -> store::Rules {
         let rule = |rule: &StoreRule| store::Rule {
             prefix: rule.object.clone(),
@@ -36,7 +35,6 @@ impl Distribution {
     /// The name of the strategy instance that asks for each part where it is, and for the rest
     /// those that it is spread over or else the routes, given the face to each router and those
     /// that ordinary routes lead by. A part whose router has no face goes as the rest does.
-    #[must_use]
     pub fn strategy(&self, face_of: impl Fn(&str) -> Option<FaceId>, routes: &[FaceId]) -> Name {
         let mut name = Name::new();
         name.append_str("localhost").append_str("nfd").append_str("strategy");

@@ -10,7 +10,6 @@ use weir_wire::Name;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Part {
-    /// Which router.
     pub router: String,
     /// The first segment.
     pub first: u64,
@@ -46,14 +45,12 @@ pub struct Plan {
 
 impl Plan {
     /// Whether it withdraws the plan before it and puts nothing in its place.
-    #[must_use]
     pub fn is_end(&self) -> bool {
         self.parts.is_empty() && self.spread.is_empty()
     }
 
     /// Whether there can be such a plan for a file of so many segments: its parts are in order, and
     /// of the file.
-    #[must_use]
     pub fn is_possible(&self, segments: u64) -> bool {
         let mut next = 0;
         self.parts.iter().all(|part| {
@@ -68,7 +65,6 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Share {
-    /// Which router.
     pub router: String,
     /// In proportion to the weights of the others, 1 to 1,000.
     pub weight: u64,

@@ -37,7 +37,6 @@ impl Segments {
     pub const LAST_MAX: u64 = (1 << 48) - 1;
 
     /// The segments from `first` to `last`.
-    #[must_use]
     pub fn range(first: u64, last: u64) -> Self {
         let mut segments = Self::default();
         segments.insert(first..=last);
@@ -108,12 +107,10 @@ impl Segments {
     }
 
     /// Whether there are none.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self.0, Ranges::None)
     }
 
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.ranges().map(|(first, last)| last - first + 1).sum()
     }

@@ -70,7 +70,6 @@ pub struct FaceAttributes {
 
 impl FaceAttributes {
     /// A face to one peer whose packets are its own.
-    #[must_use]
     pub const fn point_to_point(scope: FaceScope) -> Self {
         let tokens = PitTokens::Shard;
         Self { scope, link_type: LinkType::PointToPoint, tokens, host: None }

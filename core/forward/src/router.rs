@@ -41,7 +41,6 @@ pub struct Router {
 
 impl Router {
     /// An empty shard with NFD's default strategies.
-    #[must_use]
     pub fn new(now: Instant, config: RouterConfig) -> Self {
         assert!(config.shard < config.shard_count, "shards are numbered from 0");
         assert!(usize::from(config.shard_count) <= SHARDS_MAX, "a set of shards is one word");
@@ -121,7 +120,6 @@ impl Router {
     }
 
     /// When [`Router::handle`] must be called again at the latest, even with nothing to give it.
-    #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         let Content { store, disk, queries, building_since, .. } = &self.content;
         let disk_wakeups = if store.has_disk() {
@@ -140,7 +138,6 @@ impl Router {
     }
 
     /// Counters and table sizes as they are now.
-    #[must_use]
     pub fn stats(&self) -> RouterStats {
         let stats = &self.egress.stats;
         let interests_waiting = self.content.disk.held_up().into();

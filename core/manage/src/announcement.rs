@@ -57,7 +57,7 @@ fn valid_for(value: &[u8], now_unix_ms: u64) -> Option<u64> {
             tlv::NOT_AFTER => 1,
             _ => continue,
         };
-        bounds[at] = Some(weir_wire::timestamp::parse_timestamp(element.value)?);
+        bounds[at] = Some(weir_wire::parse_timestamp(element.value)?);
     }
     let (not_before, not_after) = (bounds[0]?, bounds[1]?);
     let now_ms = i64::try_from(now_unix_ms).ok()?;

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 
 /// What a FaceUri in a command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UriForm {
+pub(crate) enum UriForm {
     /// A scheme, numeric address and port in their one written form, or a scheme without any.
     Canonical,
     /// A FaceUri, but with a host name, without a port, or written in another way.
@@ -20,7 +20,7 @@ pub(crate) fn scheme(uri: &str) -> &str {
 
 /// Whether `uri` is canonical (NFD, FaceUri): `udp4://192.0.2.1:6363`,
 /// `tcp6://[2001:db8::1]:6363`, `unix:///path`, `dev://eth0`, `ether://[02:00:00:00:00:01]`.
-pub fn form(uri: &str) -> UriForm {
+pub(crate) fn form(uri: &str) -> UriForm {
     let Some((scheme, rest)) = uri.split_once("://") else { return UriForm::Malformed };
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     if scheme.is_empty() || !scheme.chars().all(is_scheme) || rest.contains(char::is_whitespace) {

@@ -21,12 +21,12 @@ pub struct Fib {
 
 impl Fib {
     /// Number of prefixes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Whether a prefix has next hops.
-    pub fn contains(&self, prefix: &Name) -> bool {
+    pub(crate) fn contains(&self, prefix: &Name) -> bool {
         self.entries.contains_key(prefix)
     }
 

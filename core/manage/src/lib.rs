@@ -15,7 +15,7 @@ mod dataset;
 mod element;
 mod error;
 mod events;
-pub mod face_uri;
+mod face_uri;
 mod faces;
 mod fib;
 mod io;
@@ -50,7 +50,7 @@ pub use numbers::{
     store_flags, types,
 };
 pub use parameters::{ControlParameters, ControlResponse};
-pub use rib::{FibChange, Rib, RibError, Route};
+pub use rib::{Rib, Route};
 pub use status::{
     ChannelStatus, CsInfo, FaceCounters, FaceCrowding, FaceEventNotification, FaceInfo,
     FaceQueryFilter, FaceStatus, FibEntry, GeneralStatus, NextHopRecord, RibEntry, RouteStatus,

@@ -4,7 +4,7 @@ use crate::error::DecodeError;
 
 /// TLV-TYPE numbers. Numbers are reused between structures, as the protocol has it.
 pub mod types {
-    pub const NAME: u32 = 7;
+    pub(crate) const NAME: u32 = 7;
     pub(crate) const CONTROL_RESPONSE: u32 = 101;
     pub(crate) const STATUS_CODE: u32 = 102;
     pub(crate) const STATUS_TEXT: u32 = 103;

@@ -33,7 +33,7 @@ impl Route {
 
 /// A next hop that appears, changes its cost, or goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FibChange {
+pub(crate) struct FibChange {
     pub prefix: Name,
     pub face: FaceId,
     /// The new cost; `None`: the next hop goes.
@@ -42,7 +42,7 @@ pub struct FibChange {
 
 /// Why a route was not taken in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RibError {
+pub(crate) enum RibError {
     #[error("the RIB is full")]
     Full,
 }
@@ -108,7 +108,7 @@ pub struct Rib {
 
 impl Rib {
     /// An empty table that takes `routes_max` routes.
-    pub fn new(routes_max: usize) -> Self {
+    pub(crate) fn new(routes_max: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
             faces: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl Rib {
     }
 
     /// Adds a route, or replaces the one of the same face and origin.
-    pub fn register(
+    pub(crate) fn register(
         &mut self,
         prefix: &Name,
         route: Route,
@@ -152,7 +152,7 @@ impl Rib {
     }
 
     /// Removes the route of a face and origin; `false` when there is none.
-    pub fn unregister(
+    pub(crate) fn unregister(
         &mut self,
         prefix: &Name,
         face: FaceId,
@@ -167,7 +167,7 @@ impl Rib {
     }
 
     /// Removes every route of a face that is gone.
-    pub fn remove_face(&mut self, face: FaceId, changes: &mut Vec<FibChange>) {
+    pub(crate) fn remove_face(&mut self, face: FaceId, changes: &mut Vec<FibChange>) {
         for prefix in self.faces.get(&face).cloned().unwrap_or_default() {
             let origins: Vec<u64> = match self.entries.get(&prefix) {
                 Some(entry) => entry
@@ -185,7 +185,7 @@ impl Rib {
     }
 
     /// Removes the routes whose time has come.
-    pub fn expire(&mut self, now: Instant, changes: &mut Vec<FibChange>) {
+    pub(crate) fn expire(&mut self, now: Instant, changes: &mut Vec<FibChange>) {
         while let Some((at, ..)) = self.expiries.first()
             && *at <= now
         {
@@ -195,7 +195,7 @@ impl Rib {
     }
 
     /// When the next route expires.
-    pub fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.expiries.first().map(|(at, ..)| *at)
     }
 
@@ -285,3 +285,6 @@ fn report(prefix: &Name, old: &NextHops, new: &NextHops, changes: &mut Vec<FibCh
         changes.push(FibChange { prefix: prefix.clone(), face: *face, cost: Some(*cost) });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,19 +25,16 @@ const NUMBERS_MAX: usize = 256;
 
 impl CsDiskInfo {
     /// Of `disks` files and devices with `capacity_bytes` for records in all.
-    #[must_use]
     pub fn new(disks: u64, capacity_bytes: u64) -> Self {
         Self { numbers: [(DISKS, disks), (CAPACITY_BYTES, capacity_bytes)].into() }
     }
 
     /// Files and devices.
-    #[must_use]
     pub fn disks(&self) -> u64 {
         self.number(DISKS)
     }
 
     /// Octets that they have for records.
-    #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         self.number(CAPACITY_BYTES)
     }
@@ -49,7 +46,6 @@ impl CsDiskInfo {
     }
 
     /// The table of counters that was added; what was not told is 0.
-    #[must_use]
     pub fn table<T: Counters>(&self) -> T {
         let mut stats = T::default();
         for (index, counter) in T::TABLE.iter().enumerate() {

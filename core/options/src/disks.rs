@@ -86,7 +86,6 @@ fn tier() -> DiskTierConfig {
 impl DisksOptions {
     /// `tier` with these options: `tier` says which disks, whose they are, and how much memory its
     /// index may take.
-    #[must_use]
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         DiskTierConfig {
             false_positives_ppm: self.filter_false_positives_ppm,
@@ -108,7 +107,6 @@ impl DisksOptions {
     }
 
     /// What the router does when the disks are busy.
-    #[must_use]
     pub fn busy(&self) -> BusyPolicy {
         BusyPolicy {
             bypass: self.bypass,

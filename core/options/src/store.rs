@@ -23,13 +23,11 @@ options! {
 
 impl StoreOptions {
     /// The defaults with `bytes` octets of memory.
-    #[must_use]
     pub fn with_bytes(bytes: u64) -> Self {
         Self { size: Size { bytes }, ..Self::default() }
     }
 
     /// What the store is given; `unsolicited` is the router's.
-    #[must_use]
     pub fn config(&self) -> StoreConfig {
         StoreConfig {
             capacity_bytes: self.size.bytes,

@@ -217,18 +217,12 @@ pub struct CertificateDraft<'a> {
 
 impl CertificateDraft<'_> {
     /// Signs the certificate with the issuer's key.
-    ///
-    /// # Errors
-    /// Any [`IssueError`].
     pub fn issue(&self, issuer: &dyn Signer) -> Result<Certificate, IssueError> {
         self.sign(issuer, issuer.key_locator())
     }
 
     /// Signs the certificate with the key it is for. The KeyLocator is the key's name, as a
     /// certificate cannot be fetched to check itself.
-    ///
-    /// # Errors
-    /// Any [`IssueError`].
     pub fn issue_to_self(&self, signer: &dyn Signer) -> Result<Certificate, IssueError> {
         self.sign(signer, Some(KeyLocator::Name(self.key_name.to_name())))
     }

@@ -106,9 +106,6 @@ pub trait VerifierFactory {
 }
 
 /// Signs a Data and encodes it: SignatureInfo with the signer's type and KeyLocator, nothing else.
-///
-/// # Errors
-/// What the signer returns.
 pub fn sign_data(data: &Data, signer: &dyn Signer) -> Result<Vec<u8>, SignError> {
     data.try_encode_signed(&signature_info(signer), |portions| signer.sign(portions))
 }
@@ -116,9 +113,6 @@ pub fn sign_data(data: &Data, signer: &dyn Signer) -> Result<Vec<u8>, SignError>
 /// Signs an Interest and encodes it, with the parameters digest as the last component of its name.
 /// `nonce` and `time_ms` (milliseconds since the Unix epoch) go into InterestSignatureInfo; who
 /// commands NFD needs both.
-///
-/// # Errors
-/// What the signer returns.
 pub fn sign_interest(
     interest: Interest,
     signer: &dyn Signer,

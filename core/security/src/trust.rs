@@ -96,10 +96,6 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Believes `certificate` from now on. Its own signature is not looked at.
     ///
     /// # Errors
@@ -288,10 +284,6 @@ pub struct KnownSigners {
 }
 
 impl KnownSigners {
-    pub const fn new() -> Self {
-        Self { by_prefix: BTreeMap::new() }
-    }
-
     /// What to think of an object of this name whose signer's SubjectPublicKeyInfo has the SHA-256
     /// `key_digest`. The longest known prefix of the name decides.
     pub fn decide(&self, name: NameView<'_>, key_digest: &[u8; 32]) -> SignerStatus {
@@ -315,7 +307,8 @@ impl KnownSigners {
     }
 
     /// All that is known, in the canonical order of names.
-    pub fn iter(&self) -> impl Iterator<Item = (&Name, &[u8; 32])> {
+    #[cfg(test)]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Name, &[u8; 32])> {
         self.by_prefix.iter()
     }
 

@@ -229,7 +229,6 @@ impl Ruling {
         self.recent[at].prefixes.iter().find_map(|&prefix| self.of_prefix(prefix, segment))
     }
 
-    /// The rule of a prefix for a segment.
     #[inline]
     fn of_prefix(&self, prefix: u32, segment: u64) -> Option<u32> {
         let Range { start, end } = self.prefixes[prefix as usize].pieces;

@@ -32,7 +32,8 @@ pub struct Selectors {
 }
 
 impl InterestBatch {
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 

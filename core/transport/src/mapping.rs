@@ -42,10 +42,7 @@ pub enum MappingError {
     Unknown(String),
     /// The prefix has a length that it cannot have.
     #[error("a prefix of hICN has 16, 32, 48 or 64 bits, not {bits}")]
-    PrefixBits {
-        /// Its bits.
-        bits: u8,
-    },
+    PrefixBits { bits: u8 },
     /// The prefix has bits beyond its length.
     #[error("{address} has bits beyond the {bits} of the prefix")]
     HostBits {
@@ -86,10 +83,7 @@ pub struct HicnName {
 
 impl HicnPrefix {
     /// A prefix of this many bits.
-    ///
-    /// # Errors
-    /// [`MappingError::PrefixBits`], [`MappingError::HostBits`].
-    pub fn new(address: Ipv6Addr, bits: u8) -> Result<Self, MappingError> {
+    pub(crate) fn new(address: Ipv6Addr, bits: u8) -> Result<Self, MappingError> {
         if bits == 0 || bits > PREFIX_BITS_MAX || !bits.is_multiple_of(GROUP_BITS) {
             return Err(MappingError::PrefixBits { bits });
         }
@@ -127,15 +121,13 @@ fn name_of_address(octets: &[u8]) -> Name {
 
 impl HicnName {
     /// The name as NDN carries it.
-    #[must_use]
-    pub fn to_name(&self) -> Name {
+    pub(crate) fn to_name(&self) -> Name {
         let mut name = name_of_address(&self.address.octets());
         name.append_segment(self.suffix.into());
         name
     }
 
     /// The name that an NDN name carries, if it does.
-    #[must_use]
     pub fn from_name(name: NameView<'_>) -> Option<Self> {
         const GROUPS: usize = ADDRESS_BYTES / GROUP_BYTES;
         let mut components = name.components();
@@ -157,7 +149,6 @@ impl HicnName {
 
 impl NameMapping {
     /// The name that all names of the network begin with of what is below an application's.
-    #[must_use]
     pub fn prefix(&self, application: NameView<'_>) -> Name {
         match self {
             Self::Identity => application.to_name(),
@@ -166,7 +157,6 @@ impl NameMapping {
     }
 
     /// The name that the numbers of segments of an object's version follow.
-    #[must_use]
     pub fn version_prefix(&self, versioned: NameView<'_>) -> Name {
         match self {
             Self::Identity => versioned.to_name(),
@@ -187,7 +177,6 @@ impl NameMapping {
     }
 
     /// The name of a part of a version's manifest.
-    #[must_use]
     pub fn part_name(&self, versioned: NameView<'_>, part: PartId) -> Name {
         if let Self::Identity = self {
             return part_name(versioned, part);
@@ -210,7 +199,6 @@ impl NameMapping {
 
     /// The name that asks for the metadata of an object, and whether it is but the beginning of
     /// that of the Data.
-    #[must_use]
     pub fn metadata_interest(&self, object: NameView<'_>) -> (Name, bool) {
         match self {
             Self::Identity => (object.to_name().append_keyword(METADATA_KEYWORD).clone(), true),
@@ -220,7 +208,6 @@ impl NameMapping {
 
     /// The name of an object's metadata that have a number of their own, where names have room for
     /// that.
-    #[must_use]
     pub fn metadata_name(&self, object: NameView<'_>, number: u64) -> Name {
         match self {
             Self::Identity => {
@@ -236,9 +223,6 @@ impl NameMapping {
     }
 
     /// Holds the last segment of an object against what there are names for.
-    ///
-    /// # Errors
-    /// [`MappingError::Segment`].
     pub fn check_last(&self, segment: u64) -> Result<(), MappingError> {
         match self {
             Self::Hicn(_) if segment >= SEGMENTS_MAX => Err(MappingError::Segment(segment)),
@@ -248,7 +232,6 @@ impl NameMapping {
 }
 
 /// Whether a Data of this name holds metadata under a name of hICN.
-#[must_use]
 pub fn is_hicn_metadata(name: NameView<'_>) -> bool {
     HicnName::from_name(name).is_some_and(|name| name.suffix == METADATA_SUFFIX)
 }

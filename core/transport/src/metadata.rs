@@ -171,9 +171,6 @@ impl Metadata {
 
     /// Reads the Content of a metadata Data. Elements after the Name that are not known, whatever
     /// their numbers, are skipped: the extensions of different producers overlap.
-    ///
-    /// # Errors
-    /// [`MetadataError`].
     pub fn decode(content: &[u8]) -> Result<Self, MetadataError> {
         let mut reader = Reader::new(content);
         let malformed = |_| MetadataError::Malformed;

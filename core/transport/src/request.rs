@@ -130,7 +130,7 @@ impl Request {
     }
 
     /// The path it was sent on last.
-    pub fn path(&self) -> Option<PathId> {
+    pub(crate) fn path(&self) -> Option<PathId> {
         self.path
     }
 

@@ -39,7 +39,7 @@ impl SegmentSet {
     }
 
     /// Whether the segment is a member.
-    pub fn contains(&self, segment: u64) -> bool {
+    pub(crate) fn contains(&self, segment: u64) -> bool {
         usize::try_from(segment / 64)
             .ok()
             .and_then(|word| self.words.get(word))
@@ -59,7 +59,7 @@ impl SegmentSet {
     }
 
     /// The members as ranges, lowest first.
-    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let bits = self.words.len() as u64 * 64;
         let mut from = 0;
         core::iter::from_fn(move || {

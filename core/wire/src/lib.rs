@@ -15,13 +15,13 @@ mod interest;
 mod interest_builder;
 mod limits;
 pub mod lp;
-pub mod name;
+mod name;
 mod packet;
-pub mod padding;
+mod padding;
 mod rewrite;
 mod run;
 mod signature;
-pub mod timestamp;
+mod timestamp;
 mod types;
 
 pub use data::{DataView, content_type};
@@ -35,11 +35,15 @@ pub use lp::{
     CongestionMark, HopSignal, LP_PREFIX_MAX, LpFraming, LpHeader, LpView, NackReason, PitToken,
     ShortToken,
 };
-pub use name::{Component, ComponentView, Name, NameHead, NameUriError, NameView, UriStyle};
+pub use name::{
+    Component, ComponentView, DIGEST_SIZE, Name, NameHead, NameUriError, NameView, UriStyle,
+};
 pub use packet::PacketView;
+pub use padding::{PADDING_MAX, PADDING_MIN, pad_prefix};
 pub use rewrite::rewrite_interest;
 pub use run::{RUN_PREFIX_MAX, RUN_SPAN_MAX, RunFields, RunOffer, RunPattern};
 pub use signature::{
     KeyLocator, KeyLocatorView, SignatureInfo, SignatureInfoView, ValidityPeriod,
     ValidityPeriodView, signature_type,
 };
+pub use timestamp::{format_timestamp, parse_timestamp};

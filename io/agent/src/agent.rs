@@ -88,7 +88,6 @@ impl Agent {
     }
 
     /// What it has done so far.
-    #[must_use]
     pub fn stats(&self) -> AgentStats {
         let counters = &self.shared.counters;
         AgentStats {

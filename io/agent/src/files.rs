@@ -29,7 +29,6 @@ pub struct FileError(#[from] RestError);
 
 impl FileError {
     /// The status by which the controller refuses; none if it does not answer.
-    #[must_use]
     pub fn status(&self) -> Option<u16> {
         match self.0 {
             RestError::Refused { status, .. } => Some(status),
@@ -86,9 +85,6 @@ impl Files {
 
     /// Tells of files, in one request for each thousand; those that the controller does not take.
     /// The same again is no error.
-    ///
-    /// # Errors
-    /// The controller refuses them all or does not answer.
     pub fn add(&self, files: &[File]) -> Result<Vec<FileRefused>, FileError> {
         let mut refused = Vec::new();
         for files in files.chunks(LIST_MAX) {
@@ -99,9 +95,6 @@ impl Files {
     }
 
     /// The files that the controller knows, in the order of their names.
-    ///
-    /// # Errors
-    /// The controller refuses or does not answer.
     pub fn list(&self) -> Result<Vec<RegisteredFile>, FileError> {
         let mut files: Vec<RegisteredFile> = Vec::new();
         loop {
@@ -118,9 +111,6 @@ impl Files {
     }
 
     /// Tells that a file is served no more. Says whether the controller knew it.
-    ///
-    /// # Errors
-    /// The controller refuses it or does not answer.
     pub fn withdraw(&self, name: &Name) -> Result<bool, FileError> {
         match self.http.delete("/v1/files", "name", &name.to_string()) {
             Ok(_) => Ok(true),
@@ -146,9 +136,6 @@ impl Files {
     /// Tells of files that are served no more, and then of others that are, in a thread of its own,
     /// again and again with growing waits until the controller has answered, and `tell`s what
     /// becomes of them.
-    ///
-    /// # Errors
-    /// The system has no thread, or no random numbers.
     pub fn tell_in_background(
         &self,
         files: Vec<File>,

@@ -117,18 +117,12 @@ impl Client {
 
     /// Goes over to the router of this process, at the other end of a pair of sockets. It is not
     /// tried again when it is gone.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn over_pair(stream: UnixStream) -> Result<Self, ClientError> {
         Self::over(vec![(FaceUri::Internal, Some(Connection::over_pair(stream)?))])
     }
 
     /// Goes over to routers at UDP addresses, each from a port that is bound already, with
     /// datagrams of at most so many octets.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn over_udp(
         routers: impl IntoIterator<Item = (UdpPort, SocketAddr, usize)>,
     ) -> Result<Self, ClientError> {
@@ -423,9 +417,6 @@ impl Client {
     }
 
     /// Sends a management command as [`Client::respond`] does; gives the effective values.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn command(
         &mut self,
         command: Command,
@@ -440,36 +431,24 @@ impl Client {
     }
 
     /// Has the router send Interests below `prefix` here.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn register_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
         let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
         self.command(Command::RibRegister, &parameters).map(|_| ())
     }
 
     /// Takes [`Client::register_prefix`] back.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn unregister_prefix(&mut self, prefix: &Name) -> Result<(), CommandError> {
         let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
         self.command(Command::RibUnregister, &parameters).map(|_| ())
     }
 
     /// The items of one of the router's status datasets, such as `faces/list`.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn dataset<E: Element>(&mut self, dataset: &str) -> Result<Vec<E>, CommandError> {
         let content = self.dataset_content(dataset)?;
         E::decode_all(&content).map_err(|_| CommandError::Malformed)
     }
 
     /// What the router that commands go to holds of an object, whose name has no segment number.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn holdings(&mut self, object: &Name) -> Result<HoldingsStatus, CommandError> {
         let scope = if self.is_local() { Scope::Localhost } else { Scope::Localhop };
         let content = self.dataset_at(HoldingsStatus::dataset_name(scope.prefix(), object))?;
@@ -477,9 +456,6 @@ impl Client {
     }
 
     /// A status dataset as the router sends it, all its segments together.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn dataset_content(&mut self, dataset: &str) -> Result<Vec<u8>, CommandError> {
         let mut name = Scope::Localhost.prefix();
         for component in dataset.split('/') {
@@ -506,9 +482,6 @@ impl Client {
     }
 
     /// Asks the router to say of each packet which face it came from; routers elsewhere refuse.
-    ///
-    /// # Errors
-    /// [`CommandError`].
     pub fn enable_local_fields(&mut self) -> Result<FaceId, CommandError> {
         let parameters = ControlParameters {
             flags: Some(face_flags::LOCAL_FIELDS),

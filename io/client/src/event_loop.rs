@@ -113,7 +113,6 @@ struct Slot<'a> {
 pub struct EventLoop<'a> {
     client: &'a mut Client,
     slots: Slab<Slot<'a>>,
-    /// The times of those that have one.
     due: BTreeSet<(Instant, EndpointId)>,
     calls: Vec<EndpointId>,
     names: Names,
@@ -150,9 +149,6 @@ impl<'a> EventLoop<'a> {
 
     /// As [`EventLoop::add`]. The endpoint is also called when one of its descriptors becomes
     /// readable; they are watched for edges, so that it need not read them.
-    ///
-    /// # Errors
-    /// What the system says of the descriptors.
     pub fn add_with_sources<E: Endpoint + 'a>(
         &mut self,
         endpoint: E,

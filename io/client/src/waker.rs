@@ -41,9 +41,6 @@ impl Waker {
     }
 
     /// Ends the wait that is under way, or else the next one. All endpoints are called.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn wake(&self) -> io::Result<()> {
         self.woken().all = true;
         self.end_wait()
@@ -89,15 +86,11 @@ pub struct EndpointWaker {
 }
 
 impl EndpointWaker {
-    #[must_use]
     pub fn id(&self) -> EndpointId {
         self.id
     }
 
     /// Ends the wait that is under way, or else the next one, and has the endpoint called.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn wake(&self) -> io::Result<()> {
         self.waker.wake_one(self.id)
     }

@@ -34,9 +34,6 @@ fn record(action: &'static str, detail: String) -> Record {
 /// Makes a token that holds for `expires_after_ms` milliseconds, or for ever, and returns its text,
 /// which nobody can read again. A producer registers files below `prefixes`, and routes lead to a
 /// router for prefixes below them; to other roles they mean nothing.
-///
-/// # Errors
-/// The database, or random numbers.
 pub fn add_token(
     database: &DatabasePlace,
     role: Role,
@@ -57,18 +54,12 @@ pub fn add_token(
 }
 
 /// All tokens, the oldest first. The log says which cannot be read.
-///
-/// # Errors
-/// The database.
 pub fn tokens(database: &DatabasePlace) -> Result<Vec<Token>, StartError> {
     block_on(with(database, async |database| Ok(database.tokens().await?.read)))
 }
 
 /// Removes a token by what it is listed by. Says whether there was one. A controller that runs lets
 /// its holder in for a few seconds more.
-///
-/// # Errors
-/// The database.
 pub fn remove_token(database: &DatabasePlace, id: &str) -> Result<bool, StartError> {
     let record = record("token removed", id.to_owned());
     block_on(with(database, async |database| database.remove_token(id, record).await))

@@ -78,9 +78,6 @@ impl Default for Metrics {
 
 impl Metrics {
     /// All of it.
-    ///
-    /// # Errors
-    /// None that is known: text goes into memory.
     pub(crate) fn text(
         &self,
         values: [u64; GAUGES.len()],

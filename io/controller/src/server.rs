@@ -64,7 +64,6 @@ impl Server {
     }
 
     /// Its address for browsers and agents.
-    #[must_use]
     pub fn url(&self) -> String {
         let scheme = if self.has_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address)

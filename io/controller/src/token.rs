@@ -76,9 +76,6 @@ const NAME_BYTES_MAX: usize = 64;
 
 impl Token {
     /// A new token, and its text, which is known to nobody else.
-    ///
-    /// # Errors
-    /// The machine gives no random numbers.
     pub(crate) fn issue(
         role: Role,
         name: &str,
@@ -115,7 +112,6 @@ pub(crate) fn split(text: &str) -> Option<(&str, Vec<u8>)> {
 
 /// Whether a router or another holder of a token may have this name: it stands in addresses, logs
 /// and pages as it is.
-#[must_use]
 pub fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&text.len())

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-pub mod keychain;
+mod keychain;
 mod passphrase;
 mod pem;
 mod private_key;
@@ -13,7 +13,10 @@ mod verifier;
 #[cfg(test)]
 mod tests;
 
-pub use keychain::{Imported, KeyChain, KeyChainError, KeyEntry, UserTrust};
+pub use keychain::{
+    ISSUED_VALIDITY_S, Imported, KeyChain, KeyChainError, KeyEntry, UserTrust, default_identity,
+    read_certificate, unix_time_s,
+};
 pub use passphrase::{PassphraseError, PassphraseSource};
 pub use private_key::{KeyError, KeyType, PrivateKey};
 pub use random::random_octets;

@@ -78,9 +78,6 @@ impl PassphraseSource {
     }
 
     /// The passphrase that opens `what`; asks for it if need be.
-    ///
-    /// # Errors
-    /// Any [`PassphraseError`].
     pub(crate) fn to_open(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
         match self.unattended()? {
             Some(passphrase) => Ok(passphrase),
@@ -89,9 +86,6 @@ impl PassphraseSource {
     }
 
     /// The passphrase that is to protect `what`; asks for it twice if need be.
-    ///
-    /// # Errors
-    /// Any [`PassphraseError`].
     pub fn to_protect(&self, what: &str) -> Result<Zeroizing<String>, PassphraseError> {
         if let Some(passphrase) = self.unattended()? {
             return Ok(passphrase);

@@ -34,7 +34,6 @@ pub use set::{DiskSet, open};
 pub use start::StartError;
 
 /// CRC-32C, by the widest instructions that the processor has.
-#[must_use]
 pub fn checksum(octets: &[u8]) -> u32 {
     crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, octets) as u32
 }

@@ -23,9 +23,6 @@ pub enum Locked {
 
 /// Locks the file until all that is open of this opening is closed. Waits a moment for a holder
 /// that may be about to end.
-///
-/// # Errors
-/// What the system says.
 pub fn lock(file: &File) -> io::Result<Locked> {
     let begin = Instant::now();
     loop {

@@ -187,7 +187,6 @@ impl DiskMonitor {
     }
 
     /// What the shards have done with a disk.
-    #[must_use]
     pub fn counters(&self, disk: usize) -> DiskCounters {
         let counters = &self.disks[disk].0.counters;
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -202,33 +201,28 @@ impl DiskMonitor {
     }
 
     /// How a disk is read and written: `io_uring` or `threads`.
-    #[must_use]
     pub fn kind(&self, disk: usize) -> &'static str {
         self.disks[disk].1
     }
 
     /// What a disk died of, for good: all operations are answered with
     /// [`DiskFailure::Io`](weir_store::disk::DiskFailure::Io).
-    #[must_use]
     pub fn death(&self, disk: usize) -> Option<&str> {
         self.disks[disk].0.death.get().map(String::as_str)
     }
 
     /// Whether something was under way at a disk when a shard left it, so that the thread of that
     /// shard may not end before the device answers.
-    #[must_use]
     pub fn is_left_busy(&self, disk: usize) -> bool {
         self.disks[disk].0.is_left_locked.load(Ordering::Acquire)
     }
 
     /// The first error of a disk since the last call.
-    #[must_use]
     pub fn take_error(&self, disk: usize) -> Option<DiskError> {
         self.disks[disk].0.failure.lock().ok()?.take()
     }
 
     #[cfg(feature = "lab")]
-    #[must_use]
     pub fn stall_handle(&self, disk: usize) -> StallHandle {
         StallHandle(Arc::clone(&self.disks[disk].0))
     }

@@ -36,7 +36,6 @@ impl DiskPorts {
 
     /// Descriptors that become readable when outcomes have come in. To be watched for edges, since
     /// they are not read: `EPOLLET`, as mio does.
-    #[must_use]
     pub fn sources(&self) -> [BorrowedFd<'_>; 2] {
         [self.bell.as_fd(), self.timer.as_fd()]
     }
@@ -83,7 +82,6 @@ impl DiskPorts {
     }
 
     /// Operations that were submitted and not drained yet.
-    #[must_use]
     pub fn under_way(&self) -> usize {
         self.lanes.iter().map(Lane::under_way).sum()
     }

@@ -266,7 +266,6 @@ impl Identity {
     }
 }
 
-/// Octets that a disk shall have.
 fn bytes_wanted(disk: &OpenDisk, config: &DiskFileConfig) -> Result<u64, OpenError> {
     let path = || disk.path.clone();
     let known = disk.superblock.as_ref().map(|superblock| superblock.bytes);
@@ -400,18 +399,15 @@ fn tell_of_size(
 
 impl DiskSet {
     /// The key of the name hashes, the same in all lives of the store.
-    #[must_use]
     pub fn hash_key(&self) -> HashKey {
         HashKey::new(self.hash_key)
     }
 
     /// What marks the records of the store.
-    #[must_use]
     pub fn store_id(&self) -> u64 {
         self.store_id
     }
 
-    #[must_use]
     pub fn disks(&self) -> usize {
         self.disks.len()
     }
@@ -421,7 +417,6 @@ impl DiskSet {
     ///
     /// # Panics
     /// When there is no such disk or shard.
-    #[must_use]
     pub fn geometry(&self, disk: usize, shard: u32) -> DiskGeometry {
         let SetDisk { ready, superblock, is_current } = &self.disks[disk];
         let geometry = superblock.geometry(shard, ready.is_writable);
@@ -429,7 +424,6 @@ impl DiskSet {
     }
 
     /// What the operator should know. It has been logged.
-    #[must_use]
     pub fn warnings(&self) -> &[OpenWarning] {
         &self.warnings
     }
@@ -437,9 +431,6 @@ impl DiskSet {
     /// One port to the disks for each shard. `depth` is
     /// [`DiskTierConfig::depth`](weir_store::disk::DiskTierConfig::depth): how many operations each
     /// shard may have under way at each disk. The disks stay locked until all of it is dropped.
-    ///
-    /// # Errors
-    /// See [`StartError`].
     pub fn start(
         self,
         depth: u32,

@@ -15,9 +15,6 @@ const fn control_bytes(descriptors: usize) -> usize {
 }
 
 /// Sends `octets`, which are few, with `descriptor`.
-///
-/// # Errors
-/// Those of `sendmsg`.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
     octets: &[u8],
@@ -43,9 +40,6 @@ pub(crate) fn send(
 
 /// Reads into `octets`, and appends what files came with them to `files`: all of them, since the
 /// system would close the others here and now.
-///
-/// # Errors
-/// Those of `recvmsg`.
 pub(crate) fn receive(
     socket: BorrowedFd<'_>,
     octets: &mut [u8],

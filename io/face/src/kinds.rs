@@ -30,9 +30,6 @@ macro_rules! sockets {
 
         impl Socket {
             /// Appends the frames of one read to `frames`.
-            ///
-            /// # Errors
-            /// The socket failed.
             #[inline]
             pub fn recv(
                 &mut self,
@@ -44,9 +41,6 @@ macro_rules! sockets {
 
             /// Sends what `link` has ready, as far as the socket takes it. A socket must always be
             /// given the same link.
-            ///
-            /// # Errors
-            /// The socket failed.
             #[inline]
             pub fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
                 match self { $(Self::$variant(one) => one.send(link),)+ }
@@ -203,9 +197,6 @@ impl Connected {
 
 impl Socket {
     /// One end of a pair whose other end is in this process: a local face.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub fn of_pair(stream: UnixStream) -> io::Result<Self> {
         StreamSocket::of_pair(stream).map(Self::Stream)
     }
@@ -234,9 +225,6 @@ impl Socket {
     }
 
     /// Takes what has told of something to read, which the caller knows of and leaves for later.
-    ///
-    /// # Errors
-    /// The connection failed, or has ended.
     pub fn silence(&mut self) -> io::Result<()> {
         match self {
             Self::Shared(socket) => socket.silence(),
@@ -245,9 +233,6 @@ impl Socket {
     }
 
     /// Connects an application to a router, waiting for at most `timeout`.
-    ///
-    /// # Errors
-    /// As [`Connected::to`], and those of binding a port.
     pub fn connect(remote: &FaceUri, timeout: Duration) -> io::Result<Self> {
         match Connected::to(remote, timeout)? {
             Connected::Socket(Socket::Stream(stream)) if matches!(remote, FaceUri::Unix(_)) => {

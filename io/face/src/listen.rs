@@ -77,9 +77,6 @@ impl UnixListener {
     /// Listens on `path`. A missing directory is made, open to this user alone unless the system's
     /// run directory is its parent. A socket on which no process listens, left by a router that was
     /// killed, is replaced.
-    ///
-    /// # Errors
-    /// [`BindError`].
     pub fn bind(path: &Path, access: UnixAccess) -> Result<Self, BindError> {
         let fail = |source| BindError::Io { address: path.display().to_string(), source };
         let path = std::path::absolute(path).map_err(fail)?;
@@ -106,9 +103,6 @@ impl UnixListener {
     }
 
     /// Listens on the first of `unix_path_candidates` where this process may make a socket.
-    ///
-    /// # Errors
-    /// [`BindError`]: another router listens there, or no place will do.
     pub fn bind_default(access: UnixAccess) -> Result<Self, BindError> {
         let candidates = unix_path_candidates();
         let (last, first) = candidates.split_last().expect("the temporary directory is always one");
@@ -215,9 +209,6 @@ pub struct TcpListener {
 
 impl TcpListener {
     /// Listens on `address`; port 0 takes any. An IPv6 listener takes no IPv4 peers.
-    ///
-    /// # Errors
-    /// [`BindError::Io`].
     pub fn bind(address: SocketAddr) -> Result<Self, BindError> {
         Self::try_bind(address)
             .map_err(|source| BindError::Io { address: format!("tcp {address}"), source })

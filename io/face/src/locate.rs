@@ -100,9 +100,6 @@ pub struct ClientTransportError {
 /// The router that applications of this user connect to, as NDN clients find it:
 /// NDN_CLIENT_TRANSPORT, else the first `client.conf` there is, else the default path on which a
 /// router answers. Blocks for name resolution.
-///
-/// # Errors
-/// [`ClientTransportError`]: what is configured is no address.
 pub fn client_transport() -> Result<TransportChoice, ClientTransportError> {
     client_transport_from(
         |key| env::var(key).ok(),
@@ -126,9 +123,6 @@ fn is_in_own_directory(socket: &Path) -> bool {
 
 /// As [`client_transport`], with the environment, the files and the liveness of routers told by the
 /// caller.
-///
-/// # Errors
-/// As [`client_transport`].
 pub(crate) fn client_transport_from(
     variable: impl Fn(&str) -> Option<String>,
     read: impl Fn(&Path) -> Option<String>,

@@ -247,9 +247,6 @@ impl<'a> Pieces<'a> {
 
 /// Sends `departures`, at most [`BATCH_MAX`]; their pieces follow one another in
 /// `pieces`. Returns how many messages the socket took.
-///
-/// # Errors
-/// What the system says when the first message fails.
 pub(crate) fn send(
     fd: RawFd,
     destination: &Destination,

@@ -3,8 +3,7 @@
 //! two.
 
 use weir_link::Frame;
-use weir_wire::padding::{PADDING_MAX, PADDING_MIN, pad_prefix};
-use weir_wire::tlv;
+use weir_wire::{PADDING_MAX, PADDING_MIN, pad_prefix, tlv};
 
 use crate::mmsg::PIECES_MAX;
 

@@ -34,9 +34,6 @@ impl FaceUri {
     /// with a connection, over UDP with any packet. `current` is tried first; where none answers it
     /// is the one after that which has not refused, so that repeated calls try each in turn. One
     /// address alone is not tried. Blocks for some seconds at most.
-    ///
-    /// # Errors
-    /// As [`FaceUri::resolve`].
     pub fn resolve_reachable(text: &str, current: Option<&Self>) -> Result<Self, ResolveError> {
         let mut all = Self::resolve_all(text)?;
         let at = all.iter().position(|uri| Some(uri) == current);

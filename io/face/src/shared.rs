@@ -317,9 +317,6 @@ impl SharedSocket {
 
     /// Takes the bells that have rung, so that they wake nobody again. For an end that knows that
     /// there is something to be read, and does not read it now.
-    ///
-    /// # Errors
-    /// The connection failed, or has ended.
     pub(crate) fn silence(&mut self) -> io::Result<()> {
         if self.reads_ring && take_bells(&mut self.stream)? == Bells::Closed {
             return Err(io::ErrorKind::BrokenPipe.into());

@@ -49,9 +49,6 @@ impl UdpPort {
     /// that [`steered_to`] says. It is one socket alone where the system does not give more or
     /// cannot steer, and the error says why. No other program gets the port, unless it asks for a
     /// part of it (SO_REUSEPORT) as the same user.
-    ///
-    /// # Errors
-    /// Those of `socket` and `bind` for the first.
     pub fn bind_all(
         address: SocketAddr,
         count: usize,
@@ -98,9 +95,6 @@ impl UdpPort {
 }
 
 /// Has the system steer what comes to the port of `socket`, and of the `count` sockets there.
-///
-/// # Errors
-/// Those of `setsockopt`.
 fn steer(socket: &Socket, is_ipv6: bool, count: usize) -> io::Result<()> {
     let mut program = match is_ipv6 {
         true => source_v6(),

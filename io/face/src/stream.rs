@@ -197,7 +197,6 @@ impl StreamSocket {
         Ok(self.cut(&octets, pool, frames).unwrap_or(status))
     }
 
-    /// Reads octets as they come.
     #[inline]
     pub(crate) fn read(&mut self, octets: &mut [u8]) -> io::Result<usize> {
         if self.files_left.is_none() || !StrangerFile::may_be_taken() {
@@ -224,9 +223,6 @@ impl StreamSocket {
     }
 
     /// Sends what is left of a frame that has been sent in part. Whether that is all of it.
-    ///
-    /// # Errors
-    /// The connection failed.
     pub(crate) fn finish_frame(&mut self, link: &mut Link) -> io::Result<bool> {
         while self.front_sent > 0 {
             let frame = link.frames().next().expect("what was sent in part is queued");
@@ -291,9 +287,6 @@ impl StreamSocket {
 
     /// Sends what `link` has queued, as far as the socket takes it. Frames leave the link's queue
     /// when their last octet is taken, so a socket must always be given the same link.
-    ///
-    /// # Errors
-    /// The connection failed.
     pub fn send(&mut self, link: &mut Link) -> io::Result<SendStatus> {
         link.gather_runs(usize::from(self.front_sent > 0));
         let mut sent_bytes = 0;
@@ -357,9 +350,6 @@ impl Drop for StreamSocket {
 }
 
 /// Appends the whole frames at the beginning of `octets` to `frames`, and gives their length.
-///
-/// # Errors
-/// Behind them there is something else.
 pub(crate) fn cut_frames(octets: &Packet, frames: &mut Vec<Packet>) -> Result<usize, FrameError> {
     let mut at = 0;
     while let Some(len) = peek_frame(&octets[at..])? {

@@ -129,9 +129,6 @@ pub struct UdpPort {
 
 impl UdpPort {
     /// Binds to `address`; port 0 takes any. An IPv6 port takes no IPv4 peers.
-    ///
-    /// # Errors
-    /// Those of `socket` and `bind`.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         Self::bind_socket(Self::unbound(address)?, address, options)
     }
@@ -213,9 +210,6 @@ impl UdpPort {
     }
 
     /// Receive buffer the system granted, in octets.
-    ///
-    /// # Errors
-    /// Those of `getsockopt`.
     pub fn receive_buffer_bytes(&self) -> io::Result<usize> {
         // Linux reports double what was asked, the other half being for its own bookkeeping.
         self.socket.recv_buffer_size().map(|bytes| bytes / 2)
@@ -353,9 +347,6 @@ impl UdpPort {
     /// length are made one length by octets that the link does not count. What the system refuses
     /// to send (too long, unreachable, no buffers) is dropped and counted, in the link as
     /// [`LinkDrop::SocketRefused`].
-    ///
-    /// # Errors
-    /// Only if the socket itself is broken.
     pub fn send(&mut self, path: UdpPath, link: &mut Link) -> io::Result<SendStatus> {
         link.gather_runs(0);
         let destination = self.destination(path);
@@ -413,9 +404,6 @@ impl UdpPort {
     }
 
     /// Sends `frames` over `path`, each as a datagram of its own, without a [`Link`].
-    ///
-    /// # Errors
-    /// Only if the socket itself is broken.
     pub fn send_frames(&mut self, path: UdpPath, frames: &[Packet]) -> io::Result<FramesSent> {
         let destination = self.destination(path);
         let mut result = FramesSent::default();

@@ -23,10 +23,7 @@ pub struct UdpPeer {
 
 impl UdpPeer {
     /// Binds any port.
-    ///
-    /// # Errors
-    /// Those of `socket` and `bind`.
-    pub fn open(peer: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn open(peer: SocketAddr) -> io::Result<Self> {
         let any: SocketAddr = match peer {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0; 16], 0).into(),

@@ -171,9 +171,6 @@ impl FaceUri {
 
     /// Whether the address may be a peer's: not 0.0.0.0, not port 0, and no link-local address
     /// without its interface. `text` is what the error shows.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn check_peer(&self, text: &str) -> Result<(), FaceUriError> {
         match self.socket_addr() {
             Some(address) if address.ip().is_unspecified() || address.port() == 0 => {
@@ -189,9 +186,6 @@ impl FaceUri {
 
     /// Whether [`Self::resolve`] can do something with `text`, as far as can be said without a look
     /// at the name service.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn check(text: &str) -> Result<(), FaceUriError> {
         read_lenient(text).map(|_| ())
     }
@@ -208,9 +202,6 @@ impl FaceUri {
 
     /// As [`FaceUri::resolve`], with all addresses of a host, at least one: in the order of the
     /// system (RFC 6724), the families by turns (RFC 8305, 4).
-    ///
-    /// # Errors
-    /// As [`FaceUri::resolve`].
     pub fn resolve_all(text: &str) -> Result<Vec<Self>, ResolveError> {
         let (ip, host, port) = match read_lenient(text)? {
             Lenient::Whole(uri) => return Ok(vec![uri]),

@@ -26,16 +26,12 @@ impl Contents {
     }
 
     /// Packet threads: each has an equal part of the store, and of each object what falls to it.
-    #[must_use]
     pub fn threads(&self) -> usize {
         self.threads
     }
 
     /// Begins to keep an index of what is held, of so many octets for memory and as many for disks
     /// in the whole router, or gives it up. It is built while the router goes on.
-    ///
-    /// # Errors
-    /// [`ContentsError::Late`], [`ContentsError::Busy`] and [`ContentsError::Ended`].
     pub fn track(
         &self,
         config: Option<HoldingsConfig>,
@@ -61,9 +57,6 @@ impl Contents {
     }
 
     /// What is held of one object, whose name has no segment number.
-    ///
-    /// # Errors
-    /// As [`Contents::list`].
     pub fn list_one(&self, object: &Name, within: Duration) -> Result<ContentsPage, ContentsError> {
         self.page(Question::ListOne { object: object.clone() }, within)
     }
@@ -71,9 +64,6 @@ impl Contents {
     /// What has changed since this was called before, of at most `blocks_max` times 64 segments in
     /// each tier of each packet thread. Of several callers each would get a part: there is to be
     /// one.
-    ///
-    /// # Errors
-    /// [`ContentsError`]. After [`ContentsError::Late`] the next call begins a new generation.
     pub fn take_changes(
         &self,
         blocks_max: usize,
@@ -86,17 +76,11 @@ impl Contents {
     }
 
     /// The next changes are a new generation and tell all that is held.
-    ///
-    /// # Errors
-    /// As [`Contents::track`].
     pub fn restart_changes(&self, within: Duration) -> Result<(), ContentsError> {
         self.ask(Question::RestartChanges, within).map(drop)
     }
 
     /// Changes are asked for no more, and none are kept.
-    ///
-    /// # Errors
-    /// As [`Contents::track`].
     pub fn stop_changes(&self, within: Duration) -> Result<(), ContentsError> {
         self.ask(Question::StopChanges, within).map(drop)
     }
@@ -113,9 +97,6 @@ impl Contents {
     }
 
     /// Of whose misses [`Contents::next_missed`] is to be told. Of nobody's at the start.
-    ///
-    /// # Errors
-    /// As [`Contents::track`].
     pub fn watch_misses(&self, watches: MissWatch, within: Duration) -> Result<(), ContentsError> {
         self.ask(Question::WatchMisses(watches), within).map(drop)
     }
@@ -124,7 +105,6 @@ impl Contents {
     /// none comes in time. One of 64 misses of an object is told, to one of all clones. Beyond what
     /// waits they are dropped and counted (`miss-untold`), and those of others leave room for those
     /// of applications.
-    #[must_use]
     pub fn next_missed(&self, within: Duration) -> Option<Missed> {
         self.missed.next(within)
     }

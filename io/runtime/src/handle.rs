@@ -34,9 +34,6 @@ pub struct LocalPort {
 impl LocalPort {
     /// Connects an application, as one at the Unix socket would be: its face has local scope. The
     /// stream ends with the router, and when there are too many applications.
-    ///
-    /// # Errors
-    /// The system has no sockets left.
     pub fn connect(&self) -> io::Result<UnixStream> {
         let (application, router) = UnixStream::pair()?;
         self.control.send(ToControl::Local(Box::new(Socket::of_pair(router)?)));
@@ -56,13 +53,11 @@ impl Handle {
     }
 
     /// Where peers reach this router, as FaceUris with the real ports.
-    #[must_use]
     pub fn listening(&self) -> &[String] {
         &self.listening
     }
 
     /// Where `/metrics` is served.
-    #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(MetricsServer::address)
     }
@@ -75,36 +70,27 @@ impl Handle {
     }
 
     /// Asks what the store holds, and says what it is to hold.
-    #[must_use]
     pub fn contents(&self) -> Contents {
         self.contents.clone()
     }
 
     /// Where applications in this process connect to the router.
-    #[must_use]
     pub fn local_port(&self) -> LocalPort {
         LocalPort { control: self.control.clone() }
     }
 
     /// Counters and sizes now; `None` when the router is ending.
-    #[must_use]
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.control.snapshot(Duration::from_secs(5))
     }
 
     /// Stops the router: closes its faces, removes its socket file, ends its threads.
-    ///
-    /// # Errors
-    /// When one of its threads had failed.
     pub fn stop(self) -> Result<(), StopError> {
         self.control.send(ToControl::Stop);
         self.wait()
     }
 
     /// Waits until the router stops: by signal, or because one of its threads failed.
-    ///
-    /// # Errors
-    /// When one of its threads failed.
     pub fn wait(mut self) -> Result<(), StopError> {
         self.join()
     }

@@ -41,7 +41,6 @@ pub(crate) fn shared_bytes(bytes_max: u64) -> u64 {
 }
 
 /// The least that `threads` packet threads can work with, in octets.
-#[must_use]
 pub fn memory_bytes_least(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 16 << 20;
     const THREAD_BYTES: u64 = 4 << 20;

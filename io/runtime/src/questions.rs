@@ -28,7 +28,6 @@ pub struct ContentsCursor {
 /// An Interest for a segment of a large object that the store lacks, of those that are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missed {
-    /// The face that it came by.
     pub ingress: FaceId,
     /// Whether that is an application of this machine.
     pub is_local: bool,
@@ -68,7 +67,6 @@ pub(crate) enum Question {
     WatchMisses(MissWatch),
 }
 
-/// What it answers.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Done,

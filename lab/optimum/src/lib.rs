@@ -52,7 +52,6 @@ impl Case {
 
     /// The hops of all blocks of all requests, each from the nearest of its keepers and its
     /// producer.
-    #[must_use]
     pub fn cost(&self, kept: &Kept) -> u64 {
         let mut hops = 0;
         for consumer in self.routers() {
@@ -68,7 +67,6 @@ impl Case {
         hops
     }
 
-    #[must_use]
     pub fn empty(&self) -> Kept {
         self.files.iter().map(|&(_, blocks)| vec![Vec::new(); blocks]).collect()
     }

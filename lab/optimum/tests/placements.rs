@@ -6,8 +6,7 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, Rng};
 use weir_control::message::{FaceReport, PartOrder, RouterReport};
 use weir_control::{Controller, ControllerConfig, File, Placement};
 use weir_optimum::{Case, Copies, Kept, best};
-use weir_topology::generate::{Generator, LinkDefaults};
-use weir_topology::{Metric, RoutePlanner, Topology};
+use weir_topology::{Generator, LinkDefaults, Metric, RoutePlanner, Topology};
 use weir_wire::Name;
 
 const ROUTERS: usize = 10;

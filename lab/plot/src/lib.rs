@@ -2,9 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod draw;
-pub mod figure;
+mod figure;
 mod font;
-pub mod report;
+mod report;
 mod table;
 mod write;
 

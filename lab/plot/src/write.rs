@@ -77,9 +77,6 @@ impl Figure {
     }
 
     /// Writes `stem.svg`, `stem.png` and `stem.csv` to `folder`, which is made if absent.
-    ///
-    /// # Errors
-    /// The file that could not be written.
     pub fn write(&self, folder: &Path, stem: &str) -> Result<Written, PlotError> {
         let at = |end: &str| folder.join(format!("{stem}.{end}"));
         let written = Written { svg: at("svg"), png: at("png"), csv: at("csv") };

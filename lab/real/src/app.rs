@@ -97,9 +97,6 @@ fn lost(error: ClientError) -> AppError {
 }
 
 /// Runs the application that the file at `path` describes.
-///
-/// # Errors
-/// [`AppError`].
 pub fn run_app(path: &Path) -> Result<(), AppError> {
     let bad = |reason: String| AppError::Spec { path: path.to_owned(), reason };
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;

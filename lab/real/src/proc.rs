@@ -15,9 +15,6 @@ pub(super) fn own_cpu_ns() -> u64 {
 
 /// Processor time of a process, ns, that of threads which have ended included: a router has one for
 /// each scrape of its metrics.
-///
-/// # Errors
-/// It has ended.
 pub(super) fn cpu_ns(id: u32) -> io::Result<u64> {
     let id = i32::try_from(id).map_err(|_| io::ErrorKind::NotFound)?;
     let time = clock_getcpuclockid(Pid::from_raw(id)).and_then(clock_gettime)?;
@@ -25,9 +22,6 @@ pub(super) fn cpu_ns(id: u32) -> io::Result<u64> {
 }
 
 /// The cores that this process may use.
-///
-/// # Errors
-/// The system refuses.
 pub fn cores() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0))?;
     Ok((0..CpuSet::count()).filter(|&core| set.is_set(core).unwrap_or(false)).collect())
@@ -46,9 +40,6 @@ pub fn pin(cores: &[usize]) -> io::Result<()> {
 }
 
 /// Has the kernel kill this process when its parent, which must be `parent_id`, ends.
-///
-/// # Errors
-/// The parent has ended already, or the system refuses.
 pub fn end_with_parent(parent_id: u32) -> io::Result<()> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     match nix::unistd::getppid().as_raw() {

@@ -195,9 +195,6 @@ struct Columns {
 
 impl EventWriter {
     /// Creates `stem.csv` or `stem.parquet` in `folder`.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub(crate) fn create(
         folder: &Path,
         stem: &str,

@@ -40,12 +40,10 @@ fn axis(label: &str, unit: &str, is_log: bool) -> PlotAxis {
 }
 
 impl<'a> Drawer<'a> {
-    #[must_use]
     pub(crate) fn new(experiment: &'a Experiment, results: &'a Results) -> Self {
         Self { experiment, results }
     }
 
-    #[must_use]
     pub(crate) fn figure(&self, plot: &Plot) -> Figure {
         let mut base = Selection::default();
         for (axis, label) in &plot.filter {

@@ -39,7 +39,6 @@ impl Division {
 }
 
 /// The job file for the parts of a run with these arguments; `id` is the scenario's.
-#[must_use]
 pub fn job_file(cluster: Cluster, id: &str, arguments: &[String], division: Division) -> JobFile {
     match cluster {
         Cluster::Slurm => slurm(id, &quoted(arguments), division),

@@ -1,13 +1,23 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod claims;
-pub mod events;
+mod claims;
+mod events;
 mod figures;
-pub mod jobs;
-pub mod metric;
-pub mod record;
-pub mod report;
-pub mod runner;
-pub mod session;
+mod jobs;
+mod metric;
+mod record;
+mod report;
+mod runner;
+mod session;
 mod stats;
+
+pub use claims::{ClaimResult, Kept, Reproduction};
+pub use events::EventFormat;
+pub use jobs::{Cluster, Division, job_file};
+pub use record::RecordError;
+pub use report::{claim_table, with_interval};
+pub use runner::{Progress, RunError, RunOptions, Task};
+pub use session::{
+    Order, Outcome, PaperOrder, PaperSession, Program, Session, SessionError, machine, merge,
+};

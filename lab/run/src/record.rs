@@ -15,7 +15,7 @@ use crate::metric::Measured;
 /// What one run, of one point and seed, amounted to. In the simulator it is the same whenever and
 /// wherever it runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Record {
+pub(crate) struct Record {
     pub point: usize,
     /// Axis and label, in the order of the axes.
     pub coordinates: Vec<(String, String)>,
@@ -49,7 +49,7 @@ impl Record {
 
 /// What the simulator says of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Simulated {
+pub(crate) struct Simulated {
     /// Hash of everything that happened, hexadecimal.
     pub event_hash: String,
     /// Packets delivered over links.
@@ -164,24 +164,18 @@ pub struct ResultFolder {
 
 impl ResultFolder {
     /// The folder at `path`, whether it is there or not.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
     /// `run.json`, if it is there.
-    ///
-    /// # Errors
-    /// It cannot be read, or is not one.
     pub(crate) fn run_file(&self) -> Result<Option<RunFile>, RecordError> {
         read_json(&self.path.join("run.json"))
     }
 
     /// Makes the folder ready for a run: empties it when it is to be `fresh`, otherwise checks that
     /// what it holds belongs to the same run.
-    ///
-    /// # Errors
-    /// It holds another run, or the system refuses.
-    pub fn open(&self, run: &RunFile, fresh: bool) -> Result<(), RecordError> {
+    pub(crate) fn open(&self, run: &RunFile, fresh: bool) -> Result<(), RecordError> {
         if fresh {
             self.clear()?;
         }
@@ -217,39 +211,26 @@ impl ResultFolder {
     }
 
     /// Writes `run.json`.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub(crate) fn write_run_file(&self, run: &RunFile) -> Result<(), RecordError> {
         write_atomically(&self.path.join("run.json"), &json(run))
     }
 
     /// The file of a task.
-    #[must_use]
     pub(crate) fn record_path(&self, point: usize, seed: u64) -> PathBuf {
         self.path.join("tasks").join(format!("{point:05}-{seed}.json"))
     }
 
     /// The record of a task that has finished.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub(crate) fn record(&self, point: usize, seed: u64) -> Result<Option<Record>, RecordError> {
         read_json(&self.record_path(point, seed))
     }
 
     /// Writes the record of a task.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub(crate) fn write_record(&self, record: &Record) -> Result<(), RecordError> {
         write_atomically(&self.record_path(record.point, record.seed), &json(record))
     }
 
     /// Every record of an experiment that is there.
-    ///
-    /// # Errors
-    /// One cannot be read.
     pub(crate) fn records(&self, experiment: &Experiment) -> Result<Results, RecordError> {
         let mut results = Results::default();
         for point in 0..experiment.points.len() {
@@ -285,13 +266,12 @@ pub(crate) fn json<T: Serialize>(value: &T) -> Vec<u8> {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Results {
+pub(crate) struct Results {
     pub records: BTreeMap<(usize, u64), Record>,
 }
 
 impl Results {
     /// The numbers of a metric at a point, in the order of seeds.
-    #[must_use]
     pub(crate) fn values(&self, point: usize, metric: &str) -> Vec<f64> {
         self.of_point(point)
             .filter_map(|record| record.measured.values.get(metric).copied().flatten())
@@ -299,14 +279,12 @@ impl Results {
     }
 
     /// Why trials measured nothing, each reason once.
-    #[must_use]
     pub(crate) fn missing(&self) -> Vec<&str> {
         let reasons = self.records.values().filter_map(|record| record.missing.as_deref());
         reasons.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// Whether every run of the experiment is there: parts may be missing.
-    #[must_use]
     pub(crate) fn is_complete(&self, experiment: &Experiment) -> bool {
         (0..experiment.points.len()).all(|point| {
             experiment.seeds.iter().all(|seed| self.records.contains_key(&(point, *seed)))

@@ -38,9 +38,6 @@ pub(crate) struct ScenarioReport<'a> {
 impl ScenarioReport<'_> {
     /// Writes `metrics.csv`, `summary.csv` and the figures, and makes the section of them. `beside`
     /// is the folder of the report, to which links are relative.
-    ///
-    /// # Errors
-    /// A file could not be written.
     pub(crate) fn write(&self, beside: &Path) -> Result<Section, ReportError> {
         let path = &self.folder.path;
         std::fs::create_dir_all(path).map_err(crate::record::file_error(path))?;
@@ -69,7 +66,6 @@ impl ScenarioReport<'_> {
     }
 
     /// The command that repeats the run.
-    #[must_use]
     pub(crate) fn command(&self) -> String {
         let size = match self.experiment.size {
             weir_scenario::Size::Smoke => " --smoke",
@@ -218,7 +214,6 @@ fn line(fields: &[String]) -> String {
 }
 
 /// The mean, and half the width of its interval where it has one.
-#[must_use]
 pub fn with_interval(estimate: &Estimate) -> String {
     match estimate.half_width() {
         Some(half) => format!("{} ± {}", shown(estimate.mean), shown(half)),
@@ -227,7 +222,6 @@ pub fn with_interval(estimate: &Estimate) -> String {
 }
 
 /// A number with four digits that matter.
-#[must_use]
 pub(crate) fn shown(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
@@ -240,7 +234,6 @@ pub(crate) fn shown(value: f64) -> String {
 }
 
 /// Lines of the table of claims.
-#[must_use]
 pub fn claim_table(claims: &[ClaimResult]) -> ClaimTable {
     let row = |claim: &ClaimResult| ClaimRow {
         id: claim.id.clone(),
@@ -274,7 +267,6 @@ fn outcome(verdict: Verdict) -> Outcome {
 }
 
 /// The head of a report about these runs.
-#[must_use]
 pub(crate) fn head(title: &str, command: &str, parts: &[ScenarioReport<'_>]) -> Report {
     let mut seeds: Vec<u64> =
         parts.iter().flat_map(|part| part.experiment.seeds.iter().copied()).collect();

@@ -89,7 +89,7 @@ pub enum Progress {
 }
 
 /// Takes progress, from several threads.
-pub type OnProgress<'a> = &'a (dyn Fn(Progress) + Sync);
+pub(crate) type OnProgress<'a> = &'a (dyn Fn(Progress) + Sync);
 
 /// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +123,6 @@ pub enum RunError {
 const SLICE_STEPS: u64 = 1 << 14;
 
 /// The tasks of an experiment that `part` has, in order.
-#[must_use]
 pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Vec<Task> {
     let all = (0..experiment.points.len())
         .flat_map(|point| experiment.seeds.iter().map(move |seed| Task { point, seed: *seed }));
@@ -145,7 +144,7 @@ pub(crate) fn tasks(experiment: &Experiment, part: Option<(usize, usize)>) -> Ve
 ///
 /// # Errors
 /// The first error of any task; the others end after the one they are at.
-pub fn run(
+pub(crate) fn run(
     experiment: &Experiment,
     folder: &ResultFolder,
     file: &RunFile,

@@ -102,18 +102,16 @@ pub struct Session {
 
 impl Session {
     /// Reads and checks a scenario.
-    ///
-    /// # Errors
-    /// What is wrong with it, or with what is asked of it.
     pub fn new(order: &Order, program: &Program) -> Result<Self, SessionError> {
         Self::of(weir_scenario::find_scenario(&order.reference)?, order, program)
     }
 
     /// The same for a scenario that has been read.
-    ///
-    /// # Errors
-    /// What is wrong with it, or with what is asked of it.
-    pub fn of(scenario: Scenario, order: &Order, program: &Program) -> Result<Self, SessionError> {
+    pub(crate) fn of(
+        scenario: Scenario,
+        order: &Order,
+        program: &Program,
+    ) -> Result<Self, SessionError> {
         let header = &scenario.header;
         let arm = order.arm.unwrap_or(header.arms[0]);
         if !header.arms.contains(&arm) {
@@ -161,9 +159,6 @@ impl Session {
     }
 
     /// Runs what is not there yet, and adds the time to `run.json`.
-    ///
-    /// # Errors
-    /// Why a task failed.
     pub fn run(&self, options: &RunOptions, progress: OnProgress<'_>) -> Result<(), SessionError> {
         let options = RunOptions { arm: self.arm, ..options.clone() };
         // What a claim asks in vain should not come out when everything has run.
@@ -184,9 +179,6 @@ impl Session {
     }
 
     /// Why trials measured nothing, each reason once.
-    ///
-    /// # Errors
-    /// Results cannot be read.
     pub fn missing(&self) -> Result<Vec<String>, SessionError> {
         let results = self.folder.records(&self.experiment)?;
         Ok(results.missing().into_iter().map(str::to_owned).collect())
@@ -220,9 +212,6 @@ impl Session {
     }
 
     /// Writes tables, figures and the report of what is there.
-    ///
-    /// # Errors
-    /// A file could not be read or written.
     pub fn report(&self) -> Result<Outcome, SessionError> {
         let results = self.folder.records(&self.experiment)?;
         let run = self.folder.run_file()?.unwrap_or_else(|| self.file.clone());
@@ -300,9 +289,6 @@ fn default_folder(identity: &Identity, seed: Option<u64>) -> PathBuf {
 }
 
 /// Puts the parts of a sweep together in the first folder, and opens it.
-///
-/// # Errors
-/// The folders are not of one run, or hold none.
 pub fn merge(folders: &[PathBuf], program: &Program) -> Result<Session, SessionError> {
     let Some((first, others)) = folders.split_first() else {
         return Err(SessionError::Usage("no folder of results was named".into()));
@@ -387,9 +373,6 @@ pub struct PaperSession {
 
 impl PaperSession {
     /// Reads and checks all claims of a paper and all scenarios that they need.
-    ///
-    /// # Errors
-    /// What is wrong with them.
     pub fn new(order: &PaperOrder, program: &Program) -> Result<Self, SessionError> {
         let paper = weir_scenario::paper(&order.reference)?;
         let claims = Claims::load(&paper)?;
@@ -534,9 +517,6 @@ impl PaperSession {
     }
 
     /// Evaluates every claim, and writes `claims.json` and `report.html`.
-    ///
-    /// # Errors
-    /// A file could not be read or written.
     pub fn report(&self) -> Result<(Reproduction, PathBuf), SessionError> {
         let mut results = Vec::new();
         let mut runs = Vec::new();
@@ -597,7 +577,6 @@ impl Session {
 }
 
 /// Processor, cores, memory and kernel of this machine, as far as the system tells.
-#[must_use]
 pub fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).unwrap_or_default();
     let field = |text: &str, name: &str| {

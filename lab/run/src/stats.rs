@@ -16,8 +16,7 @@ pub struct Estimate {
 impl Estimate {
     /// Of samples that are independent and about normal, by Student's t with `n - 1` degrees of
     /// freedom; `None` without any.
-    #[must_use]
-    pub fn of(samples: &[f64]) -> Option<Self> {
+    pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let count = samples.len();
         if count == 0 {
             return None;
@@ -33,12 +32,10 @@ impl Estimate {
     }
 
     /// Of a number that is known.
-    #[must_use]
     pub(crate) fn exact(value: f64) -> Self {
         Self { mean: value, low: Some(value), high: Some(value), count: 1 }
     }
 
-    #[must_use]
     pub(crate) fn half_width(&self) -> Option<f64> {
         Some((self.high? - self.low?) / 2.0)
     }

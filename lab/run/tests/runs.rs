@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weir_run::claims::Kept;
-use weir_run::record::RecordError;
-use weir_run::runner::{Progress, RunError, RunOptions};
-use weir_run::session::{Order, PaperOrder, PaperSession, Program, Session, SessionError, merge};
+use weir_run::{
+    Kept, Order, PaperOrder, PaperSession, Program, Progress, RecordError, RunError, RunOptions,
+    Session, SessionError, merge,
+};
 use weir_scenario::{Arm, Size};
 
 fn program(commit: &str) -> Program {

@@ -113,9 +113,6 @@ impl Node {
 }
 
 /// Parses a file.
-///
-/// # Errors
-/// It is no TOML.
 pub fn parse(file: &str, text: &str) -> Result<Tree, ScenarioError> {
     let source = Source { file, text };
     let document = DeTable::parse(text).map_err(|error| {
@@ -380,9 +377,6 @@ enum TextOrTexts {
 }
 
 /// For `#[serde(deserialize_with)]`: a text or a list of texts.
-///
-/// # Errors
-/// It is neither.
 pub fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     Ok(match TextOrTexts::deserialize(from)? {
         TextOrTexts::Text(text) => vec![text],

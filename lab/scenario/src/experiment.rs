@@ -93,7 +93,6 @@ impl Experiment {
     }
 
     /// Whether it measures trials, in the place of a workload.
-    #[must_use]
     pub fn is_trial(&self) -> bool {
         self.tree.root.at("trial").is_some()
     }
@@ -137,25 +136,18 @@ impl Experiment {
     }
 
     /// The plan of one point and seed.
-    ///
-    /// # Errors
-    /// What is wrong, with its line.
     pub fn prepare(&self, point: &Point, seed: u64) -> Result<Prepared, ScenarioError> {
         let tree = sweep::apply(&self.tree, &self.axes, point)?;
         prepare(&tree, &self.folder, seed)
     }
 
     /// The metrics that an arm cannot give.
-    #[must_use]
     pub fn not_measured_in(&self, arm: Arm) -> Vec<String> {
         let metrics = self.metrics.iter().filter(|metric| !metric.measure.is_measured_in(arm));
         metrics.map(|metric| metric.id.clone()).collect()
     }
 
     /// For each metric the nodes it is measured at, indices into the plan; `None` for all.
-    ///
-    /// # Errors
-    /// A metric is measured at nodes that do not exist.
     pub fn nodes_of_metrics(
         &self,
         prepared: &Prepared,
@@ -172,7 +164,6 @@ impl Experiment {
     }
 
     /// What a point is called in messages.
-    #[must_use]
     pub fn point_name(&self, point: &Point) -> String {
         let pairs: Vec<String> =
             self.coordinates(point).iter().map(|(axis, label)| format!("{axis}={label}")).collect();
@@ -209,9 +200,6 @@ fn seeds(tree: &Tree, run: &RunTable, size: Size) -> Result<Vec<u64>, ScenarioEr
 impl Experiment {
     /// A hash of everything that decides what is measured, hexadecimal: titles and figures may
     /// change without the runs being repeated.
-    ///
-    /// # Errors
-    /// A file that the scenario names is gone.
     pub fn hash(&self) -> Result<String, ScenarioError> {
         let mut text = String::new();
         for entry in self.tree.root.entries() {

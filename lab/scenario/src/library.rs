@@ -33,7 +33,6 @@ pub struct Paper {
 }
 
 /// All folders of the program.
-#[must_use]
 pub fn papers() -> Vec<Paper> {
     FOLDERS
         .iter()
@@ -67,7 +66,6 @@ pub fn paper(reference: &str) -> Result<Paper, ScenarioError> {
 }
 
 impl Paper {
-    #[must_use]
     pub fn scenario_names(&self) -> Vec<String> {
         let files = self.folder.scenarios();
         files.iter().map(|file| file.trim_end_matches(".toml").to_owned()).collect()

@@ -24,9 +24,6 @@ pub struct Scenario {
 impl Scenario {
     /// Reads the text of a file. Only its form and its header are checked; [`Scenario::experiment`]
     /// checks the rest.
-    ///
-    /// # Errors
-    /// What is wrong, with its line.
     pub fn parse(file: &str, text: &str, folder: Folder) -> Result<Self, ScenarioError> {
         let tree = document::parse(file, text)?;
         let header = header(&tree)?;

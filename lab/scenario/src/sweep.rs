@@ -204,7 +204,6 @@ fn magnitude(node: &Node) -> Option<(f64, &'static str)> {
 
 impl Axis {
     /// Whether every value is a number, so that the axis can be one of a figure.
-    #[must_use]
     pub fn is_numeric(&self) -> bool {
         self.points.iter().all(|point| point.number.is_some())
     }

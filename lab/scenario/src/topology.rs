@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use weir_topology::generate::{Generator, LinkDefaults};
-use weir_topology::{ReadOptions, Topology};
+use weir_topology::{Generator, LinkDefaults, ReadOptions, Topology};
 
 use crate::document::{Node, ScenarioError, Tree, suggestion};
 use crate::folder::Folder;

@@ -31,9 +31,6 @@ pub enum TopologyError {
         problem: String,
         remedy: String,
     },
-    /// The file could not be written.
-    #[error("{path}: cannot write: {source}; check that the folder exists and may be written to")]
-    Write { path: String, source: std::io::Error },
 }
 
 impl TopologyError {

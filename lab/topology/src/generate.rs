@@ -41,7 +41,7 @@ impl Default for LinkDefaults {
 
 impl LinkDefaults {
     /// A link with these properties.
-    pub fn link(&self, a: usize, b: usize) -> Link {
+    pub(crate) fn link(&self, a: usize, b: usize) -> Link {
         let (rate_bps, cost) = (self.rate_bps, self.cost);
         let queue_packets_max = self.queue_packets;
         Link { delay_ns: self.delay_ns, rate_bps, cost, queue_packets_max, ..Link::new(a, b) }
@@ -140,7 +140,7 @@ fn make(name: String, nodes: Vec<Node>, links: Vec<Link>) -> Result<Topology, Ge
 }
 
 /// Routers `r0` to `r(nodes-1)` in a row.
-pub fn line(nodes: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
+pub(crate) fn line(nodes: usize, link: &LinkDefaults) -> Result<Topology, GeneratorError> {
     check_count("line", "nodes", nodes, 1)?;
     let links = (1..nodes).map(|index| link.link(index - 1, index)).collect();
     make(format!("line-{nodes}"), routers(nodes, |index| (index as f64, 0.0)), links)

@@ -19,7 +19,7 @@ pub(crate) fn distance_m(from: (f64, f64), to: (f64, f64)) -> f64 {
 /// Delay of light in fibre (2/3 c) along the great circle, in nanoseconds, rounded to 1 us.
 ///
 /// Coordinates of towns are not exact enough for more.
-pub fn delay_ns(from: (f64, f64), to: (f64, f64)) -> u64 {
+pub(crate) fn delay_ns(from: (f64, f64), to: (f64, f64)) -> u64 {
     let us = distance_m(from, to) / FIBRE_SPEED_M_PER_S * 1e6;
     us.round() as u64 * 1_000
 }

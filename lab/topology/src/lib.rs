@@ -1,18 +1,18 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod draw;
-pub mod error;
-pub mod format;
-pub mod generate;
-pub mod geo;
-pub mod model;
-pub mod route;
+mod draw;
+mod error;
+mod format;
+mod generate;
+mod geo;
+mod model;
+mod route;
 
 pub use draw::{DrawOptions, LinkLabels, Placement, draw_svg};
 pub use error::{Invalid, TopologyError};
 pub use format::{ReadOptions, builtin_names};
 pub use generate::{Generator, GeneratorError, LinkDefaults};
-pub use model::{Coordinates, Link, Node, Role, Topology};
+pub use model::{Link, Node, Role, Topology};
 pub use route::{Hop, Metric, RoutePlanner, Routes};
 use weir_base::units;

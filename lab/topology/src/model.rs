@@ -35,7 +35,7 @@ impl Role {
 /// What the positions of nodes mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Coordinates {
+pub(crate) enum Coordinates {
     /// Any unit; x to the right, y up.
     #[default]
     Plane,
@@ -56,7 +56,7 @@ pub struct Node {
 
 impl Node {
     /// A router of this name without a position.
-    pub fn new(name: impl Into<String>) -> Self {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }
 
@@ -68,7 +68,7 @@ impl Node {
 
     /// The same node at a position.
     #[must_use]
-    pub fn at(self, x: f64, y: f64) -> Self {
+    pub(crate) fn at(self, x: f64, y: f64) -> Self {
         Self { position: Some((x, y)), ..self }
     }
 }
@@ -100,7 +100,7 @@ pub struct Link {
 
 impl Link {
     /// An ideal link between two nodes: no delay, no bound on the rate, cost 1.
-    pub fn new(a: usize, b: usize) -> Self {
+    pub(crate) fn new(a: usize, b: usize) -> Self {
         Self {
             a,
             b,
@@ -137,7 +137,7 @@ pub struct Topology {
 
 impl Topology {
     /// Checks `nodes` and `links` and makes a topology of them.
-    pub fn new(
+    pub(crate) fn new(
         name: impl Into<String>,
         coordinates: Coordinates,
         nodes: Vec<Node>,
@@ -160,7 +160,7 @@ impl Topology {
     }
 
     /// The name, empty when it has none.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 

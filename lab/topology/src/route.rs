@@ -74,7 +74,11 @@ impl RoutePlanner {
     }
 
     /// A planner over the links for which `usable(index)` holds: those that are up, for example.
-    pub fn over(topology: &Topology, metric: Metric, usable: impl Fn(usize) -> bool) -> Self {
+    pub(crate) fn over(
+        topology: &Topology,
+        metric: Metric,
+        usable: impl Fn(usize) -> bool,
+    ) -> Self {
         let nodes = topology.nodes().len();
         let mut by_node = vec![Vec::new(); nodes];
         for (link, properties) in topology.links().iter().enumerate() {

@@ -193,15 +193,6 @@ impl DiskModel {
         ops.sort_unstable_by_key(|op| op.id);
         ops
     }
-
-    /// Operations waiting and in service.
-    pub fn len(&self) -> usize {
-        self.server.len()
-    }
-
-    pub fn waiting(&self) -> usize {
-        self.server.waiting()
-    }
 }
 
 #[cfg(test)]

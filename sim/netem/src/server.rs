@@ -191,7 +191,8 @@ impl<T> Server<T> {
     }
 
     /// Jobs waiting, not in service.
-    pub fn waiting(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
@@ -230,7 +231,7 @@ impl<T> Server<T> {
 
     /// Forgets every job, waiting, in service or ended, as when its host restarts; gives them back
     /// in no particular order. What the jobs in service were given counts no more.
-    pub fn clear(&mut self) -> impl Iterator<Item = T> + use<T> {
+    pub(crate) fn clear(&mut self) -> impl Iterator<Item = T> + use<T> {
         let ended = std::mem::take(&mut self.ended).into_iter().map(|(_, job)| job);
         let serving = std::mem::take(&mut self.serving).into_vec().into_iter().map(|job| job.job);
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(job, _)| job);

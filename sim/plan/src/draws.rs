@@ -20,20 +20,15 @@ const NUMBER_BYTES: u64 = 8;
 
 impl Plan {
     /// The seed of a consumer or producer.
-    #[must_use]
     pub fn app_seed(&self, node: usize) -> u64 {
         seed_of(self.seed, Part::App, node as u64)
     }
 
-    #[must_use]
     pub fn link_seed(&self, link: usize) -> u64 {
         seed_of(self.seed, Part::Link, 2 * link as u64)
     }
 
     /// The producers, by node, to make their Data with.
-    ///
-    /// # Errors
-    /// A producer of the plan is wrong.
     pub fn producers(&self) -> Result<BTreeMap<usize, Producer>, PlanError> {
         let mut producers = BTreeMap::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -47,9 +42,6 @@ impl Plan {
     }
 
     /// What producers would tell a controller of: the node and each of its objects.
-    ///
-    /// # Errors
-    /// A producer of the plan is wrong.
     pub fn files(&self) -> Result<Vec<(usize, File)>, PlanError> {
         let mut files = Vec::new();
         for (node, mut producer) in self.producers()? {
@@ -70,9 +62,6 @@ impl Plan {
     /// The Data that is in the store of a router from the start
     /// ([`RouterPlan::store_filled`](RouterPlan::store_filled)), in the order in which
     /// it is put there; what does not fit is left out by whoever puts it there.
-    ///
-    /// # Errors
-    /// A producer of the plan is wrong.
     pub fn stored_at_start(
         &self,
         node: usize,
@@ -98,9 +87,6 @@ impl Plan {
     /// ([`DiskPlan::filled_objects`](DiskPlan::filled_objects) and
     /// [`DiskPlan::filled`](DiskPlan::filled)), in the order in which it is put there;
     /// only what can be asked for, where all consumers follow traces.
-    ///
-    /// # Errors
-    /// A producer of the plan is wrong.
     pub fn on_disk_at_start(
         &self,
         node: usize,
@@ -120,7 +106,6 @@ impl Plan {
 }
 
 /// A prefix of which nothing is asked: the entries of [`RouterPlan::fib_filler`] are those of 0 on.
-#[must_use]
 pub fn filler_prefix(number: u32) -> Name {
     let mut name = Name::new();
     name.append_generic(b"filler");

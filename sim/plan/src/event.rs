@@ -36,11 +36,8 @@ pub enum EventKind {
     },
     /// A consumer received Data that it had asked for, with the right octets.
     DataReceived {
-        /// The object.
         object: u64,
-        /// The segment.
         segment: u64,
-        /// Octets of content.
         content_bytes: u32,
         /// Octets of the whole Data packet.
         packet_bytes: u32,
@@ -51,17 +48,10 @@ pub enum EventKind {
     },
     /// A consumer received Data with other octets than were produced. Within a window it asks
     /// again, by the digest of the right Data.
-    DamagedData {
-        /// The object.
-        object: u64,
-        /// The segment.
-        segment: u64,
-    },
+    DamagedData { object: u64, segment: u64 },
     /// A consumer was told that its Interest will not be answered.
     NackReceived {
-        /// The object.
         object: u64,
-        /// The segment.
         segment: u64,
         /// NDNLPv2 reason.
         reason: u64,
@@ -69,20 +59,11 @@ pub enum EventKind {
     /// A consumer gave an Interest up: a single one at the end of its lifetime; one of a window
     /// when its time-out had passed, or when later ones had been answered, and its segment is asked
     /// for again. What is in flight at the end of the run is not given up.
-    TimedOut {
-        /// The object.
-        object: u64,
-        /// The segment.
-        segment: u64,
-    },
+    TimedOut { object: u64, segment: u64 },
     /// A consumer began an object: its first Interest leaves.
-    ObjectStarted {
-        /// The object.
-        object: u64,
-    },
+    ObjectStarted { object: u64 },
     /// A consumer has all segments of an object, with the right octets.
     ObjectCompleted {
-        /// The object.
         object: u64,
         /// Octets of content of the whole object.
         content_bytes: u64,
@@ -90,10 +71,7 @@ pub enum EventKind {
         elapsed_ns: u64,
     },
     /// A consumer gave an object up.
-    ObjectFailed {
-        /// The object.
-        object: u64,
-    },
+    ObjectFailed { object: u64 },
     /// A sample of a consumer's congestion window, Interests.
     Window {
         /// Interests that may be outstanding.
@@ -114,7 +92,6 @@ pub enum EventKind {
     QueueLength {
         /// Which one of the node's.
         queue: Queue,
-        /// Packets in it.
         packets: u32,
     },
     /// A packet found a stage full and was dropped or passed it by.
@@ -132,7 +109,6 @@ pub enum EventKind {
         link: u32,
         /// Frames that arrived at the other end.
         frames: u64,
-        /// Their octets.
         bytes: u64,
         /// Frames that were dropped, for whatever reason.
         dropped: u64,

@@ -47,7 +47,6 @@ pub struct Plan {
 
 impl Plan {
     /// Whether a consumer asks routers what they hold.
-    #[must_use]
     pub fn asks_holdings(&self) -> bool {
         let asks = |role: &Role| match role {
             Role::Consumer(consumer) => consumer.holdings != Holdings::Ignore,
@@ -277,7 +276,6 @@ pub struct LinkPlan {
 
 impl LinkPlan {
     /// A link within a host that is `way` in both directions.
-    #[must_use]
     pub fn local(a: usize, b: usize, way: &LinkConfig) -> Self {
         Self {
             a,
@@ -418,7 +416,6 @@ pub enum Fault {
 
 impl Fault {
     /// How long it lasts, ns.
-    #[must_use]
     pub fn for_ns(&self) -> u64 {
         match *self {
             Self::LinkDown { for_ns, .. }

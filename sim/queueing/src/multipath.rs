@@ -122,7 +122,7 @@ fn spacing_ns(path: &Path, packet_bytes: u32) -> f64 {
 }
 
 /// Checks that paths are possible for packets of `packet_bytes`.
-pub fn check(paths: &[Path], packet_bytes: u32) -> Result<(), MultipathError> {
+pub(crate) fn check(paths: &[Path], packet_bytes: u32) -> Result<(), MultipathError> {
     if paths.is_empty() {
         return Err(MultipathError::NoPaths);
     }

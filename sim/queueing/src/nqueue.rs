@@ -8,10 +8,10 @@
 //! [`renewal()`] takes one queue after the other and is exact for any number of them, and
 //! [`simulate()`] counts events. `docs/models/nqueue.md` derives them.
 
-pub mod chain;
-pub mod diagram;
-pub mod renewal;
-pub mod simulate;
+mod chain;
+mod diagram;
+mod renewal;
+mod simulate;
 
 #[cfg(test)]
 mod tests;
@@ -177,7 +177,7 @@ impl Solution {
     }
 
     /// Packets served, in packets per mean service time: all servers together.
-    pub fn throughput(&self) -> f64 {
+    pub(crate) fn throughput(&self) -> f64 {
         self.queues.iter().map(|queue| queue.utilisation).sum()
     }
 

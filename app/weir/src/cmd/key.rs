@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
-use weir_crypto::keychain::{ISSUED_VALIDITY_S, default_identity};
 use weir_crypto::{
-    Imported, KeyChain, KeyEntry, KeyType, PassphraseSource, packet_in_file, to_base64_lines,
+    ISSUED_VALIDITY_S, Imported, KeyChain, KeyEntry, KeyType, PassphraseSource, default_identity,
+    packet_in_file, to_base64_lines,
 };
 use weir_security::{Certificate, Validity};
 use weir_wire::Name;
@@ -403,7 +403,7 @@ impl Session {
 
     fn trust(&self, file: &Path) -> anyhow::Result<()> {
         let certificate = read_certificate(file)?;
-        let now = weir_crypto::keychain::unix_time_s();
+        let now = weir_crypto::unix_time_s();
         ensure!(
             certificate.validity().contains(now),
             "{} is valid {}, not now",

@@ -11,8 +11,7 @@ use clap::Subcommand;
 use sha2::{Digest as _, Sha256};
 use weir_netsim::ViolationKind;
 use weir_real::RealError;
-use weir_run::runner::RunError;
-use weir_run::session::{Program, SessionError};
+use weir_run::{Program, RunError, SessionError};
 
 use crate::signals;
 
@@ -125,7 +124,7 @@ fn program() -> Program {
         commit: commit().to_owned(),
         command: format!("weir {}", arguments.join(" ")),
         date: utc(std::time::SystemTime::now()),
-        machine: weir_run::session::machine(),
+        machine: weir_run::machine(),
     }
 }
 

@@ -53,7 +53,7 @@ impl ManagementSection {
 }
 
 fn read_anchor(path: &Path) -> anyhow::Result<TrustAnchor> {
-    let certificate = weir_crypto::keychain::read_certificate(path)?;
+    let certificate = weir_crypto::read_certificate(path)?;
     let verifier = weir_crypto::verifier_from_certificate(&certificate)?;
     Ok(TrustAnchor { certificate, verifier: verifier.into() })
 }

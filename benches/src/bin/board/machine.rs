@@ -89,7 +89,7 @@ fn git(arguments: &[&str]) -> Result<String> {
 pub(crate) fn now() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let unix_s = now.map_or(0, |now| now.as_secs() as i64);
-    let text = weir_wire::timestamp::format_timestamp(unix_s);
+    let text = weir_wire::format_timestamp(unix_s);
     String::from_utf8_lossy(&text).into_owned()
 }
 

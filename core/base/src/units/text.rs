@@ -328,12 +328,12 @@ fn format_exact(value: u64, units: &[(u64, &str)]) -> String {
 }
 
 /// A duration as [`parse_duration_ns`] reads it back exactly: 1,500,000 is `"1.5ms"`.
-pub fn format_duration_ns(ns: u64) -> String {
+pub(crate) fn format_duration_ns(ns: u64) -> String {
     format_exact(ns, &[(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")])
 }
 
 /// A rate as [`parse_rate_bps`] reads it back exactly: 100,000,000 is `"100Mbit/s"`.
-pub fn format_rate_bps(bps: u64) -> String {
+pub(crate) fn format_rate_bps(bps: u64) -> String {
     const UNITS: [(u64, &str); 5] = [
         (1_000_000_000_000, "Tbit/s"),
         (1_000_000_000, "Gbit/s"),
@@ -345,7 +345,7 @@ pub fn format_rate_bps(bps: u64) -> String {
 }
 
 /// A size as [`parse_bytes`] reads it back exactly: 262,144 is `"256KiB"`, 64,000 is `"64kB"`.
-pub fn format_bytes(bytes: u64) -> String {
+pub(crate) fn format_bytes(bytes: u64) -> String {
     let binary = [(1u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (scale, unit) in binary {
         if bytes >= scale && bytes.is_multiple_of(scale) {

@@ -60,7 +60,6 @@ pub struct Controller {
 
 impl Controller {
     /// A controller that knows of nothing.
-    #[must_use]
     pub fn new(config: ControllerConfig) -> Self {
         let registry = Registry::new(config.numbers);
         Self { config, registry, plans: Plans::default(), routing: Routing::new() }
@@ -463,7 +462,6 @@ impl Controller {
     }
 
     /// The configuration of a router; none of one that is unknown or has none yet.
-    #[must_use]
     pub fn configuration(&self, name: &str) -> Option<Configuration> {
         if self.is_waiting() {
             return None;
@@ -475,20 +473,17 @@ impl Controller {
 
     /// Whether nobody gets a configuration or a new plan at present: routers may not have come back
     /// yet, or others hear more of them.
-    #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.registry.is_waiting()
     }
 
     /// The number of a router's configuration, 0 if it has none.
-    #[must_use]
     pub fn generation_of(&self, name: &str) -> u64 {
         self.registry.generation_of(name)
     }
 
     /// The highest number that a plan or a configuration has. It rises whenever a configuration
     /// changes.
-    #[must_use]
     pub fn generation(&self) -> u64 {
         self.registry.generation()
     }
@@ -499,12 +494,10 @@ impl Controller {
     }
 
     /// The links between routers that are there.
-    #[must_use]
     pub fn links(&self) -> Vec<Link> {
         self.registry.network.links()
     }
 
-    #[must_use]
     pub fn links_count(&self) -> usize {
         self.routing.graph.links_count()
     }
@@ -526,26 +519,22 @@ impl Controller {
     }
 
     /// How many files producers have told of.
-    #[must_use]
     pub fn files_count(&self) -> usize {
         self.plans.map.objects.files_count()
     }
 
     /// A file, if a producer has told of it.
-    #[must_use]
     pub fn file(&self, name: &Name) -> Option<&File> {
         self.plans.map.objects.file(name)
     }
 
     /// Who has registered a file.
-    #[must_use]
     pub fn owner(&self, name: &Name) -> Option<&str> {
         self.plans.map.objects.owner(name)
     }
 
     /// The newest version of a file's object that the file's owner has registered, if that is newer
     /// than the file, which then has no plan.
-    #[must_use]
     pub fn newer_version(&self, name: &Name) -> Option<&File> {
         self.plans.map.objects.newer(name)
     }
@@ -556,7 +545,6 @@ impl Controller {
 
     /// What each router says it holds of an object, by router; those that hold nothing are left
     /// out.
-    #[must_use]
     pub fn holdings(&self, object: &Name) -> Vec<(&str, Segments)> {
         let holders = self.plans.map.objects.holders(object).into_iter();
         let mut holders: Vec<(&str, Segments)> =

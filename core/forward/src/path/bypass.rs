@@ -73,7 +73,6 @@ impl Router {
         disk.choose(self.now, queue, next_hops.as_slice(), available, measurements)
     }
 
-    /// Whether there is a next hop for an Interest now.
     pub(crate) fn has_next_hop(&self, origin: Origin, interest: &InterestView<'_>) -> bool {
         !self.available_hops(origin, interest).is_empty()
     }

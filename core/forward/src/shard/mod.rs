@@ -32,7 +32,6 @@ const TOKEN_FILLER: u64 = 0x5777_5777_5777;
 ///
 /// # Panics
 /// When `shard_count` is 0.
-#[must_use]
 pub fn shard_of_name(key: &HashKey, name: NameView<'_>, shard_count: u16) -> u16 {
     shard_of_value(key, name.value(), shard_count).unwrap_or(0)
 }
@@ -41,7 +40,6 @@ pub fn shard_of_name(key: &HashKey, name: NameView<'_>, shard_count: u16) -> u16
 /// and the token is ours, else that of its name. Nothing when it is no packet: any shard may count
 /// it. The packet is not validated beyond its name.
 #[inline]
-#[must_use]
 pub fn shard_of_packet(
     key: &HashKey,
     header: &LpHeader,
@@ -120,7 +118,6 @@ fn read_integer(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// The members of a set of shards.
 pub(crate) fn members(mut set: u64) -> impl Iterator<Item = u16> {
     core::iter::from_fn(move || {
         if set == 0 {
@@ -145,7 +142,6 @@ const fn shard_bits(shard_count: u16) -> u32 {
 }
 
 /// The PIT token of Interests that a shard sends to peers whose packets are their own.
-#[must_use]
 pub(crate) fn token_of_shard(shard: u16, shard_count: u16) -> PitToken {
     secret_token(shard, shard_count, TOKEN_FILLER, false)
 }
@@ -166,7 +162,6 @@ pub(crate) fn secret_token(shard: u16, shard_count: u16, secret: u64, is_long: b
 
 /// The shard that a PIT token names, when the token may be ours and the shard exists. One that is
 /// not ours may lead anywhere; its Data is then passed on by its name.
-#[must_use]
 pub(crate) fn shard_of_token(token: &PitToken, shard_count: u16) -> Option<u16> {
     let (&[high, low, ..], TOKEN_OCTETS | LONG_TOKEN_OCTETS) =
         (token.as_slice(), token.as_slice().len())

@@ -103,19 +103,16 @@ const STRATEGY_PREFIX: [&[u8]; 3] = [b"localhost", b"nfd", b"strategy"];
 
 impl Strategy {
     /// best-route with default parameters.
-    #[must_use]
     pub(crate) fn best_route() -> Self {
         StrategyKind::BestRoute.into()
     }
 
     /// multicast with default parameters.
-    #[must_use]
     pub(crate) fn multicast() -> Self {
         StrategyKind::Multicast.into()
     }
 
     /// The instance name, with version and parameters.
-    #[must_use]
     pub fn name(&self) -> &Name {
         &self.name
     }

@@ -11,7 +11,7 @@ fn name(uri: &str) -> Name {
 }
 
 fn anchors(certificates: &[Certificate]) -> Anchors {
-    let mut anchors = Anchors::new();
+    let mut anchors = Anchors::default();
     for certificate in certificates {
         anchors.add(certificate.clone(), &ToyFactory).unwrap();
     }
@@ -152,7 +152,7 @@ fn identity_uri(key: &ToyKey) -> Name {
 
 #[test]
 fn first_use_is_remembered_and_a_change_noticed() {
-    let mut known = KnownSigners::new();
+    let mut known = KnownSigners::default();
     let object = name("/a/file");
     assert_eq!(known.decide(object.as_view(), &[1; 32]), SignerStatus::FirstUse);
     assert_eq!(known.remember(object.clone(), [1; 32]), None);
@@ -166,7 +166,7 @@ fn first_use_is_remembered_and_a_change_noticed() {
 
 #[test]
 fn the_longest_known_prefix_decides() {
-    let mut known = KnownSigners::new();
+    let mut known = KnownSigners::default();
     known.remember(name("/a"), [1; 32]);
     known.remember(name("/a/b"), [2; 32]);
     assert_eq!(known.decide(name("/a/b/c").as_view(), &[2; 32]), SignerStatus::Trusted);
@@ -176,7 +176,7 @@ fn the_longest_known_prefix_decides() {
 }
 
 fn policy(anchors: Anchors, needs_anchor: bool) -> TrustPolicy {
-    TrustPolicy::new(anchors, needs_anchor, KnownSigners::new(), None, &ToyFactory)
+    TrustPolicy::new(anchors, needs_anchor, KnownSigners::default(), None, &ToyFactory)
 }
 
 /// Decides about `data`; what is fetched is served from `served`, in that order. Says how often
@@ -209,7 +209,7 @@ fn a_forged_certificate_does_not_stand_for_the_signers() {
     };
     let wire = sign_data(&Data::new(name("/a/f")), &owner).unwrap();
     for bad in [&forged, &damaged] {
-        let mut policy = policy(Anchors::new(), false);
+        let mut policy = policy(Anchors::default(), false);
         let (count, decision) = decide(&mut policy, &wire, &[bad, &owner.self_signed()]);
         let Decision::Believe(verifier) = decision else { panic!("the right one came") };
         assert_eq!(count, 2);
@@ -218,7 +218,7 @@ fn a_forged_certificate_does_not_stand_for_the_signers() {
         assert_eq!(policy.signers[0].key_digest, Some(digest), "nobody else is remembered");
     }
     let (count, decision) =
-        decide(&mut policy(Anchors::new(), false), &wire, &[&damaged, &damaged, &damaged]);
+        decide(&mut policy(Anchors::default(), false), &wire, &[&damaged, &damaged, &damaged]);
     assert!(matches!(decision, Decision::Refuse(_)));
     assert_eq!(count, 3, "it is asked for a bounded number of times");
 }
@@ -228,7 +228,7 @@ fn a_forged_certificate_does_not_stand_for_the_signers() {
 fn a_forged_packet_does_not_make_the_certificate_wrong() {
     let owner = ToyKey::new("/owner", "key");
     let forger = ToyKey { secret: "forger".into(), ..owner.clone() };
-    let mut policy = policy(Anchors::new(), false);
+    let mut policy = policy(Anchors::default(), false);
     let certificate = owner.self_signed();
     let forged = sign_data(&Data::new(name("/a/f")), &forger).unwrap();
     let (_, decision) = decide(&mut policy, &forged, &[&certificate; 9]);

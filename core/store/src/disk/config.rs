@@ -175,7 +175,6 @@ impl DiskTierConfig {
     }
 
     /// Defaults for these disks.
-    #[must_use]
     pub fn new(
         disks: Vec<DiskGeometry>,
         store_id: u64,

@@ -32,7 +32,6 @@ pub(super) struct Region {
     pub(super) failures: u8,
     /// Records in it that the index leads to.
     pub(super) records: u32,
-    /// Octets that these take.
     pub(super) bytes: u64,
 }
 

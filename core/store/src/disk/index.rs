@@ -28,7 +28,6 @@ pub(crate) struct DiskIndex {
     nodes: Nodes,
     segments: Segments,
     len: usize,
-    /// Octets that it may take.
     bytes_max: usize,
     cursor: Cursor,
     /// Scratch: the hashes of a name's prefixes.
@@ -71,14 +70,12 @@ impl Entry {
 
 impl DiskIndex {
     /// An empty index that may take any memory.
-    #[must_use]
     pub(crate) fn new() -> Self {
         Self::with_bytes_max(usize::MAX)
     }
 
     /// An empty index that does not take more memory than this, unless it is asked to by an
     /// insertion that [`DiskIndex::has_room_for`] says no to.
-    #[must_use]
     pub(crate) fn with_bytes_max(bytes_max: usize) -> Self {
         Self {
             nodes: Nodes::new(),
@@ -102,13 +99,11 @@ impl DiskIndex {
     }
 
     /// Prefixes in the index, names of objects included.
-    #[must_use]
     pub(crate) fn prefixes(&self) -> usize {
         self.nodes.len()
     }
 
     /// Octets of memory that the index takes: all that is allocated, tables included.
-    #[must_use]
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.nodes.memory_bytes()
@@ -119,7 +114,6 @@ impl DiskIndex {
     /// Whether it may grow as far as the insertion of `key` can make it, if the object's name has
     /// `prefixes` proper prefixes at most, the empty one left out. What is needed only while
     /// something is moved counts.
-    #[must_use]
     pub(crate) fn has_room_for(&self, key: Key, prefixes: usize) -> bool {
         let growth = self.growth_bytes(key, prefixes);
         self.memory_bytes().saturating_add(growth) <= self.bytes_max
@@ -153,7 +147,6 @@ impl DiskIndex {
 
     /// Where `key`'s Data is.
     #[inline]
-    #[must_use]
     pub(crate) fn find(&self, key: Key) -> Option<Place> {
         let node = self.nodes.find(key.object)?;
         let (whole, segments) = self.parts(self.nodes.get(node).content);
@@ -334,7 +327,6 @@ impl DiskIndex {
     /// Steps that [`DiskIndex::sweep`] needs at most to get once around: one for each Data, and one
     /// for each prefix there is or was at once.
     #[inline]
-    #[must_use]
     pub(crate) fn round_steps(&self) -> usize {
         self.len + self.nodes.slots() as usize
     }

@@ -33,7 +33,7 @@ impl Place {
     /// # Panics
     /// In debug builds, when `disk` is over 15 or `offset_units` not below 2^36.
     #[inline]
-    pub fn new(disk: u8, offset_units: u64, units: u8, generation: u8) -> Self {
+    pub(crate) fn new(disk: u8, offset_units: u64, units: u8, generation: u8) -> Self {
         debug_assert!(disk < 16 && offset_units < OFFSET_UNITS_MAX);
         let fields = u64::from(disk & 15) << DISK_AT
             | u64::from(units) << UNITS_AT

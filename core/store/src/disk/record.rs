@@ -71,13 +71,11 @@ pub struct Record<'a> {
 
 /// Octets that a record takes on disk, by the octets of its body.
 #[inline]
-#[must_use]
 pub fn size(body_len: usize, block_bytes: u32) -> u64 {
     ((HEADER_BYTES + body_len) as u64).next_multiple_of(u64::from(block_bytes))
 }
 
 impl WritePart {
-    #[must_use]
     pub fn size(&self, block_bytes: u32) -> u64 {
         match self {
             Self::Data { packet, .. } => size(packet.len(), block_bytes),
@@ -145,9 +143,6 @@ pub fn lay_out(
 }
 
 /// The record at the beginning of `octets`, which were read at `place`, of any region's use.
-///
-/// # Errors
-/// See [`RecordFault`].
 pub(crate) fn open_any<'a>(
     octets: &'a [u8],
     store_id: u64,
@@ -171,9 +166,6 @@ pub(crate) fn open_any<'a>(
 }
 
 /// The Data record at the beginning of `octets`, which were read at `place`.
-///
-/// # Errors
-/// See [`RecordFault`].
 pub fn open_data<'a>(
     octets: &'a [u8],
     place: &Place,

@@ -72,7 +72,6 @@ weir_base::counters! {
 
 impl DiskTierStats {
     /// Whether what was on disk before is still being read in.
-    #[must_use]
     pub fn is_recovering(&self) -> bool {
         self.recovering != 0
     }

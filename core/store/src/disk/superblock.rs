@@ -108,7 +108,6 @@ pub enum SuperblockFault {
 }
 
 impl Superblock {
-    #[must_use]
     pub fn encode(&self, checksum: Checksum) -> Box<[u8; SUPERBLOCK_BYTES]> {
         let mut octets = Box::new([0; SUPERBLOCK_BYTES]);
         octets[..8].copy_from_slice(&SUPERBLOCK_MAGIC);
@@ -141,9 +140,6 @@ impl Superblock {
     }
 
     /// Reads one copy.
-    ///
-    /// # Errors
-    /// See [`SuperblockFault`].
     pub fn decode(octets: &[u8], checksum: Checksum) -> Result<Self, SuperblockFault> {
         if !octets.starts_with(&SUPERBLOCK_MAGIC) {
             return Err(SuperblockFault::Foreign);
@@ -198,12 +194,10 @@ impl Superblock {
     }
 
     /// Octets that a disk needs for so many regions.
-    #[must_use]
     pub fn bytes_for(&self, regions: u64) -> u64 {
         self.data_offset + regions * self.region_bytes + (self.bytes - self.data_end())
     }
 
-    #[must_use]
     fn regions(&self) -> u32 {
         let regions = (self.data_end() - self.data_offset) / self.region_bytes;
         u32::try_from(regions).unwrap_or(u32::MAX)
@@ -213,7 +207,6 @@ impl Superblock {
     ///
     /// # Panics
     /// When there is no such shard.
-    #[must_use]
     pub fn geometry(&self, shard: u32, is_writable: bool) -> DiskGeometry {
         assert!(shard < self.shards, "a store of {} shards has no shard {shard}", self.shards);
         DiskGeometry {

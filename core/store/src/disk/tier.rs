@@ -17,8 +17,7 @@ use crate::holdings::{Holdings, HoldingsConfig};
 use crate::store::{Hit, Lookup, NameHashes, PREFIX_VISITS_MAX, Query};
 use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS};
-use weir_wire::name::DIGEST_SIZE;
-use weir_wire::{DataView, NameView, tlv};
+use weir_wire::{DIGEST_SIZE, DataView, NameView, tlv};
 
 /// What memory has no room for, on disks.
 ///

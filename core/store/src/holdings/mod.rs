@@ -130,7 +130,6 @@ impl Holdings {
         }
     }
 
-    /// Octets of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.blocks.bytes()
     }

@@ -10,13 +10,11 @@ pub struct SegmentRange {
 
 impl SegmentRange {
     /// Whether a segment is among them.
-    #[must_use]
     pub fn contains(&self, segment: u64) -> bool {
         (self.first..=self.last).contains(&segment)
     }
 
     /// The segments of all of them, in order, with gaps between the ranges.
-    #[must_use]
     pub fn join(mut ranges: Vec<Self>) -> Vec<Self> {
         ranges.sort_unstable();
         let mut joined: Vec<Self> = Vec::with_capacity(ranges.len());

@@ -52,7 +52,6 @@ impl HoldingsStatus {
 
     /// The name of the dataset about an object. `prefix` is `/localhost/nfd` of a router on this
     /// machine, `/localhop/nfd` of a neighbour.
-    #[must_use]
     pub fn dataset_name(mut prefix: Name, object: &Name) -> Name {
         let mut writer = tlv::Writer::new();
         writer.tlv(NAME, object.as_view().value());
@@ -61,7 +60,6 @@ impl HoldingsStatus {
     }
 
     /// The object that the component of such a name speaks of, from its TLV-VALUE.
-    #[must_use]
     pub fn object_of(component: &[u8]) -> Option<Name> {
         NameView::decode(component).ok().map(|name| name.to_name())
     }
@@ -75,9 +73,6 @@ impl HoldingsStatus {
     }
 
     /// From exactly one TLV.
-    ///
-    /// # Errors
-    /// It is another one, or malformed.
     pub fn decode(wire: &[u8]) -> Result<Self, HoldingsError> {
         match tlv::read_single(wire)? {
             (Self::TYPE, value) => Self::decode_value(value),
@@ -86,9 +81,6 @@ impl HoldingsStatus {
     }
 
     /// From the TLV-VALUE.
-    ///
-    /// # Errors
-    /// It is malformed.
     pub(crate) fn decode_value(value: &[u8]) -> Result<Self, HoldingsError> {
         let mut status = Self::default();
         let mut object = None;
@@ -108,7 +100,6 @@ impl HoldingsStatus {
     }
 
     /// As one TLV.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut writer = tlv::Writer::new();
         writer.nested(Self::TYPE, |inner| self.encode_value(inner));

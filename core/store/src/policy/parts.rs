@@ -220,7 +220,6 @@ impl Parts {
         Some(&mut self.objects[node as usize % OBJECTS]).filter(|object| object.node == node)
     }
 
-    /// A node is another object's from now on.
     #[inline]
     pub(super) fn on_new_object(&mut self, node: u32) {
         if let Some(object) = self.object_mut(node) {

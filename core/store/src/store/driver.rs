@@ -49,7 +49,6 @@ impl Store {
 
     /// Whether the filter refuses a name that is in the index, which it must never do. For checks;
     /// changes nothing.
-    #[must_use]
     pub fn is_filter_wrong(&self, query: &Query<'_>) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_filter_wrong(query))
     }
@@ -58,7 +57,6 @@ impl Store {
     /// written, no region is free to be filled next, or what was there before is not known yet. A
     /// caller that waits before an insertion until this is false loses nothing to the bounds of
     /// queues.
-    #[must_use]
     pub fn is_disk_behind(&self, records: u32) -> bool {
         self.disks.as_ref().is_some_and(|disks| disks.tier.is_behind(records))
     }
@@ -133,7 +131,6 @@ impl Store {
     }
 
     /// Whether [`Store::take_lost`] has something.
-    #[must_use]
     pub fn has_lost(&self) -> bool {
         self.disks.as_ref().is_some_and(|disks| !disks.tier.lost.is_empty())
     }
@@ -145,7 +142,6 @@ impl Store {
     }
 
     /// What waits for disks that take anything now; none where no disk does.
-    #[must_use]
     pub fn write_backlog(&self, now: Instant) -> Option<WriteBacklog> {
         let kept_bytes = self.eviction.kept_bytes();
         let memory_bytes = self.config.capacity_bytes.saturating_sub(kept_bytes);

@@ -8,9 +8,8 @@ use crate::tree::{NODE_BYTES, Tree};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use weir_base::{Instant, Packet, Pool, Slab, Table};
-use weir_wire::name::DIGEST_SIZE;
 use weir_wire::tlv::IMPLICIT_SHA256_DIGEST_COMPONENT as DIGEST_COMPONENT;
-use weir_wire::{DataView, NameView};
+use weir_wire::{DIGEST_SIZE, DataView, NameView};
 
 /// Entries that [`Memory::compact`] looks at for each insertion: all of them while an eighth of
 /// the store is replaced.

@@ -5,8 +5,7 @@ use weir_base::{HashKey, Instant, Pool, Rng};
 use weir_store::{
     EvictionPolicy, Lookup, NameHashes, NewData, Query, Store, StoreConfig, UNKNOWN_SOURCE,
 };
-use weir_wire::name::Component;
-use weir_wire::{Data, DataView, Name};
+use weir_wire::{Component, Data, DataView, Name};
 
 const KEY: HashKey = HashKey::new([3, 5]);
 /// Octets of content of a packet.

@@ -50,7 +50,6 @@ pub struct ConsumerConfig {
     pub ahead_max: u32,
     /// What becomes of segments that an object grows by while the reader has no room.
     pub behind: Behind,
-    /// What is verified.
     pub verification: Verification,
     /// What becomes of a segment that is not what its producer signed.
     pub on_bad: OnBad,

@@ -131,9 +131,6 @@ impl Inventory {
     }
 
     /// Sets the number of the last segment. Returns whether it is new.
-    ///
-    /// # Errors
-    /// The network has no names for so high a number.
     pub(super) fn set_last(
         &mut self,
         last: u64,

@@ -142,9 +142,6 @@ impl Live {
 
     /// Takes verified metadata of this version. Those of an older one come from a store, or from a
     /// replica that lags: newer ones are requested later.
-    ///
-    /// # Errors
-    /// There is a newer version.
     pub(super) fn take_verified(
         &mut self,
         now: Instant,

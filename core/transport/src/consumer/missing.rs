@@ -39,7 +39,7 @@ impl MissingSegments {
     }
 
     /// How many of the wanted segments are there.
-    pub fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.segments - self.missing
     }
 }

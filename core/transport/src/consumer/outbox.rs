@@ -41,7 +41,6 @@ pub struct VerifyOp {
     pub id: PacketId,
     /// The Data, decodable and of the right name, nothing more.
     pub packet: Packet,
-    /// The path that it came by.
     pub path: PathId,
     /// The router's face that it came from, if the router says so.
     pub incoming_face: Option<FaceId>,
@@ -118,7 +117,6 @@ pub enum ConsumerEvent {
     NeedsMore,
     /// Every segment has been verified and handed out.
     Done,
-    /// The consumer gives up.
     Failed(ConsumerError),
 }
 

@@ -533,7 +533,6 @@ impl Slowest {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) now: Instant,
-    /// The path that it came by.
     pub(crate) path: PathId,
     pub(crate) mark: CongestionMark,
     pub(crate) packet_bytes: usize,

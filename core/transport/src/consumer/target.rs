@@ -40,7 +40,7 @@ pub enum Target {
 
 impl Target {
     /// The name that is asked for; the empty one for a sequence.
-    pub fn name(&self) -> Name {
+    pub(crate) fn name(&self) -> Name {
         match self {
             Self::Latest { object: name, .. }
             | Self::Version { versioned: name }

@@ -84,7 +84,6 @@ impl Buffer {
         self.pool.copy(packet)
     }
 
-    /// Has the disk read what was found there.
     pub(super) fn begin_read(&mut self, found: &OnDisk) -> Result<ReadId, ReadRefused> {
         self.store.begin_read(found)
     }

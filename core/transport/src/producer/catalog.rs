@@ -107,9 +107,6 @@ impl Catalog {
     }
 
     /// Adds a Data packet that is kept whole.
-    ///
-    /// # Errors
-    /// When it is no Data.
     pub fn add_packet(&mut self, packet: Packet) -> Result<(), DecodeError> {
         let name = DataView::decode(&packet)?.name.value().to_vec();
         self.packets.insert(name, Whole::Packet(packet));

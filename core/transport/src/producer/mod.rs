@@ -114,7 +114,8 @@ impl<S: Source> Producer<S> {
     }
 
     /// Interests that wait for what there is not yet.
-    pub fn waiting(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
@@ -125,7 +126,8 @@ impl<S: Source> Producer<S> {
     }
 
     /// Reads under way.
-    pub fn reads(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn reads(&self) -> usize {
         self.reads
     }
 

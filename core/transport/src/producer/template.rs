@@ -73,11 +73,6 @@ impl SegmentTemplate {
         self.meta.extend_from_slice(&last);
     }
 
-    /// Value of the Name that the segment number follows.
-    pub fn prefix(&self) -> &[u8] {
-        &self.prefix
-    }
-
     /// Where the parts of a segment lie.
     pub fn frame(&self, segment: u64, content_len: usize, signature_len: usize) -> Frame {
         let name_len = self.prefix.len() + 2 + encode_nni(segment).len();
@@ -134,9 +129,6 @@ impl SegmentTemplate {
     }
 
     /// The signature value of a segment whose Content `content` is. `scratch` is overwritten.
-    ///
-    /// # Errors
-    /// What the signer says.
     pub fn sign(
         &self,
         segment: u64,

@@ -53,6 +53,7 @@ impl Waiting {
         }
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -90,7 +91,6 @@ impl Waiting {
         Joined::First
     }
 
-    /// Takes out all that ask what this Interest does.
     pub(super) fn take_asked(&mut self, interest: &InterestView<'_>, mut then: impl FnMut(Asker)) {
         let mut found = mem::take(&mut self.scratch);
         let hash = self.hash_key.hash(interest.name.value());
@@ -103,7 +103,6 @@ impl Waiting {
         self.scratch = found;
     }
 
-    /// Takes out all that this Data answers.
     pub(super) fn take_answered(&mut self, data: &DataView<'_>, mut then: impl FnMut(Asker)) {
         if self.entries.is_empty() {
             return;
@@ -156,7 +155,6 @@ impl Waiting {
         all.into_iter().for_each(|index| then(self.remove(index)));
     }
 
-    /// Takes out all whose time is over.
     pub(super) fn take_expired(&mut self, now: Instant, mut then: impl FnMut(Asker)) {
         if self.timers.is_empty() {
             return;

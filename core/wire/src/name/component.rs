@@ -21,7 +21,7 @@ impl<'a> ComponentView<'a> {
     ///
     /// # Errors
     /// What makes the octets no name component.
-    pub fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(wire: &'a [u8]) -> Result<Self, DecodeError> {
         NameScan::of(wire)?;
         let component = Self::take(wire).ok_or(DecodeError::Truncated)?;
         match wire.len() - component.wire.len() {
@@ -181,12 +181,8 @@ impl Component {
         Self::of(tlv::PARAMETERS_SHA256_DIGEST_COMPONENT, &digest)
     }
 
-    pub fn value(&self) -> &[u8] {
-        self.as_view().value
-    }
-
     /// The whole TLV.
-    pub fn wire(&self) -> &[u8] {
+    pub(crate) fn wire(&self) -> &[u8] {
         &self.wire
     }
 

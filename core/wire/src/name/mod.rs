@@ -10,7 +10,8 @@ use core::hash::{Hash, Hasher};
 
 pub use component::{Component, ComponentView};
 pub use owned::Name;
-pub use uri::{NameUriError, UriDisplay, UriStyle};
+pub(crate) use uri::UriDisplay;
+pub use uri::{NameUriError, UriStyle};
 
 use crate::error::DecodeError;
 use crate::tlv;

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use weir_security::trust::KnownSigners;
-use weir_wire::Name;
-use weir_wire::timestamp::format_timestamp;
+use weir_wire::{Name, format_timestamp};
 
 use super::files::{self, IfPresent};
 use super::{KeyChain, KeyChainError, unix_time_s};
@@ -45,7 +44,7 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::KnownSigners`], and what keeps the file from being read.
     pub(crate) fn known_signers(&self) -> Result<KnownSigners, KeyChainError> {
-        let mut known = KnownSigners::new();
+        let mut known = KnownSigners::default();
         for entry in self.known_signer_entries()? {
             let (name, digest) = self.parse_entry(&entry)?;
             known.remember(name, digest);

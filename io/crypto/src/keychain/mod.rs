@@ -26,7 +26,6 @@ use weir_security::{
 use weir_wire::{Name, NameView};
 
 pub use key_file::KeyEntry;
-pub use known_signers::KnownSigner;
 pub use user_trust::UserTrust;
 
 use crate::passphrase::{PassphraseError, PassphraseSource};
@@ -124,7 +123,6 @@ pub enum KeyChainError {
     /// A key of this name is there already.
     #[error("there is a key {0} already; delete it first")]
     KeyExists(Name),
-    /// No passphrase could be had.
     #[error(transparent)]
     Passphrase(#[from] PassphraseError),
     /// A certificate was not issued.
@@ -219,9 +217,6 @@ impl KeyChain {
     /// Makes a key for an identity, and the certificate it signs for itself (none for HMAC). With a
     /// passphrase it is encrypted. It becomes the default if there is none and it is not an HMAC
     /// key.
-    ///
-    /// # Errors
-    /// What keeps it from being made or written.
     pub fn generate(
         &self,
         identity: &Name,
@@ -349,9 +344,6 @@ impl KeyChain {
     }
 
     /// All certificates: of keys in here and imported ones.
-    ///
-    /// # Errors
-    /// What keeps them from being read.
     pub fn certificates(&self) -> Result<Vec<Certificate>, KeyChainError> {
         read_certificates(&self.dir.join("certificates"))
     }
@@ -370,17 +362,10 @@ impl KeyChain {
 
     /// The certificate to sign under for the key of this name: the newest valid one, those of
     /// others before its own; `None` if it has none.
-    ///
-    /// # Errors
-    /// What keeps them from being read.
     pub fn certificate_for(&self, key: &Name) -> Result<Option<Certificate>, KeyChainError> {
         Ok(newest(self.certificates_of(key.as_view())?))
     }
 
-    /// Keeps a certificate.
-    ///
-    /// # Errors
-    /// What keeps it from being written.
     pub(crate) fn add_certificate(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
         self.write_certificate(&self.lock()?, certificate)
     }
@@ -503,11 +488,8 @@ impl KeyChain {
     }
 
     /// The trust anchors.
-    ///
-    /// # Errors
-    /// What keeps them from being read.
     pub fn anchors(&self) -> Result<Anchors, KeyChainError> {
-        let mut anchors = Anchors::new();
+        let mut anchors = Anchors::default();
         for certificate in read_certificates(&self.anchors_dir())? {
             anchors.add(certificate, &Provider)?;
         }
@@ -519,7 +501,7 @@ impl KeyChain {
     /// # Errors
     /// [`KeyChainError::Trust`] if its key cannot be used, and what keeps it from being written.
     pub fn add_anchor(&self, certificate: &Certificate) -> Result<(), KeyChainError> {
-        Anchors::new().add(certificate.clone(), &Provider)?;
+        Anchors::default().add(certificate.clone(), &Provider)?;
         let path = certificate_path(&self.anchors_dir(), certificate.name());
         write_certificate(&self.lock()?, &path, certificate)
     }
@@ -625,9 +607,6 @@ impl KeyChain {
     }
 
     /// All certificates of the key of this name.
-    ///
-    /// # Errors
-    /// What keeps them from being read.
     pub fn certificates_of(&self, key: NameView<'_>) -> Result<Vec<Certificate>, KeyChainError> {
         let mut certificates = self.certificates()?;
         certificates.retain(|certificate| certificate.key_name() == key);

@@ -42,21 +42,18 @@ pub struct UserTrust {
 impl UserTrust {
     /// Reads what the user trusts. With `anchor_files` nothing else counts. Without a key chain
     /// there is nothing to know and nothing to remember.
-    ///
-    /// # Errors
-    /// What cannot be read.
     pub fn new(
         root: Name,
         chain: Option<KeyChain>,
         anchor_files: &[impl AsRef<Path>],
     ) -> Result<Self, KeyChainError> {
-        let (mut anchors, mut known) = (Anchors::new(), KnownSigners::new());
+        let (mut anchors, mut known) = (Anchors::default(), KnownSigners::default());
         if let Some(chain) = &chain {
             anchors = chain.anchors()?;
             known = chain.known_signers()?;
         }
         if !anchor_files.is_empty() {
-            anchors = Anchors::new();
+            anchors = Anchors::default();
         }
         for file in anchor_files {
             let certificate = read_certificate(file.as_ref())?;
@@ -73,9 +70,6 @@ impl UserTrust {
     }
 
     /// Remembers who signed, now that all of it has been verified.
-    ///
-    /// # Errors
-    /// What cannot be written.
     pub fn remember(&self) -> Result<(), KeyChainError> {
         let Some(chain) = &self.chain else { return Ok(()) };
         for signer in &self.policy.signers {

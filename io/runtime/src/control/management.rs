@@ -66,7 +66,6 @@ impl Management {
     }
 }
 
-/// The face that a packet for the internal face came from.
 pub(super) fn ingress_of(internal: &InternalPacket) -> FaceId {
     FaceId(internal.header.incoming_face.unwrap_or(FaceId::INVALID.0))
 }

@@ -84,7 +84,6 @@ impl Drop for Signals {
 /// Whether a signal stays ignored because the process was started so: SIGHUP by `nohup`, SIGQUIT by
 /// a shell that starts a job in the background. SIGINT counts all the same, because scripts use
 /// it to end such jobs.
-#[must_use]
 pub fn is_kept_ignored(signal: i32) -> bool {
     if !matches!(signal, SIGHUP | SIGQUIT) {
         return false;

@@ -26,7 +26,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 const WAKER_TOKEN: Token = Token(0);
 const LISTENER_TOKEN: Token = Token(1);
 
-/// What is answered.
 pub(super) struct Answer {
     pub(super) status: &'static str,
     pub(super) content_type: &'static str,

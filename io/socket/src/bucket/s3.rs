@@ -121,9 +121,6 @@ impl Bucket {
     }
 
     /// The first `max` objects whose names begin with `below` and a stroke, or of all.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn list(&self, below: &str, max: usize) -> Result<Vec<Found>, BucketError> {
         let path = self.path(below);
         let before = match self.prefix.as_ref() {
@@ -143,9 +140,6 @@ impl Bucket {
     }
 
     /// Some octets of an object; of the one with this tag, if one is given.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn read(
         &self,
         name: &str,
@@ -190,9 +184,6 @@ impl Bucket {
     }
 
     /// Begins an object of that many octets. It is there as a whole once it is finished, or not.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn upload(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Upload, BucketError> {
         let path = self.path(name);
         let form = if bytes <= PART_BYTES as u64 {
@@ -213,9 +204,6 @@ impl Bucket {
     }
 
     /// Removes an object, if it is there.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn delete(&self, name: &str) -> Result<(), BucketError> {
         let path = self.path(name);
         match self.runtime().block_on(self.writes.delete(&path)).map_err(explain) {
@@ -241,9 +229,6 @@ enum Uploading {
 
 impl Upload {
     /// Adds octets, which are sent when there are many of them.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn append(&mut self, octets: &[u8]) -> Result<(), BucketError> {
         match self.form.as_mut().expect("there until it is finished") {
             Uploading::Whole(_, all) => all.extend_from_slice(octets),
@@ -259,9 +244,6 @@ impl Upload {
     }
 
     /// Has the object be there. [`Pending::wait`] says when it is.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn finish(mut self) -> Result<Pending, BucketError> {
         let bucket = self.bucket.clone();
         let runtime = bucket.runtime();
@@ -310,9 +292,6 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Waits until it is there, and says what tells it from others of its name.
-    ///
-    /// # Errors
-    /// [`BucketError`].
     pub(crate) fn wait(self) -> Result<Option<String>, BucketError> {
         let result = self.bucket.runtime().block_on(self.task);
         result.unwrap_or_else(|error| Err(BucketError::Other(error.to_string())))

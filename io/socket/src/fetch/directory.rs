@@ -47,9 +47,6 @@ pub(crate) struct FileStamp {
 impl Directory {
     /// Opens a directory by its path. Links in `path` are followed, but for its last component
     /// unless `follow_last`.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn open(path: &Path, follow_last: bool) -> io::Result<Arc<Self>> {
         let at = if path == Path::new("") { Path::new(".") } else { path };
         let no_follow = if follow_last { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -68,17 +65,11 @@ impl Directory {
     }
 
     /// Makes a directory in this one.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn make_in(&self, name: &OsStr) -> io::Result<()> {
         Ok(fs::mkdirat(&self.descriptor, name, Mode::from_raw_mode(0o777))?)
     }
 
     /// Removes an empty directory in this one.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn remove_empty(&self, name: &OsStr) -> io::Result<()> {
         Ok(fs::unlinkat(&self.descriptor, name, AtFlags::REMOVEDIR)?)
     }
@@ -89,9 +80,6 @@ impl Directory {
     }
 
     /// Writes out the whole file system that it lies on.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn sync_file_system(&self) -> io::Result<()> {
         match self.readable() {
             Some(directory) => Ok(fs::syncfs(directory)?),

@@ -21,15 +21,9 @@ pub trait Output: Send {
 
     /// Called once, when it is known what is to be fetched, from another thread than the rest
     /// unless it [is quick](Output::is_quick).
-    ///
-    /// # Errors
-    /// [`OutputError`].
     fn open(&mut self, metadata: &Metadata) -> Result<Opened, OutputError>;
 
     /// What takes the segments of a file, once their size is known.
-    ///
-    /// # Errors
-    /// [`OutputError`].
     fn sink(&mut self, segment_size: u64) -> Result<Arc<FileSink>, OutputError> {
         let _ = segment_size;
         unreachable!("a stream takes no segments")
@@ -37,9 +31,6 @@ pub trait Output: Send {
 
     /// Makes what is there last; `have` are the segments stored so far. Called now and then and
     /// when the download ends early, perhaps from another thread than the rest.
-    ///
-    /// # Errors
-    /// What the system says.
     fn save(&mut self, have: &SegmentSet) -> io::Result<()> {
         let _ = have;
         Ok(())
@@ -47,9 +38,6 @@ pub trait Output: Send {
 
     /// The last [`Output::save`] of a download that ends early: nothing more will be stored, so
     /// that something of it may be given up to note the rest.
-    ///
-    /// # Errors
-    /// What the system says.
     fn save_last(&mut self, have: &SegmentSet) -> io::Result<()> {
         self.save(have)
     }
@@ -69,9 +57,6 @@ pub trait Output: Send {
     }
 
     /// The object is whole. `is_synced`: its [`Output::file`] has been written out since.
-    ///
-    /// # Errors
-    /// [`OutputError`].
     fn finish(&mut self, is_synced: bool) -> Result<(), OutputError> {
         let _ = is_synced;
         Ok(())
@@ -174,7 +159,6 @@ impl MemoryOutput {
     }
 
     /// An output that shares its room with this one: together they hold what fits into it.
-    #[must_use]
     pub fn beside(&self) -> Self {
         Self::within(self.0.max_bytes, self.0.room.clone())
     }

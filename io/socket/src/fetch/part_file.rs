@@ -221,7 +221,6 @@ impl PartFile {
         None
     }
 
-    /// What the state file says from now on.
     fn state(&self, segment_size: u64, have: &SegmentSet, checksums: &[u32]) -> Vec<u8> {
         let (versioned, digest) = (&self.versioned, self.content_digest);
         state::encode(segment_size, versioned, digest, have, checksums)

@@ -70,7 +70,7 @@ impl FileSink {
         self.segment_size
     }
 
-    pub fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         &self.file
     }
 
@@ -96,10 +96,7 @@ impl FileSink {
 
     /// Stores the Contents of segments, in ascending order of their numbers. Several threads may do
     /// so at once, each segment once.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
+    pub(crate) fn store(&self, segments: &[(u64, &[u8])]) -> io::Result<()> {
         let mut rest = segments;
         while let Some(&(first, _)) = rest.first() {
             let mut len = 1;

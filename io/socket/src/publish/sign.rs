@@ -139,9 +139,6 @@ pub struct Label<'a> {
 
 /// Signs a file. `progress` is told the octets signed so far, on the calling thread, and returns
 /// false to break off.
-///
-/// # Errors
-/// [`PublishError`].
 pub fn publish_file(
     path: &Path,
     label: Label<'_>,
@@ -194,9 +191,6 @@ fn has_size(file: &File, len: u64) -> io::Result<bool> {
 }
 
 /// Signs octets that stay in memory.
-///
-/// # Errors
-/// [`PublishError`].
 pub fn publish_octets(
     octets: Packet,
     label: Label<'_>,
@@ -232,9 +226,6 @@ pub(crate) fn publish_octets_with(
 /// Signs the listing of a directory: names of `entries`, each followed by a NUL, those of
 /// directories by `/` before it (ndn6-file-server). It is called `<name>/32=ls`, and the metadata
 /// of `<name>` leads to it.
-///
-/// # Errors
-/// [`PublishError`].
 pub fn publish_listing(
     entries: &[(Vec<u8>, bool)],
     label: Label<'_>,

@@ -41,9 +41,6 @@ pub struct Taken {
 
 impl Repository {
     /// Opens the repository in a folder that another process uses.
-    ///
-    /// # Errors
-    /// [`RepositoryError`].
     pub fn open_as_guest(path: &Path) -> Result<Self, RepositoryError> {
         let folder = Folder::open_as_guest(path);
         let mut repository = Self::load(Storage::Folder(folder), path.to_owned())?;

@@ -150,18 +150,12 @@ pub struct Putting<'a> {
 impl Repository {
     /// Opens the repository in a folder, and makes it if the folder is empty or missing. Reads the
     /// beginning of each file, and removes those that were not finished.
-    ///
-    /// # Errors
-    /// [`RepositoryError`].
     pub fn open(path: &Path) -> Result<Self, RepositoryError> {
         Self::load(Storage::Folder(Folder::open(path)?), path.to_owned())
     }
 
     /// Opens the repository in a bucket. Reads the beginning of each object, and writes nothing
     /// until something is put.
-    ///
-    /// # Errors
-    /// [`RepositoryError`].
     pub fn in_bucket(bucket: Arc<Bucket>) -> Result<Self, RepositoryError> {
         let path = bucket.location().to_string().into();
         Self::load(Storage::bucket(bucket)?, path)
@@ -319,9 +313,6 @@ impl Repository {
     }
 
     /// Signs a file and writes it down, unless it is there as it would be made.
-    ///
-    /// # Errors
-    /// [`RepositoryError`].
     pub fn put_file(
         &self,
         path: &Path,
@@ -341,9 +332,6 @@ impl Repository {
     }
 
     /// Signs the listing of a directory and writes it down, unless it is there as it would be made.
-    ///
-    /// # Errors
-    /// [`RepositoryError`].
     pub fn put_listing(
         &self,
         entries: &[(Vec<u8>, bool)],
@@ -363,9 +351,6 @@ impl Repository {
 
     /// Writes down a packet that is to be served below `root`, such as a certificate, unless it is
     /// there.
-    ///
-    /// # Errors
-    /// [`RepositoryError`].
     ///
     /// # Panics
     /// When it is no Data.

@@ -89,9 +89,6 @@ impl Parts {
 
 impl Binder {
     /// Waits until the router has registered the prefix.
-    ///
-    /// # Errors
-    /// As [`Producer::bind`].
     pub fn wait(mut self) -> Result<Producer, SocketError> {
         if let Step::Opening(_, opened) = &self.step {
             let disk = opened.wait_again()?;
@@ -157,9 +154,6 @@ impl Producer {
     }
 
     /// As [`Producer::bind`], with options that are not the defaults.
-    ///
-    /// # Errors
-    /// As [`Producer::bind`].
     pub fn bind_with(
         session: &Session,
         prefix: Name,
@@ -244,9 +238,6 @@ impl Producer {
     }
 
     /// As [`Producer::publish_async`], with the number of the version.
-    ///
-    /// # Errors
-    /// As [`Producer::publish_async`].
     pub fn publish_version_async(
         &self,
         name: &Name,
@@ -273,9 +264,6 @@ impl Producer {
 
     /// As [`Producer::publish_live`], and does not wait: the object is there once the answer is,
     /// and may be appended to at once.
-    ///
-    /// # Errors
-    /// As [`Producer::publish_live`].
     pub fn publish_live_async(
         &self,
         name: &Name,
@@ -288,9 +276,6 @@ impl Producer {
     }
 
     /// As [`Producer::publish`], with the number of the version.
-    ///
-    /// # Errors
-    /// As [`Producer::publish`].
     pub fn publish_version(
         &self,
         name: &Name,
@@ -303,7 +288,6 @@ impl Producer {
 
     /// The number of a version that is yet to be published, greater than those before: for what
     /// [`Producer::publish_version`] publishes later than others that were numbered after it.
-    #[must_use]
     pub fn next_version(&self) -> u64 {
         self.outbound.next_version()
     }
@@ -325,9 +309,6 @@ impl Producer {
 
     /// Publishes a new version of an object, and gives what leads others to it: whom it is sent to
     /// may get it from here.
-    ///
-    /// # Errors
-    /// As [`Producer::publish`].
     pub fn offer(&self, name: &Name, content: impl Into<Packet>) -> Result<Offer, SocketError> {
         self.check_unmapped("an offer")?;
         let (object, version) = self.version_of(name);
@@ -430,9 +411,6 @@ impl Producer {
 
     /// Says that what is asked for will not be published: whoever asks gets a Nack, and no answer
     /// is waited for.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn refuse(&self, request: &Request) -> Result<(), SocketError> {
         self.outbound.tell(Told::Refused { interest: request.interest().clone() })
     }

@@ -44,7 +44,6 @@ struct Flow {
     current: Option<(Packet, Range<usize>)>,
     /// Packets read that the network thread has not been told of.
     done: u32,
-    /// The segment that is to come next.
     next_segment: u64,
     is_over: bool,
 }
@@ -188,9 +187,6 @@ impl Reader {
 
     /// The octets that come next, without a copy; none at the end. [`BufRead::consume`] says how
     /// many of them are read.
-    ///
-    /// # Errors
-    /// As [`Reader::poll_read`].
     pub fn poll_fill_buf(
         &mut self,
         context: &mut task::Context<'_>,
@@ -200,9 +196,6 @@ impl Reader {
 
     /// As [`Reader::poll_fill_buf`], for whoever keeps them: a piece of the packet that they came
     /// in, and read with that.
-    ///
-    /// # Errors
-    /// As [`Reader::poll_read`].
     pub fn poll_piece(
         &mut self,
         context: &mut task::Context<'_>,

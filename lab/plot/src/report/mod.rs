@@ -169,7 +169,6 @@ impl Report {
 
 impl ClaimTable {
     /// The table for a terminal, with a line that counts the outcomes.
-    #[must_use]
     pub fn to_text(&self) -> String {
         text::claims(self)
     }

@@ -34,7 +34,7 @@ pub struct UdpEnds {
 
 impl UdpEnds {
     /// Peers are learnt.
-    pub fn new(a: SocketAddr, b: SocketAddr) -> Self {
+    pub(crate) fn new(a: SocketAddr, b: SocketAddr) -> Self {
         Self { a, b, peer_a: None, peer_b: None }
     }
 }

@@ -105,9 +105,6 @@ impl Direction {
     }
 
     /// Hands frames that are due by `now_ns` to `port`, a batch at most.
-    ///
-    /// # Errors
-    /// When the socket is broken.
     pub(crate) fn send_due(
         &mut self,
         now_ns: u64,

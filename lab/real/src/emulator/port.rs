@@ -64,9 +64,6 @@ impl UdpEnd {
     }
 
     /// Takes some of the frames that wait, without blocking. Returns whether there are more.
-    ///
-    /// # Errors
-    /// When the socket is broken.
     pub(crate) fn receive(
         &mut self,
         pool: &mut Pool,
@@ -88,9 +85,6 @@ impl UdpEnd {
     }
 
     /// Sends frames from the front, as many as the system takes.
-    ///
-    /// # Errors
-    /// When the socket is broken.
     pub(crate) fn send(&mut self, frames: &[Packet]) -> io::Result<FramesSent> {
         match self.peer {
             Some(peer) => self.port.send_frames(peer, frames),

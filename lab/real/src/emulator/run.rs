@@ -104,17 +104,11 @@ impl Emulator {
     }
 
     /// Forwards until `stop` is set. The calling thread's timer slack is 1 ns meanwhile.
-    ///
-    /// # Errors
-    /// A port that breaks.
     pub fn run(self, stop: &AtomicBool) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|_, _| !stop.load(Ordering::Relaxed))
     }
 
     /// As [`run`](Self::run), with links that can be taken down and up and be slowed down.
-    ///
-    /// # Errors
-    /// A port that breaks.
     pub(crate) fn run_controlled(self, control: &Control) -> Result<EmulatorStats, EmulatorError> {
         self.run_while(|a_to_b, b_to_a| {
             a_to_b.set_up(control.a_to_b_is_up.load(Ordering::Relaxed));

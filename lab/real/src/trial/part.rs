@@ -91,9 +91,6 @@ pub enum PartError {
 }
 
 /// Does what the file at `path` says.
-///
-/// # Errors
-/// [`PartError`].
 pub fn run_part(path: &Path) -> Result<(), PartError> {
     let bad = |reason: String| PartError::Spec(path.display().to_string(), reason);
     let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;

@@ -82,7 +82,7 @@ impl Kept {
     ///
     /// # Errors
     /// A file that cannot be read or written, or a README without the marks of the table.
-    pub fn write(&self, folder: &Path) -> Result<(), RecordError> {
+    pub(crate) fn write(&self, folder: &Path) -> Result<(), RecordError> {
         // All that may be wrong is found out before anything is written.
         let readme = folder.join("README.md");
         let kept = |path: &Path, message: String| RecordError::Kept { path: path.into(), message };

@@ -24,9 +24,10 @@ use crate::record::Results;
 use crate::stats::Estimate;
 
 pub(crate) use factorial::of_seed;
-pub use kept::{Kept, KeptClaim};
-pub use rule::{Better, Rule, Side};
-pub use verdict::Verdict;
+pub use kept::Kept;
+pub(crate) use kept::KeptClaim;
+pub(crate) use rule::{Better, Rule};
+pub(crate) use verdict::Verdict;
 
 use expression::Expression;
 
@@ -192,10 +193,7 @@ struct ClaimTable {
 
 impl Claims {
     /// Reads a paper's `claims.toml`.
-    ///
-    /// # Errors
-    /// What is wrong, with its line.
-    pub fn load(paper: &Paper) -> Result<Self, ScenarioError> {
+    pub(crate) fn load(paper: &Paper) -> Result<Self, ScenarioError> {
         let file: Arc<str> = format!("{}/claims.toml", paper.id).into();
         let text = paper.folder.read("claims.toml").map_err(|message| ScenarioError {
             file: paper.id.clone(),
@@ -350,10 +348,7 @@ impl Claim {
     }
 
     /// Refuses what the scenario has not: metrics, axes, effects.
-    ///
-    /// # Errors
-    /// What is wrong, with the claim's line.
-    pub fn check(&self, experiment: Option<&Experiment>) -> Result<(), ScenarioError> {
+    pub(crate) fn check(&self, experiment: Option<&Experiment>) -> Result<(), ScenarioError> {
         // A sweep may have other values at the other size.
         if experiment.is_some_and(|experiment| !self.sizes.contains(&experiment.size)) {
             return Ok(());
@@ -368,7 +363,6 @@ impl Claim {
     /// The claim over the results of its scenario, with those of the arm that it is compared with;
     /// over the models alone when `experiment` is `None`. What shows the cause of a difference is
     /// for [`settle`] to find.
-    #[must_use]
     pub(crate) fn evaluate(
         &self,
         experiment: Option<&Experiment>,
@@ -492,7 +486,6 @@ pub(crate) fn settle(claims: &[Claim], results: &mut [ClaimResult]) {
 
 impl ClaimResult {
     /// Whether it differs from the paper and no experiment of the run shows why.
-    #[must_use]
     pub fn is_unexplained(&self) -> bool {
         self.verdict == Verdict::Differs && !self.is_shown
     }

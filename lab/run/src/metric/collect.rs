@@ -16,7 +16,7 @@ use super::shares::Shares;
 pub(super) const DISTRIBUTION_POINTS: usize = 200;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// A number for each metric; `None` where there was nothing to measure.
     pub values: BTreeMap<String, Option<f64>>,
     /// For metrics with `per_node`: node and number, in the order of the plan.
@@ -193,9 +193,6 @@ impl Sum {
 
 impl Collector {
     /// A collector for a run of `prepared` in `arm`, of the metrics that the arm can give.
-    ///
-    /// # Errors
-    /// A metric is measured at nodes that do not exist.
     pub(crate) fn of(
         experiment: &Experiment,
         prepared: &Prepared,
@@ -212,7 +209,6 @@ impl Collector {
     /// for all. Numbers are those of the time from the warm-up to the plan's duration. Round-trip
     /// and download times count where they began in that time, however late they end; what else is
     /// told of Interests and objects counts from the warm-up on, however late.
-    #[must_use]
     pub(crate) fn new(
         plan: &Plan,
         metrics: &[Metric],

@@ -33,13 +33,11 @@ impl Histogram {
     }
 
     /// Samples.
-    #[must_use]
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
     /// A statistic; `None` without samples.
-    #[must_use]
     pub(crate) fn statistic(&self, statistic: Statistic) -> Option<f64> {
         if statistic == Statistic::Count {
             return Some(self.count as f64);
@@ -71,7 +69,6 @@ impl Histogram {
     }
 
     /// `(value, share of samples at or below it)` at up to `points` places, for figures.
-    #[must_use]
     pub(crate) fn distribution(&self, points: usize) -> Vec<(f64, f64)> {
         if self.count == 0 {
             return Vec::new();

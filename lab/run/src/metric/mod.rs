@@ -13,7 +13,5 @@ mod shares;
 mod tests;
 mod trial;
 
-pub(crate) use collect::Collector;
-pub use collect::Measured;
+pub(crate) use collect::{Collector, Measured};
 pub(crate) use histogram::Histogram;
-pub use settle::Settled;

@@ -83,17 +83,6 @@ impl Topology {
             None => Self::read(&folder.join(reference)),
         }
     }
-
-    /// The topology as TOML; [`Topology::parse`] gives the same topology back.
-    pub(crate) fn to_toml(&self) -> String {
-        own::write(self)
-    }
-
-    /// Writes the topology as TOML to a file.
-    pub fn write(&self, path: &Path) -> Result<(), TopologyError> {
-        std::fs::write(path, self.to_toml())
-            .map_err(|source| TopologyError::Write { path: path.display().to_string(), source })
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! The TOML text of a topology: read and written.
+//! The TOML text of a topology.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -168,82 +167,4 @@ fn read_link(
         }
     };
     builder.link(line, made, delay_ns)
-}
-
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
-}
-
-fn write_attributes(out: &mut String, attributes: &BTreeMap<String, String>) {
-    if attributes.is_empty() {
-        return;
-    }
-    let pairs: Vec<_> = attributes
-        .iter()
-        .map(|(key, value)| format!("{} = {}", key_of(key), quoted(value)))
-        .collect();
-    let _ = writeln!(out, "attributes = {{ {} }}", pairs.join(", "));
-}
-
-/// A TOML key, quoted where it must be.
-fn key_of(key: &str) -> String {
-    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !key.is_empty() && key.chars().all(bare) {
-        return key.to_owned();
-    }
-    // Keys may not be written over several lines, which a value may.
-    let mut out = String::from("\"");
-    for c in key.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => {
-                let _ = write!(out, "\\u{:04X}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-pub(super) fn write(topology: &Topology) -> String {
-    let mut out = format!("name = {}\n", quoted(topology.name()));
-    if topology.coordinates() == Coordinates::Geographic {
-        out.push_str("coordinates = \"geographic\" # position = [longitude, latitude]\n");
-    }
-    for node in topology.nodes() {
-        let _ = writeln!(out, "\n[[node]]\nname = {}", quoted(&node.name));
-        if node.role != Role::Router {
-            let _ = writeln!(out, "role = \"{}\"", node.role.as_str());
-        }
-        if let Some((x, y)) = node.position {
-            let _ = writeln!(out, "position = [{x:?}, {y:?}]");
-        }
-        write_attributes(&mut out, &node.attributes);
-    }
-    for link in topology.links() {
-        let (a, b) = (&topology.nodes()[link.a].name, &topology.nodes()[link.b].name);
-        let _ = writeln!(out, "\n[[link]]\nbetween = [{}, {}]", quoted(a), quoted(b));
-        if let Some(rate_bps) = link.rate_bps {
-            let _ = writeln!(out, "rate = \"{}\"", units::format_rate_bps(rate_bps));
-        }
-        let _ = writeln!(out, "delay = \"{}\"", units::format_duration_ns(link.delay_ns));
-        if link.jitter_ns > 0 {
-            let _ = writeln!(out, "jitter = \"{}\"", units::format_duration_ns(link.jitter_ns));
-        }
-        if link.loss > 0.0 {
-            let _ = writeln!(out, "loss = {:?}", link.loss);
-        }
-        if link.cost != 1 {
-            let _ = writeln!(out, "cost = {}", link.cost);
-        }
-        if let Some(packets) = link.queue_packets_max {
-            let _ = writeln!(out, "queue_packets = {packets}");
-        }
-        if let Some(bytes) = link.queue_bytes_max {
-            let _ = writeln!(out, "queue_bytes = \"{}\"", units::format_bytes(bytes));
-        }
-        write_attributes(&mut out, &link.attributes);
-    }
-    out
 }

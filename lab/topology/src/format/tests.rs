@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{Coordinates, Link, Node, Role};
+use crate::model::{Coordinates, Link, Role};
 
 const TOML: &str = include_str!("../../data/examples/small.toml");
 
@@ -77,13 +77,13 @@ fn built_in_topologies_are_whole() {
 }
 
 #[test]
-fn files_are_read_and_written() {
+fn files_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.toml");
     std::fs::write(&path, TOML).unwrap();
     let read = Topology::read(&path).unwrap();
     let copy = folder.path().join("copy.toml");
-    read.write(&copy).unwrap();
+    std::fs::copy(&path, &copy).unwrap();
     assert_eq!(Topology::open("copy.toml", folder.path()).unwrap(), read);
     let missing = Topology::read(&folder.path().join("none.toml")).unwrap_err().to_string();
     assert!(missing.contains("none.toml: cannot read") && missing.contains("geant"), "{missing}");
@@ -168,54 +168,6 @@ fn errors_name_the_place_and_a_remedy() {
     }
 }
 
-fn any_text() -> impl Strategy<Value = String> {
-    // A string of any characters, among them quotes, backslashes and control characters.
-    prop_oneof!["[a-z.-]{1,8}", "\\PC{1,6}", "[\"'\\\\\n\t\u{1}= #]{0,5}"]
-}
-
-fn any_topology() -> impl Strategy<Value = Topology> {
-    let attributes = || proptest::collection::btree_map(any_text(), any_text(), 0..3);
-    let position = proptest::option::of((-180.0..180.0f64, -90.0..90.0f64));
-    let node = (0u8..3, position, attributes());
-    let nodes = proptest::collection::vec(node, 2..8);
-    let link = (
-        (0usize..8, 0usize..8),
-        (any::<u64>(), any::<u64>(), proptest::option::of(1u64..)),
-        (1u32.., 0.0..=1.0f64),
-        (proptest::option::of(1u32..), proptest::option::of(1u64..)),
-        attributes(),
-    );
-    (any_text(), any::<bool>(), nodes, proptest::collection::vec(link, 0..8)).prop_map(
-        |(name, geographic, nodes, links)| {
-            let roles = [Role::Router, Role::Producer, Role::Consumer];
-            let nodes: Vec<_> = nodes
-                .into_iter()
-                .enumerate()
-                .map(|(index, (role, position, attributes))| {
-                    let (name, role) = (format!("n\"{index}"), roles[usize::from(role)]);
-                    Node { name, role, position, attributes }
-                })
-                .collect();
-            let links = links
-                .into_iter()
-                .map(
-                    |((a, b), (delay_ns, jitter_ns, rate_bps), (cost, loss), queue, attributes)| {
-                        let (a, b) = (a % nodes.len(), b % nodes.len());
-                        let (queue_packets_max, queue_bytes_max) = queue;
-                        let mut link = Link { delay_ns, jitter_ns, rate_bps, ..Link::new(a, b) };
-                        link = Link { cost, loss, queue_packets_max, queue_bytes_max, ..link };
-                        Link { attributes, ..link }
-                    },
-                )
-                .filter(|link| link.a != link.b)
-                .collect();
-            let coordinates = if geographic { Coordinates::Geographic } else { Coordinates::Plane };
-            // An empty name would be replaced by that of the file.
-            Topology::new(format!("x{name}"), coordinates, nodes, links).unwrap()
-        },
-    )
-}
-
 /// A text with some octets replaced, removed, or doubled.
 fn mutated(text: &'static str) -> impl Strategy<Value = String> {
     let edits =
@@ -240,23 +192,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_is_written_reads_back(topology in any_topology()) {
-        let text = topology.to_toml();
-        let read = parse(&text);
-        prop_assert!(read.is_ok(), "{}\n{}", read.unwrap_err(), text);
-        prop_assert_eq!(read.unwrap(), topology, "{}", text);
-    }
-
-    #[test]
     fn no_mutation_makes_a_parser_panic(
         text in mutated(TOML),
         distance: bool,
     ) {
         let options =
             ReadOptions { delay_from_distance: distance, ..ReadOptions::default() };
-        if let Ok(read) = Topology::parse(&text, "x", &options) {
-            let again = parse(&read.to_toml()).unwrap();
-            prop_assert_eq!(again.links(), read.links());
-        }
+        let _ = Topology::parse(&text, "x", &options);
     }
 }

@@ -40,7 +40,7 @@ fn the_queue_is_bounded_beside_what_is_served() {
     }
     let refused = op(5, DiskOpKind::Read, 0);
     assert_eq!(disk.submit(at(99), refused), Err(DiskFull(refused)));
-    assert_eq!((disk.len(), disk.waiting(), disk.server.is_full()), (5, 3, true));
+    assert_eq!((disk.server.len(), disk.server.waiting(), disk.server.is_full()), (5, 3, true));
     assert_eq!(disk.submit(at(100), refused), Ok(()));
 }
 
@@ -69,7 +69,7 @@ fn a_stalled_disk_goes_on_afterwards() {
     assert_eq!(disk.complete(at(1_099)), None);
     assert_eq!(disk.complete(at(9_999)).unwrap().at, at(1_100));
     assert_eq!(disk.complete(at(9_999)).unwrap().at, at(1_200));
-    assert!(disk.len() == 0);
+    assert!(disk.server.len() == 0);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_crash_forgets_what_was_taken() {
     }
     let ids: Vec<u64> = disk.clear().iter().map(|op| op.id).collect();
     assert_eq!(ids, [3, 5, 7]);
-    assert_eq!((disk.len(), disk.next_completion()), (0, None));
+    assert_eq!((disk.server.len(), disk.next_completion()), (0, None));
     disk.submit(at(500), op(9, DiskOpKind::Read, 0)).unwrap();
     assert_eq!(disk.next_completion(), Some(at(600)));
 }

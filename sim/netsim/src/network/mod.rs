@@ -76,9 +76,6 @@ pub struct Network {
 
 impl Network {
     /// The network of `plan` at time 0.
-    ///
-    /// # Errors
-    /// The plan contradicts itself.
     pub fn new(plan: &Plan) -> Result<Self, PlanError> {
         Self::with_experiments(plan, &Experiments::default())
     }
@@ -119,25 +116,21 @@ impl Network {
     }
 
     /// Whether the end of the plan has been reached.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
     /// How far it is, virtual time in ns.
-    #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.timeline.now_ns()
     }
 
     /// When the plan ends, ns.
-    #[must_use]
     pub fn end_ns(&self) -> u64 {
         self.end_ns
     }
 
     /// What the run amounted to so far.
-    #[must_use]
     pub fn summary(&self) -> Summary {
         let trace = &self.timeline.trace;
         Summary {

@@ -29,7 +29,6 @@ impl Node {
         Self { kind, ends, timer: Timer::UNSET, downs: 0 }
     }
 
-    /// The end that a face of this node is.
     #[inline]
     pub(super) fn end_of(&self, face: FaceId) -> Option<u32> {
         let slot = face.0.wrapping_sub(FaceId::FIRST.0) as usize;
@@ -92,7 +91,6 @@ impl Nodes {
         faces.filter(|&(peer, ..)| self.is_router(peer))
     }
 
-    /// The number of the next face of a node.
     pub(super) fn next_face(&self, node: u32) -> FaceId {
         FaceId(FaceId::FIRST.0 + self.nodes[node as usize].ends.len() as u64)
     }

@@ -31,9 +31,6 @@ pub struct Producer {
 
 impl Producer {
     /// The producer of `plan`. Nothing that it does is random; `seed` is the key of its tables.
-    ///
-    /// # Errors
-    /// A value of the plan is out of range.
     pub fn new(plan: &ProducerPlan, seed: u64) -> Result<Self, WorkloadError> {
         let collection = Collection::new(&plan.names)?;
         if collection.object_count() == 0 {
@@ -75,7 +72,7 @@ impl Producer {
     }
 
     /// See [`App::next_wakeup`](super::App::next_wakeup).
-    pub fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         self.due.front().map(|(at, _)| *at)
     }
 

@@ -65,31 +65,26 @@ impl Default for DiskPlan {
 impl DiskPlan {
     /// The options of a plan that names none: those that results were recorded with, where a router
     /// writes earlier and bypasses later by default.
-    #[must_use]
     pub fn recorded_options() -> DisksOptions {
         let (offer, bypass) = (OfferAt::Eviction, Bypass::Threshold);
         DisksOptions { offer, bypass, ..DisksOptions::default() }
     }
 
     /// What the router does when the disks are busy.
-    #[must_use]
     pub fn busy(&self) -> BusyPolicy {
         self.experiments.busy(self.options.busy())
     }
 
     /// `tier` with these options, see [`DisksOptions::tier`].
-    #[must_use]
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         self.experiments.tier(self.options.tier(tier))
     }
 
     /// Whether Interests queue before the store while it reads.
-    #[must_use]
     pub fn is_blocking(&self) -> bool {
         self.experiments.io == StoreIo::Blocking
     }
 
-    #[must_use]
     pub fn regions(&self) -> u32 {
         u32::try_from(self.bytes / self.region_bytes.max(1)).unwrap_or(u32::MAX)
     }

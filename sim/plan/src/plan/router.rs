@@ -59,7 +59,6 @@ impl RouterPlan {
 impl RouterPlan {
     /// Which key is not the same in another router's plan, although both name the same shared disk
     /// or the same machine.
-    #[must_use]
     pub fn conflict_with(&self, other: &Self) -> Option<&'static str> {
         let disks = self.disk.as_ref().zip(other.disk.as_ref());
         let is_shared = |(one, two): &(&DiskPlan, &DiskPlan)| {

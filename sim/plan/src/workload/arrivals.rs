@@ -39,9 +39,6 @@ struct Burst {
 
 impl ArrivalProcess {
     /// The process of `plan` from `start_ns` on. Constant arrivals and bursts begin right then.
-    ///
-    /// # Errors
-    /// A rate or a length is out of range.
     pub(crate) fn new(plan: &Arrivals, start_ns: u64, seed: u64) -> Result<Self, WorkloadError> {
         let mut rng = Rng::from_seed(seed);
         let state = match *plan {

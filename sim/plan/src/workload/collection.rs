@@ -88,7 +88,12 @@ impl Collection {
     /// # Errors
     /// What is wrong with it.
     #[inline]
-    pub fn check(&self, object: u64, segment: u64, data: &DataView<'_>) -> Result<(), WrongData> {
+    pub(crate) fn check(
+        &self,
+        object: u64,
+        segment: u64,
+        data: &DataView<'_>,
+    ) -> Result<(), WrongData> {
         let shape = self.shape(object);
         let expected = shape.content_bytes(segment);
         if data.content.len() != expected {
@@ -135,7 +140,7 @@ impl Shape {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WrongData {
+pub(crate) enum WrongData {
     /// There are more or fewer octets of content than were produced.
     #[error("{found} octets of content instead of {expected}")]
     Length {

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use weir_transport::{Holdings, PathSchedule};
 
 pub(crate) use self::arrivals::ArrivalProcess;
-pub use self::collection::{Collection, Shape, WrongData};
+pub(crate) use self::collection::WrongData;
+pub use self::collection::{Collection, Shape};
 pub use self::error::WorkloadError;
 pub use self::naming::{Asked, Naming};
 pub(crate) use self::popularity::ObjectChooser;
@@ -68,7 +69,6 @@ pub struct ConsumerPlan {
 
 impl ConsumerPlan {
     /// A consumer that asks for `names` as `demand` says, from the start of the run to its end.
-    #[must_use]
     pub fn new(names: Names, demand: Demand) -> Self {
         Self {
             start_ns: 0,
@@ -88,7 +88,6 @@ impl ConsumerPlan {
     }
 
     /// Whether it is one of the transport: all but single Interests.
-    #[must_use]
     pub(crate) fn has_window(&self) -> bool {
         !matches!(self.demand, Demand::Arrivals { .. })
     }

@@ -22,7 +22,6 @@ const DIGEST_WIRE: usize = 34;
 /// digits, eight or more; the segment is a SegmentNameComponent.
 #[derive(Clone, Debug)]
 pub struct Naming {
-    prefix: Name,
     /// Value of the name before the object.
     stem: Vec<u8>,
     stem_key: u64,
@@ -43,7 +42,7 @@ impl Naming {
     ///
     /// # Errors
     /// The prefix is no URI, or the number of components does not do.
-    pub fn new(prefix: &str, components: u32) -> Result<Self, WorkloadError> {
+    pub(crate) fn new(prefix: &str, components: u32) -> Result<Self, WorkloadError> {
         let name: Name = prefix.parse().map_err(|error| {
             let problem = format!("is `{prefix}`, which is no name: {error}; write one like /a/b");
             WorkloadError::value("prefix", problem)
@@ -66,13 +65,8 @@ impl Naming {
         Ok(Self {
             stem_key: key.hash(stem.value()),
             prefix_key: key.hash(name.value()),
-            prefix: name,
             stem: stem.value().to_vec(),
         })
-    }
-
-    pub fn prefix(&self) -> &Name {
-        &self.prefix
     }
 
     /// Stands for everything in a name but object and segment.

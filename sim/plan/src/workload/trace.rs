@@ -63,7 +63,6 @@ impl Trace {
 
     /// The requests, but each that has been made before asks for a segment of its own: the next of
     /// the object that no request of the trace asks for. No two of them have one answer.
-    #[must_use]
     pub fn with_repeats_apart(&self) -> Arc<[(u64, u64)]> {
         let mut free: HashMap<u64, u64> = HashMap::new();
         for &(object, segment) in self.requests.iter() {

@@ -50,7 +50,6 @@ pub struct Simulation {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PathResult {
-    /// Segments that came over it.
     pub segments: u64,
     /// When its last Data came.
     pub finished_ns: u64,
@@ -68,10 +67,6 @@ pub struct PathResult {
 ///
 /// Each path keeps `pipeline_depth` Interests outstanding. Half of what its latency has besides the
 /// transmission of one packet lies before the link and half after it.
-///
-/// # Errors
-///
-/// [`MultipathError`] when a path or an option is impossible.
 pub fn simulate(paths: &[Path], options: &SimulationOptions) -> Result<Simulation, MultipathError> {
     check(paths, options.packet_bytes)?;
     if options.queue_packets_max == 0 {

@@ -40,11 +40,6 @@ pub struct ChainSolution {
 /// says. After each sweep the last queue's levels get the weights that balance flow between
 /// neighbouring levels: this is the error that sweeps alone are slow to remove. (Giving the states
 /// of the first n - 1 queues their known sums as well does not converge from four queues on.)
-///
-/// # Errors
-///
-/// [`NQueueError::States`] before anything is allocated, [`NQueueError::Convergence`] after
-/// `sweeps_max` sweeps.
 pub fn chain(model: &Model, options: &ChainOptions) -> Result<ChainSolution, NQueueError> {
     let base = model.threshold + 1;
     let states = u32::try_from(model.queues)

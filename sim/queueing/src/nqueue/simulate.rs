@@ -35,10 +35,6 @@ pub struct Simulation {
 }
 
 /// Simulates `model`.
-///
-/// # Errors
-///
-/// [`NQueueError::Replications`] or [`NQueueError::Confidence`] for options that give no interval.
 pub fn simulate(model: &Model, options: &SimulateOptions) -> Result<Simulation, NQueueError> {
     let SimulateOptions { seed, replications, arrivals, confidence } = *options;
     if replications < 2 || arrivals == 0 {

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use weir_run::session::SessionError;
+use weir_run::SessionError;
 use weir_scenario::{Size, find_scenario};
-use weir_topology::draw::{LinkLabels, Placement};
-use weir_topology::{DrawOptions, Topology, draw_svg};
+use weir_topology::{DrawOptions, LinkLabels, Placement, Topology, draw_svg};
 
 use crate::table::outln;
 

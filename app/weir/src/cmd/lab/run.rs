@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use weir_run::claims::{ClaimResult, Reproduction};
-use weir_run::events::EventFormat;
-use weir_run::jobs::{Cluster, Division, job_file};
-use weir_run::report::{claim_table, with_interval};
-use weir_run::runner::{Progress, RunError, RunOptions, Task};
-use weir_run::session::{Order, Outcome, PaperOrder, PaperSession, Session, SessionError, merge};
+use weir_run::{
+    ClaimResult, Cluster, Division, EventFormat, Order, Outcome, PaperOrder, PaperSession,
+    Progress, Reproduction, RunError, RunOptions, Session, SessionError, Task, claim_table,
+    job_file, merge, with_interval,
+};
 use weir_scenario::{Arm, Size};
 
 use super::{ClaimsFail, program};

@@ -248,7 +248,6 @@ fn slowest_ns(
     links.max().unwrap_or(0)
 }
 
-/// Whether it is all of a file.
 fn holds_all(held: &Segments, file: &File) -> bool {
     held.count_within(0, file.segments - 1) == file.segments
 }

@@ -4,8 +4,7 @@ use crate::{EvictionPolicy, Rule, SegmentRange};
 use std::vec::Vec;
 use std::{format, vec};
 use weir_base::Rng;
-use weir_wire::Data;
-use weir_wire::name::Component;
+use weir_wire::{Component, Data};
 
 const ALL: SegmentRange = SegmentRange { first: 0, last: u64::MAX };
 

@@ -4,8 +4,7 @@ use crate::{EvictionPolicy, SegmentRange, StoreConfig};
 use alloc::collections::BTreeSet;
 use std::{format, vec};
 use weir_base::Rng;
-use weir_wire::Data;
-use weir_wire::name::Component;
+use weir_wire::{Component, Data};
 
 fn put(fixture: &mut Fixture, object: &str, segment: u64) {
     let mut name = name(object);

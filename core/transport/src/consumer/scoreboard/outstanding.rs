@@ -30,7 +30,6 @@ pub(crate) struct Outstanding {
     failed: VecDeque<Failed>,
     /// Segments requested and not answered, in flight or to be sent again.
     unanswered: u32,
-    /// Those of them in flight.
     in_flight: u32,
     /// Segments that were answered before they are requested in their order.
     done_beyond: BTreeSet<u64>,

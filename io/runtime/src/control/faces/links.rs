@@ -50,9 +50,6 @@ pub(super) fn begin_runs(link: &mut LinkConfig) {
 }
 
 /// Changes link settings as a command requests (NFD, faces/create and faces/update).
-///
-/// # Errors
-/// [`FaceError::Unsupported`] with the change that is impossible.
 pub(super) fn apply_changes(
     link: &mut LinkConfig,
     changes: &FaceChanges,

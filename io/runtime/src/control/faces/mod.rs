@@ -71,7 +71,6 @@ struct RefusedConnections {
     evict_at: Instant,
 }
 
-/// A face about to be made.
 struct Draft {
     remote: FaceUri,
     local: FaceUri,

@@ -155,7 +155,6 @@ impl Faces {
         }
     }
 
-    /// The face of this peer of a port.
     pub(in crate::worker) fn peer(&self, port: u32, path: UdpPath) -> Option<u32> {
         self.ports.peer(port, path)
     }

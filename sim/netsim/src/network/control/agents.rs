@@ -49,7 +49,6 @@ impl Agents {
         may
     }
 
-    /// It has got an answer.
     pub(super) fn answered(&mut self, now_ns: u64, node: u32, object: &Name, decision: Decision) {
         let after_ns = match decision {
             Decision::Small | Decision::Planned => AGAIN_NS,

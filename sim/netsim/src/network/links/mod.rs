@@ -434,7 +434,6 @@ impl Links {
         number
     }
 
-    /// Whether there may be another link.
     pub(super) fn have_room(&self) -> bool {
         self.ends.len() + 2 < INDEX_MAX
     }

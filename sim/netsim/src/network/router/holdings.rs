@@ -63,7 +63,6 @@ impl RouterNode {
     }
 }
 
-/// What shards hold of an object.
 fn holdings_of(shards: &mut Shards, now: Instant, object: Name) -> HoldingsStatus {
     let mut held = Segments::default();
     list(shards, now, &object, |holding| {

@@ -11,7 +11,6 @@ use weir_plan::{RouterPlan, filler_prefix};
 use weir_store::HoldingsConfig;
 use weir_wire::Name;
 
-/// What a router is made from.
 pub(in crate::network) struct Setup {
     pub(in crate::network) node: u32,
     pub(in crate::network) seed: u64,

@@ -121,7 +121,6 @@ impl Shards {
         }
     }
 
-    /// Makes the shards from their configurations.
     pub(super) fn set_routers(&mut self, make: impl FnMut(&RouterConfig) -> Router) {
         self.routers = self.configs.iter().map(make).collect();
     }

@@ -39,7 +39,6 @@ pub(crate) struct ConsumerStats {
     /// Packets that could not be decoded, or are not of this consumer's names.
     pub malformed: u64,
     pub objects_completed: u64,
-    /// Objects given up.
     pub objects_failed: u64,
 }
 
@@ -89,9 +88,6 @@ impl Consumer {
     /// The consumer of `plan`, whose controller is one of `controllers`. It requests nothing new
     /// from `stop_ns` on, and sends nothing at all from `duration_ns` on, so that all of its
     /// Interests are over one lifetime later.
-    ///
-    /// # Errors
-    /// A value of the plan is out of range.
     pub fn new(
         plan: &ConsumerPlan,
         controllers: Controllers,
@@ -178,7 +174,7 @@ impl Consumer {
     }
 
     /// See [`App::next_wakeup`](super::App::next_wakeup).
-    pub fn next_wakeup(&self) -> Option<Instant> {
+    pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         match &self.mode {
             Mode::Arrivals(arrivals) => arrivals.next_wakeup(),
             Mode::Window(window) => window.next_wakeup(&self.core),

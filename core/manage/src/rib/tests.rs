@@ -1,11 +1,10 @@
 //! The RIB against a computation from scratch.
 
-use std::collections::BTreeMap;
+use std::vec;
 
 use proptest::prelude::*;
-use weir_base::{FaceId, Instant};
-use weir_manage::{FibChange, Rib, RibError, Route, route_flags};
-use weir_wire::Name;
+
+use super::*;
 
 /// What the RIB holds, kept naively.
 #[derive(Default)]
