@@ -15,3 +15,4 @@ mod sharing;
 mod stages;
 mod sweep;
 mod theory;
+mod transfers;
