@@ -35,8 +35,3 @@ pub use producer::{
 };
 pub use request::{Nack, Request, Tries};
 pub use segment_set::SegmentSet;
-
-#[cfg(test)]
-mod live_tests;
-#[cfg(test)]
-mod tests;

@@ -19,3 +19,4 @@ mod stages;
 mod stores;
 mod sweep;
 mod theory;
+mod transfers;

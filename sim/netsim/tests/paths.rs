@@ -12,9 +12,11 @@ use weir_plan::{Fault, PlanError, Role, RouterPlan};
 const DURATION_NS: u64 = 6 * S;
 /// What comes before is the start.
 const WARM_UP_NS: u64 = S;
-/// Links as [`builder`] numbers them: the consumer's two, and one beyond the second.
+/// Links as [`builder`] numbers them: the consumer's two, one beyond the second, and that of the
+/// producer behind the first.
 const SECOND: usize = 1;
 const BEYOND: usize = 2;
+const PRODUCER: usize = 3;
 
 /// A consumer with a link of 40 Mbit/s to a router with a producer beside it, and one of 80 Mbit/s
 /// to a router whose producer is a router further on.
@@ -184,4 +186,39 @@ fn a_link_that_goes_down_loses_its_turn() {
     // The other link, of 40 Mbit/s, does as much as it does alone.
     let alone = received_in(&alone(0), 3 * S, 4 * S);
     assert!(without > 0.9 * alone && before > without, "{before} {without} {alone}");
+}
+
+#[test]
+fn link_that_halves_is_used_for_what_it_carries() {
+    let (slow, fast) = (received(&alone(0)), alone(1));
+    let mut builder = builder("parallel", &[0, 1]);
+    builder.fault(2 * S, Fault::LinkSlow { link: SECOND, for_ns: 10 * S, share: 0.5 });
+    let of_fast = received_in(&fast, S, 2 * S) + received_in(&fast, 2 * S, 6 * S) / 2.0;
+    let share = received(&run(&builder.plan).1) / (slow + of_fast);
+    assert!((0.97..1.02).contains(&share), "{share}");
+}
+
+/// Whichever of the links it is that leads to a router without a route.
+#[test]
+fn link_without_a_route_does_not_delay_the_other() {
+    for (router, other) in [(0, 1), (1, 0)] {
+        let mut builder = builder("parallel", &[0, 1]);
+        builder.plan.routes.retain(|route| route.node != router);
+        let (_, events) = run(&builder.plan);
+        let share = received(&events) / received(&alone(other));
+        assert!(share > 0.97, "{share}");
+        // It is tried once in a second, before that some more, with a chunk of eight.
+        let nacks = common::count(&events, |kind| matches!(kind, EventKind::NackReceived { .. }));
+        assert!((2..50).contains(&(nacks / 8)), "{nacks}");
+    }
+}
+
+#[test]
+fn link_that_never_answers_does_not_delay_the_other() {
+    for (dead, other) in [(PRODUCER, 1), (BEYOND, 0)] {
+        let mut builder = builder("parallel", &[0, 1]);
+        builder.fault(0, Fault::LinkDown { link: dead, for_ns: DURATION_NS });
+        let share = received(&run(&builder.plan).1) / received(&alone(other));
+        assert!(share > 0.95, "{share}");
+    }
 }

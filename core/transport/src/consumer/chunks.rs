@@ -66,7 +66,6 @@ impl Chunks {
         self.chunks.front().map_or(self.next_index, |chunk| chunk.first)
     }
 
-    #[cfg(test)]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Chunk> {
         self.chunks.iter()
     }

@@ -582,9 +582,11 @@ impl Consumer {
         self.transfer.scoreboard.paths().stats(path)
     }
 
-    /// Checks the state against itself.
-    #[cfg(test)]
-    pub(crate) fn assert_consistent(&self) {
+    /// Checks the counts of Interests in flight against the chunks, for tests of drivers.
+    ///
+    /// # Panics
+    /// They contradict each other.
+    pub fn assert_consistent(&self) {
         self.transfer.scoreboard.assert_consistent();
     }
 }

@@ -3,11 +3,13 @@
 extern crate std;
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig};
+use weir_security::{DigestVerifier, Verifier};
 use weir_wire::{Component, Data, InterestView, LpHeader, NackReason, Name};
 
 use super::path::Path;
@@ -110,6 +112,10 @@ fn sequence(window: u32) -> Bench {
         ..ConsumerConfig::default()
     };
     Bench::new(Target::Sequence, config)
+}
+
+fn digest_verifier() -> Arc<dyn Verifier> {
+    Arc::new(DigestVerifier)
 }
 
 fn segment(name: &str, number: u64) -> Name {
@@ -302,7 +308,7 @@ fn of_a_known_version_only_what_is_wanted_is_asked_for() {
 #[test]
 fn marks_are_counted_by_round() {
     /// Keeps the last sample of each round.
-    struct Counts(alloc::sync::Arc<std::sync::Mutex<Seen>>);
+    struct Counts(Arc<std::sync::Mutex<Seen>>);
 
     #[derive(Default)]
     struct Seen {
@@ -329,10 +335,10 @@ fn marks_are_counted_by_round() {
         }
     }
 
-    let seen = alloc::sync::Arc::default();
+    let seen = Arc::default();
     let mut bench = sequence(1);
     bench.tell(ConsumerInput::RemovePath { path: PATH });
-    let control = Box::new(Counts(alloc::sync::Arc::clone(&seen)));
+    let control = Box::new(Counts(Arc::clone(&seen)));
     bench.consumer.transfer.scoreboard.push_path(Path::new(PATH, RttConfig::default(), control));
     bench.append(1, "/a", Some(0..12));
     for number in 0..12 {

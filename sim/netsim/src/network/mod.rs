@@ -18,7 +18,7 @@ mod trace;
 
 use std::sync::Arc;
 
-use weir_base::{FaceId, prefetch_read};
+use weir_base::{FaceId, Instant, prefetch_read};
 use weir_control::message::Configuration;
 use weir_forward::{Command, Event as RouterEvent, FaceAttributes, FaceScope, Input, Outbox};
 use weir_wire::{HopSignal, LpHeader};
@@ -38,6 +38,7 @@ use crate::check::Broken;
 use crate::check::recent::Happened;
 use crate::error::Violation;
 use crate::experiments::Experiments;
+use weir_plan::app::{App, Application};
 use weir_plan::event::{EventKind, Observer};
 use weir_plan::{Fault, Plan, PlanError};
 
@@ -144,6 +145,27 @@ impl Network {
             stage_full: trace.stage_full,
             interests_looped: self.nodes.interests_looped(),
         }
+    }
+
+    /// The consumer or producer of a node, an index into [`Plan::nodes`]; none for a router. For
+    /// its counters.
+    #[must_use]
+    pub fn app(&self, node: usize) -> Option<&App> {
+        self.nodes.app(node).map(|app| &app.app)
+    }
+
+    /// Puts an application that no plan describes in the place of the consumer or producer of a
+    /// node, an index into [`Plan::nodes`]. To be done before the run.
+    ///
+    /// # Panics
+    /// The node is a router.
+    pub fn replace(&mut self, node: usize, app: Box<dyn Application>) {
+        let wakeup_ns = app.next_wakeup().map(Instant::as_ns);
+        let NodeKind::App(replaced) = &mut self.nodes.get_mut(node as u32).kind else {
+            panic!("node {node} is a router")
+        };
+        replaced.app = App::Other(app);
+        self.nodes.set_timer(node as u32, wakeup_ns, &mut self.timeline);
     }
 
     /// Takes the steps up to a time, but no more than `steps`.

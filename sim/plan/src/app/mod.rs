@@ -8,6 +8,9 @@ mod content;
 mod interest;
 mod producer;
 
+use std::any::Any;
+use std::fmt;
+
 use weir_base::{Instant, Packet};
 use weir_transport::Controllers;
 use weir_wire::LpHeader;
@@ -48,6 +51,24 @@ pub struct AppOutbox {
 pub enum App {
     Consumer(Box<Consumer>),
     Producer(Box<Producer>),
+    /// One that no plan describes.
+    Other(Box<dyn Application>),
+}
+
+/// An application that no plan describes, for a network that a program puts together. Its methods
+/// are those of [`App`].
+pub trait Application: Any + Send {
+    fn handle(&mut self, now: Instant, inputs: &mut Vec<AppInput>, out: &mut AppOutbox);
+
+    fn next_wakeup(&self) -> Option<Instant>;
+
+    fn set_path(&mut self, _path: PathId, _is_there: bool) {}
+}
+
+impl fmt::Debug for dyn Application {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Application")
+    }
 }
 
 impl App {
@@ -80,6 +101,7 @@ impl App {
         match self {
             Self::Consumer(consumer) => consumer.handle(now, inputs, out),
             Self::Producer(producer) => producer.handle(now, inputs, out),
+            Self::Other(app) => app.handle(now, inputs, out),
         }
     }
 
@@ -87,8 +109,10 @@ impl App {
     /// the start. To be followed by [`App::handle`]. Only a consumer of the transport has several;
     /// the last that is left it keeps, for want of another.
     pub fn set_path(&mut self, path: PathId, is_there: bool) {
-        if let Self::Consumer(consumer) = self {
-            consumer.set_path(path, is_there);
+        match self {
+            Self::Consumer(consumer) => consumer.set_path(path, is_there),
+            Self::Other(app) => app.set_path(path, is_there),
+            Self::Producer(_) => {}
         }
     }
 
@@ -97,6 +121,7 @@ impl App {
         match self {
             Self::Consumer(consumer) => consumer.next_wakeup(),
             Self::Producer(producer) => producer.next_wakeup(),
+            Self::Other(app) => app.next_wakeup(),
         }
     }
 
@@ -106,6 +131,7 @@ impl App {
         match self {
             Self::Consumer(consumer) => consumer.is_done(),
             Self::Producer(producer) => producer.is_done(),
+            Self::Other(app) => app.next_wakeup().is_none(),
         }
     }
 
@@ -114,7 +140,7 @@ impl App {
     pub fn sample(&self) -> Vec<EventKind> {
         match self {
             Self::Consumer(consumer) => consumer.sample(),
-            Self::Producer(_) => Vec::new(),
+            Self::Producer(_) | Self::Other(_) => Vec::new(),
         }
     }
 }

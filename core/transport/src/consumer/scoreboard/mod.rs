@@ -185,7 +185,6 @@ impl Scoreboard {
     }
 
     /// Checks the counters against the chunks.
-    #[cfg(test)]
     pub(crate) fn assert_consistent(&self) {
         self.outstanding.assert_consistent(&self.paths);
     }

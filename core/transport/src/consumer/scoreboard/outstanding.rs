@@ -341,7 +341,6 @@ impl Outstanding {
     }
 
     /// Checks counts and lists against the states of the chunks.
-    #[cfg(test)]
     pub(super) fn assert_consistent(&self, paths: &Paths) {
         let flying = |id| self.chunks.iter().filter(move |s| s.is_flying() && s.path == id);
         for path in paths.all() {

@@ -1,5 +1,6 @@
 //! Metadata that cannot be used, and stores that have some.
 
+use weir_base::{Packet, Rng};
 use weir_wire::Interest;
 
 use super::*;
@@ -107,4 +108,99 @@ fn only_a_nack_of_what_was_asked_leads_to_the_stores() {
     }
     assert_eq!(bench.nack(&asked, NackReason::NoRoute), [name]);
     assert!(!bench.asked().must_be_fresh);
+}
+
+fn latest() -> Target {
+    Target::Latest { object: "/a".parse().unwrap(), allow_stored: true }
+}
+
+#[test]
+fn metadata_of_something_else_is_refused() {
+    let name: Name = "/a/32=metadata/54=%01/50=%00".parse().unwrap();
+    for (content, wanted) in [
+        (metadata_of("/elsewhere/54=%01"), "names /elsewhere"),
+        (vec![1, 2, 3], "malformed"),
+        (metadata_of("/a"), "names no version"),
+    ] {
+        let mut bench = Bench::new(latest(), ConsumerConfig::default());
+        for _ in 0..5 {
+            bench.data_with(&name, &content);
+        }
+        let Some(ConsumerEvent::Failed(error)) = bench.out.events.last() else {
+            panic!("{:?}", bench.out)
+        };
+        let text = std::format!("{error}");
+        assert!(text.contains(wanted), "{text}");
+    }
+}
+
+/// A producer may take some seconds to come up again, which a router behind the first one knows
+/// nothing of.
+#[test]
+fn missing_route_behind_the_first_router_is_retried() {
+    let mut bench = Bench::new(latest(), ConsumerConfig::default());
+    while bench.out.events.is_empty() {
+        match bench.asked.pop() {
+            Some(asked) => {
+                bench.now = bench.now.plus_ns(10 * NS_PER_MS);
+                let nack = Some(NackReason::NoRoute);
+                let header = LpHeader { nack, incoming_face: Some(258), ..LpHeader::default() };
+                let packet = asked.as_slice().into();
+                bench.tell(ConsumerInput::Packet { path: PATH, header, packet })
+            }
+            None => {
+                bench.now = bench.consumer.next_wakeup().expect("it asks or gives up");
+                bench.step()
+            }
+        };
+    }
+    let events = bench.events();
+    assert!(events[0].starts_with("Failed(NoRouteBeyond("), "{events:?}");
+    let waited = 2500 * NS_PER_MS..=3500 * NS_PER_MS;
+    assert!(waited.contains(&bench.now.as_ns()), "{:?}", bench.now);
+}
+
+#[test]
+fn one_data_may_be_the_whole_object() {
+    let name: Name = "/a".parse().unwrap();
+    let mut bench = Bench::new(Target::Prefix { name: name.clone() }, ConsumerConfig::default());
+    let packet: Packet = Data::new(name.clone())
+        .content(b"all of it")
+        .final_block_id(Component::segment(0))
+        .encode_with_digest()
+        .into();
+    for round in 0..2 {
+        assert_eq!(bench.asked().name, name.as_view());
+        let (header, packet) = (LpHeader::default(), packet.clone());
+        bench.inputs.push(ConsumerInput::Packet { path: PATH, header, packet });
+        if round == 0 {
+            let (have, reader) = (SegmentSet::new(), ReaderMode::None);
+            bench.inputs.push(ConsumerInput::Start { have, reader });
+        }
+        bench.step();
+    }
+    let Some(ConsumerEvent::NeedKey { key, .. }) = bench.out.events.pop() else {
+        panic!("{:?}", bench.out)
+    };
+    bench.tell(ConsumerInput::Key { key, verifier: Ok(digest_verifier()) });
+    let ids: Vec<PacketId> = bench.out.verify.iter().map(|op| op.id).collect();
+    assert_eq!(ids, [PacketId::Segment(0)]);
+    bench.verify(true);
+    assert!(bench.consumer.is_over());
+}
+
+#[test]
+fn garbage_is_counted_and_nothing_more() {
+    let mut rng = Rng::from_seed(5);
+    let mut bench = Bench::new(latest(), ConsumerConfig::default());
+    for i in 0..1000 {
+        let mut octets = vec![0; rng.below(200) as usize];
+        rng.fill(&mut octets);
+        let nack = (i % 2 == 0).then_some(NackReason::NoRoute);
+        let header = LpHeader { nack, ..LpHeader::default() };
+        let packet = octets.into();
+        bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
+    }
+    assert_eq!(bench.consumer.stats().malformed, 1000);
+    assert!(bench.out.deliveries.is_empty() && bench.out.events.is_empty());
 }

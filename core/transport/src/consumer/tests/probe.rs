@@ -45,7 +45,7 @@ fn part_came(bench: &mut Bench, id: PartId, content: &[u8], is_good: bool) -> Ve
     for event in events {
         match event {
             ConsumerEvent::NeedKey { key, .. } => {
-                let verifier = Ok(crate::tests::digest_verifier());
+                let verifier = Ok(digest_verifier());
                 asked.extend(bench.tell(ConsumerInput::Key { key, verifier }));
             }
             other => bench.out.events.push(other),
@@ -141,7 +141,7 @@ fn a_part_that_is_being_verified_is_waited_for() {
     assert_eq!(bench.consumer.next_wakeup(), None);
     bench.now = Instant::from_ns(10 * NS_PER_S);
     bench.step();
-    let verifier = Ok(crate::tests::digest_verifier());
+    let verifier = Ok(digest_verifier());
     bench.tell(ConsumerInput::Key { key, verifier });
     bench.verify(true);
     assert_eq!(begun(&mut bench), Some(Some(shape(3, 1))));

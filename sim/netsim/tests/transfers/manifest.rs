@@ -1,0 +1,60 @@
+//! Manifests of one level and two, right and wrong.
+
+use weir_security::manifest::{self, PartId, Shape};
+use weir_transport::{ConsumerConfig, Target};
+
+use super::object::{FLAT, Object, signed, version};
+use super::{CLEAN, Done, Plan, fetch_over, latest};
+
+fn fetch(object: Object, target: Target) -> Done {
+    fetch_over(&[CLEAN], object, Plan::new(target, ConsumerConfig::default()))
+}
+
+#[test]
+fn one_signature_is_enough_for_two_levels() {
+    let shape = Shape { levels: 2, ..FLAT };
+    for (target, extra) in [(latest(), 1), (Target::Version { versioned: version() }, 2)] {
+        let object = Object::random(100_000, Some(shape));
+        let content = object.content.clone();
+        let done = fetch(object, target);
+        assert_eq!(done.fetch(0).result(), Ok(()));
+        assert!(done.fetch(0).content() == content);
+        // 1000 segments, 50 parts that list them and 3 that list these; and the metadata, or a look
+        // at segment 0 and part 0.
+        assert_eq!(done.fetch(0).stats().interests, 1053 + extra);
+    }
+}
+
+#[test]
+fn false_manifest_ends_in_an_error() {
+    let two = Shape { levels: 2, ..FLAT };
+    let listed = vec![[1; 32]; 100];
+    let part_name = |id| manifest::part_name(version().as_view(), id);
+    let other = |shape: Shape, level: u8| {
+        let shape_of_part = Shape { digests_per_part: 10, ..shape };
+        let content = manifest::encode_parts(&listed[..1], shape_of_part, level).next().unwrap();
+        signed(part_name(PartId { level, number: 0 }), content)
+    };
+    let algorithm = {
+        let mut content = manifest::encode_parts(&listed, FLAT, 1).next().unwrap();
+        content[2] = 2;
+        signed(part_name(PartId::leaf(0)), content)
+    };
+    for (shape, part, wanted) in [
+        (FLAT, other(FLAT, 1), "is not what its name and the metadata say"),
+        (two, other(two, 2), "is not what its name and the metadata say"),
+        (FLAT, algorithm, "digests of algorithm 2"),
+    ] {
+        let mut object = Object::random(10_000, Some(shape));
+        object.false_packet = Some(part);
+        let error = fetch(object, latest()).fetch(0).result().unwrap_err().to_string();
+        assert!(error.contains(wanted), "{shape:?}: {error}");
+    }
+    // A part that is listed can be had by its digest.
+    let mut object = Object::random(10_000, Some(two));
+    object.false_packet = Some(other(two, 1));
+    let content = object.content.clone();
+    let done = fetch(object, latest());
+    assert_eq!(done.fetch(0).result(), Ok(()));
+    assert!(done.fetch(0).content() == content);
+}
