@@ -2,7 +2,7 @@
 //! marking policy, a queue discipline, and so many octets in the socket; Data of 1,000 octets, or
 //! Interests.
 //!
-//!     cargo run --release -p weir-link --example egress_speed -- "codel" "fifo" 1000000 200000 data
+//!     cargo run --release -p weir-link --example egress_speed -- codel fifo 1000000 200000 data
 //!
 //! `--json` prints one JSON object. For instructions, run it under callgrind with a count of
 //! packets and divide.

@@ -28,8 +28,8 @@ pub struct Outgoing {
 const DETACH_BYTES_MAX: usize = 512;
 
 impl Outgoing {
-    /// Copies an Interest of usual size out of the receive block that it lies in, so that it does not
-    /// keep the whole block in memory while it waits.
+    /// Copies an Interest of usual size out of the receive block that it lies in, so that it does
+    /// not keep the whole block in memory while it waits.
     #[must_use]
     pub fn detached(mut self) -> Self {
         if self.packet.len() <= DETACH_BYTES_MAX {

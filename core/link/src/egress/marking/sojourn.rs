@@ -4,9 +4,9 @@ use weir_base::Instant;
 const PARTS: usize = 8;
 
 /// Whether the oldest packet of a queue waits for longer than a span of time, by the octets that
-/// joined the queue within that span. A link does not learn when a frame leaves its socket, only how
-/// many octets wait there. But a queue is served in order: its oldest octet has waited for longer
-/// than the span exactly when more octets wait than joined within it.
+/// joined the queue within that span. A link does not learn when a frame leaves its socket, only
+/// how many octets wait there. But a queue is served in order: its oldest octet has waited for
+/// longer than the span exactly when more octets wait than joined within it.
 #[derive(Debug)]
 pub struct Sojourn {
     part_ns: u64,
