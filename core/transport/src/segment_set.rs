@@ -39,7 +39,7 @@ impl SegmentSet {
     }
 
     /// Whether the segment is a member.
-    pub(crate) fn contains(&self, segment: u64) -> bool {
+    pub fn contains(&self, segment: u64) -> bool {
         usize::try_from(segment / 64)
             .ok()
             .and_then(|word| self.words.get(word))

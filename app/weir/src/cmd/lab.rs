@@ -131,7 +131,7 @@ fn program() -> Program {
 /// A time as `2026-11-20 13:45:00`.
 fn utc(time: std::time::SystemTime) -> String {
     let seconds = time.duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let compact = weir_wire::timestamp::format_timestamp(seconds as i64);
+    let compact = weir_wire::format_timestamp(seconds as i64);
     let [year, month, day, hour, minute, second] =
         [0..4, 4..6, 6..8, 9..11, 11..13, 13..15].map(|digits| compact[digits].escape_ascii());
     format!("{year}-{month}-{day} {hour}:{minute}:{second}")

@@ -37,8 +37,7 @@ fn explain(error: ChoiceError) -> String {
 mod tests {
     use super::*;
 
-    /// Each of [`NAMES`] works in a program with the laboratory; without it, the error says why
-    /// not.
+    /// A program with the laboratory accepts each of [`NAMES`]. Another says what is missing.
     #[test]
     fn names_of_the_laboratory_are_known() {
         let read = |name: &str| match name {

@@ -70,6 +70,13 @@ impl Nodes {
         }
     }
 
+    pub(super) fn app(&self, node: usize) -> Option<&AppNode> {
+        match &self.nodes.get(node)?.kind {
+            NodeKind::App(app) => Some(app),
+            NodeKind::Router(_) => None,
+        }
+    }
+
     pub(super) fn is_router(&self, node: u32) -> bool {
         self.router(node).is_some()
     }

@@ -31,7 +31,7 @@ use weir_transport::{
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name};
 
 use self::object::Object;
-use crate::common::{self, Builder, MS, S, without_store};
+use crate::common::{self, MS, PlanBuilder, S, without_store};
 
 /// A round trip of 10 ms, and no other bound.
 const CLEAN: LinkConfig = LinkConfig {
@@ -341,7 +341,7 @@ impl<S: Changing> Application for Origin<S> {
 
 /// A network in the making. The link of path `i` is `2 * i`, that from a consumer to it behind it.
 struct Site {
-    builder: Builder,
+    builder: PlanBuilder,
     core: usize,
     edges: Vec<usize>,
     producer: Option<(usize, Box<dyn Application>)>,
@@ -351,7 +351,7 @@ struct Site {
 impl Site {
     /// Routers of this kind, with a link to the one of the producer for each path.
     fn with_routers(links: &[LinkConfig], router: &RouterPlan) -> Self {
-        let mut builder = Builder::new(1, 600 * S);
+        let mut builder = PlanBuilder::new(1, 600 * S);
         let core = builder.router(router.clone());
         let mut edges = Vec::new();
         for link in links {

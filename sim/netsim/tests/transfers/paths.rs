@@ -34,7 +34,7 @@ fn fetch_in_turn(
 }
 
 fn fixed_window() -> ConsumerConfig {
-    ConsumerConfig { controller: Controller::Fixed, window: Some(20), ..ConsumerConfig::default() }
+    ConsumerConfig { controller: Controller::FIXED, window: Some(20), ..ConsumerConfig::default() }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What one path does to packets: loss, reordering, queues, marks, refusals and damage.
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, NS_PER_US, Rng};
+use weir_link::MarkingPolicy;
 use weir_netem::{Jitter, LinkConfig, Loss, Reorder};
 use weir_plan::{Fault, RouterPlan};
 use weir_security::manifest::Shape;
@@ -11,7 +12,7 @@ use super::{CLEAN, Done, Plan, Site, fetch_over, latest, object};
 use crate::common::{MS, S, without_store};
 
 /// Controllers of random cases: a new controller must not change what happens in each.
-const CONTROLLERS: [Controller; 3] = [Controller::Cubic, Controller::Aimd, Controller::Fixed];
+const CONTROLLERS: [Controller; 3] = [Controller::CUBIC, Controller::AIMD, Controller::FIXED];
 /// Segments of a chunk, in random cases.
 const CHUNKS: [u32; 5] = [1, 1, 3, 32, 100];
 
@@ -44,7 +45,8 @@ pub(super) fn random_config(rng: &mut Rng, seed: u64) -> ConsumerConfig {
 
 /// Routers that mark at short queues, with a store or without.
 pub(super) fn random_router(rng: &mut Rng, may_store: bool) -> RouterPlan {
-    let marking = ["nfd", "codel target=100us interval=1ms"][rng.below(2) as usize].into();
+    let marking = ["nfd", "codel target=100us interval=1ms"][rng.below(2) as usize];
+    let marking = MarkingPolicy::read(marking, &[]).expect("a policy of core/link");
     let plan = if may_store && rng.below(2) == 0 { RouterPlan::default() } else { without_store() };
     RouterPlan { marking, ..plan }
 }
@@ -126,7 +128,7 @@ fn clean_path_needs_one_interest_per_packet() {
 fn single_losses_do_not_wait_for_the_timeout() {
     let link = LinkConfig { loss: Loss::Independent { probability: 0.005 }, ..CLEAN };
     let config = ConsumerConfig {
-        controller: Controller::Fixed,
+        controller: Controller::FIXED,
         window: Some(50),
         ..ConsumerConfig::default()
     };
@@ -148,7 +150,7 @@ fn reordering_is_learned() {
 
 #[test]
 fn bottleneck_is_filled_without_many_losses() {
-    for controller in [Controller::Cubic, Controller::Aimd] {
+    for controller in [Controller::CUBIC, Controller::AIMD] {
         // 10 segments a millisecond, a queue of 100, a base of 10 ms: the path holds 200.
         let link =
             LinkConfig { rate_bps: Some(PACKET_BITS * 10_000), queue_packets_max: 100, ..CLEAN };
