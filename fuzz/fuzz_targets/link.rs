@@ -4,7 +4,8 @@
 #![no_main]
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_S, Packet, Pool};
-use weir_link::{Link, LinkConfig, Received, RunsConfig};
+use weir_baselines::links::{DISCIPLINES, MARKERS};
+use weir_link::{DisciplineConfig, Link, LinkConfig, MarkingPolicy, Received, RunsConfig};
 use weir_wire::{Data, InterestView, LpHeader, NackReason, PACKET_SIZE_MAX};
 
 const SHAPING: [&str; 3] = [
@@ -12,12 +13,12 @@ const SHAPING: [&str; 3] = [
     "fisp capacity=3KB held_max=4 components=1",
     "fisp capacity=40KB held_max=50 interval=1ms gamma=2",
 ];
-const DISCIPLINES: [&str; 3] = [
+const DISCIPLINE_TEXTS: [&str; 3] = [
     "fifo",
     "hr-icp rate_bps=80000 burst_bytes=9000 flows_max=2 held_max=3",
     "interest-rate interests_per_s=100 burst=2 held_max=5",
 ];
-const MARKING: [&str; 4] =
+const MARKING_TEXTS: [&str; 4] =
     ["nfd", "rem q_min=1KB q_max=3KB", "codel target=1ms interval=2ms", "step"];
 const QUEUE_BYTES_MAX: u64 = 20_000;
 
@@ -51,8 +52,11 @@ libfuzzer_sys::fuzz_target!(|octets: &[u8]| {
     config.codec.partial_bytes_max = 40_000;
     config.codec.unacknowledged_bytes_max = 20_000;
     config.shaping = SHAPING[choice % 3].parse().expect("a shaping");
-    config.egress.discipline = DISCIPLINES[choice / 3 % 3].parse().expect("a discipline");
-    config.egress.marking.policy = MARKING[choice / 9 % 4].parse().expect("a policy");
+    let discipline = DISCIPLINE_TEXTS[choice / 3 % 3];
+    config.egress.discipline =
+        DisciplineConfig::read(discipline, DISCIPLINES).expect("a discipline");
+    let policy = MARKING_TEXTS[choice / 9 % 4];
+    config.egress.marking.policy = MarkingPolicy::read(policy, MARKERS).expect("a policy");
     config.egress.queue_bytes_max = QUEUE_BYTES_MAX;
     let mut link = Link::new(config);
     let mut pool = Pool::new(1 << 20);

@@ -266,7 +266,7 @@ fn c_file_server_survives_a_router_restart() {
         let routes = router.weir_json(&["route", "list"]);
         routes.to_string().contains("/files")
     };
-    wait_until("the route is registered", || has_route());
+    wait_until("the route is registered", has_route);
     router.weir(&["get", "/files/other", "-o", to.to_str().unwrap()]).success();
     assert_eq!(sha256_hex(&to), sha256_hex(&host.path("files/other")));
     assert!(server.is_running(), "{}", server.log());

@@ -71,7 +71,7 @@ fn parts(demand: Demand) -> (Plan, usize) {
         draft.route(router, "/file", far);
         let ahead =
             ConsumerPlan { prefetches: true, ..reader(Demand::Window { window: 1, count: None }) };
-        let ahead = draft.node(&format!("ahead-{place}"), Role::Consumer(ahead));
+        let ahead = draft.node(format!("ahead-{place}"), Role::Consumer(ahead));
         draft.connect(link(ahead, router, None));
     }
     let last = draft.connect(link(origin, producer, None));

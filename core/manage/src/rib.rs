@@ -123,6 +123,10 @@ impl Rib {
         self.routes
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.routes == 0
+    }
+
     /// The prefixes in canonical order, with their routes by face and origin.
     pub fn iter(&self) -> impl Iterator<Item = (&Name, impl Iterator<Item = &Route>)> {
         self.entries.iter().map(|(prefix, entry)| (prefix, entry.routes.values()))

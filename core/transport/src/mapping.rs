@@ -121,7 +121,7 @@ fn name_of_address(octets: &[u8]) -> Name {
 
 impl HicnName {
     /// The name as NDN carries it.
-    pub(crate) fn to_name(&self) -> Name {
+    pub(crate) fn to_name(self) -> Name {
         let mut name = name_of_address(&self.address.octets());
         name.append_segment(self.suffix.into());
         name

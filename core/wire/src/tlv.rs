@@ -426,6 +426,10 @@ impl Writer {
         self.octets.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.octets.is_empty()
+    }
+
     /// The octets written so far.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets

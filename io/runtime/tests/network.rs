@@ -471,36 +471,6 @@ fn lost_frames_are_sent_again() {
     });
 }
 
-/// Interests that the face's discipline holds back leave when the packet thread's timer is due:
-/// nothing else would make it look at the face again.
-#[test]
-fn interests_beyond_the_rate_of_a_face_leave_later() {
-    let far = TestRouter::start();
-    let mut producer = far.unix();
-    producer.register("/far");
-    for scheme in ["udp4", "tcp4"] {
-        let address = far.address(scheme);
-        let near = TestRouter::start_with(|config| {
-            config.static_faces = vec![StaticFace {
-                uri: format!("{scheme}://{address}"),
-                permanent: true,
-                discipline: Some("interest-rate interests_per_s=100 burst=1".parse().unwrap()),
-                routes: vec![(name("/"), 0)],
-                ..StaticFace::default()
-            }];
-        });
-        near.wait_until("the face is there", |snapshot| {
-            !snapshot.faces.is_empty() && snapshot.router.fib_entries >= 2
-        });
-        let mut consumer = near.unix();
-        let names = [0, 1, 2, 3, 4].map(|number| format!("/far/{scheme}/{number}"));
-        consumer.send(&names.iter().flat_map(|name| interest(name)).collect::<Vec<u8>>());
-        for name in names {
-            assert_eq!(name_of(&producer.got().interest()), name);
-        }
-    }
-}
-
 /// Sends an Interest, or gets what came.
 type Consumer<'a> = &'a mut dyn FnMut(Option<&str>) -> Option<Got>;
 

@@ -190,6 +190,10 @@ impl<T> Server<T> {
         self.waiting.len() + self.serving.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Jobs waiting, not in service.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> usize {

@@ -6,13 +6,16 @@ use weir_forward::Extension;
 use weir_plan::{DiskPlan, PlanError, RouterPlan, StoreExperiments};
 use weir_transport::Controllers;
 
-/// Makes what plans may ask for and routers do not have.
+/// What extends the store of a router, by its plan.
+pub type StoreExtension = fn(&RouterPlan) -> Option<Arc<dyn Extension>>;
+
+/// Makes what plans may request and routers do not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Experiments {
     /// The congestion controllers that consumers may have.
     pub controllers: Controllers,
     /// Extends the store of a router as its plan says.
-    pub store: Option<fn(&RouterPlan) -> Option<Arc<dyn Extension>>>,
+    pub store: Option<StoreExtension>,
 }
 
 impl Experiments {

@@ -8,5 +8,5 @@ mod network;
 mod peek;
 
 pub use error::{Violation, ViolationKind};
-pub use experiments::Experiments;
+pub use experiments::{Experiments, StoreExtension};
 pub use network::{Network, Summary};

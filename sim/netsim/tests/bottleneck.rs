@@ -349,7 +349,8 @@ fn weir_follows_a_change_of_the_rate() {
         let fault = Fault::LinkSlow { link: BOTTLENECK, for_ns, share: 0.5 };
         builder.fault(slow_ns.start, fault);
         let changed = 10 * S + 12 * 110 * MS;
-        let [after] = measure(builder, [changed..changed + 2 * S]);
+        let span = changed..changed + 2 * S;
+        let [after] = measure(builder, [span]);
         let rate_after = if slow_ns.start == 0 { 80e6 } else { 20e6 };
         let used = after.sum_bps() / rate_after;
         assert!(used > 0.95 && after.mean_queue_bytes() < 100_000.0, "{used}: {after:?}");

@@ -84,7 +84,7 @@ impl Marker for Fourth {
 
     fn marks(&mut self, joining: &Joining) -> bool {
         self.data += u32::from(joining.is_data);
-        joining.is_data && self.data % 4 == 0
+        joining.is_data && self.data.is_multiple_of(4)
     }
 }
 

@@ -45,14 +45,11 @@ mod tests {
             _ => read_marking(name).map(drop),
         };
         for name in NAMES {
-            match read(name) {
-                Ok(()) => assert!(cfg!(feature = "lab"), "{name}"),
-                Err(error) => {
-                    assert!(!cfg!(feature = "lab"), "{error}");
-                    for part in [name, "without the laboratory", "--features lab"] {
-                        assert!(error.contains(part), "{error}");
-                    }
-                }
+            let result = read(name);
+            assert_eq!(result.is_ok(), cfg!(feature = "lab"), "{name}: {result:?}");
+            let error = result.err().unwrap_or_default();
+            for part in [name, "without the laboratory", "--features lab"] {
+                assert!(error.is_empty() || error.contains(part), "{error}");
             }
         }
         assert!(!read_marking("red").unwrap_err().contains("laboratory"));

@@ -41,12 +41,15 @@ pub struct Controller {
     functions: &'static Functions,
 }
 
+/// Two constants by name and value, where the first must not be above the second and is.
+type Contradiction = [(&'static str, f64); 2];
+
 /// What [`Controller`] knows of the type behind it.
 struct Functions {
     make: fn(&ControllerConstants, WindowBounds) -> Box<dyn CongestionControl>,
     constants: &'static [&'static str],
     constant: fn(&str, f64) -> Option<&'static str>,
-    out_of_order: fn(&ControllerConstants) -> Option<[(&'static str, f64); 2]>,
+    out_of_order: fn(&ControllerConstants) -> Option<Contradiction>,
 }
 
 impl Controller {
@@ -86,11 +89,7 @@ impl Controller {
         (self.functions.constant)(key, value)
     }
 
-    /// Two constants that contradict each other: the first must not be above the second.
-    pub(super) fn out_of_order(
-        self,
-        constants: &ControllerConstants,
-    ) -> Option<[(&'static str, f64); 2]> {
+    pub(super) fn out_of_order(self, constants: &ControllerConstants) -> Option<Contradiction> {
         (self.functions.out_of_order)(constants)
     }
 }

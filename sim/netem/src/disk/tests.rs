@@ -69,7 +69,7 @@ fn a_stalled_disk_goes_on_afterwards() {
     assert_eq!(disk.complete(at(1_099)), None);
     assert_eq!(disk.complete(at(9_999)).unwrap().at, at(1_100));
     assert_eq!(disk.complete(at(9_999)).unwrap().at, at(1_200));
-    assert!(disk.server.len() == 0);
+    assert!(disk.server.is_empty());
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn jobs_are_served_one_after_another() {
     // Late: the third began when the second ended.
     assert_eq!(server.complete_timed(at(35)), Some((at(20), 1)));
     assert_eq!(server.complete_timed(at(35)), Some((at(30), 2)));
-    assert!(server.len() == 0);
+    assert!(server.is_empty());
     assert_eq!(server.busy_ns(at(40)), 30);
 }
 
@@ -96,7 +96,7 @@ fn clearing_gives_every_job_back() {
     let mut jobs: Vec<_> = server.clear().collect();
     jobs.sort_unstable();
     assert_eq!(jobs, [0, 1, 2, 3]);
-    assert!(server.len() == 0);
+    assert!(server.is_empty());
     assert_eq!(server.next_completion(), None);
 }
 
