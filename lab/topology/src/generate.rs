@@ -52,21 +52,21 @@ impl LinkDefaults {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Generator {
-    /// See [`line()`].
+    /// Routers in a row.
     Line { nodes: usize },
     /// Routers around one in the middle.
     Star {
         /// Routers around the one in the middle.
         leaves: usize,
     },
-    /// See [`tree`].
+    /// A tree, the root first.
     Tree {
         /// Levels, the root's included.
         depth: usize,
         /// Children of each router.
         fan_out: usize,
     },
-    /// See [`grid`].
+    /// A rectangle of routers, each linked to its neighbours.
     Grid {
         /// Routers across.
         width: usize,

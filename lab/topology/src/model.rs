@@ -48,7 +48,7 @@ pub struct Node {
     /// Unique in the topology; no space.
     pub name: String,
     pub role: Role,
-    /// Where it is, as the topology's [`Coordinates`] say.
+    /// Where it is, as the topology's coordinates say.
     pub position: Option<(f64, f64)>,
     /// What else the file says of the node, as text.
     pub attributes: BTreeMap<String, String>,
