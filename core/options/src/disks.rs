@@ -21,9 +21,6 @@ options! {
         /// from memory; or at its "arrival", so that kill -9 loses only what came within the last
         /// `write_delay_max` and what was waiting for a disk. A stop writes the rest.
         offer: OfferAt = tier().offer_at;
-        /// How many Data among a million that are not there the filter lets pass.
-        #[serde(deserialize_with = "bounds::count::<_, 1, 500_000>")]
-        filter_false_positives_ppm: u32 = tier().false_positives_ppm;
         /// Octets of a typical record; the filter has room for as many as the disks hold.
         #[serde(deserialize_with = "bounds::size::<_, 64, 1_048_576>")]
         record_size_typical: Size = Size { bytes: tier().record_bytes_typical.into() };
@@ -88,7 +85,6 @@ impl DisksOptions {
     /// index may take.
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
         DiskTierConfig {
-            false_positives_ppm: self.filter_false_positives_ppm,
             record_bytes_typical: self.record_size_typical.bytes as u32,
             admission: self.admission,
             offer_at: self.offer,

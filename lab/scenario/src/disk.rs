@@ -81,8 +81,7 @@ pub(crate) fn read(
     if table.none {
         return Ok(None);
     }
-    let plan = table.plan(options).map(|plan| DiskPlan { experiments, ..plan });
-    plan.map(Some).map_err(|(key, message)| match key {
+    table.plan(options, experiments).map(Some).map_err(|(key, message)| match key {
         "" => tree.error(path, message),
         key => tree.error(&format!("{path}.{key}"), message),
     })
@@ -92,7 +91,11 @@ pub(crate) fn read(
 type Wrong = (&'static str, String);
 
 impl DiskTable {
-    fn plan(&self, mut options: DisksOptions) -> Result<DiskPlan, Wrong> {
+    fn plan(
+        &self,
+        options: DisksOptions,
+        mut experiments: DiskExperiments,
+    ) -> Result<DiskPlan, Wrong> {
         let default = DiskPlan::default();
         let disks = self.disks.unwrap_or(default.disks);
         if !(1..=DISKS_MAX).contains(&disks) {
@@ -124,7 +127,7 @@ impl DiskTable {
             if !(1..=500_000).contains(&ppm) {
                 return Err(("false_positives", "cannot be; write \"0.0001%\" to \"50%\"".into()));
             }
-            options.filter_false_positives_ppm = ppm;
+            experiments.false_positives_ppm = ppm;
         }
         check_ranges(&self.filled_ranges).map_err(|message| ("filled_ranges", message))?;
         Ok(DiskPlan {
@@ -138,7 +141,7 @@ impl DiskTable {
             filled_ranges: self.filled_ranges.clone(),
             filled: self.filled.map_or(0.0, |share| share.value),
             options,
-            ..default
+            experiments,
         })
     }
 
@@ -266,7 +269,6 @@ record = "4500B"
                 write_size_max: Size { bytes: 8192 },
                 write_delay_max: Time { ns: 1_000_000 },
                 stalled_after: Time { ns: 2_000_000_000 },
-                filter_false_positives_ppm: 1000,
                 record_size_typical: Size { bytes: 4500 },
                 ..DisksOptions::default()
             },
@@ -277,6 +279,7 @@ record = "4500B"
                 announce_period: Time { ns: 3_000_000 },
                 contention: Contention::Fifo,
                 filter: FilterKind::Index,
+                false_positives_ppm: 1000,
             },
         };
         assert_eq!(read(EVERY_KEY), Ok(Some(expected)));

@@ -14,6 +14,7 @@ const KEYS: &[&str] = &[
     "announce_period",
     "contention",
     "filter",
+    "false_positives_ppm",
 ];
 
 #[cfg(feature = "lab")]

@@ -69,6 +69,8 @@ pub struct DiskExperiments {
     pub contention: Contention,
     /// What is looked up before the index of a disk.
     pub filter: FilterKind,
+    /// How many Data among a million that are not there the filter lets pass.
+    pub false_positives_ppm: u32,
 }
 
 impl Default for DiskExperiments {
@@ -81,6 +83,7 @@ impl Default for DiskExperiments {
             announce_period: Time { ns: busy.announce_period_ns },
             contention: Contention::default(),
             filter: FilterKind::default(),
+            false_positives_ppm: 10_000,
         }
     }
 }
@@ -96,7 +99,7 @@ impl DiskExperiments {
     /// `tier` with the choices of the experiment.
     #[must_use]
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
-        let (contention, filter) = (self.contention, self.filter);
-        DiskTierConfig { contention, filter, ..tier }
+        let Self { contention, filter, false_positives_ppm, .. } = *self;
+        DiskTierConfig { contention, filter, false_positives_ppm, ..tier }
     }
 }
