@@ -1,12 +1,13 @@
-//! Publishing: objects are signed once (`sign`), with threads that producers share (`sign_pool`),
-//! and served from where their content is (`serve`).
+//! Publishing: objects are signed once (`sign`, `sign_job`), with threads that producers share
+//! (`sign_pool`), and served from where their content is (`serve`).
 
+mod error;
 mod lingering;
 mod serve;
 pub(crate) mod sign;
+mod sign_job;
 pub(crate) mod sign_pool;
 
+pub use error::PublishError;
 pub use serve::{Loss, ObjectStore, Update, Updates, serve};
-pub use sign::{
-    Label, PublishError, PublishOptions, Signs, publish_file, publish_listing, publish_octets,
-};
+pub use sign::{Label, PublishOptions, Signs, publish_file, publish_listing, publish_octets};

@@ -5,29 +5,23 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crossbeam_channel::{Sender, unbounded};
 use weir_base::{Packet, words};
 use weir_security::manifest::{self, DIGESTS_PER_PART, Digest, LEVELS_MAX, PartId, Shape};
-use weir_security::{NullSigner, SignError, Signer, sha256_each, sign_data};
+use weir_security::{NullSigner, Signer, sha256_each, sign_data};
 use weir_transport::{
-    ContentDigest, MappingError, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
+    ContentDigest, Metadata, NameMapping, SealedObject, SegmentTemplate, Signatures,
 };
 use weir_wire::{Component, Data, NAME_COMPONENTS_MAX, Name, PACKET_SIZE_MAX, SignatureInfo};
 
-use super::sign_pool::{Signers, Task};
+use super::error::PublishError;
+use super::sign_job::{Hold, Job, Lent, ReadAt, Segments, Shared, Signed};
+use super::sign_pool::Signers;
 use crate::object::place::open_to_read;
 use crate::object::published::{Content, Fingerprint, Published};
 
-/// Segments that a thread reads and signs at a time.
-const CHUNK_SEGMENTS: u64 = 64;
 /// Objects of fewer segments have no manifest: it would cost as much as it saves.
 const MANIFEST_SEGMENTS_MIN: u64 = 3;
-/// Octets of the longest signature of the usual kinds, ECDSA with P-256.
-const SIGNATURE_BYTES_USUAL: usize = 72;
-/// Room for the longest signature there is, RSA with 8192 bits.
-const SIGNATURE_BYTES_MAX: usize = 1024;
 
 /// How objects are made.
 #[derive(Clone, Debug)]
@@ -70,60 +64,6 @@ impl Default for PublishOptions {
             mapping: NameMapping::Identity,
         }
     }
-}
-
-/// Why an object cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum PublishError {
-    /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
-    Read {
-        path: PathBuf,
-        /// What the system says.
-        source: io::Error,
-    },
-    /// The path is neither file nor directory, or not the file it was.
-    #[error("{} is no regular file", path.display())]
-    NoFile { path: PathBuf },
-    /// The file is being written to.
-    #[error("{} has changed", path.display())]
-    Changed { path: PathBuf },
-    /// It has more octets than its size says, or fewer, as files of `/proc` and `/sys` do.
-    #[error("{} does not have the size that its file system states", path.display())]
-    SizeUnknown { path: PathBuf },
-    /// A packet of that size is too large with this name and signature.
-    #[error("segments of {segment_size} octets do not fit into a packet: at most {max} do here")]
-    SegmentSize {
-        /// What was asked for.
-        segment_size: usize,
-        /// What fits.
-        max: usize,
-    },
-    /// The metadata, or a part of the manifest, is too large for a packet.
-    #[error("{what} would take {len} octets: the name or the certificate is too long for a packet")]
-    TooLong {
-        /// Which of them.
-        what: &'static str,
-        len: usize,
-    },
-    /// Names of its packets would have more components than routers forward.
-    #[error(
-        "its packets would have names of {components} components, and routers forward \
-         {NAME_COMPONENTS_MAX} at most"
-    )]
-    TooDeep {
-        /// Components of the longest name.
-        components: usize,
-    },
-    /// The network has no names for all of it.
-    #[error(transparent)]
-    Unnameable(#[from] MappingError),
-    /// The signing key is of no use.
-    #[error(transparent)]
-    Sign(#[from] SignError),
-    /// Broken off.
-    #[error("interrupted")]
-    Stopped,
 }
 
 /// What an object is called and who signs it.
@@ -218,7 +158,7 @@ pub(crate) fn publish_octets_with(
     };
     let null: Arc<dyn Signer> = Arc::new(NullSigner);
     let (signer, null) = (Shared(signer.clone()), Shared(null));
-    let job = Arc::new(Job::new(&about, signer, null, size_bytes, options, read)?);
+    let job = Arc::new(make_job(&about, (signer, null), size_bytes, options, read)?);
     let chunks = job.run_with(signers, options.threads, goes_on)?;
     finish(&about, label, content, &job, options, chunks)
 }
@@ -288,11 +228,6 @@ impl About {
     }
 }
 
-/// Reads octets of what is signed, from an offset on.
-trait ReadAt: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {}
-
-impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
-
 /// What is signed.
 struct Source<R> {
     content: Content,
@@ -309,7 +244,7 @@ fn publish(
 ) -> Result<Published, PublishError> {
     let Source { content, size_bytes, read } = source;
     let (signer, null) = (Lent(label.signer), Lent(&NullSigner as &dyn Signer));
-    let job = Job::new(about, signer, null, size_bytes, options, read)?;
+    let job = make_job(about, (signer, null), size_bytes, options, read)?;
     let chunks = job.run(options.threads, progress)?;
     finish(about, label, content, &job, options, chunks)
 }
@@ -323,8 +258,8 @@ fn finish<S, R>(
     options: &PublishOptions,
     chunks: Vec<Signed>,
 ) -> Result<Published, PublishError> {
-    let (template, size_bytes) = (&job.template, job.size_bytes);
-    let (segment_size, segments) = segmented(size_bytes, options);
+    let Segments { template, count: segments, segment_size, size_bytes } = &job.of;
+    let (segments, segment_size, size_bytes) = (*segments, *segment_size, *size_bytes);
     let digests: Vec<[u8; 32]> =
         chunks.iter().flat_map(|chunk| chunk.digests.iter().copied()).collect();
     let mut content_digest = ContentDigest::default();
@@ -357,10 +292,27 @@ fn finish<S, R>(
     Ok(Published::sealed(object, content))
 }
 
-/// The size of segments, and how many there are.
-fn segmented(size_bytes: u64, options: &PublishOptions) -> (u64, u64) {
+/// The job that signs the segments of an object. `signers`: of segments, and of segments that a
+/// manifest lists, whose own signature is null.
+fn make_job<S: Hold, R: ReadAt>(
+    about: &About,
+    signers: (S, S),
+    size_bytes: u64,
+    options: &PublishOptions,
+    read: R,
+) -> Result<Job<S, R>, PublishError> {
     let segment_size = options.segment_size.max(1) as u64;
-    (segment_size, size_bytes.div_ceil(segment_size).max(1))
+    let count = size_bytes.div_ceil(segment_size).max(1);
+    let signer = match options.signs {
+        Signs::Manifest if count >= MANIFEST_SEGMENTS_MIN => signers.1,
+        _ => signers.0,
+    };
+    let (info, last) = (signature_info(signer.signer()), count - 1);
+    options.mapping.check_last(last)?;
+    check_depth(about, count, options)?;
+    let prefix = options.mapping.version_prefix(about.versioned.as_view());
+    let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
+    Job::new(Segments { template, count, segment_size, size_bytes }, signer, read)
 }
 
 pub(crate) fn signature_info(signer: &dyn Signer) -> SignatureInfo {
@@ -473,247 +425,5 @@ fn check_depth(about: &About, segments: u64, options: &PublishOptions) -> Result
     match metadata.max(part) {
         components if components > NAME_COMPONENTS_MAX => Err(PublishError::TooDeep { components }),
         _ => Ok(()),
-    }
-}
-
-/// The size of segments, which must leave room for signatures.
-#[derive(Copy, Clone)]
-struct Room {
-    segment_size: usize,
-    last_segment: u64,
-}
-
-impl Room {
-    fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
-        let max = template.content_max(self.last_segment, signature_len);
-        match self.segment_size <= max {
-            true => Ok(()),
-            false => Err(PublishError::SegmentSize { segment_size: self.segment_size, max }),
-        }
-    }
-}
-
-/// Who signs, as the threads of a job have it.
-trait Hold: Sync {
-    fn signer(&self) -> &dyn Signer;
-}
-
-struct Lent<'a>(&'a dyn Signer);
-struct Shared(Arc<dyn Signer>);
-
-impl Hold for Lent<'_> {
-    fn signer(&self) -> &dyn Signer {
-        self.0
-    }
-}
-
-impl Hold for Shared {
-    fn signer(&self) -> &dyn Signer {
-        &*self.0
-    }
-}
-
-/// The signing of all segments, shared by the threads.
-struct Job<S, R> {
-    room: Room,
-    template: SegmentTemplate,
-    signer: S,
-    read: R,
-    segments: u64,
-    segment_size: u64,
-    size_bytes: u64,
-    next_chunk: AtomicU64,
-    is_stopped: AtomicBool,
-}
-
-struct Signed {
-    chunk: u64,
-    octets: u64,
-    signatures: Vec<Vec<u8>>,
-    digests: Vec<[u8; 32]>,
-    content_digest: ContentDigest,
-}
-
-impl<S: Hold, R: ReadAt> Job<S, R> {
-    /// `signer` signs; with manifests in the place of signatures, `null` does.
-    fn new(
-        about: &About,
-        signer: S,
-        null: S,
-        size_bytes: u64,
-        options: &PublishOptions,
-        read: R,
-    ) -> Result<Self, PublishError> {
-        let (segment_size, segments) = segmented(size_bytes, options);
-        let signer = match options.signs {
-            Signs::Manifest if segments >= MANIFEST_SEGMENTS_MIN => null,
-            _ => signer,
-        };
-        let (info, last) = (signature_info(signer.signer()), segments - 1);
-        options.mapping.check_last(last)?;
-        check_depth(about, segments, options)?;
-        let prefix = options.mapping.version_prefix(about.versioned.as_view());
-        let template = SegmentTemplate::new(prefix.as_view(), options.freshness_ms, last, &info);
-        let room = Room { segment_size: options.segment_size, last_segment: last };
-        room.check(&template, SIGNATURE_BYTES_USUAL)?;
-        Ok(Self {
-            room,
-            template,
-            signer,
-            read,
-            segments,
-            segment_size,
-            size_bytes,
-            next_chunk: AtomicU64::new(0),
-            is_stopped: AtomicBool::new(false),
-        })
-    }
-
-    fn chunks(&self) -> u64 {
-        self.segments.div_ceil(CHUNK_SEGMENTS)
-    }
-
-    fn run(
-        &self,
-        threads: usize,
-        progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Vec<Signed>, PublishError> {
-        let chunks = self.chunks();
-        let threads = threads.clamp(1, 64).min(chunks as usize);
-        if chunks == 1 {
-            // As most files have it: a thread of its own would cost more than the signature.
-            let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
-            let goes_on = progress(signed.octets);
-            return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
-        }
-        let (send, receive) = unbounded();
-        let mut done: Vec<Signed> = Vec::with_capacity(chunks as usize);
-        let result = std::thread::scope(|scope| {
-            for _ in 0..threads {
-                let send = send.clone();
-                scope.spawn(move || self.work(&send));
-            }
-            drop(send);
-            let mut octets = 0;
-            for signed in receive {
-                let signed: Signed = match signed {
-                    Ok(signed) => signed,
-                    Err(error) => {
-                        self.is_stopped.store(true, Ordering::Relaxed);
-                        return Err(error);
-                    }
-                };
-                octets += signed.octets;
-                done.push(signed);
-                if !progress(octets) {
-                    self.is_stopped.store(true, Ordering::Relaxed);
-                    return Err(PublishError::Stopped);
-                }
-            }
-            Ok(())
-        });
-        result?;
-        done.sort_unstable_by_key(|signed| signed.chunk);
-        Ok(done)
-    }
-
-    fn work(&self, results: &Sender<Result<Signed, PublishError>>) {
-        let (mut content, mut scratch) = (Vec::new(), Vec::new());
-        while let Some(chunk) = self.next_chunk() {
-            let signed = self.sign_chunk(chunk, &mut content, &mut scratch);
-            let is_failed = signed.is_err();
-            if results.send(signed).is_err() || is_failed {
-                return;
-            }
-        }
-    }
-
-    /// A chunk that nobody else signs.
-    fn next_chunk(&self) -> Option<u64> {
-        let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
-        let goes_on = !self.is_stopped.load(Ordering::Relaxed);
-        Some(chunk).filter(|&chunk| goes_on && chunk < self.chunks())
-    }
-
-    fn sign_chunk(
-        &self,
-        chunk: u64,
-        content: &mut Vec<u8>,
-        scratch: &mut Vec<u8>,
-    ) -> Result<Signed, PublishError> {
-        let first = chunk * CHUNK_SEGMENTS;
-        let count = (self.segments - first).min(CHUNK_SEGMENTS);
-        let offset = first * self.segment_size;
-        let octets = (self.size_bytes - offset).min(count * self.segment_size);
-        content.resize(octets as usize, 0);
-        (self.read)(offset, content)?;
-        // An empty object has one segment, which no chunk of its content would be.
-        let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
-        for _ in 0..count {
-            let (content, tail) = rest.split_at(rest.len().min(self.segment_size as usize));
-            contents.push(content);
-            rest = tail;
-        }
-        let mut signatures = Vec::with_capacity(count as usize);
-        for (segment, content) in (first..).zip(&contents) {
-            let signature = self.template.sign(segment, content, self.signer.signer(), scratch)?;
-            if signature.len() > SIGNATURE_BYTES_MAX {
-                return Err(PublishError::Sign(SignError::Provider));
-            }
-            if signature.len() > SIGNATURE_BYTES_USUAL {
-                self.room.check(&self.template, signature.len())?;
-            }
-            signatures.push(signature);
-        }
-        let digests = self.template.digests(first, &contents, &signatures, scratch);
-        let mut content_digest = ContentDigest::default();
-        content_digest.add_all(&contents);
-        Ok(Signed { chunk, octets, signatures, digests, content_digest })
-    }
-}
-
-impl<S: Hold + Send + 'static, R: ReadAt + Send + 'static> Job<S, R> {
-    /// Signs with this thread and those that `signers` can spare, `threads` together at most, as
-    /// long as `goes_on` says so.
-    fn run_with(
-        self: &Arc<Self>,
-        signers: &Signers,
-        threads: usize,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Signed>, PublishError> {
-        let result = self.sign_with(signers, threads, goes_on);
-        // What others have begun, nobody wants.
-        self.is_stopped.store(true, Ordering::Relaxed);
-        let mut done = result?;
-        done.sort_unstable_by_key(|signed| signed.chunk);
-        Ok(done)
-    }
-
-    fn sign_with(
-        self: &Arc<Self>,
-        signers: &Signers,
-        threads: usize,
-        goes_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Vec<Signed>, PublishError> {
-        let chunks = self.chunks() as usize;
-        let (send, receive) = unbounded();
-        for _ in 1..threads.min(chunks) {
-            let (job, send) = (self.clone(), send.clone());
-            signers.submit(Task::long(move |_| job.work(&send)));
-        }
-        drop(send);
-        let mut done: Vec<Signed> = Vec::with_capacity(chunks);
-        let (mut content, mut scratch) = (Vec::new(), Vec::new());
-        while done.len() < chunks {
-            // Others sign what is left, once none is left for this thread.
-            match self.next_chunk() {
-                Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
-                None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),
-            }
-            if !goes_on() {
-                return Err(PublishError::Stopped);
-            }
-        }
-        Ok(done)
     }
 }

@@ -33,9 +33,9 @@ use crate::object::published::{Content, Fingerprint, Form, Published, signed_dig
 use crate::object::stored::{
     Header, Origin, StoredObject, TRAILER_BYTES, Whole, object_number, seal_slot,
 };
+use crate::publish::PublishError;
 use crate::publish::sign::{
-    Label, PublishError, PublishOptions, listing_octets, publish_file, publish_listing,
-    signature_info,
+    Label, PublishOptions, listing_octets, publish_file, publish_listing, signature_info,
 };
 
 pub use self::guest::{Handed, Taken};

@@ -10,7 +10,8 @@ use super::outbound::{Identity, Outbound};
 use super::pending::{Answer, Confirmation, Pending, pending};
 use super::producer_endpoint::Told;
 use crate::object::published::Published;
-use crate::publish::sign::{Label, PublishError, PublishOptions, publish_octets_with};
+use crate::publish::PublishError;
+use crate::publish::sign::{Label, PublishOptions, publish_octets_with};
 use crate::publish::sign_pool::{Place, Signers, Task};
 
 /// Packets published at once: others are answered between them.

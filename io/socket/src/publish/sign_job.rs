@@ -1,0 +1,252 @@
+//! The signing of an object's segments: chunk by chunk, by several threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crossbeam_channel::{Sender, unbounded};
+use weir_security::{SignError, Signer};
+use weir_transport::{ContentDigest, SegmentTemplate};
+
+use super::error::PublishError;
+use super::sign_pool::{Signers, Task};
+
+/// Segments that a thread reads and signs at a time.
+const CHUNK_SEGMENTS: u64 = 64;
+/// Octets of the longest signature of the usual kinds, ECDSA with P-256.
+const SIGNATURE_BYTES_USUAL: usize = 72;
+/// Room for the longest signature there is, RSA with 8192 bits.
+const SIGNATURE_BYTES_MAX: usize = 1024;
+
+/// Reads octets of what is signed, from an offset on.
+pub(super) trait ReadAt: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync {}
+
+impl<R: Fn(u64, &mut [u8]) -> Result<(), PublishError> + Sync> ReadAt for R {}
+
+/// The size of segments, which must leave room for signatures.
+#[derive(Copy, Clone)]
+struct Room {
+    segment_size: usize,
+    last_segment: u64,
+}
+
+impl Room {
+    fn check(self, template: &SegmentTemplate, signature_len: usize) -> Result<(), PublishError> {
+        let max = template.content_max(self.last_segment, signature_len);
+        match self.segment_size <= max {
+            true => Ok(()),
+            false => Err(PublishError::SegmentSize { segment_size: self.segment_size, max }),
+        }
+    }
+}
+
+/// Who signs, as the threads of a job have it.
+pub(super) trait Hold: Sync {
+    fn signer(&self) -> &dyn Signer;
+}
+
+pub(super) struct Lent<'a>(pub(super) &'a dyn Signer);
+pub(super) struct Shared(pub(super) Arc<dyn Signer>);
+
+impl Hold for Lent<'_> {
+    fn signer(&self) -> &dyn Signer {
+        self.0
+    }
+}
+
+impl Hold for Shared {
+    fn signer(&self) -> &dyn Signer {
+        &*self.0
+    }
+}
+
+/// The segments of one object.
+pub(super) struct Segments {
+    pub(super) template: SegmentTemplate,
+    pub(super) count: u64,
+    pub(super) segment_size: u64,
+    pub(super) size_bytes: u64,
+}
+
+/// The signing of all segments, shared by the threads.
+pub(super) struct Job<S, R> {
+    room: Room,
+    pub(super) of: Segments,
+    signer: S,
+    read: R,
+    next_chunk: AtomicU64,
+    is_stopped: AtomicBool,
+}
+
+pub(super) struct Signed {
+    chunk: u64,
+    octets: u64,
+    pub(super) signatures: Vec<Vec<u8>>,
+    pub(super) digests: Vec<[u8; 32]>,
+    pub(super) content_digest: ContentDigest,
+}
+
+impl<S: Hold, R: ReadAt> Job<S, R> {
+    /// # Errors
+    /// Segments of this size leave no room for a signature.
+    pub(super) fn new(of: Segments, signer: S, read: R) -> Result<Self, PublishError> {
+        let room = Room { segment_size: of.segment_size as usize, last_segment: of.count - 1 };
+        room.check(&of.template, SIGNATURE_BYTES_USUAL)?;
+        Ok(Self {
+            room,
+            of,
+            signer,
+            read,
+            next_chunk: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
+        })
+    }
+
+    fn chunks(&self) -> u64 {
+        self.of.count.div_ceil(CHUNK_SEGMENTS)
+    }
+
+    pub(super) fn run(
+        &self,
+        threads: usize,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let chunks = self.chunks();
+        let threads = threads.clamp(1, 64).min(chunks as usize);
+        if chunks == 1 {
+            // As most files have it: a thread of its own would cost more than the signature.
+            let signed = self.sign_chunk(0, &mut Vec::new(), &mut Vec::new())?;
+            let goes_on = progress(signed.octets);
+            return goes_on.then(|| vec![signed]).ok_or(PublishError::Stopped);
+        }
+        let (send, receive) = unbounded();
+        let mut done: Vec<Signed> = Vec::with_capacity(chunks as usize);
+        let result = std::thread::scope(|scope| {
+            for _ in 0..threads {
+                let send = send.clone();
+                scope.spawn(move || self.work(&send));
+            }
+            drop(send);
+            let mut octets = 0;
+            for signed in receive {
+                let signed: Signed = match signed {
+                    Ok(signed) => signed,
+                    Err(error) => {
+                        self.is_stopped.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                };
+                octets += signed.octets;
+                done.push(signed);
+                if !progress(octets) {
+                    self.is_stopped.store(true, Ordering::Relaxed);
+                    return Err(PublishError::Stopped);
+                }
+            }
+            Ok(())
+        });
+        result?;
+        done.sort_unstable_by_key(|signed| signed.chunk);
+        Ok(done)
+    }
+
+    fn work(&self, results: &Sender<Result<Signed, PublishError>>) {
+        let (mut content, mut scratch) = (Vec::new(), Vec::new());
+        while let Some(chunk) = self.next_chunk() {
+            let signed = self.sign_chunk(chunk, &mut content, &mut scratch);
+            let is_failed = signed.is_err();
+            if results.send(signed).is_err() || is_failed {
+                return;
+            }
+        }
+    }
+
+    /// A chunk that no other thread signs.
+    fn next_chunk(&self) -> Option<u64> {
+        let chunk = self.next_chunk.fetch_add(1, Ordering::Relaxed);
+        let goes_on = !self.is_stopped.load(Ordering::Relaxed);
+        Some(chunk).filter(|&chunk| goes_on && chunk < self.chunks())
+    }
+
+    fn sign_chunk(
+        &self,
+        chunk: u64,
+        content: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Signed, PublishError> {
+        let first = chunk * CHUNK_SEGMENTS;
+        let count = (self.of.count - first).min(CHUNK_SEGMENTS);
+        let offset = first * self.of.segment_size;
+        let octets = (self.of.size_bytes - offset).min(count * self.of.segment_size);
+        content.resize(octets as usize, 0);
+        (self.read)(offset, content)?;
+        // An empty object has one segment, which no chunk of its content would be.
+        let (mut contents, mut rest) = (Vec::with_capacity(count as usize), &content[..]);
+        for _ in 0..count {
+            let (content, tail) = rest.split_at(rest.len().min(self.of.segment_size as usize));
+            contents.push(content);
+            rest = tail;
+        }
+        let mut signatures = Vec::with_capacity(count as usize);
+        for (segment, content) in (first..).zip(&contents) {
+            let signature =
+                self.of.template.sign(segment, content, self.signer.signer(), scratch)?;
+            if signature.len() > SIGNATURE_BYTES_MAX {
+                return Err(PublishError::Sign(SignError::Provider));
+            }
+            if signature.len() > SIGNATURE_BYTES_USUAL {
+                self.room.check(&self.of.template, signature.len())?;
+            }
+            signatures.push(signature);
+        }
+        let digests = self.of.template.digests(first, &contents, &signatures, scratch);
+        let mut content_digest = ContentDigest::default();
+        content_digest.add_all(&contents);
+        Ok(Signed { chunk, octets, signatures, digests, content_digest })
+    }
+}
+
+impl<S: Hold + Send + 'static, R: ReadAt + Send + 'static> Job<S, R> {
+    /// Signs with this thread and those that `signers` can spare, `threads` together at most, as
+    /// long as `goes_on` says so.
+    pub(super) fn run_with(
+        self: &Arc<Self>,
+        signers: &Signers,
+        threads: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let result = self.sign_with(signers, threads, goes_on);
+        // Other threads stop at the end of their chunk: its result is not needed.
+        self.is_stopped.store(true, Ordering::Relaxed);
+        let mut done = result?;
+        done.sort_unstable_by_key(|signed| signed.chunk);
+        Ok(done)
+    }
+
+    fn sign_with(
+        self: &Arc<Self>,
+        signers: &Signers,
+        threads: usize,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<Signed>, PublishError> {
+        let chunks = self.chunks() as usize;
+        let (send, receive) = unbounded();
+        for _ in 1..threads.min(chunks) {
+            let (job, send) = (self.clone(), send.clone());
+            signers.submit(Task::long(move |_| job.work(&send)));
+        }
+        drop(send);
+        let mut done: Vec<Signed> = Vec::with_capacity(chunks);
+        let (mut content, mut scratch) = (Vec::new(), Vec::new());
+        while done.len() < chunks {
+            // Others sign what is left, once none is left for this thread.
+            match self.next_chunk() {
+                Some(chunk) => done.push(self.sign_chunk(chunk, &mut content, &mut scratch)?),
+                None => done.push(receive.recv().map_err(|_| PublishError::Stopped)??),
+            }
+            if !goes_on() {
+                return Err(PublishError::Stopped);
+            }
+        }
+        Ok(done)
+    }
+}
