@@ -22,6 +22,8 @@ import time
 
 # Tries to reach a server, and the pause between two.
 TRIES = 100
+# Bytes that are made at once: `randbytes` takes less than 256 MiB.
+CHUNK = 1 << 20
 PAUSE_S = 0.03
 
 PACKAGES = {
@@ -145,7 +147,9 @@ def serve(size):
     """Starts nginx with a file of `size` bytes; its port."""
     os.makedirs("www", exist_ok=True)
     with open("www/content", "wb") as content:
-        content.write(random.Random(1).randbytes(size))
+        source = random.Random(1)
+        for at in range(0, size, CHUNK):
+            content.write(source.randbytes(min(CHUNK, size - at)))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with open("nginx.conf", "w") as configuration:
@@ -159,7 +163,11 @@ def serve(size):
             if server.poll() is not None:
                 break
             time.sleep(PAUSE_S)
-    sys.exit("nginx does not answer; see nginx.log")
+    why = "it wrote no log"
+    if os.path.exists("nginx.log"):
+        with open("nginx.log", errors="replace") as log:
+            why = log.read().strip()
+    sys.exit(f"nginx does not answer: {why}")
 
 
 def https(trial):

@@ -106,12 +106,13 @@ impl FileConfig {
         let config: Self = toml::from_str(text).map_err(|error| {
             let message = error.message();
             let hint = if message.contains("map, expected a sequence") {
-                "\nTables of which there may be several have two brackets: [[disk]]"
+                "\nTables of which there may be several have two brackets: [[disk]]".into()
             } else {
                 lab::hint(message)
             };
             anyhow::anyhow!(
-                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
+                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config, and docs/operate.md for \
+                 `shaping`",
                 error.to_string().trim_end()
             )
         })?;

@@ -127,7 +127,7 @@ impl DiskTable {
             if !(1..=500_000).contains(&ppm) {
                 return Err(("false_positives", "cannot be; write \"0.0001%\" to \"50%\"".into()));
             }
-            experiments.false_positives_ppm = ppm;
+            experiments.filter_false_positives_ppm = ppm;
         }
         check_ranges(&self.filled_ranges).map_err(|message| ("filled_ranges", message))?;
         Ok(DiskPlan {
@@ -279,7 +279,7 @@ record = "4500B"
                 announce_period: Time { ns: 3_000_000 },
                 contention: Contention::Fifo,
                 filter: FilterKind::Index,
-                false_positives_ppm: 1000,
+                filter_false_positives_ppm: 1000,
             },
         };
         assert_eq!(read(EVERY_KEY), Ok(Some(expected)));

@@ -313,7 +313,7 @@ fn bad_disks_are_refused_by_name() {
     bad(|disk| disk.filled = 1.5, &["r0", "disk.filled", "1.5"]);
     bad(|disk| disk.options.depth = 0, &["r0", "disk.depth"]);
     bad(|disk| disk.options.reads_max = 0, &["r0", "disk.reads_max"]);
-    bad(|disk| disk.experiments.false_positives_ppm = 0, &["r0", "disk.false_positives"]);
+    bad(|disk| disk.experiments.filter_false_positives_ppm = 0, &["r0", "disk.false_positives"]);
     bad(|disk| disk.device.parallelism = 0, &["r0", "disk.device", "parallelism"]);
     bad(|disk| disk.experiments.announce_period.ns = 0, &["r0", "disk.announce_period"]);
     let fault = |fault: Fault| {

@@ -285,7 +285,7 @@ impl Draw {
         options.stalled_after = Time { ns: self.between(10 * MS, 600 * MS) };
         experiments.announce_period = Time { ns: self.between(MS, 50 * MS) };
         experiments.interests_waiting_max = self.between(1, 500) as u32;
-        experiments.false_positives_ppm = self.between(100, 200_000) as u32;
+        experiments.filter_false_positives_ppm = self.between(100, 200_000) as u32;
         options.record_size_typical = Size { bytes: self.between(500, 9000) };
         plan
     }

@@ -1,33 +1,37 @@
 //! Keys that only the laboratory's experiments need. Only a build with the feature `lab` takes
 //! them, in `[lab]`; the default configuration does not print them.
 
-/// Names of those keys.
-const KEYS: &[&str] = &[
-    "lab",
-    "pace",
-    "stalled_while",
-    "index",
-    "compare",
-    "io",
-    "interests_waiting_max",
-    "labels",
-    "announce_period",
-    "contention",
-    "filter",
-    "false_positives_ppm",
+/// Those keys, and where a build with the feature `lab` takes them.
+const KEYS: [(&str, &str); 12] = [
+    ("lab", ""),
+    ("pace", "[[disk]]"),
+    ("stalled_while", "[[disk]]"),
+    ("index", "[lab.store]"),
+    ("compare", "[lab.store]"),
+    ("io", "[lab.disks]"),
+    ("interests_waiting_max", "[lab.disks]"),
+    ("labels", "[lab.disks]"),
+    ("announce_period", "[lab.disks]"),
+    ("contention", "[lab.disks]"),
+    ("filter", "[lab.disks]"),
+    ("filter_false_positives_ppm", "[lab.disks]"),
 ];
 
-#[cfg(feature = "lab")]
-const HINT: &str = "\nThat is a key of the laboratory's experiments: write it in [lab.store] or \
-                    [lab.disks]";
-#[cfg(not(feature = "lab"))]
-const HINT: &str = "\nThat is a key of the laboratory's experiments, which no router needs: remove \
-                    it. Only a build with the feature `lab` has it";
-
 /// What to add to the error of a file that cannot be read, if it names a key of experiments.
-pub(super) fn hint(error: &str) -> &'static str {
+pub(super) fn hint(error: &str) -> String {
     let unknown = error.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-    if unknown.is_some_and(|(key, _)| KEYS.contains(&key)) { HINT } else { "" }
+    let known = unknown.and_then(|(found, _)| KEYS.iter().find(|(key, _)| *key == found));
+    match known {
+        None => String::new(),
+        Some((_, section)) if cfg!(feature = "lab") => {
+            format!("\nThat is a key of the laboratory's experiments: write it in {section}")
+        }
+        Some(_) => {
+            "\nThat is a key of the laboratory's experiments, which no router needs: remove \
+                    it. Only a build with the feature `lab` has it"
+                .into()
+        }
+    }
 }
 
 #[cfg(feature = "lab")]

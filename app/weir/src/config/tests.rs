@@ -278,6 +278,37 @@ fn keys_of_experiments_are_refused_in_plain_words() {
     }
 }
 
+#[test]
+fn keys_that_left_the_product_are_explained() {
+    for (section, key) in [
+        ("store", "index"),
+        ("store", "compare"),
+        ("disks", "io"),
+        ("disks", "interests_waiting_max"),
+        ("disks", "labels"),
+        ("disks", "announce_period"),
+        ("disks", "contention"),
+        ("disks", "filter"),
+        ("disks", "filter_false_positives_ppm"),
+    ] {
+        let message = error_of(&format!("[{section}]\n{key} = 1\n"));
+        assert!(message.contains("of the laboratory's experiments"), "{key}: {message}");
+    }
+}
+
+#[cfg(feature = "lab")]
+#[test]
+fn keys_of_experiments_have_bounds() {
+    for text in [
+        "interests_waiting_max = 0",
+        "announce_period = \"1h\"",
+        "filter_false_positives_ppm = 900000",
+    ] {
+        let message = error_of(&format!("[lab.disks]\n{text}\n"));
+        assert!(message.contains("cannot be; give"), "{text}: {message}");
+    }
+}
+
 #[cfg(not(feature = "lab"))]
 #[test]
 fn a_program_without_the_laboratory_takes_no_hooks() {

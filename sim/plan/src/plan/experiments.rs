@@ -1,6 +1,7 @@
 //! What only experiments vary in a router: no operator has a reason to.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use weir_base::units::Time;
 use weir_base::words;
 use weir_forward::{BusyPolicy, Labels};
@@ -60,17 +61,20 @@ pub struct DiskExperiments {
     pub io: StoreIo,
     /// With [`StoreIo::Blocking`]: Interests that queue at most. Beyond it, their senders get a
     /// Nack for congestion.
+    #[serde(deserialize_with = "waiting_max")]
     pub interests_waiting_max: u32,
     /// With marks of NB-CC: which next hops have room for an Interest that bypasses the disks.
     pub labels: Labels,
     /// With marks of NB-CC: how often a router tells its neighbours that its disks are busy.
+    #[serde(deserialize_with = "announce_period")]
     pub announce_period: Time,
     /// Whether reads or writes go first when both wait for a disk.
     pub contention: Contention,
     /// What is looked up before the index of a disk.
     pub filter: FilterKind,
     /// How many Data among a million that are not there the filter lets pass.
-    pub false_positives_ppm: u32,
+    #[serde(deserialize_with = "false_positives_ppm")]
+    pub filter_false_positives_ppm: u32,
 }
 
 impl Default for DiskExperiments {
@@ -83,7 +87,7 @@ impl Default for DiskExperiments {
             announce_period: Time { ns: busy.announce_period_ns },
             contention: Contention::default(),
             filter: FilterKind::default(),
-            false_positives_ppm: 10_000,
+            filter_false_positives_ppm: 10_000,
         }
     }
 }
@@ -99,7 +103,33 @@ impl DiskExperiments {
     /// `tier` with the choices of the experiment.
     #[must_use]
     pub fn tier(&self, tier: DiskTierConfig) -> DiskTierConfig {
-        let Self { contention, filter, false_positives_ppm, .. } = *self;
+        let Self { contention, filter, filter_false_positives_ppm: false_positives_ppm, .. } =
+            *self;
         DiskTierConfig { contention, filter, false_positives_ppm, ..tier }
+    }
+}
+
+fn waiting_max<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    count(from, 1_000_000)
+}
+
+fn false_positives_ppm<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    count(from, 500_000)
+}
+
+fn count<'de, D: Deserializer<'de>>(from: D, max: u32) -> Result<u32, D::Error> {
+    let number = i64::deserialize(from)?;
+    let count = u32::try_from(number).ok().filter(|count| (1..=max).contains(count));
+    count.ok_or_else(|| D::Error::custom(format!("{number} cannot be; give 1 to {max}")))
+}
+
+/// Neighbours believe an announcement for 10 s at most.
+fn announce_period<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
+    let period = Time::deserialize(from)?;
+    match period.ns {
+        1..=3_000_000_000 => Ok(period),
+        _ => Err(D::Error::custom(format!(
+            "{period} cannot be; give more than 0 and at most \"3s\""
+        ))),
     }
 }

@@ -57,7 +57,7 @@ pub(super) fn check(plan: &DiskPlan, place: &str) -> Result<(), PlanError> {
         ("disk.announce_period", plan.experiments.announce_period.ns),
         ("disk.interests_waiting_max", plan.experiments.interests_waiting_max.into()),
         ("disk.record_size_typical", options.record_size_typical.bytes),
-        ("disk.false_positives", plan.experiments.false_positives_ppm.into()),
+        ("disk.false_positives", plan.experiments.filter_false_positives_ppm.into()),
     ];
     if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
         return refuse(key, "is 0; give at least 1".into());
