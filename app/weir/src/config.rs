@@ -111,8 +111,7 @@ impl FileConfig {
                 lab::hint(message)
             };
             anyhow::anyhow!(
-                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config, and docs/operate.md for \
-                 `shaping`",
+                "{origin}: {}{hint}\nEvery key and its meaning: weir router --print-default-config",
                 error.to_string().trim_end()
             )
         })?;

@@ -51,9 +51,8 @@ fn printed_examples_are_valid_and_become_faces() {
     assert_eq!(config.strategy[0].strategy.0.to_string(), "/localhost/nfd/strategy/multicast");
 }
 
-/// Keys that the printed default does not have: experiments need them (`docs/lab.md`), and Interest
-/// shaping has a section of `docs/operate.md`.
-const ELSEWHERE: [&str; 4] = ["discipline", "pace", "shaping", "stalled_while"];
+/// Keys that the printed default does not have: experiments need them (`docs/lab.md`).
+const ELSEWHERE: [&str; 3] = ["discipline", "pace", "stalled_while"];
 
 /// Every key that a section knows appears in the printed text: a misspelt key makes serde list
 /// the known ones.
@@ -86,7 +85,7 @@ fn every_key_is_documented() {
 }
 
 #[test]
-fn shaping_and_disciplines_are_read_though_not_printed() {
+fn disciplines_are_read_though_not_printed() {
     let text = "[[face]]\nuri = \"udp://a\"\nshaping = \"fisp capacity=1500KB gamma=0.6\"\n\
                 discipline = \"fifo\"\n";
     let face = parse(text).unwrap().static_faces().unwrap().remove(0);

@@ -58,7 +58,10 @@ impl Router {
             NackVerdict::AllRefused(reason) => {
                 let continues = self.retry_on_disk(index, &query)
                     || !is_chosen && self.forward_after_refusal(index);
-                if !continues {
+                if !continues && self.content.store.is_recovering() {
+                    // A retransmission may find the Data on a disk, see `Router::forward`.
+                    self.end_unsatisfied(index);
+                } else if !continues {
                     self.end_with_nack(index, OutNack { reason, from });
                 }
             }

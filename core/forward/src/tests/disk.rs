@@ -230,6 +230,23 @@ fn a_name_without_route_is_not_refused_while_disks_are_read_in() {
 }
 
 #[test]
+fn a_refusal_is_not_passed_on_while_disks_are_read_in() {
+    let config = || DiskFixture::config(BusyPolicy::default(), 0, 1, |_| {});
+    let mut before = DiskFixture::start(config(), vec![vec![0; DISK_OCTETS]]);
+    before.settle();
+    before.put_segments(1);
+    let mut router = DiskFixture::start(config(), before.disks);
+    router.route("/d", &[(U, 0)]);
+    let out = router.want(0);
+    assert_eq!(sent(&out), vec![(U, PacketKind::Interest)]);
+    assert!(router.nack(U, NackReason::NoRoute, &out[0].packet).is_empty());
+    assert_eq!(router.router.stats().unsatisfied, 1);
+    router.settle();
+    assert!(router.want(0).is_empty(), "a read begins");
+    assert_eq!(uri(&router.step()[0]), "/d/seg=0");
+}
+
+#[test]
 fn what_was_read_is_in_memory_then() {
     let mut fixture = DiskFixture::with(policy(Bypass::Off, Mark::Off), 3000, 1, |_| {});
     fixture.put_segments(20);
