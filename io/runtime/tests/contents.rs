@@ -178,7 +178,7 @@ fn rules_hold_in_all_shards_or_in_none() {
 fn misses_are_queued_and_excess_counted() {
     let mut fixture = StoreFixture::start(2);
     fixture.fetch(64..65);
-    assert_eq!(fixture.contents.next_missed(Duration::ZERO), None, "nobody has asked for it");
+    assert_eq!(fixture.contents.next_missed(Duration::ZERO), None, "no request has come");
     fixture.contents.watch_misses(MissWatch::Local, PATIENCE).unwrap();
     // Commands and packets come by different ways: the answer to a question comes after both.
     let _ = fixture.contents.list_one(&name("/a"), PATIENCE);

@@ -403,7 +403,7 @@ fn weir_needs_no_deep_buffer() {
     assert_eq!(rest.dropped(), 0);
 }
 
-/// Regression: what is lost takes room in the window until routers take another Interest for it,
+/// Regression: lost segments occupied the window until routers accepted a second Interest for them,
 /// ten round trips here, which left 84, 87 and 97 %.
 #[test]
 fn weir_needs_no_long_path() {

@@ -75,7 +75,7 @@ fn gives_up_on_an_unreachable_router() {
     }
 }
 
-/// Tells when it is dropped, and whether in peace.
+/// Reports its drop, and whether the thread was panicking.
 struct End(mpsc::Sender<bool>);
 
 impl Drop for End {

@@ -171,7 +171,7 @@ pub(crate) fn content(len: usize) -> Vec<u8> {
     octets
 }
 
-/// A file of that many octets, published.
+/// A published file of `len` octets.
 pub(crate) fn published_file(dir: &Path, len: usize) -> (PathBuf, ObjectStore) {
     let path = dir.join(format!("source-{len}"));
     std::fs::write(&path, content(len)).unwrap();

@@ -190,7 +190,7 @@ fn few_retries_are_enough_to_find_the_rest() {
     }
 }
 
-/// Packets come one by one, each of which the search behind the hole goes on with. It ends when the
+/// Packets come one by one, and each continues the search behind the hole. The search ends when the
 /// first of its Interests times out: the three segments between two of them may be left.
 #[test]
 fn single_try_finds_nearly_all_of_the_rest() {

@@ -276,7 +276,7 @@ impl Application for Fetch {
 
 /// What a producer has, which may change with time.
 trait Changing: Source + Send + 'static {
-    /// What the producer is told at this time.
+    /// The producer's inputs at this time.
     fn changes(&mut self, now: Instant) -> Vec<ProducerInput>;
 
     /// When the next change is.

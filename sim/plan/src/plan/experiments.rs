@@ -65,7 +65,7 @@ pub struct DiskExperiments {
     pub interests_waiting_max: u32,
     /// With marks of NB-CC: which next hops have room for an Interest that bypasses the disks.
     pub labels: Labels,
-    /// With marks of NB-CC: how often a router tells its neighbours that its disks are busy.
+    /// With marks of NB-CC: how often a router notifies its neighbours that its disks are busy.
     #[serde(deserialize_with = "announce_period")]
     pub announce_period: Time,
     /// Whether reads or writes go first when both wait for a disk.

@@ -50,8 +50,8 @@ impl MarkingConfig {
         (*is_on, policy, *capacity_bytes) != (before.is_on, &before.policy, before.capacity_bytes)
     }
 
-    /// A backlog of a socket up to so many octets makes no difference. A driver that knows it to be
-    /// below need not query it.
+    /// A socket's backlog up to this size changes no decision. A driver that knows the backlog to
+    /// be smaller need not query it.
     pub fn backlog_ignored_bytes(&self) -> u64 {
         match self.policy {
             MarkingPolicy::Nfd => self.threshold_bytes,
