@@ -1,5 +1,5 @@
 //! What sockets are compared with: TCP by iperf3, HTTPS by nginx and curl. The script
-//! `lab/socket-api/beside.py` runs these programs; where one is missing the record says what to
+//! `lab/socket-api/comparison.py` runs these programs; where one is missing the record says what to
 //! install.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::super::RealError;
 use super::crew::{Crew, find, write};
 use super::report::TrialReport;
 
-const SCRIPT: &str = include_str!("../../../socket-api/beside.py");
+const SCRIPT: &str = include_str!("../../../socket-api/comparison.py");
 /// The measures that the script gives.
 const MEASURES: [&str; 2] = ["goodput", "fairness"];
 
@@ -28,8 +28,8 @@ pub(super) fn measure(trial: &Trial, crew: &mut Crew<'_>) -> Result<TrialReport,
     let Some(python) = find("python3") else {
         return Ok(TrialReport::missing("python3 is not installed here; install python3"));
     };
-    write(&crew.dir().join("beside.py"), SCRIPT.as_bytes())?;
-    let id = crew.program(&python, &["beside.py", &arguments(trial)])?;
+    write(&crew.dir().join("comparison.py"), SCRIPT.as_bytes())?;
+    let id = crew.program(&python, &["comparison.py", &arguments(trial)])?;
     let (text, is_done) = crew.output(id)?;
     match from_str::<Answer>(&text) {
         Ok(answer) if is_done => Ok(report(answer)),
@@ -81,7 +81,7 @@ mod tests {
 
         fn run(&self, what: &str) -> Output {
             let path = format!("{}:/usr/bin:/bin", self.0.path().join("bin").display());
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../socket-api/beside.py");
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../socket-api/comparison.py");
             let trial = json!({
                 "what": what, "size": 1000, "transfers": 2, "mtu": 1500, "offload": false,
             });

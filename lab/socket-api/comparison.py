@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What sockets are compared with: TCP by iperf3, HTTPS by nginx and curl.
 
-    beside.py '{"what": "tcp", "size": 1000000, "mtu": 1500, "offload": true}'
-    beside.py '{"what": "https", "size": 1000000, "transfers": 1}'
+    comparison.py '{"what": "tcp", "size": 1000000, "mtu": 1500, "offload": true}'
+    comparison.py '{"what": "https", "size": 1000000, "transfers": 1}'
 
 Runs in the current directory, which holds its files afterwards. Prints one line of JSON:
 {"samples": {"goodput": [...], ...}}, or {"missing": why} where this machine has no such program
