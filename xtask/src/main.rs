@@ -62,7 +62,7 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some("tidy") => match words.next() {
             None => report("tidy", &tidy::check(&root)?),
             Some("--words") => {
-                let places = tidy::words::places(&root)?;
+                let places = tidy::words::findings(&root)?;
                 places.iter().for_each(|place| println!("{place}"));
                 println!("{}", tidy::words::summary(&places));
                 Ok(())

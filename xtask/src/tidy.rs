@@ -47,7 +47,7 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     }
     findings.extend(readme_findings(root, &files));
     findings.extend(forgotten_test_findings(root, &files));
-    println!("{} (`tidy --words` shows the places)", words::summary(&words::places(root)?));
+    println!("{} (`tidy --words` shows the places)", words::summary(&words::findings(root)?));
     Ok(findings)
 }
 

@@ -57,14 +57,14 @@ const OWN_FILES: &str = "xtask/src/tidy/words";
 
 /// A word or name at one place.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Finding {
     file: String,
     line: usize,
     word: &'static str,
     instead: &'static str,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for Finding {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { file, line, word, instead } = self;
         write!(to, "{file}:{line}: `{word}`: {instead}")
@@ -72,7 +72,7 @@ impl std::fmt::Display for Place {
 }
 
 /// All places in the repository, in the order of its files.
-pub(crate) fn places(root: &Path) -> anyhow::Result<Vec<Place>> {
+pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut places = Vec::new();
     for file in repository_files(root)?.iter().filter(|file| !file.starts_with(OWN_FILES)) {
         if let Ok(text) = fs::read_to_string(root.join(file)) {
@@ -83,7 +83,7 @@ pub(crate) fn places(root: &Path) -> anyhow::Result<Vec<Place>> {
 }
 
 /// How often each word occurs, then how many occur in each crate.
-pub(crate) fn summary(places: &[Place]) -> String {
+pub(crate) fn summary(places: &[Finding]) -> String {
     let by_word = counts(places.iter().map(|it| it.word));
     let by_crate = counts(places.iter().map(|it| crate_of(&it.file)));
     format!("words to replace: {}\n  {by_word}\n  {by_crate}", places.len())
@@ -109,13 +109,13 @@ fn crate_of(file: &str) -> &str {
     file.match_indices('/').nth(levels - 1).map_or(file, |(end, _)| &file[..end])
 }
 
-fn places_in(file: &str, text: &str) -> Vec<Place> {
+fn places_in(file: &str, text: &str) -> Vec<Finding> {
     let words = prose::words(file, text);
     let mut places = Vec::new();
     for (index, first) in words.iter().enumerate() {
         for (forms, instead) in WORDS {
             if let Some(word) = forms.iter().find(|form| matches(&words[index..], form)) {
-                places.push(Place { file: file.to_owned(), line: first.line, word, instead });
+                places.push(Finding { file: file.to_owned(), line: first.line, word, instead });
             }
         }
     }
@@ -137,14 +137,14 @@ fn matches(words: &[Word], form: &str) -> bool {
 
 struct NameReader<'a> {
     file: &'a str,
-    places: &'a mut Vec<Place>,
+    places: &'a mut Vec<Finding>,
 }
 
 impl NameReader<'_> {
     fn read(&mut self, name: &syn::Ident) {
         if let Some((word, instead)) = NAMES.iter().find(|(word, _)| name == word) {
             let line = name.span().start().line;
-            self.places.push(Place { file: self.file.to_owned(), line, word, instead });
+            self.places.push(Finding { file: self.file.to_owned(), line, word, instead });
         }
     }
 }
