@@ -22,12 +22,12 @@ pub(crate) struct Entry {
     pub(crate) freshness_ms: u32,
     /// The node of the name without its last component.
     pub(crate) node: u32,
-    pub(crate) siblings: Links,
-    pub(crate) queue: Links,
+    pub(crate) sibling_links: Links,
+    pub(crate) policy_links: Links,
     /// What the eviction policy remembers.
-    pub(crate) mark: u32,
+    pub(crate) policy_state: u32,
     /// Where in the packet the components start: behind two headers of at most four octets each.
-    pub(crate) name_at: u8,
+    pub(crate) name_offset: u8,
     /// What the disk tier remembers.
     pub(crate) flags: u8,
     pub(crate) name_len: u16,
@@ -36,7 +36,7 @@ pub(crate) struct Entry {
 /// In an entry's flags: it was used since it came.
 pub(crate) const USED: u8 = 1;
 /// In an entry's flags: a rule keeps it, whose number is in the mark.
-pub(crate) const KEPT: u8 = 2;
+pub(crate) const PINNED: u8 = 2;
 /// In an entry's flags: a record of its name on disk may be other Data, and nothing is kept to
 /// compare the two by.
 pub(crate) const UNVERIFIED: u8 = 4;
@@ -50,7 +50,7 @@ impl Entry {
     /// The TLV-VALUE of the name.
     #[inline]
     pub(crate) fn name_value(&self) -> &[u8] {
-        let start = usize::from(self.name_at);
+        let start = usize::from(self.name_offset);
         &self.packet[start..start + usize::from(self.name_len)]
     }
 
@@ -67,7 +67,7 @@ impl Entry {
 
     /// When the Data came to this router, the last time.
     #[inline]
-    pub(crate) fn came(&self) -> Instant {
+    pub(crate) fn arrived_at(&self) -> Instant {
         let freshness_ns = u64::from(self.freshness_ms) * NS_PER_MS;
         Instant::from_ns(self.fresh_until.as_ns().saturating_sub(freshness_ns))
     }
@@ -80,7 +80,7 @@ impl Entry {
 
     /// Octets of memory the entry takes in all.
     #[inline]
-    pub(crate) fn bytes(&self) -> u64 {
+    pub(crate) fn memory_bytes(&self) -> u64 {
         entry_bytes(self.packet.len())
     }
 }
@@ -103,27 +103,27 @@ impl Links {
 }
 
 /// Which of an entry's links a list goes through.
-pub(crate) trait Through {
+pub(crate) trait LinkField {
     fn links(entry: &mut Entry) -> &mut Links;
 }
 
 /// The list of the Data of one node.
-pub(crate) struct Siblings;
+pub(crate) struct SiblingLinks;
 
-impl Through for Siblings {
+impl LinkField for SiblingLinks {
     #[inline(always)]
     fn links(entry: &mut Entry) -> &mut Links {
-        &mut entry.siblings
+        &mut entry.sibling_links
     }
 }
 
 /// A list of the eviction policy.
-pub(crate) struct Queue;
+pub(crate) struct PolicyLinks;
 
-impl Through for Queue {
+impl LinkField for PolicyLinks {
     #[inline(always)]
     fn links(entry: &mut Entry) -> &mut Links {
-        &mut entry.queue
+        &mut entry.policy_links
     }
 }
 
@@ -134,7 +134,7 @@ pub(crate) struct List<T> {
     through: PhantomData<T>,
 }
 
-impl<T: Through> List<T> {
+impl<T: LinkField> List<T> {
     pub(crate) const EMPTY: Self = Self { head: NONE, tail: NONE, through: PhantomData };
 
     /// The first entry, or [`NONE`].

@@ -3,7 +3,7 @@ use crate::disk::DiskTierStats;
 use crate::entry::{NACK, NONE, UNVERIFIED, USED};
 use crate::holdings::{HoldingChanges, Holdings, HoldingsConfig, HoldingsCursor, HoldingsPage};
 use crate::name_index::NameIndex;
-use crate::policy::Incoming;
+use crate::policy::IncomingData;
 use crate::rules::{Rules, RulesRefused};
 use crate::tree::NODE_BYTES;
 use alloc::boxed::Box;
@@ -115,7 +115,7 @@ impl Store {
         self.config = config;
         self.replaced.trim(replaced_bytes_max(&self.config));
         while self.bytes() > self.config.capacity_bytes {
-            self.evict(now, Incoming::NOTHING);
+            self.evict(now, IncomingData::NONE);
         }
     }
 
@@ -505,7 +505,7 @@ impl Store {
             });
             let needed = bytes + missing as u64 * NODE_BYTES;
             let node = if missing == 0 { nearest } else { NONE };
-            let incoming = Incoming { node, hash: hashes.whole, name: data.name.value() };
+            let incoming = IncomingData { node, hash: hashes.whole, name: data.name.value() };
             // An eviction may take a node of the path with it.
             while self.memory.nodes() == nodes {
                 let used_bytes = self.bytes() + self.evicted_unwritten_bytes();
@@ -536,7 +536,7 @@ impl Store {
     }
 
     #[inline(always)]
-    fn evict(&mut self, now: Instant, incoming: Incoming<'_>) -> Packet {
+    fn evict(&mut self, now: Instant, incoming: IncomingData<'_>) -> Packet {
         let victim = self.eviction.take_victim(&mut self.memory.entries, incoming);
         let index = victim.unwrap_or_else(|| unreachable!("what takes memory can be evicted"));
         if let Some(disks) = &mut self.disks {

@@ -1,4 +1,4 @@
-use crate::entry::{Entry, List, NONE, Siblings};
+use crate::entry::{Entry, List, NONE, SiblingLinks};
 use alloc::vec::Vec;
 use weir_base::{Instant, Slab, Table};
 
@@ -13,14 +13,14 @@ pub(crate) const NODE_BYTES: u64 = size_of::<Option<Node>>() as u64 + 4 + 20;
 pub(crate) struct Node {
     hash: u64,
     /// No Data below came later than this.
-    came: Instant,
+    newest_arrival: Instant,
     parent: u32,
     first_child: u32,
-    /// Among the children of `parent`, by falling `came`.
+    /// Among the children of `parent`, by falling `arrived_at`.
     next: u32,
     previous: u32,
     /// The Data one component below, in the order they came.
-    entries: List<Siblings>,
+    entries: List<SiblingLinks>,
 }
 
 /// The tree of name prefixes, for lookups and erasures by prefix.
@@ -176,8 +176,8 @@ impl Tree {
     #[inline(always)]
     pub(crate) fn touch(&mut self, node: u32, now: Instant) {
         let mut at = node;
-        while at != self.root && self.nodes[at].came < now {
-            self.nodes[at].came = now;
+        while at != self.root && self.nodes[at].newest_arrival < now {
+            self.nodes[at].newest_arrival = now;
             self.move_to_front(at);
             at = self.nodes[at].parent;
         }
@@ -215,11 +215,11 @@ impl Tree {
         let mut visits = 0;
         while visits < visits_max {
             visits += 1;
-            let bound = self.nodes[at].came;
+            let bound = self.nodes[at].newest_arrival;
             let mut next = self.nodes[at].entries.tail();
             while next != NONE && visits < visits_max {
                 let entry = &entries[next];
-                let came = entry.came();
+                let came = entry.arrived_at();
                 // Data that was read from a disk may lie behind what came later.
                 if best.is_some_and(|(last, _)| came < last && last >= bound) {
                     break;
@@ -231,7 +231,7 @@ impl Tree {
                 if is_later && is_wanted(entry) {
                     best = Some((came, next));
                 }
-                next = entry.siblings.previous;
+                next = entry.sibling_links.previous;
             }
             let last = best.map(|(last, _)| last);
             match self.next_of_interest(at, top, last) {
@@ -242,10 +242,11 @@ impl Tree {
         best.map(|(_, index)| index)
     }
 
-    /// The node after `at` in depth-first order that may have Data which came at `last` or later.
+    /// The node after `at` in depth-first order that may have Data which came at `front` or later.
     fn next_of_interest(&self, at: u32, top: u32, last: Option<Instant>) -> Option<u32> {
-        let may_have =
-            |node: u32| node != NONE && last.is_none_or(|last| self.nodes[node].came >= last);
+        let may_have = |node: u32| {
+            node != NONE && last.is_none_or(|last| self.nodes[node].newest_arrival >= last)
+        };
         if may_have(self.nodes[at].first_child) {
             return Some(self.nodes[at].first_child);
         }
@@ -279,8 +280,8 @@ impl Tree {
     /// newest first.
     pub(crate) fn after(&self, entries: &Slab<Entry>, index: u32, top: u32) -> Option<u32> {
         let entry = &entries[index];
-        if entry.siblings.next != NONE {
-            return Some(entry.siblings.next);
+        if entry.sibling_links.next != NONE {
+            return Some(entry.sibling_links.next);
         }
         let mut at = entry.node;
         if self.nodes[at].first_child != NONE {
@@ -301,7 +302,7 @@ impl Node {
     fn new(hash: u64, parent: u32) -> Self {
         Self {
             hash,
-            came: Instant::ZERO,
+            newest_arrival: Instant::ZERO,
             parent,
             first_child: NONE,
             next: NONE,

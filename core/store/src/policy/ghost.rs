@@ -34,13 +34,13 @@ impl Set {
 /// One cache line for each operation. A line that is full forgets its oldest name early, and
 /// another name of the same tag may be taken for a remembered one: both only make the eviction
 /// policy a little worse.
-pub(super) struct Ghost {
+pub(super) struct GhostList {
     /// A power of two.
     sets: Vec<Set>,
     clock: u32,
 }
 
-impl Ghost {
+impl GhostList {
     pub(super) fn new() -> Self {
         Self { sets: vec![Set::EMPTY; 1], clock: 0 }
     }
@@ -61,7 +61,7 @@ impl Ghost {
         prefetch_read(&self.sets[self.set_of(Self::tag(hash))]);
     }
 
-    /// Remembers a name until `window` others have been.
+    /// Remembers a name until `ghost_capacity` others have been.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, window: u32) {
         if window as usize > self.sets.len() * WAYS {
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_latest_names_are_remembered_once() {
-        let mut ghost = Ghost::new();
+        let mut ghost = GhostList::new();
         for number in 0..1_000 {
             ghost.insert(hash(number), 100);
         }
@@ -125,12 +125,12 @@ mod tests {
     /// A set as it would be without looking at all ways at once.
     #[test]
     fn a_set_forgets_the_oldest_and_only_when_it_is_full() {
-        let mut ghost = Ghost::new();
+        let mut ghost = GhostList::new();
         let mut known: [Option<(u32, u32)>; WAYS] = [None; WAYS];
         let mut rng = weir_base::Rng::from_seed(4);
         for _ in 0..5_000 {
             let number = hash(rng.below(12).into());
-            let tag = Ghost::tag(number);
+            let tag = GhostList::tag(number);
             if rng.below(3) > 0 {
                 ghost.insert(number, 8);
                 let age = |way: &usize| known[*way].map_or(u32::MAX, |(_, at)| ghost.clock - at);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn growth_forgets_nothing_that_fits() {
-        let mut ghost = Ghost::new();
+        let mut ghost = GhostList::new();
         for number in 0..8 {
             ghost.insert(hash(number), 8);
         }

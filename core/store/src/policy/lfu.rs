@@ -1,11 +1,11 @@
-use crate::entry::{Entry, List, NONE, Queue};
+use crate::entry::{Entry, List, NONE, PolicyLinks};
 use weir_base::Slab;
 
 /// The entries used equally often.
 struct Level {
     uses: u64,
     /// Least recent first.
-    queue: List<Queue>,
+    queue: List<PolicyLinks>,
     /// The level with the next higher count.
     next: u32,
     previous: u32,
@@ -36,7 +36,7 @@ impl Lfu {
 
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        let from = entries[index].mark;
+        let from = entries[index].policy_state;
         let uses = self.levels[from].uses.saturating_add(1);
         if self.stands_alone(index, from) && !self.next_has(from, uses) {
             self.levels[from].uses = uses;
@@ -50,7 +50,7 @@ impl Lfu {
 
     #[inline]
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        let level = entries[index].mark;
+        let level = entries[index].policy_state;
         self.levels[level].queue.unlink(entries, index);
         self.drop_if_empty(level);
     }
@@ -71,7 +71,7 @@ impl Lfu {
     }
 
     fn put(&mut self, entries: &mut Slab<Entry>, index: u32, level: u32) {
-        entries[index].mark = level;
+        entries[index].policy_state = level;
         self.levels[level].queue.push_back(entries, index);
     }
 
@@ -84,7 +84,7 @@ impl Lfu {
         self.levels.get(self.levels[level].next).is_some_and(|next| next.uses == uses)
     }
 
-    /// The level for `uses`, which is the one after `previous` ([`NONE`]: the lowest), made if need
+    /// The level for `hits`, which is the one after `previous` ([`NONE`]: the lowest), made if need
     /// be.
     fn level_after(&mut self, previous: u32, uses: u64) -> u32 {
         let next = match previous {

@@ -27,7 +27,7 @@ pub(crate) enum Policy {
 
 /// Data that needs room.
 #[derive(Copy, Clone)]
-pub(crate) struct Incoming<'a> {
+pub(crate) struct IncomingData<'a> {
     /// The node of the name without its last component, or `NONE`.
     pub(crate) node: u32,
     /// Hash of the whole name.
@@ -36,9 +36,9 @@ pub(crate) struct Incoming<'a> {
     pub(crate) name: &'a [u8],
 }
 
-impl Incoming<'_> {
+impl IncomingData<'_> {
     /// The room is for nothing that is known.
-    pub(crate) const NOTHING: Self = Self { node: NONE, hash: 0, name: &[] };
+    pub(crate) const NONE: Self = Self { node: NONE, hash: 0, name: &[] };
 }
 
 /// Calls the same method of whichever policy it is.
@@ -86,7 +86,7 @@ impl Policy {
     pub(crate) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,
-        incoming: Incoming<'_>,
+        incoming: IncomingData<'_>,
     ) -> Option<u32> {
         match self {
             Self::Lru(policy) => policy.take_victim(entries),
@@ -99,9 +99,9 @@ impl Policy {
 
     /// The Data that the last victims made room for is none of the policy's.
     #[inline]
-    pub(crate) fn on_passed_by(&mut self) {
+    pub(crate) fn on_insert_skipped(&mut self) {
         if let Self::Parts(policy) = self {
-            policy.on_passed_by();
+            policy.on_insert_skipped();
         }
     }
 

@@ -1,11 +1,11 @@
-use crate::entry::{Entry, List, NONE, Queue};
+use crate::entry::{Entry, List, NONE, PolicyLinks};
 use weir_base::Slab;
 
 /// First in, first out. With `MOVES_ON_HIT` least recently used: an entry that is used moves to the
 /// end of the queue.
 pub(crate) struct Recency<const MOVES_ON_HIT: bool> {
     /// The next victim first.
-    queue: List<Queue>,
+    queue: List<PolicyLinks>,
 }
 
 /// Least recently used.

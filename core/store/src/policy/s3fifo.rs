@@ -1,5 +1,5 @@
-use super::ghost::Ghost;
-use crate::entry::{Entry, List, NONE, Queue};
+use super::ghost::GhostList;
+use crate::entry::{Entry, List, NONE, PolicyLinks};
 use weir_base::Slab;
 
 /// In an entry's mark: it is in the main queue.
@@ -7,7 +7,7 @@ const MAIN: u32 = 1 << 8;
 /// In an entry's mark: the uses, of which no more are counted.
 pub(super) const USES_MAX: u32 = 3;
 /// Uses after which an entry of the small queue moves to the main one.
-pub(super) const USES_TO_STAY: u32 = 2;
+pub(super) const USES_TO_PROMOTE: u32 = 2;
 /// Entries that may be spared for one victim, so that no single packet pays for a whole queue.
 pub(super) const SPARED_MAX: usize = 64;
 
@@ -18,9 +18,9 @@ pub(super) const SPARED_MAX: usize = 64;
 /// queue are remembered, and go to the main queue directly when they come back. A hit only counts
 /// in the entry itself.
 pub(crate) struct S3Fifo {
-    small: List<Queue>,
-    main: List<Queue>,
-    ghost: Ghost,
+    small: List<PolicyLinks>,
+    main: List<PolicyLinks>,
+    ghost: GhostList,
     small_bytes: u64,
     main_bytes: u64,
     entries: usize,
@@ -31,7 +31,7 @@ impl S3Fifo {
         Self {
             small: List::EMPTY,
             main: List::EMPTY,
-            ghost: Ghost::new(),
+            ghost: GhostList::new(),
             small_bytes: 0,
             main_bytes: 0,
             entries: 0,
@@ -46,7 +46,7 @@ impl S3Fifo {
     #[inline(always)]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries += 1;
-        match self.ghost.take(entries[index].hash, self.window()) {
+        match self.ghost.take(entries[index].hash, self.ghost_capacity()) {
             true => self.put_in_main(entries, index),
             false => self.put_in_small(entries, index),
         }
@@ -55,16 +55,16 @@ impl S3Fifo {
     #[inline(always)]
     fn put_in_small(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let entry = &mut entries[index];
-        entry.mark = 0;
-        self.small_bytes += entry.bytes();
+        entry.policy_state = 0;
+        self.small_bytes += entry.memory_bytes();
         self.small.push_back(entries, index);
     }
 
     #[inline]
     fn put_in_main(&mut self, entries: &mut Slab<Entry>, index: u32) {
         let entry = &mut entries[index];
-        entry.mark = MAIN;
-        self.main_bytes += entry.bytes();
+        entry.policy_state = MAIN;
+        self.main_bytes += entry.memory_bytes();
         self.main.push_back(entries, index);
     }
 
@@ -84,7 +84,7 @@ impl S3Fifo {
 
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        let mark = &mut entries[index].mark;
+        let mark = &mut entries[index].policy_state;
         if *mark & USES_MAX != USES_MAX {
             *mark += 1;
         }
@@ -94,11 +94,11 @@ impl S3Fifo {
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         self.entries -= 1;
         let entry = &entries[index];
-        if entry.mark & MAIN == 0 {
-            self.small_bytes -= entry.bytes();
+        if entry.policy_state & MAIN == 0 {
+            self.small_bytes -= entry.memory_bytes();
             self.small.unlink(entries, index);
         } else {
-            self.main_bytes -= entry.bytes();
+            self.main_bytes -= entry.memory_bytes();
             self.main.unlink(entries, index);
         }
     }
@@ -113,24 +113,24 @@ impl S3Fifo {
                 return None;
             }
             let entry = &mut entries[index];
-            let uses = entry.mark & USES_MAX;
-            let stays = spared < SPARED_MAX && uses >= if is_small { USES_TO_STAY } else { 1 };
+            let uses = entry.policy_state & USES_MAX;
+            let stays = spared < SPARED_MAX && uses >= if is_small { USES_TO_PROMOTE } else { 1 };
             if !stays {
                 if is_small {
-                    self.ghost.insert(entry.hash, self.window());
+                    self.ghost.insert(entry.hash, self.ghost_capacity());
                 }
                 self.on_remove(entries, index);
                 return Some(index);
             }
             spared += 1;
             if is_small {
-                entry.mark = MAIN;
-                let bytes = entry.bytes();
+                entry.policy_state = MAIN;
+                let bytes = entry.memory_bytes();
                 self.small_bytes -= bytes;
                 self.main_bytes += bytes;
                 self.small.unlink(entries, index);
             } else {
-                entry.mark -= 1;
+                entry.policy_state -= 1;
                 self.main.unlink(entries, index);
             }
             self.main.push_back(entries, index);
@@ -146,7 +146,7 @@ impl S3Fifo {
 
     /// The first entry that the next call for a victim looks at, or [`NONE`].
     #[inline]
-    pub(super) fn next(&self) -> u32 {
+    pub(super) fn next_candidate(&self) -> u32 {
         if self.is_small_next() { self.small.head() } else { self.main.head() }
     }
 
@@ -173,11 +173,11 @@ impl S3Fifo {
         loop {
             let index = self.main.head();
             let entry = entries.get_mut(index)?;
-            if entry.mark & USES_MAX == 0 || spared == SPARED_MAX {
+            if entry.policy_state & USES_MAX == 0 || spared == SPARED_MAX {
                 self.on_remove(entries, index);
                 return Some(index);
             }
-            entry.mark -= 1;
+            entry.policy_state -= 1;
             spared += 1;
             self.main.unlink(entries, index);
             self.main.push_back(entries, index);
@@ -187,13 +187,13 @@ impl S3Fifo {
     /// Remembers a name that left without having been in the main queue.
     #[inline]
     pub(super) fn remember(&mut self, hash: u64) {
-        self.ghost.insert(hash, self.window());
+        self.ghost.insert(hash, self.ghost_capacity());
     }
 
     /// Whether a name fell out lately. It is not remembered any more.
     #[inline]
-    pub(super) fn recall(&mut self, hash: u64) -> bool {
-        self.ghost.take(hash, self.window())
+    pub(super) fn take_remembered(&mut self, hash: u64) -> bool {
+        self.ghost.take(hash, self.ghost_capacity())
     }
 
     #[inline]
@@ -203,7 +203,7 @@ impl S3Fifo {
 
     /// How many names that fell out are remembered: as many as the main queue has room for.
     #[inline]
-    fn window(&self) -> u32 {
+    fn ghost_capacity(&self) -> u32 {
         (self.entries - self.entries / 10) as u32
     }
 }

@@ -23,11 +23,11 @@ impl Fixture {
             hash: key.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             freshness_ms: 0,
             node: NONE,
-            siblings: Links::NONE,
-            queue: Links::NONE,
-            mark: 0,
+            sibling_links: Links::NONE,
+            policy_links: Links::NONE,
+            policy_state: 0,
             flags: 0,
-            name_at: 0,
+            name_offset: 0,
             name_len: 0,
         };
         let index = self.entries.insert(entry);
@@ -46,7 +46,7 @@ impl Fixture {
     }
 
     fn evict(&mut self) -> Option<u64> {
-        let index = self.policy.take_victim(&mut self.entries, Incoming::NOTHING)?;
+        let index = self.policy.take_victim(&mut self.entries, IncomingData::NONE)?;
         self.entries.remove(index);
         let key = self.by_key.iter().find(|&(_, &other)| other == index).map(|(&key, _)| key);
         self.by_key.remove(&key.unwrap());
@@ -208,7 +208,7 @@ fn candidates_are_the_next_victims() {
         while !fixture.by_key.is_empty() {
             let candidates = fixture.policy.candidates();
             let victim =
-                fixture.policy.take_victim(&mut fixture.entries, Incoming::NOTHING).unwrap();
+                fixture.policy.take_victim(&mut fixture.entries, IncomingData::NONE).unwrap();
             assert!(candidates.contains(&victim));
             fixture.entries.remove(victim);
             fixture.by_key.retain(|_, index| *index != victim);

@@ -99,13 +99,13 @@ impl Disks {
     /// New Data in memory has yet to be offered.
     #[inline]
     pub(super) fn enqueue(&mut self, index: u32, entry: &Entry) {
-        self.queue.push_back(index, entry.bytes());
+        self.queue.push_back(index, entry.memory_bytes());
     }
 
     /// Data leaves memory.
     #[inline]
     pub(super) fn unqueue(&mut self, index: u32, entry: &Entry) {
-        self.queue.remove(index, entry.bytes());
+        self.queue.remove(index, entry.memory_bytes());
     }
 
     /// Data leaves memory to make room: offers it.

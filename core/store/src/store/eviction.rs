@@ -4,8 +4,8 @@ use super::memory::Memory;
 use super::query::NameHashes;
 use crate::config::EvictionPolicy;
 use crate::disk::segment_at_end;
-use crate::entry::{Entry, KEPT, List, NONE, Queue};
-use crate::policy::{Incoming, Policy};
+use crate::entry::{Entry, List, NONE, PINNED, PolicyLinks};
+use crate::policy::{IncomingData, Policy};
 use crate::rules::{Retention, Rules, RulesRefused, Ruling};
 use alloc::boxed::Box;
 use weir_base::Slab;
@@ -18,7 +18,7 @@ pub(super) struct Eviction {
     /// Rules in force, if there ever were some.
     ruling: Option<Box<Ruling>>,
     /// What rules keep. The policy does not know it.
-    kept: List<Queue>,
+    kept: List<PolicyLinks>,
     kept_bytes: u64,
 }
 
@@ -31,7 +31,7 @@ impl Eviction {
     /// so that it starts from what the old one knew.
     pub(super) fn set_policy(&mut self, entries: &mut Slab<Entry>, kind: EvictionPolicy) {
         let mut policy = Policy::new(kind);
-        while let Some(index) = self.policy.take_victim(entries, Incoming::NOTHING) {
+        while let Some(index) = self.policy.take_victim(entries, IncomingData::NONE) {
             policy.on_insert(entries, index);
         }
         self.policy = policy;
@@ -98,7 +98,7 @@ impl Eviction {
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32, rule: Option<u32>) {
         match rule {
             Some(rule) if self.may_keep(rule, &entries[index]) => {
-                self.policy.on_passed_by();
+                self.policy.on_insert_skipped();
                 self.keep(entries, rule, index);
             }
             _ => self.policy.on_insert(entries, index),
@@ -107,7 +107,7 @@ impl Eviction {
 
     #[inline]
     pub(super) fn on_hit(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        if entries[index].flags & KEPT == 0 {
+        if entries[index].flags & PINNED == 0 {
             self.policy.on_hit(entries, index);
         }
     }
@@ -115,7 +115,7 @@ impl Eviction {
     /// Removes an entry that leaves for another reason than space.
     #[inline]
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        match entries[index].flags & KEPT {
+        match entries[index].flags & PINNED {
             0 => self.policy.on_remove(entries, index),
             _ => self.release(entries, index),
         }
@@ -133,7 +133,7 @@ impl Eviction {
     pub(super) fn take_victim(
         &mut self,
         entries: &mut Slab<Entry>,
-        incoming: Incoming<'_>,
+        incoming: IncomingData<'_>,
     ) -> Option<u32> {
         let victim = self.policy.take_victim(entries, incoming);
         victim.or_else(|| self.take_kept(entries))
@@ -158,7 +158,7 @@ impl Eviction {
         while let Some(index) = next {
             next = memory.next_below(top, index);
             let entry = &memory.entries[index];
-            if entry.flags & KEPT != 0 || !entry.is_below(prefix) {
+            if entry.flags & PINNED != 0 || !entry.is_below(prefix) {
                 continue;
             }
             let Ok(name) = NameView::from_value(entry.name_value()) else { continue };
@@ -173,17 +173,17 @@ impl Eviction {
     }
 
     fn may_keep(&self, rule: u32, entry: &Entry) -> bool {
-        self.ruling.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.bytes()))
+        self.ruling.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.memory_bytes()))
     }
 
     /// Keeps an entry that the policy does not know.
     fn keep(&mut self, entries: &mut Slab<Entry>, rule: u32, index: u32) {
         let Some(ruling) = &mut self.ruling else { return };
         let entry = &mut entries[index];
-        entry.flags |= KEPT;
-        entry.mark = rule;
-        ruling.kept_bytes[rule as usize] += entry.bytes();
-        self.kept_bytes += entry.bytes();
+        entry.flags |= PINNED;
+        entry.policy_state = rule;
+        ruling.kept_bytes[rule as usize] += entry.memory_bytes();
+        self.kept_bytes += entry.memory_bytes();
         self.kept.push_back(entries, index);
     }
 
@@ -192,9 +192,9 @@ impl Eviction {
         let Some(ruling) = &mut self.ruling else { return };
         self.kept.unlink(entries, index);
         let entry = &mut entries[index];
-        entry.flags &= !KEPT;
-        ruling.kept_bytes[entry.mark as usize] -= entry.bytes();
-        self.kept_bytes -= entry.bytes();
+        entry.flags &= !PINNED;
+        ruling.kept_bytes[entry.policy_state as usize] -= entry.memory_bytes();
+        self.kept_bytes -= entry.memory_bytes();
     }
 
     /// Hands all that is kept to the policy.
@@ -222,8 +222,8 @@ impl Eviction {
         assert!(self.policy.is_settled());
         let kept_by_rule = self.kept_bytes_by_rule();
         let mut kept = alloc::vec![0; kept_by_rule.len()];
-        for (_, entry) in entries.iter().filter(|(_, entry)| entry.flags & KEPT != 0) {
-            kept[entry.mark as usize] += entry.bytes();
+        for (_, entry) in entries.iter().filter(|(_, entry)| entry.flags & PINNED != 0) {
+            kept[entry.policy_state as usize] += entry.memory_bytes();
         }
         assert_eq!(kept, kept_by_rule);
         assert_eq!(kept.iter().sum::<u64>(), self.kept_bytes);

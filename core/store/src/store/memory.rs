@@ -143,8 +143,8 @@ impl Memory {
         entry.packet.prefetch_block();
         self.table.prefetch(entry.hash);
         self.tree.prefetch_node(entry.node);
-        self.entries.prefetch(entry.siblings.next);
-        self.entries.prefetch(entry.queue.next);
+        self.entries.prefetch(entry.sibling_links.next);
+        self.entries.prefetch(entry.policy_links.next);
         Some(entry.hash)
     }
 
@@ -319,11 +319,11 @@ impl Memory {
             hash,
             freshness_ms: freshness_ms(data),
             node,
-            siblings: Links::NONE,
-            queue: Links::NONE,
-            mark: 0,
+            sibling_links: Links::NONE,
+            policy_links: Links::NONE,
+            policy_state: 0,
             // Two headers of four octets at most; `is_storable` has checked that the other fits.
-            name_at: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
+            name_offset: (name_value.as_ptr().addr() - data.wire.as_ptr().addr()) as u8,
             flags: 0,
             name_len: name_value.len() as u16,
         });
@@ -361,7 +361,7 @@ impl Memory {
         let entry = self.entries.remove(index);
         let was_known = self.table.remove(entry.hash, index);
         debug_assert!(was_known);
-        self.entry_bytes -= entry.bytes();
+        self.entry_bytes -= entry.memory_bytes();
         entry.packet
     }
 
@@ -384,7 +384,7 @@ impl Memory {
     /// The indices agree with each other.
     #[cfg(test)]
     pub(super) fn check(&self) {
-        let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.bytes()).sum();
+        let bytes: u64 = self.entries.iter().map(|(_, entry)| entry.memory_bytes()).sum();
         assert_eq!(self.entry_bytes, bytes);
         assert_eq!(self.table.len(), self.entries.len());
         let root = self.tree.root();

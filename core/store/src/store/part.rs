@@ -33,7 +33,7 @@ impl Store {
             let name_len = entry.name_value().len();
             return PartAnswer::Memory {
                 packet: entry.packet.share(),
-                came: entry.came(),
+                came: entry.arrived_at(),
                 is_whole_name: name_len <= query.name.value().len(),
             };
         }
