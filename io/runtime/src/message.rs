@@ -113,7 +113,7 @@ pub(crate) enum ToWorker {
         face: Box<Face>,
         socket: Box<NewSocket>,
     },
-    /// Answer with [`ToControl::Heard`].
+    /// Answer with [`ToControl::Reported`].
     TellHeard(FaceId),
     /// Thread `owner` has this face now.
     FaceMoved {

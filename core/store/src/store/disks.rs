@@ -160,7 +160,7 @@ impl Disks {
     }
 
     /// Offers Data before memory has to evict it, oldest first, as far as [`OfferAt`] says and the
-    /// disks have time. `is_filling` is whether memory is full enough for [`OfferAt::Early`]. A
+    /// disks have time. `is_filling` is whether memory is full enough for [`OfferAt::AfterSlowestEarly`]. A
     /// call offers a bounded number; [`Disks::next_wakeup`] asks for more.
     pub(super) fn write_early(&mut self, now: Instant, memory: &mut Memory, is_filling: bool) {
         self.is_interrupted = false;

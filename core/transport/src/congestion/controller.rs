@@ -42,14 +42,14 @@ pub struct Controller {
 }
 
 /// Two constants by name and value, where the first must not be above the second and is.
-type Contradiction = [(&'static str, f64); 2];
+type ConstantConflict = [(&'static str, f64); 2];
 
 /// What [`Controller`] knows of the type behind it.
 struct Functions {
     make: fn(&ControllerConstants, WindowBounds) -> Box<dyn CongestionControl>,
     constants: &'static [&'static str],
     constant: fn(&str, f64) -> Option<&'static str>,
-    out_of_order: fn(&ControllerConstants) -> Option<Contradiction>,
+    out_of_order: fn(&ControllerConstants) -> Option<ConstantConflict>,
 }
 
 impl Controller {
@@ -89,7 +89,7 @@ impl Controller {
         (self.functions.constant)(key, value)
     }
 
-    pub(super) fn out_of_order(self, constants: &ControllerConstants) -> Option<Contradiction> {
+    pub(super) fn out_of_order(self, constants: &ControllerConstants) -> Option<ConstantConflict> {
         (self.functions.out_of_order)(constants)
     }
 }

@@ -54,11 +54,11 @@ const DELAY_PARTS: u64 = 8;
 /// the queue of a router's face.
 const DOUBLING_MAX: f64 = 128.0;
 /// How many times slower growth is in conservative slow start (RFC 9406, CSS_GROWTH_DIVISOR).
-const CAREFUL_PARTS: f64 = 4.0;
+const CONSERVATIVE_DIVISOR: f64 = 4.0;
 /// Rounds of conservative slow start before congestion avoidance. RFC 9406 has 5 (CSS_ROUNDS), in
 /// which the window triples; the queue of a face holds a few hundred segments, so here it no more
 /// than doubles.
-const CAREFUL_ROUNDS: u32 = 3;
+const CONSERVATIVE_ROUNDS: u32 = 3;
 /// Slow start goes on when the delay proves to be noise (RFC 9406, 4.2), but only on paths as long
 /// as this. On shorter ones congestion avoidance loses little time, and a thread that waits its
 /// turn looks like a queue that comes and goes.
@@ -102,12 +102,12 @@ impl Pace {
         self.data_bits = before + (bits - before) / 16.0;
     }
 
-    fn is_slowed(&self) -> bool {
+    fn is_below_minimum(&self) -> bool {
         self.share < 1.0
     }
 
     fn allowance(&self, window: f64) -> Allowance {
-        if !self.is_slowed() || self.smoothed_rtt_ns == 0 {
+        if !self.is_below_minimum() || self.smoothed_rtt_ns == 0 {
             return Allowance::window(window);
         }
         let bits = self.share * window * self.data_bits;
@@ -150,7 +150,7 @@ impl Cubic {
     }
 
     /// Growth for one answer in congestion avoidance (RFC 9438, 4.2 to 4.5).
-    fn avoid(&mut self, sample: &Sample) {
+    fn grow_in_avoidance(&mut self, sample: &Sample) {
         let epoch = match &mut self.epoch {
             Some(epoch) => epoch,
             none => {
@@ -207,12 +207,12 @@ impl CongestionControl for Cubic {
         if !sample.window_limited {
             return;
         }
-        if self.pace.is_slowed() {
+        if self.pace.is_below_minimum() {
             self.pace.share = (self.pace.share * (1.0 + SHARE_GROWTH)).min(1.0);
             return;
         }
         if self.window >= self.threshold {
-            self.avoid(sample);
+            self.grow_in_avoidance(sample);
         } else if let Some(growth) = growth {
             let is_limited = self.window > DOUBLING_MAX;
             self.window += growth * if is_limited { DOUBLING_MAX / 2.0 / self.window } else { 1.0 };
@@ -252,7 +252,7 @@ struct SlowStart {
     round_min_ns: u64,
     last_round_min_ns: u64,
     /// In conservative slow start: the delay to which it must not fall back, and the rounds spent.
-    careful: Option<(u64, u32)>,
+    conservative: Option<(u64, u32)>,
     is_over: bool,
 }
 
@@ -269,11 +269,11 @@ impl SlowStart {
             self.round_min_ns =
                 if self.round_samples == 0 { rtt_ns } else { self.round_min_ns.min(rtt_ns) };
             self.round_samples += 1;
-            self.judge(sample.min_rtt_ns);
+            self.check_delay(sample.min_rtt_ns);
         }
-        match self.careful {
+        match self.conservative {
             _ if self.is_over => None,
-            Some(_) => Some(1.0 / CAREFUL_PARTS),
+            Some(_) => Some(1.0 / CONSERVATIVE_DIVISOR),
             None => Some(1.0),
         }
     }
@@ -284,27 +284,27 @@ impl SlowStart {
         }
         self.round_samples = 0;
         self.round_end = next_order;
-        if let Some((_, rounds)) = &mut self.careful {
+        if let Some((_, rounds)) = &mut self.conservative {
             *rounds += 1;
-            self.is_over = *rounds >= CAREFUL_ROUNDS;
+            self.is_over = *rounds >= CONSERVATIVE_ROUNDS;
         }
     }
 
-    fn judge(&mut self, min_rtt_ns: u64) {
+    fn check_delay(&mut self, min_rtt_ns: u64) {
         if self.round_samples < ROUND_SAMPLES || self.last_round_min_ns == 0 {
             return;
         }
-        match self.careful {
+        match self.conservative {
             None => {
                 let delay_ns =
                     (self.last_round_min_ns / DELAY_PARTS).clamp(DELAY_MIN_NS, DELAY_MAX_NS);
                 if self.round_min_ns >= self.last_round_min_ns + delay_ns {
-                    self.careful = Some((self.round_min_ns, 0));
+                    self.conservative = Some((self.round_min_ns, 0));
                 }
             }
             Some((baseline_ns, _)) => {
                 if self.round_min_ns < baseline_ns && min_rtt_ns >= RESUME_RTT_NS {
-                    self.careful = None;
+                    self.conservative = None;
                 }
             }
         }

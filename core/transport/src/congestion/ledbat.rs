@@ -38,9 +38,9 @@ const INITIAL_WINDOW: f64 = 2.0;
 /// What a loss, a mark or a Nack leaves of the window.
 const LOSS_FACTOR: f64 = 0.5;
 /// Slow start ends at this part of the target.
-const START_PART: f64 = 0.25;
+const SLOW_START_END: f64 = 0.25;
 /// Round trips of which the least is the present one (CURRENT_FILTER).
-const CURRENT: usize = 4;
+const CURRENT_SAMPLES: usize = 4;
 
 /// The window grows by one a round trip while no queue is seen, less the nearer the delay comes to
 /// the target, and shrinks beyond it, down to one Interest.
@@ -52,23 +52,23 @@ pub(crate) struct Ledbat {
     is_slow_start: bool,
     base: WindowedMinMax,
     /// The last round trips, and how many there were.
-    current_ns: [u64; CURRENT],
+    current_ns: [u64; CURRENT_SAMPLES],
     count: usize,
 }
 
 impl Ledbat {
     /// How long the last answers waited, as a part of the target.
-    fn waited(&mut self, now: Instant, rtt_ns: u64) -> f64 {
+    fn queueing_share(&mut self, now: Instant, rtt_ns: u64) -> f64 {
         self.base.add(now, rtt_ns);
-        self.current_ns[self.count % CURRENT] = rtt_ns;
+        self.current_ns[self.count % CURRENT_SAMPLES] = rtt_ns;
         self.count += 1;
-        let known = &self.current_ns[..self.count.min(CURRENT)];
+        let known = &self.current_ns[..self.count.min(CURRENT_SAMPLES)];
         let current_ns = known.iter().copied().min().unwrap_or(rtt_ns);
         let base_ns = self.base.bounds().map_or(current_ns, |(least, _)| least);
         current_ns.saturating_sub(base_ns) as f64 / (self.config.target_s * NS_PER_S as f64)
     }
 
-    fn shrink(&mut self) {
+    fn decrease_window(&mut self) {
         self.window = (self.window * LOSS_FACTOR).max(1.0);
         self.is_slow_start = false;
     }
@@ -84,7 +84,7 @@ impl FromConfig for Ledbat {
             window_max: bounds.max(),
             is_slow_start: true,
             base: WindowedMinMax::new((config.memory_s * NS_PER_S as f64) as u64),
-            current_ns: [0; CURRENT],
+            current_ns: [0; CURRENT_SAMPLES],
             count: 0,
         }
     }
@@ -93,8 +93,8 @@ impl FromConfig for Ledbat {
 impl CongestionControl for Ledbat {
     fn on_data(&mut self, sample: &Sample) {
         let Some(rtt_ns) = sample.rtt_ns else { return };
-        let waited = self.waited(sample.now, rtt_ns);
-        self.is_slow_start &= waited < START_PART;
+        let waited = self.queueing_share(sample.now, rtt_ns);
+        self.is_slow_start &= waited < SLOW_START_END;
         if waited > 1.0 {
             // Down to half in a round trip at most, by as much as the target is passed.
             let part = (waited - 1.0).min(1.0) * LOSS_FACTOR;
@@ -109,7 +109,7 @@ impl CongestionControl for Ledbat {
     }
 
     fn on_congestion(&mut self, _now: Instant, _cause: Congestion) {
-        self.shrink();
+        self.decrease_window();
     }
 
     fn on_timeout(&mut self, _now: Instant) {

@@ -104,9 +104,9 @@ impl Allowance {
 
 /// How the path of a controller detects losses, and which signs of congestion it reports.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rules {
+pub struct PathRules {
     pub timeout: Timeout,
-    pub overtaken: Overtaken,
+    pub loss_detection: LossDetection,
     pub marks: Marks,
 }
 
@@ -122,17 +122,17 @@ pub enum Timeout {
 
 /// When an Interest counts as lost although later ones were answered and it has not timed out.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum Overtaken {
+pub enum LossDetection {
     /// Once it has taken longer than the slowest recent answers, with a margin, and routers would
     /// forward it again.
     #[default]
-    Timed,
+    AfterSlowest,
     /// As soon as it has taken that long, which on a short path is before routers forward it again.
     /// And when no packet has come for twice as long, the oldest counts as lost.
-    Early,
+    AfterSlowestEarly,
     /// Once three later ones were answered (TCP's fast retransmission, for one source and one
     /// path).
-    AtOnce,
+    AfterThree,
     /// Never: it waits for its timeout.
     Never,
 }
@@ -142,9 +142,9 @@ pub enum Overtaken {
 pub enum Marks {
     /// The first one of a round trip.
     #[default]
-    Heard,
+    Reported,
     /// None: the controller takes them from the samples, or ignores them.
-    Unheard,
+    Unreported,
 }
 
 /// Decides how many Interests may be outstanding on one path.
@@ -170,8 +170,8 @@ pub trait CongestionControl: Send {
     fn allowance(&self) -> Allowance;
 
     /// The rules of its path, which may change with each call of the other functions.
-    fn rules(&self) -> Rules {
-        Rules::default()
+    fn rules(&self) -> PathRules {
+        PathRules::default()
     }
 }
 

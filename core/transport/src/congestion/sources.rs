@@ -37,9 +37,9 @@ struct Source {
     /// Place of the last Interest that it answered, in the order of sending, plus one, and the
     /// round trip of that.
     answered_end: u64,
-    front_ns: f64,
+    front_rtt_ns: f64,
     /// Answers in a row that were late.
-    late: u32,
+    late_answers: u32,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -62,21 +62,22 @@ impl Sources {
     /// Takes the round trip of an Interest. Whether the last answers of its source were all late.
     pub(super) fn add(&mut self, order: u64, rtt_ns: f64, packets: u32) -> bool {
         self.round_slowest_ns = self.round_slowest_ns.max(rtt_ns);
-        let at = self.of(order, rtt_ns);
+        let at = self.source_of(order, rtt_ns);
         let Some(source) = &mut self.all[at] else { return false };
         source.least_ns = if source.answers == 0 { rtt_ns } else { source.least_ns.min(rtt_ns) };
         source.sum_ns += rtt_ns;
         source.answers += 1;
         if order >= source.answered_end {
-            (source.answered_end, source.front_ns) = (order + 1, rtt_ns);
+            (source.answered_end, source.front_rtt_ns) = (order + 1, rtt_ns);
         }
         let is_late = rtt_ns - source.base_ns > (source.base_ns / LATE_PARTS).max(LATE_NS);
-        source.late = if is_late { source.late + packets.min(LATE_WEIGHT_MAX) } else { 0 };
-        source.late >= LATE_ANSWERS
+        source.late_answers =
+            if is_late { source.late_answers + packets.min(LATE_WEIGHT_MAX) } else { 0 };
+        source.late_answers >= LATE_ANSWERS
     }
 
     /// The source of an answer, which may be a new one.
-    fn of(&mut self, order: u64, rtt_ns: f64) -> usize {
+    fn source_of(&mut self, order: u64, rtt_ns: f64) -> usize {
         let known = self.all.iter().enumerate().filter_map(|(at, source)| Some((at, (*source)?)));
         let nearer =
             known.filter(|(_, source)| source.base_ns * (1.0 - 1.0 / SAME_PARTS) <= rtt_ns);
@@ -84,7 +85,8 @@ impl Sources {
         match farthest {
             Some((at, source))
                 if order >= source.answered_end
-                    || rtt_ns <= source.base_ns.max(source.front_ns) * (1.0 + 1.0 / SAME_PARTS) =>
+                    || rtt_ns
+                        <= source.base_ns.max(source.front_rtt_ns) * (1.0 + 1.0 / SAME_PARTS) =>
             {
                 at
             }
@@ -107,8 +109,8 @@ impl Sources {
             answers: 0,
             idle_rounds: 0,
             answered_end: 0,
-            front_ns: rtt_ns,
-            late: 0,
+            front_rtt_ns: rtt_ns,
+            late_answers: 0,
         });
         at
     }
@@ -117,18 +119,18 @@ impl Sources {
     pub(super) fn begin_round(&mut self) {
         self.round_slowest_ns = 0.0;
         for source in self.all.iter_mut().flatten() {
-            (source.sum_ns, source.answers, source.late) = (0.0, 0, 0);
+            (source.sum_ns, source.answers, source.late_answers) = (0.0, 0, 0);
         }
     }
 
     /// Ends a round. The means of its answers; `None` if none was timed.
     pub(super) fn end_round(&mut self) -> Option<RoundTrips> {
         self.slowest_ns = 0.0;
-        self.end_part()
+        self.end_partial_round()
     }
 
     /// Ends a part of a round, which far sources may not have answered in.
-    pub(super) fn end_part(&mut self) -> Option<RoundTrips> {
+    pub(super) fn end_partial_round(&mut self) -> Option<RoundTrips> {
         self.slowest_ns = self.slowest_ns.max(core::mem::take(&mut self.round_slowest_ns));
         let (mut answers, mut rtt_ns, mut base_ns) = (0, 0.0, 0.0);
         for place in &mut self.all {
@@ -163,13 +165,13 @@ impl Sources {
     }
 
     /// Whether all that has come lately came from one distance.
-    pub(super) fn is_one(&self) -> bool {
+    pub(super) fn is_single(&self) -> bool {
         self.all.iter().flatten().filter(|source| source.idle_rounds == 0).count() == 1
     }
 
     /// Whether the last answers of some source were all late.
-    pub(super) fn are_late(&self) -> bool {
-        self.all.iter().flatten().any(|source| source.late >= LATE_ANSWERS)
+    pub(super) fn has_late_source(&self) -> bool {
+        self.all.iter().flatten().any(|source| source.late_answers >= LATE_ANSWERS)
     }
 
     /// The base of the nearest source that has answered lately, in nanoseconds.
@@ -211,19 +213,19 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_order_is_late_because_of_a_queue() {
+    fn in_order_delay_is_queueing() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0), (1, 100.0)]);
         let trips = round(&mut sources, &[(2, 150.0), (3, 160.0), (4, 170.0)]);
-        assert_eq!((trips.queueing_ns, sources.is_one()), (60.0 * MS, true));
+        assert_eq!((trips.queueing_ns, sources.is_single()), (60.0 * MS, true));
     }
 
     #[test]
-    fn what_is_overtaken_is_from_farther_away() {
+    fn overtaken_answer_is_a_farther_source() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 10.0), (2, 10.0), (4, 10.0)]);
         let trips = round(&mut sources, &[(1, 100.0), (3, 100.0), (6, 10.0)]);
-        assert_eq!((trips.queueing_ns, sources.is_one()), (0.0, false));
+        assert_eq!((trips.queueing_ns, sources.is_single()), (0.0, false));
         // A queue before both.
         let trips = round(&mut sources, &[(8, 15.0), (5, 105.0), (10, 15.0), (7, 105.0)]);
         assert!((trips.queueing_ns - 5.0 * MS).abs() < 1.0, "{trips:?}");
@@ -234,18 +236,18 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_much_sooner_is_from_nearer() {
+    fn early_answer_is_a_nearer_source() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0), (1, 100.0)]);
         let trips = round(&mut sources, &[(2, 10.0), (3, 10.0), (4, 100.0)]);
-        assert_eq!((trips.queueing_ns, sources.is_one()), (0.0, false));
+        assert_eq!((trips.queueing_ns, sources.is_single()), (0.0, false));
         // A little sooner is the same source without the queue that it had.
         let trips = round(&mut sources, &[(5, 95.0), (6, 95.0), (7, 95.0)]);
         assert_eq!((trips.base_ns, trips.queueing_ns), (95.0 * MS, 0.0));
     }
 
     #[test]
-    fn a_longer_path_is_learnt_when_told() {
+    fn rebase_learns_longer_path() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 60.0)]);
         assert_eq!(round(&mut sources, &[(1, 160.0)]).queueing_ns, 100.0 * MS);
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn late_answers_in_a_row_are_noticed() {
+    fn reports_consecutive_late_answers() {
         let mut sources = Sources::default();
         round(&mut sources, &[(0, 100.0)]);
         let late = |sources: &mut Sources, order| sources.add(order, 110.0 * MS, 1);
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_few_sources() {
+    fn bounds_number_of_sources() {
         let mut sources = Sources::default();
         for rtt_ms in [800.0, 400.0, 200.0, 100.0, 50.0, 25.0] {
             round(&mut sources, &[(0, rtt_ms)]);

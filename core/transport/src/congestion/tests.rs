@@ -67,7 +67,7 @@ fn slow_start_doubles_then_aimd_adds_one() {
 }
 
 #[test]
-fn cubic_shrinks_by_beta_and_comes_back_to_its_maximum() {
+fn cubic_recovers_maximum_after_decrease() {
     let config = CubicConfig { initial_window: 100.0, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config);
     cubic.on_congestion(Instant::ZERO, Congestion::Loss);
@@ -80,7 +80,7 @@ fn cubic_shrinks_by_beta_and_comes_back_to_its_maximum() {
 }
 
 #[test]
-fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
+fn cubic_outgrows_aimd_on_long_path() {
     let config = CubicConfig { initial_window: 1000.0, ..CubicConfig::default() };
     let mut cubic = Cubic::new(config);
     cubic.on_congestion(Instant::ZERO, Congestion::Loss);
@@ -99,7 +99,7 @@ fn cubic_on_a_long_path_follows_the_cubic_not_aimd() {
 }
 
 #[test]
-fn delay_ends_slow_start_near_the_capacity() {
+fn delay_ends_slow_start_near_capacity() {
     // Ten milliseconds at 20 segments a millisecond hold 200 segments.
     let mut cubic = Cubic::new(CubicConfig::default());
     let windows = rounds(&mut cubic, 60, 20.0);
@@ -108,7 +108,7 @@ fn delay_ends_slow_start_near_the_capacity() {
 }
 
 #[test]
-fn ledbat_takes_what_is_left_and_gives_way() {
+fn ledbat_yields_to_other_traffic() {
     let bounds = WindowBounds { initial: None, max: 1000 };
     let mut control = Ledbat::from_config(Default::default(), bounds);
     // Alone at 20 segments a millisecond: 200 fill the path, 300 more are the target of 15 ms.
@@ -153,7 +153,7 @@ fn controllers_are_found_by_name() {
 }
 
 #[test]
-fn constants_are_part_of_the_text() {
+fn parses_constants() {
     let parse = |text: &str| Controllers::BUILT_IN.parse(text);
     let config = parse(" cubic  steepness=1 beta=0.8 ").unwrap();
     assert_eq!(config.controller, Controller::CUBIC);
@@ -179,7 +179,7 @@ fn windowed_min_max_forgets() {
 }
 
 #[test]
-fn cubic_sends_less_than_its_smallest_window_while_all_is_marked() {
+fn cubic_paces_below_minimum_when_marked() {
     let mut cubic = Cubic::new(CubicConfig { initial_window: 2.0, ..CubicConfig::default() });
     let mut order = 0;
     let mut answer = |cubic: &mut Cubic, is_marked: bool| {

@@ -6,7 +6,7 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use super::cubic::Cubic;
 use super::sources::{RoundTrips, Sources};
 use super::{
-    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample,
+    Allowance, Congestion, CongestionControl, FromConfig, LossDetection, Marks, PathRules, Sample,
     WindowBounds,
 };
 use crate::controller_constants;
@@ -42,21 +42,21 @@ const DEEPEST_PARTS: f64 = 4.0;
 /// Rounds after a decrease that tell little of the window: the gap has to fill.
 const REFILL_ROUNDS: u32 = 2;
 /// A queue that is so many times what it should be, for so many rounds, is not ours.
-const SQUEEZED: f64 = 1.1;
-const SQUEEZED_ROUNDS: u32 = 12;
+const LONG_QUEUE: f64 = 1.1;
+const LONG_QUEUE_ROUNDS: u32 = 12;
 /// What of the content on the way is left for a round, so that the queue is seen to vanish, and
 /// other flows see the path without it.
 const DRAIN_FACTOR: f64 = 0.75;
 /// A queue of which more than this is left by then is not ours. It is no queue at all if it changes
 /// by less than this part.
-const HELPED: f64 = 0.4;
-const STEADY: f64 = 0.01;
+const CUT_LEAVES_MAX: f64 = 0.4;
+const STEADY_CHANGE: f64 = 0.01;
 /// Rounds after which a queue that is not ours is taken for that of flows that fill it: others of
 /// our kind drain it by then.
-const VAIN_ROUNDS: u32 = 4;
+const INEFFECTIVE_ROUNDS: u32 = 4;
 /// Rounds of competing with flows that fill the queue, until it is tried again without. A path does
 /// not become longer twice in this time.
-const RIVAL_ROUNDS: u64 = 64;
+const COMPETE_ROUNDS: u64 = 64;
 /// How often the window shrinks for a round, whether there is a queue or not.
 const DRAIN_INTERVAL_NS: u64 = 10 * NS_PER_S;
 const DRAIN_ROUNDS: u64 = 64;
@@ -65,7 +65,7 @@ const MARK_PARTS: f64 = 8.0;
 /// Losses up to this part of what was asked for are not taken for congestion, which shows in the
 /// delay.
 const LOSS_SHARE_MAX: f64 = 1.0 / 50.0;
-const LOSS_OF: u32 = 400;
+const LOSS_CHECK_ANSWERS: u32 = 400;
 /// What more of them leave of the queue that is kept, and a refusal of the window (as in `cubic`).
 const LOSS_QUEUE_FACTOR: f64 = 0.5;
 const LOSS_FACTOR: f64 = 0.7;
@@ -81,14 +81,14 @@ const PACED_RTT_NS: f64 = 2.0 * NS_PER_MS as f64;
 
 /// What one round of answers told.
 #[derive(Copy, Clone, Debug, Default)]
-struct Tally {
+struct RoundStats {
     answers: u32,
     packets: u64,
     marked_packets: u64,
     /// Marks among them are whole signals.
     has_signal: bool,
     bytes: u64,
-    is_limited: bool,
+    was_window_limited: bool,
 }
 
 /// What the window does.
@@ -103,12 +103,12 @@ enum Phase {
     /// It keeps a short queue.
     Steady,
     /// Others fill the queue, and it competes until a round.
-    Rival { cubic: Cubic, until: u64 },
+    Compete { cubic: Cubic, until: u64 },
 }
 
 /// A decrease because of a deep queue, until it is known whether it helped.
 #[derive(Copy, Clone, Debug)]
-struct Cut {
+struct QueueCut {
     /// The window before, and what it brought, in Interests a nanosecond.
     window: f64,
     rate: f64,
@@ -116,14 +116,14 @@ struct Cut {
     queueing_ns: f64,
     last_ns: f64,
     /// Rounds in which it was still there.
-    vain_rounds: u32,
+    ineffective_rounds: u32,
     /// It came slowly, as no longer path does.
     is_slow: bool,
 }
 
-impl Cut {
+impl QueueCut {
     fn new(window: f64, rate: f64, queueing_ns: f64, is_slow: bool) -> Self {
-        Self { window, rate, queueing_ns, last_ns: queueing_ns, vain_rounds: 0, is_slow }
+        Self { window, rate, queueing_ns, last_ns: queueing_ns, ineffective_rounds: 0, is_slow }
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Weir {
     window_max: f64,
     phase: Phase,
     sources: Sources,
-    tally: Tally,
+    stats: RoundStats,
     round_began: Option<Instant>,
     round_window: f64,
     /// Answers to Interests from this place on end the round.
@@ -157,25 +157,25 @@ pub(crate) struct Weir {
     next_order: u64,
     /// Only answers to Interests from this place on tell of the present window, which is set since
     /// then.
-    settles: Option<(u64, Instant)>,
+    settling: Option<(u64, Instant)>,
     /// Rounds since it was set last.
-    fresh_rounds: u32,
+    rounds_since_change: u32,
     /// Rounds in a row without a queue.
     empty_rounds: u32,
-    cut: Option<Cut>,
+    cut: Option<QueueCut>,
     /// Interests a nanosecond in the last round with no more of a queue than there should be.
-    calm_rate: f64,
+    uncongested_rate: f64,
     /// Rounds in a row with too long a queue.
-    squeezed_rounds: u32,
+    long_queue_rounds: u32,
     /// Until this round a delay that stays is not taken for a longer path again.
-    rebased_until: u64,
-    drain_at: Option<(Instant, u64)>,
+    no_rebase_until: u64,
+    last_drain: Option<(Instant, u64)>,
     /// Bits that come for an Interest, and what a round trip takes without a queue, in the mean.
     interest_bits: f64,
     base_ns: f64,
     /// Answers since losses were judged last, and how many were lost before.
-    judged: u32,
-    lost: u64,
+    answers_since_check: u32,
+    lost_at_check: u64,
     /// A longer queue than this is lost, in Interests.
     queue_max: f64,
 }
@@ -192,9 +192,9 @@ impl Weir {
     }
 
     /// What is on the way was sent under another window.
-    fn settle(&mut self) {
-        self.settles = Some((self.next_order, self.answered_at));
-        self.fresh_rounds = 0;
+    fn begin_settling(&mut self) {
+        self.settling = Some((self.next_order, self.answered_at));
+        self.rounds_since_change = 0;
     }
 
     fn set_window(&mut self, window: f64) {
@@ -202,32 +202,32 @@ impl Weir {
     }
 
     /// Another window, of which only answers to come tell.
-    fn turn(&mut self, phase: Phase, window: f64) {
+    fn enter_phase(&mut self, phase: Phase, window: f64) {
         self.phase = phase;
-        (self.empty_rounds, self.squeezed_rounds) = (0, 0);
+        (self.empty_rounds, self.long_queue_rounds) = (0, 0);
         self.set_window(window);
-        self.settle();
+        self.begin_settling();
     }
 
     /// A round with less than `filled`, what the path holds without a queue; then `window`.
     fn drain(&mut self, filled: f64, window: f64) {
         let least = DECREASE_MAX * self.window;
         let drained = (DRAIN_FACTOR * filled).clamp(least, self.window.max(least));
-        self.turn(Phase::Drain { window: window.max(least) }, drained);
+        self.enter_phase(Phase::Drain { window: window.max(least) }, drained);
     }
 
     fn begin_round(&mut self, sample: &Sample) {
-        self.tally = Tally::default();
+        self.stats = RoundStats::default();
         self.round_began = Some(sample.now);
         self.round_window = self.window;
         self.round_end = sample.next_order;
     }
 
     /// Answers begin to tell of the present window. Those before told of the last one to its end.
-    fn begin_settled(&mut self, sample: &Sample) {
-        self.settles = None;
-        if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_part())
-            && cut.vain_rounds == 0
+    fn end_settling(&mut self, sample: &Sample) {
+        self.settling = None;
+        if let (Some(cut), Some(round)) = (&mut self.cut, self.sources.end_partial_round())
+            && cut.ineffective_rounds == 0
         {
             cut.queueing_ns = cut.queueing_ns.max(round.queueing_ns);
             cut.last_ns = round.queueing_ns;
@@ -238,9 +238,9 @@ impl Weir {
 
     fn end_round(&mut self, sample: &Sample, elapsed_ns: u64) {
         self.rounds += 1;
-        self.fresh_rounds += 1;
+        self.rounds_since_change += 1;
         let Some(trips) = self.sources.end_round() else { return };
-        let tally = self.tally;
+        let tally = self.stats;
         let rate = match self.phase {
             // A few answers tell whether there is a queue.
             Phase::Drain { window } => window / trips.base_ns,
@@ -252,47 +252,47 @@ impl Weir {
         self.queue_max *= 1.0 + QUEUE_GROWTH;
         let target = self.queue_target(rate, tally.packets as f64 / f64::from(tally.answers));
         let round = Round { trips, rate, queue: rate * trips.queueing_ns, target };
-        if matches!(self.phase, Phase::Rival { .. }) {
-            self.compete(sample.now, &round);
-        } else if self.is_losing(sample.lost) {
-            self.lose(&round);
-        } else if tally.marked_packets > 0 && self.fresh_rounds > REFILL_ROUNDS {
-            self.hear_marks(&round);
+        if matches!(self.phase, Phase::Compete { .. }) {
+            self.on_competing_round(sample.now, &round);
+        } else if self.has_excess_loss(sample.lost) {
+            self.on_lossy_round(&round);
+        } else if tally.marked_packets > 0 && self.rounds_since_change > REFILL_ROUNDS {
+            self.on_marked_round(&round);
         } else {
-            self.go_on(sample.now, &round);
+            self.on_clean_round(sample.now, &round);
         }
     }
 
     /// After a round that had neither losses nor marks.
-    fn go_on(&mut self, now: Instant, round: &Round) {
+    fn on_clean_round(&mut self, now: Instant, round: &Round) {
         match &mut self.phase {
             Phase::Drain { window } => {
                 let window = *window;
-                if !self.is_vain(round) {
-                    self.turn(Phase::Steady, window);
+                if !self.cut_was_ineffective(round) {
+                    self.enter_phase(Phase::Steady, window);
                 }
             }
             Phase::Startup { rate: best, full_rounds } => {
                 *full_rounds = if round.rate >= FULL_GROWTH * *best { 0 } else { *full_rounds + 1 };
                 *best = best.max(round.rate);
                 if *full_rounds >= FULL_ROUNDS {
-                    self.turn(Phase::Steady, round.rate * round.trips.rtt_ns + round.target);
+                    self.enter_phase(Phase::Steady, round.rate * round.trips.rtt_ns + round.target);
                 }
             }
-            Phase::Steady => self.keep(now, round),
-            Phase::Measure { .. } | Phase::Rival { .. } => {}
+            Phase::Steady => self.hold_queue(now, round),
+            Phase::Measure { .. } | Phase::Compete { .. } => {}
         }
     }
 
     /// Keeps the queue at its target.
-    fn keep(&mut self, now: Instant, round: &Round) {
+    fn hold_queue(&mut self, now: Instant, round: &Round) {
         let &Round { trips, rate, queue, target } = round;
-        let is_squeezed = self.is_squeezed(queue / target);
+        let is_squeezed = self.has_standing_queue(queue / target);
         if queue <= 2.0 * target && !is_squeezed {
             self.cut = None;
-            self.calm_rate = rate;
-            if self.tally.is_limited && self.fresh_rounds > REFILL_ROUNDS {
-                self.approach(now, round);
+            self.uncongested_rate = rate;
+            if self.stats.was_window_limited && self.rounds_since_change > REFILL_ROUNDS {
+                self.adjust_window(now, round);
             }
             return;
         }
@@ -301,40 +301,41 @@ impl Weir {
         let is_deep = parts > 1.0 / DEEPEST_PARTS
             || parts > 1.0 / DEEP_PARTS && queue > DEEP_TARGETS * target;
         if is_deep || is_squeezed {
-            let cut = Cut::new(self.window, self.calm_rate, trips.queueing_ns, is_squeezed);
+            let cut =
+                QueueCut::new(self.window, self.uncongested_rate, trips.queueing_ns, is_squeezed);
             self.cut.get_or_insert(cut);
             self.drain(filled, filled + target);
-        } else if self.fresh_rounds > REFILL_ROUNDS {
-            self.turn(Phase::Steady, (filled + target).max(DECREASE_MAX * self.window));
+        } else if self.rounds_since_change > REFILL_ROUNDS {
+            self.enter_phase(Phase::Steady, (filled + target).max(DECREASE_MAX * self.window));
         }
     }
 
     /// A queue of this length is lost somewhere.
-    fn lose(&mut self, round: &Round) {
+    fn on_lossy_round(&mut self, round: &Round) {
         if round.queue >= 1.0 {
             self.queue_max = round.queue * LOSS_QUEUE_FACTOR;
         }
         match self.phase {
-            Phase::Drain { window } => self.turn(Phase::Steady, window),
+            Phase::Drain { window } => self.enter_phase(Phase::Steady, window),
             _ => {
                 let filled = round.rate * round.trips.base_ns;
-                self.shrink((filled / self.window).clamp(DECREASE_MAX, 1.0));
+                self.decrease_window((filled / self.window).clamp(DECREASE_MAX, 1.0));
             }
         }
     }
 
-    fn hear_marks(&mut self, round: &Round) {
-        let mut decrease = self.tally.marked_packets as f64 / self.tally.packets as f64 / 2.0;
-        if self.tally.has_signal {
+    fn on_marked_round(&mut self, round: &Round) {
+        let mut decrease = self.stats.marked_packets as f64 / self.stats.packets as f64 / 2.0;
+        if self.stats.has_signal {
             self.queue_max = (round.queue * LOSS_QUEUE_FACTOR).max(1.0);
             decrease = decrease.max((round.queue / self.window).min(1.0 / MARK_PARTS));
         }
-        self.shrink(1.0 - decrease);
+        self.decrease_window(1.0 - decrease);
     }
 
     /// The bottleneck has a queue since a while, and sends as fast as it can.
-    fn measured(&mut self, elapsed_ns: u64, answers: u32, packets: u32) {
-        let Some(round) = self.sources.end_part() else { return };
+    fn end_measurement(&mut self, elapsed_ns: u64, answers: u32, packets: u32) {
+        let Some(round) = self.sources.end_partial_round() else { return };
         let rate = f64::from(answers) / elapsed_ns as f64;
         let filled = (rate * round.base_ns).min(self.window);
         let target = self.queue_target(rate, f64::from(packets) / f64::from(answers));
@@ -342,85 +343,85 @@ impl Weir {
     }
 
     /// Whether more is lost than what links lose: three deviations above it.
-    fn is_losing(&mut self, lost: u64) -> bool {
+    fn has_excess_loss(&mut self, lost: u64) -> bool {
         // It takes a round trip and more to find what was lost before the last decrease.
-        if self.fresh_rounds < 2 {
-            (self.judged, self.lost) = (0, lost);
+        if self.rounds_since_change < 2 {
+            (self.answers_since_check, self.lost_at_check) = (0, lost);
         }
-        if lost < self.lost {
+        if lost < self.lost_at_check {
             // They were only late.
-            (self.queue_max, self.lost) = (f64::INFINITY, lost);
+            (self.queue_max, self.lost_at_check) = (f64::INFINITY, lost);
         }
-        let expected = LOSS_SHARE_MAX * f64::from(self.judged);
-        let is_losing = (lost - self.lost) as f64 > expected + 3.0 * root(expected);
-        if self.judged >= LOSS_OF || is_losing {
-            (self.judged, self.lost) = (0, lost);
+        let expected = LOSS_SHARE_MAX * f64::from(self.answers_since_check);
+        let is_losing = (lost - self.lost_at_check) as f64 > expected + 3.0 * root(expected);
+        if self.answers_since_check >= LOSS_CHECK_ANSWERS || is_losing {
+            (self.answers_since_check, self.lost_at_check) = (0, lost);
         }
         is_losing
     }
 
     /// Whether the queue is there although there was a round without any of ours; what is done
     /// then.
-    fn is_vain(&mut self, round: &Round) -> bool {
+    fn cut_was_ineffective(&mut self, round: &Round) -> bool {
         let Some(cut) = &mut self.cut else { return false };
         let &Round { trips, queue, target, .. } = round;
         let queueing_ns = trips.queueing_ns;
         // A small queue may be that of others of our kind, but only while it is short beside the
         // round trip: a flow that rivals have left next to nothing has a small part of a long one.
         let is_small = queue <= 2.0 * target && queueing_ns <= trips.base_ns / DEEPEST_PARTS;
-        if is_small || queueing_ns <= HELPED * cut.queueing_ns {
+        if is_small || queueing_ns <= CUT_LEAVES_MAX * cut.queueing_ns {
             return false;
         }
-        let is_steady = (queueing_ns - cut.last_ns).abs() <= STEADY * queueing_ns;
+        let is_steady = (queueing_ns - cut.last_ns).abs() <= STEADY_CHANGE * queueing_ns;
         cut.last_ns = queueing_ns;
-        cut.vain_rounds += 1;
+        cut.ineffective_rounds += 1;
         let cut = *cut;
-        if is_steady && !cut.is_slow && self.rounds >= self.rebased_until {
+        if is_steady && !cut.is_slow && self.rounds >= self.no_rebase_until {
             // The path is longer, and the bottleneck what it was, as far as is known.
             self.cut = None;
-            self.rebased_until = self.rounds + RIVAL_ROUNDS;
+            self.no_rebase_until = self.rounds + COMPETE_ROUNDS;
             self.sources.rebase();
             self.base_ns = trips.rtt_ns;
-            self.turn(Phase::Steady, cut.window.max(cut.rate * trips.rtt_ns));
-        } else if is_steady || cut.vain_rounds >= VAIN_ROUNDS {
+            self.enter_phase(Phase::Steady, cut.window.max(cut.rate * trips.rtt_ns));
+        } else if is_steady || cut.ineffective_rounds >= INEFFECTIVE_ROUNDS {
             self.cut = None;
             let cubic = Cubic::past_slow_start(cut.window, self.window_max);
-            let until = self.rounds + RIVAL_ROUNDS;
-            self.rebased_until = until + RIVAL_ROUNDS;
-            self.turn(Phase::Rival { cubic, until }, cut.window);
+            let until = self.rounds + COMPETE_ROUNDS;
+            self.no_rebase_until = until + COMPETE_ROUNDS;
+            self.enter_phase(Phase::Compete { cubic, until }, cut.window);
         } else {
-            self.settle();
+            self.begin_settling();
         }
         true
     }
 
     /// Whether the queue stays too long although the window becomes smaller.
-    fn is_squeezed(&mut self, parts: f64) -> bool {
-        self.squeezed_rounds = if parts > SQUEEZED { self.squeezed_rounds + 1 } else { 0 };
-        self.squeezed_rounds >= SQUEEZED_ROUNDS
+    fn has_standing_queue(&mut self, parts: f64) -> bool {
+        self.long_queue_rounds = if parts > LONG_QUEUE { self.long_queue_rounds + 1 } else { 0 };
+        self.long_queue_rounds >= LONG_QUEUE_ROUNDS
     }
 
     /// Others fill the queue.
-    fn compete(&mut self, now: Instant, round: &Round) {
-        let Phase::Rival { cubic, until } = &mut self.phase else { return };
-        if self.tally.marked_packets > 0 {
+    fn on_competing_round(&mut self, now: Instant, round: &Round) {
+        let Phase::Compete { cubic, until } = &mut self.phase else { return };
+        if self.stats.marked_packets > 0 {
             cubic.on_congestion(now, Congestion::Mark);
         }
         if self.rounds >= *until {
             // Are they still there?
             let filled = self.window - round.queue;
-            self.cut = Some(Cut::new(self.window, round.rate, round.trips.queueing_ns, true));
+            self.cut = Some(QueueCut::new(self.window, round.rate, round.trips.queueing_ns, true));
             self.drain(filled, filled + round.target);
         }
     }
 
     /// Comes nearer to the queue that should be.
-    fn approach(&mut self, now: Instant, round: &Round) {
+    fn adjust_window(&mut self, now: Instant, round: &Round) {
         let &Round { rate, queue, target, .. } = round;
         if queue >= target / 2.0 {
             self.empty_rounds = 0;
             self.set_window(self.window + (target - queue) / 2.0);
-            self.drain_in_time(now);
+            self.drain_if_due(now);
             return;
         }
         self.empty_rounds += 1;
@@ -433,18 +434,18 @@ impl Weir {
         }
     }
 
-    fn drain_in_time(&mut self, now: Instant) {
-        let (at, round) = *self.drain_at.get_or_insert((now, self.rounds));
+    fn drain_if_due(&mut self, now: Instant) {
+        let (at, round) = *self.last_drain.get_or_insert((now, self.rounds));
         if now.ns_since(at) >= DRAIN_INTERVAL_NS && self.rounds >= round + DRAIN_ROUNDS {
-            self.drain_at = Some((now, self.rounds));
+            self.last_drain = Some((now, self.rounds));
             self.drain(self.window, self.window);
         }
     }
 
     /// Congestion that is none of our measuring.
-    fn shrink(&mut self, factor: f64) {
+    fn decrease_window(&mut self, factor: f64) {
         self.cut = None;
-        self.turn(Phase::Steady, self.window * factor);
+        self.enter_phase(Phase::Steady, self.window * factor);
     }
 }
 
@@ -462,25 +463,25 @@ impl FromConfig for Weir {
             window_max: bounds.max(),
             phase: Phase::Startup { rate: 0.0, full_rounds: 0 },
             sources: Sources::default(),
-            tally: Tally::default(),
+            stats: RoundStats::default(),
             round_began: None,
             round_window: bounds.initial_or(INITIAL_WINDOW),
             round_end: 0,
             rounds: 0,
             answered_at: Instant::ZERO,
             next_order: 0,
-            settles: None,
-            fresh_rounds: 0,
+            settling: None,
+            rounds_since_change: 0,
             empty_rounds: 0,
             cut: None,
-            calm_rate: 0.0,
-            squeezed_rounds: 0,
-            rebased_until: 0,
-            drain_at: None,
+            uncongested_rate: 0.0,
+            long_queue_rounds: 0,
+            no_rebase_until: 0,
+            last_drain: None,
             interest_bits: 0.0,
             base_ns: 0.0,
-            judged: 0,
-            lost: 0,
+            answers_since_check: 0,
+            lost_at_check: 0,
             queue_max: f64::INFINITY,
         }
     }
@@ -488,7 +489,7 @@ impl FromConfig for Weir {
 
 impl Weir {
     /// An answer's delay, or what it says of the rate.
-    fn heed(&mut self, sample: &Sample) {
+    fn observe(&mut self, sample: &Sample) {
         let is_late = sample.rtt_ns.is_some_and(|rtt_ns| {
             // Rates and rounds divide by it: a clock may stand still.
             self.sources.add(sample.sent_order, rtt_ns.max(1) as f64, sample.packets)
@@ -501,7 +502,7 @@ impl Weir {
                 // Near sources answer more than once in a round.
                 self.set_window((self.window + 1.0).min(2.0 * self.round_window));
             }
-            Phase::Measure { .. } if !self.sources.are_late() => {
+            Phase::Measure { .. } if !self.sources.has_late_source() => {
                 // It was a burst.
                 self.phase = Phase::Startup { rate: 0.0, full_rounds: 0 };
             }
@@ -514,10 +515,10 @@ impl Weir {
                 if elapsed_ns as f64 >= round_ns
                     || packets >= RATE_PACKETS && elapsed_ns as f64 >= round_ns / RATE_PARTS
                 {
-                    self.measured(elapsed_ns.max(1), answers, packets);
+                    self.end_measurement(elapsed_ns.max(1), answers, packets);
                 }
             }
-            Phase::Rival { cubic, .. } => {
+            Phase::Compete { cubic, .. } => {
                 cubic.on_data(sample);
                 let window = cubic.allowance().window;
                 self.set_window(window);
@@ -530,29 +531,29 @@ impl Weir {
 impl CongestionControl for Weir {
     fn on_data(&mut self, sample: &Sample) {
         (self.answered_at, self.next_order) = (sample.now, sample.next_order);
-        self.judged += 1;
+        self.answers_since_check += 1;
         // Near sources answer sooner than what was asked for before.
-        if let Some((order, since)) = self.settles
+        if let Some((order, since)) = self.settling
             && sample.sent_order >= order
             && sample.now.ns_since(since) >= self.sources.slowest_ns()
         {
-            self.begin_settled(sample);
+            self.end_settling(sample);
         }
         let began = *self.round_began.get_or_insert(sample.now);
-        self.tally.answers += 1;
-        self.tally.packets += u64::from(sample.packets);
-        self.tally.marked_packets += u64::from(sample.marked_packets);
-        self.tally.has_signal |= sample.mark.is_sparse();
-        self.tally.bytes += sample.bytes as u64;
-        self.tally.is_limited |= sample.window_limited;
-        self.heed(sample);
+        self.stats.answers += 1;
+        self.stats.packets += u64::from(sample.packets);
+        self.stats.marked_packets += u64::from(sample.marked_packets);
+        self.stats.has_signal |= sample.mark.is_sparse();
+        self.stats.bytes += sample.bytes as u64;
+        self.stats.was_window_limited |= sample.window_limited;
+        self.observe(sample);
         let elapsed_ns = sample.now.ns_since(began);
         let is_round = sample.sent_order >= self.round_end
             && elapsed_ns >= self.sources.slowest_ns()
             || matches!(self.phase, Phase::Drain { .. })
-                && self.sources.is_one()
-                && self.tally.packets >= u64::from(RATE_PACKETS);
-        if self.settles.is_none() && is_round {
+                && self.sources.is_single()
+                && self.stats.packets >= u64::from(RATE_PACKETS);
+        if self.settling.is_none() && is_round {
             self.end_round(sample, elapsed_ns);
             self.begin_round(sample);
         }
@@ -560,18 +561,18 @@ impl CongestionControl for Weir {
 
     /// Losses are counted, and marks, too. A router that refuses has no room at all.
     fn on_congestion(&mut self, now: Instant, cause: Congestion) {
-        if let Phase::Rival { cubic, .. } = &mut self.phase {
+        if let Phase::Compete { cubic, .. } = &mut self.phase {
             cubic.on_congestion(now, cause);
         } else if cause == Congestion::Nack {
-            self.shrink(LOSS_FACTOR);
+            self.decrease_window(LOSS_FACTOR);
         }
     }
 
     /// A loss like others, unless nothing else has come either.
     fn on_timeout(&mut self, now: Instant) {
         if now.ns_since(self.answered_at) > self.sources.slowest_ns() {
-            self.shrink(LOSS_FACTOR);
-        } else if let Phase::Rival { cubic, .. } = &mut self.phase {
+            self.decrease_window(LOSS_FACTOR);
+        } else if let Phase::Compete { cubic, .. } = &mut self.phase {
             cubic.on_congestion(now, Congestion::Loss);
         }
     }
@@ -587,7 +588,11 @@ impl CongestionControl for Weir {
         Allowance { window: self.window, pacing_bps }
     }
 
-    fn rules(&self) -> Rules {
-        Rules { overtaken: Overtaken::Early, marks: Marks::Unheard, ..Rules::default() }
+    fn rules(&self) -> PathRules {
+        PathRules {
+            loss_detection: LossDetection::AfterSlowestEarly,
+            marks: Marks::Unreported,
+            ..PathRules::default()
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::chunk::{Chunk, Counters, nack_wait_ns};
 use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::{
-    Allowance, Congestion, CongestionControl, Marks, Overtaken, Round, Sample, Timeout,
+    Allowance, Congestion, CongestionControl, LossDetection, Marks, Round, Sample, Timeout,
 };
 
 /// An Interest may be lost once this many later ones were answered (RFC 9002, kPacketThreshold).
@@ -353,7 +353,7 @@ impl Path {
         });
         if mark.is_set() {
             counters.marks += u64::from(marked_packets);
-            if self.control.rules().marks == Marks::Heard {
+            if self.control.rules().marks == Marks::Reported {
                 self.congested(now, order, Congestion::Mark, counters);
             }
         }
@@ -463,17 +463,17 @@ impl Path {
     }
 
     fn finds_early(&self) -> bool {
-        self.control.rules().overtaken == Overtaken::Early && !self.asks_once
+        self.control.rules().loss_detection == LossDetection::AfterSlowestEarly && !self.asks_once
     }
 
     fn is_overtaken(&self, order: u64) -> bool {
         !self.waits_for_lifetime
             && self.answered_order_end > order + REORDER_ORDERS
-            && self.control.rules().overtaken != Overtaken::Never
+            && self.control.rules().loss_detection != LossDetection::Never
     }
 
     fn overtaken_ns(&self) -> u64 {
-        if self.control.rules().overtaken == Overtaken::AtOnce {
+        if self.control.rules().loss_detection == LossDetection::AfterThree {
             return RESEND_AFTER_NS;
         }
         let slowest_ns = self.slowest.ns().max(self.rtt.smoothed_ns().unwrap_or(0));

@@ -15,7 +15,8 @@ use weir_wire::{Component, Data, InterestView, LpHeader, NackReason, Name};
 use super::path::Path;
 use super::*;
 use crate::congestion::{
-    Allowance, Congestion, CongestionControl, Controller, Marks, Overtaken, Rules, Sample, Timeout,
+    Allowance, Congestion, CongestionControl, Controller, LossDetection, Marks, PathRules, Sample,
+    Timeout,
 };
 
 mod discovery;

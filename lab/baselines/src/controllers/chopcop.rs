@@ -3,8 +3,8 @@
 use weir_base::Instant;
 
 use weir_transport::congestion::{
-    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample, Timeout,
-    WindowBounds,
+    Allowance, Congestion, CongestionControl, FromConfig, LossDetection, Marks, PathRules, Sample,
+    Timeout, WindowBounds,
 };
 use weir_transport::controller_constants;
 
@@ -137,9 +137,9 @@ impl CongestionControl for Chopcop {
         Allowance::window(self.window)
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> PathRules {
         let after = |mean: f64| Timeout::After((self.config.delta * mean) as u64);
         let timeout = self.rtt_ns.map_or(Timeout::Estimated, after);
-        Rules { timeout, overtaken: Overtaken::Never, marks: Marks::Unheard }
+        PathRules { timeout, loss_detection: LossDetection::Never, marks: Marks::Unreported }
     }
 }

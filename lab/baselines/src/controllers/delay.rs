@@ -5,7 +5,7 @@
 use weir_base::{Instant, NS_PER_S};
 
 use weir_transport::congestion::{
-    Allowance, Congestion, CongestionControl, FromConfig, Marks, Rules, Sample, WindowBounds,
+    Allowance, Congestion, CongestionControl, FromConfig, Marks, PathRules, Sample, WindowBounds,
     WindowedMinMax,
 };
 use weir_transport::controller_constants;
@@ -126,7 +126,7 @@ impl CongestionControl for Delay {
         Allowance::window(self.window)
     }
 
-    fn rules(&self) -> Rules {
-        Rules { marks: Marks::Unheard, ..Rules::default() }
+    fn rules(&self) -> PathRules {
+        PathRules { marks: Marks::Unreported, ..PathRules::default() }
     }
 }

@@ -4,8 +4,8 @@
 use weir_base::Instant;
 
 use weir_transport::congestion::{
-    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample, Timeout,
-    WindowBounds,
+    Allowance, Congestion, CongestionControl, FromConfig, LossDetection, Marks, PathRules, Sample,
+    Timeout, WindowBounds,
 };
 use weir_transport::controller_constants;
 
@@ -104,8 +104,8 @@ impl CongestionControl for Icp {
         Allowance::window(self.window)
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> PathRules {
         let timeout = self.tau_ns().map_or(Timeout::Estimated, Timeout::After);
-        Rules { timeout, overtaken: Overtaken::Never, marks: Marks::Unheard }
+        PathRules { timeout, loss_detection: LossDetection::Never, marks: Marks::Unreported }
     }
 }

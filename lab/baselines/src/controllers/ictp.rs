@@ -5,7 +5,7 @@
 use weir_base::Instant;
 
 use weir_transport::congestion::{
-    Allowance, Congestion, CongestionControl, FromConfig, Marks, Overtaken, Rules, Sample,
+    Allowance, Congestion, CongestionControl, FromConfig, LossDetection, Marks, PathRules, Sample,
     WindowBounds,
 };
 use weir_transport::controller_constants;
@@ -73,7 +73,11 @@ impl CongestionControl for Ictp {
         Allowance::window(self.window)
     }
 
-    fn rules(&self) -> Rules {
-        Rules { overtaken: Overtaken::AtOnce, marks: Marks::Unheard, ..Rules::default() }
+    fn rules(&self) -> PathRules {
+        PathRules {
+            loss_detection: LossDetection::AfterThree,
+            marks: Marks::Unreported,
+            ..PathRules::default()
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use weir_base::{Instant, NS_PER_MS, NS_PER_US};
 use weir_transport::congestion::{
-    Congestion, CongestionControl, Marks, Overtaken, Round, Sample, Timeout, WindowBounds,
+    Congestion, CongestionControl, LossDetection, Marks, Round, Sample, Timeout, WindowBounds,
 };
 use weir_wire::CongestionMark;
 
@@ -105,7 +105,7 @@ fn chopcop_waits_for_a_multiple_of_the_mean_round_trip() {
     control.on_timeout(Instant::ZERO);
     assert_window(&*control, 9.1);
     let rules = control.rules();
-    assert_eq!((rules.overtaken, rules.marks), (Overtaken::Never, Marks::Unheard));
+    assert_eq!((rules.loss_detection, rules.marks), (LossDetection::Never, Marks::Unreported));
 }
 
 /// The timer is delta of the way from the least to the greatest round trip of the history, and what
@@ -122,7 +122,7 @@ fn icp_has_a_timer_between_least_and_greatest() {
         assert_eq!(timeout_ms(&*control), Some(timeout));
     }
     let rules = control.rules();
-    assert_eq!((rules.overtaken, rules.marks), (Overtaken::Never, Marks::Unheard));
+    assert_eq!((rules.loss_detection, rules.marks), (LossDetection::Never, Marks::Unreported));
 }
 
 #[test]
@@ -187,8 +187,11 @@ fn ictp_does_what_tcp_does() {
         assert_window(&*control, window);
     }
     let rules = control.rules();
-    assert_eq!((rules.timeout, rules.overtaken), (Timeout::Estimated, Overtaken::AtOnce));
-    assert_eq!(rules.marks, Marks::Unheard);
+    assert_eq!(
+        (rules.timeout, rules.loss_detection),
+        (Timeout::Estimated, LossDetection::AfterThree)
+    );
+    assert_eq!(rules.marks, Marks::Unreported);
 }
 
 /// p = p_min + (p_max - p_min) * (R - R_min) / (R_max - R_min): at the greatest round trip each

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A controller with rules of its own.
-struct Ruled(Rules);
+struct Ruled(PathRules);
 
 impl CongestionControl for Ruled {
     fn on_data(&mut self, _sample: &Sample) {}
@@ -16,12 +16,12 @@ impl CongestionControl for Ruled {
         Allowance::window(10.0)
     }
 
-    fn rules(&self) -> Rules {
+    fn rules(&self) -> PathRules {
         self.0
     }
 }
 
-fn ruled(rules: Rules) -> Bench {
+fn ruled(rules: PathRules) -> Bench {
     let mut bench = sequence(1);
     bench.tell(ConsumerInput::RemovePath { path: PATH });
     let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
@@ -37,7 +37,7 @@ fn a_controller_sets_the_timeout_of_its_path() {
         (Timeout::After(NS_PER_MS), 10, 20),
         (Timeout::After(9 * NS_PER_S), 4000, 8000),
     ] {
-        let mut bench = ruled(Rules { timeout, ..Rules::default() });
+        let mut bench = ruled(PathRules { timeout, ..PathRules::default() });
         bench.append(1, "/a", Some(0..1));
         for at_ms in [first_ms, second_ms] {
             bench.now = bench.consumer.next_wakeup().unwrap();
@@ -51,12 +51,12 @@ fn a_controller_sets_the_timeout_of_its_path() {
 fn a_controller_says_what_overtaking_means() {
     // Answers at 100, 101, ... 108 ms: the third of them is at 102, and 1.25 of the slowest is 135.
     for (overtaken, expected_ms) in [
-        (Overtaken::Timed, Some(135)),
-        (Overtaken::Early, Some(135)),
-        (Overtaken::AtOnce, Some(102)),
-        (Overtaken::Never, None),
+        (LossDetection::AfterSlowest, Some(135)),
+        (LossDetection::AfterSlowestEarly, Some(135)),
+        (LossDetection::AfterThree, Some(102)),
+        (LossDetection::Never, None),
     ] {
-        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+        let mut bench = ruled(PathRules { loss_detection: overtaken, ..PathRules::default() });
         bench.append(1, "/a", Some(0..10));
         let lost_ms = (100..190).find(|&at_ms| {
             bench.now = Instant::from_ns(at_ms * NS_PER_MS);
@@ -73,10 +73,11 @@ fn a_controller_says_what_overtaking_means() {
 /// Answers after 1 ms: routers do not take another Interest before 10 ms.
 #[test]
 fn a_loss_on_a_short_path_may_be_found_before_it_can_be_mended() {
-    for (overtaken, lost_us, sent_us) in
-        [(Overtaken::Timed, 10_000, 10_000), (Overtaken::Early, 1250, 10_000)]
-    {
-        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+    for (overtaken, lost_us, sent_us) in [
+        (LossDetection::AfterSlowest, 10_000, 10_000),
+        (LossDetection::AfterSlowestEarly, 1250, 10_000),
+    ] {
+        let mut bench = ruled(PathRules { loss_detection: overtaken, ..PathRules::default() });
         bench.append(1, "/a", Some(0..10));
         bench.now = Instant::from_ns(NS_PER_MS);
         for index in 1..10 {
@@ -99,8 +100,10 @@ fn a_loss_on_a_short_path_may_be_found_before_it_can_be_mended() {
 /// repetitions for up to 250 ms each.
 #[test]
 fn what_is_lost_again_and_again_is_asked_for_less_and_less_often() {
-    for overtaken in [Overtaken::Timed, Overtaken::Early, Overtaken::AtOnce] {
-        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+    for overtaken in
+        [LossDetection::AfterSlowest, LossDetection::AfterSlowestEarly, LossDetection::AfterThree]
+    {
+        let mut bench = ruled(PathRules { loss_detection: overtaken, ..PathRules::default() });
         let mut asked = bench.append(1, "/a", Some(0..20_000));
         let mut asked_ms = Vec::new();
         for at_ms in 1..1000 {
@@ -123,8 +126,10 @@ fn what_is_lost_again_and_again_is_asked_for_less_and_less_often() {
 /// Answers that come say that what is older waits in a queue: the timeout begins anew.
 #[test]
 fn answers_put_a_timeout_off_where_losses_are_found_early() {
-    for (overtaken, timeouts) in [(Overtaken::Timed, 1), (Overtaken::Early, 0)] {
-        let mut bench = ruled(Rules { overtaken, ..Rules::default() });
+    for (overtaken, timeouts) in
+        [(LossDetection::AfterSlowest, 1), (LossDetection::AfterSlowestEarly, 0)]
+    {
+        let mut bench = ruled(PathRules { loss_detection: overtaken, ..PathRules::default() });
         bench.append(1, "/a", Some(0..50));
         let mut answer = |at_ms, index| {
             bench.now = Instant::from_ns(at_ms * NS_PER_MS);
@@ -141,7 +146,10 @@ fn answers_put_a_timeout_off_where_losses_are_found_early() {
 /// The last Interests of an object have none behind them whose answers could overtake.
 #[test]
 fn the_end_of_an_object_does_not_wait_for_the_timeout() {
-    let mut bench = ruled(Rules { overtaken: Overtaken::Early, ..Rules::default() });
+    let mut bench = ruled(PathRules {
+        loss_detection: LossDetection::AfterSlowestEarly,
+        ..PathRules::default()
+    });
     bench.append(1, "/a", Some(0..3));
     bench.now = Instant::from_ns(100 * NS_PER_MS);
     bench.data(&segment("/a", 0));
@@ -161,7 +169,10 @@ fn the_end_of_an_object_does_not_wait_for_the_timeout() {
 /// Regression: each stall doubled the margin for answers that overtake others, for good.
 #[test]
 fn a_stall_is_no_sign_of_reordering() {
-    let mut bench = ruled(Rules { overtaken: Overtaken::Early, ..Rules::default() });
+    let mut bench = ruled(PathRules {
+        loss_detection: LossDetection::AfterSlowestEarly,
+        ..PathRules::default()
+    });
     bench.append(1, "/a", Some(0..3));
     bench.now = Instant::from_ns(NS_PER_MS);
     bench.data(&segment("/a", 0));
@@ -180,7 +191,8 @@ fn who_asks_once_gives_nothing_up_early() {
     for (asks_once, losses) in [(false, 1), (true, 0)] {
         let mut bench = sequence(1);
         bench.tell(ConsumerInput::RemovePath { path: PATH });
-        let rules = Rules { overtaken: Overtaken::Early, ..Rules::default() };
+        let rules =
+            PathRules { loss_detection: LossDetection::AfterSlowestEarly, ..PathRules::default() };
         let path = Path::new(PATH, RttConfig::default(), Box::new(Ruled(rules)));
         bench.consumer.transfer.scoreboard.push_path(path.with_rules(None, false, asks_once));
         bench.append(1, "/a", Some(0..10));
@@ -197,15 +209,15 @@ fn who_asks_once_gives_nothing_up_early() {
 /// A mark that the controller does not hear of stands for no loss of its round trip.
 #[test]
 fn a_mark_that_is_not_heard_hides_no_timeout() {
-    for marks in [Marks::Heard, Marks::Unheard] {
-        let mut bench = ruled(Rules { marks, ..Rules::default() });
+    for marks in [Marks::Reported, Marks::Unreported] {
+        let mut bench = ruled(PathRules { marks, ..PathRules::default() });
         bench.append(1, "/a", Some(0..2));
         let header = LpHeader { congestion_mark: 1, ..LpHeader::default() };
         let packet = Data::new(segment("/a", 1)).encode_with_digest().into();
         bench.now = Instant::from_ns(NS_PER_MS);
         bench.tell(ConsumerInput::Packet { path: PATH, header, packet });
         assert_eq!(bench.consumer.stats().marks, 1);
-        let heard = u64::from(marks == Marks::Heard);
+        let heard = u64::from(marks == Marks::Reported);
         assert_eq!(bench.consumer.stats().decreases, heard);
         bench.now = bench.consumer.next_wakeup().unwrap();
         bench.step();
