@@ -1,8 +1,6 @@
 //! What others want to know of the store's contents, and to have a say in.
 
-use weir_store::{
-    HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, Rules, RulesRefused,
-};
+use weir_store::{HoldingChanges, HoldingsConfig, HoldingsCursor, HoldingsPage, Rules, RulesError};
 use weir_wire::Name;
 
 /// Questions about what a shard's store holds, and rules for it. A shard has some ranges of 64
@@ -71,6 +69,6 @@ pub enum StoreEvent {
         /// The command's.
         transaction: u64,
         /// Why they are not, if so.
-        refused: Option<RulesRefused>,
+        refused: Option<RulesError>,
     },
 }

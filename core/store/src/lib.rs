@@ -25,8 +25,8 @@ pub use holdings::{
     HoldingsPage, HoldingsStatus, SegmentRange, Tier,
 };
 pub use name_index::{NameIndex, StoredNames};
-pub use rules::{Retention, Rule, Rules, RulesRefused};
+pub use rules::{Retention, Rule, Rules, RulesError};
 pub use store::{
-    Hit, Lookup, NameHashes, NewData, PartAnswer, Query, ReadData, Store, UNKNOWN_SOURCE,
+    Hit, Lookup, NameHashes, NewData, Query, ReadData, ShardAnswer, Store, UNKNOWN_SOURCE,
     WriteBacklog,
 };

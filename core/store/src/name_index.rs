@@ -51,7 +51,7 @@ pub trait NameIndex: Send {
     }
 
     /// The first entry whose name is not before `name`.
-    fn first_from(&self, _stored: StoredNames<'_>, _name: &[u8]) -> Option<u32> {
+    fn first_at_or_after(&self, _stored: StoredNames<'_>, _name: &[u8]) -> Option<u32> {
         None
     }
 

@@ -56,7 +56,7 @@ pub struct Rules {
 
 /// Why rules do not come into force. Those before stay.
 #[derive(Clone, Eq, PartialEq, Debug, Error)]
-pub enum RulesRefused {
+pub enum RulesError {
     /// They are of an older plan, or differ from those of the same number.
     #[error("the plan has number {offered}, and one with number {present} is in force")]
     Outdated {
@@ -89,9 +89,9 @@ impl Rules {
     ///
     /// # Errors
     /// It cannot: why.
-    pub fn check(&self, capacity_bytes: u64) -> Result<(), RulesRefused> {
+    pub fn check(&self, capacity_bytes: u64) -> Result<(), RulesError> {
         if self.rules.len() > RULES_MAX {
-            return Err(RulesRefused::TooMany(self.rules.len()));
+            return Err(RulesError::TooMany(self.rules.len()));
         }
         let kept = self.rules.iter().map(|rule| match rule.retention {
             Retention::Keep { bytes_max } => bytes_max,
@@ -100,16 +100,16 @@ impl Rules {
         let bytes = kept.fold(0, u64::saturating_add);
         let bytes_max = capacity_bytes - capacity_bytes / SPARE_SHARE;
         if bytes > bytes_max {
-            return Err(RulesRefused::KeepTooMuch { bytes, bytes_max });
+            return Err(RulesError::KeepTooMuch { bytes, bytes_max });
         }
         let is_empty = |rule: &&Rule| rule.segments.first > rule.segments.last;
         if let Some(rule) = self.rules.iter().find(is_empty) {
-            return Err(RulesRefused::EmptyRange(rule.prefix.clone()));
+            return Err(RulesError::EmptyRange(rule.prefix.clone()));
         }
         self.check_overlaps()
     }
 
-    fn check_overlaps(&self) -> Result<(), RulesRefused> {
+    fn check_overlaps(&self) -> Result<(), RulesError> {
         let order = |rule: &&Rule| (len(rule.segments), rule.segments.first);
         let mut rules: Vec<&Rule> = self.rules.iter().collect();
         rules.sort_by(|one, other| {
@@ -122,7 +122,7 @@ impl Rules {
                 && len(one.segments) == len(other.segments)
                 && other.segments.first <= one.segments.last
         });
-        overlap.map_or(Ok(()), |pair| Err(RulesRefused::Ambiguous(pair[0].prefix.clone())))
+        overlap.map_or(Ok(()), |pair| Err(RulesError::Ambiguous(pair[0].prefix.clone())))
     }
 }
 
@@ -133,7 +133,7 @@ fn len(range: SegmentRange) -> u64 {
 
 /// Appends the pieces of the rules of one prefix, which come in the order of their first segments:
 /// where they overlap the shortest range holds.
-fn push_pieces(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<Piece>) {
+fn push_rule_ranges(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<RuleRange>) {
     let range = |at: u32| rules[at as usize].segments;
     let mut bounds: Vec<u64> = of_one
         .iter()
@@ -154,48 +154,48 @@ fn push_pieces(rules: &[Rule], of_one: &[u32], pieces: &mut Vec<Piece>) {
         }
         let last = bounds.get(at + 1).map_or(u64::MAX, |next| next - 1);
         if let Some(&Reverse((_, rule))) = begun.peek() {
-            pieces.push(Piece { segments: SegmentRange { first, last }, rule });
+            pieces.push(RuleRange { segments: SegmentRange { first, last }, rule });
         }
     }
 }
 
 /// Rules in force, ready to be asked.
-pub(crate) struct Ruling {
+pub(crate) struct ActiveRules {
     pub(crate) rules: Rules,
     /// By name.
-    prefixes: Vec<Prefix>,
+    prefixes: Vec<RulePrefix>,
     /// Of each prefix in turn.
-    pieces: Vec<Piece>,
-    pub(crate) kept_bytes: Vec<u64>,
-    recent: Vec<Recent>,
+    ranges: Vec<RuleRange>,
+    pub(crate) pinned_bytes: Vec<u64>,
+    recent: Vec<CachedPrefixes>,
 }
 
-struct Prefix {
+struct RulePrefix {
     /// One of them.
     rule: u32,
     /// That for all segments, if there is one.
-    of_all: Option<u32>,
-    pieces: Range<u32>,
+    rule_for_all: Option<u32>,
+    ranges: Range<u32>,
 }
 
 /// Segments in a row that have one rule of a prefix. Those of a prefix are in order.
-struct Piece {
+struct RuleRange {
     segments: SegmentRange,
     rule: u32,
 }
 
 /// The prefixes of one object that have rules, the longest first.
 #[derive(Clone)]
-struct Recent {
+struct CachedPrefixes {
     object: u64,
     is_vacant: bool,
     prefixes: Vec<u32>,
 }
 
-impl Ruling {
+impl ActiveRules {
     pub(crate) fn new(rules: Rules) -> Self {
         let kept_bytes = vec![0; rules.rules.len()];
-        let nothing = Recent { object: 0, is_vacant: true, prefixes: Vec::new() };
+        let nothing = CachedPrefixes { object: 0, is_vacant: true, prefixes: Vec::new() };
         let recent = vec![nothing; RECENT];
         let (mut prefixes, mut pieces) = (Vec::new(), Vec::new());
         let rule = |at: u32| &rules.rules[at as usize];
@@ -203,20 +203,20 @@ impl Ruling {
         order.sort_by_key(|&at| (rule(at).prefix.value(), rule(at).segments.first));
         for of_one in order.chunk_by(|&one, &other| rule(one).prefix == rule(other).prefix) {
             let from = pieces.len() as u32;
-            push_pieces(&rules.rules, of_one, &mut pieces);
+            push_rule_ranges(&rules.rules, of_one, &mut pieces);
             let is_of_all = |at: &u32| len(rule(*at).segments) == u64::MAX;
-            prefixes.push(Prefix {
+            prefixes.push(RulePrefix {
                 rule: of_one[0],
-                of_all: of_one.iter().copied().find(is_of_all),
-                pieces: from..pieces.len() as u32,
+                rule_for_all: of_one.iter().copied().find(is_of_all),
+                ranges: from..pieces.len() as u32,
             });
         }
-        Self { rules, prefixes, pieces, kept_bytes, recent }
+        Self { rules, prefixes, ranges: pieces, pinned_bytes: kept_bytes, recent }
     }
 
     /// The rule for a segment of an object, whose name has this hash.
     #[inline]
-    pub(crate) fn of_segment<'a>(
+    pub(crate) fn rule_for_segment<'a>(
         &mut self,
         object: u64,
         name: impl FnOnce() -> NameView<'a>,
@@ -224,35 +224,35 @@ impl Ruling {
     ) -> Option<u32> {
         let at = object as usize % RECENT;
         if self.recent[at].is_vacant || self.recent[at].object != object {
-            self.look_up(at, object, name());
+            self.cache_prefixes(at, object, name());
         }
-        self.recent[at].prefixes.iter().find_map(|&prefix| self.of_prefix(prefix, segment))
+        self.recent[at].prefixes.iter().find_map(|&prefix| self.rule_in_prefix(prefix, segment))
     }
 
     #[inline]
-    fn of_prefix(&self, prefix: u32, segment: u64) -> Option<u32> {
-        let Range { start, end } = self.prefixes[prefix as usize].pieces;
-        let pieces = &self.pieces[start as usize..end as usize];
+    fn rule_in_prefix(&self, prefix: u32, segment: u64) -> Option<u32> {
+        let Range { start, end } = self.prefixes[prefix as usize].ranges;
+        let pieces = &self.ranges[start as usize..end as usize];
         let at = pieces.partition_point(|piece| piece.segments.last < segment);
         pieces.get(at).filter(|piece| piece.segments.first <= segment).map(|piece| piece.rule)
     }
 
     /// The rule for Data that has no segment number.
-    pub(crate) fn of_whole(&self, name: NameView<'_>) -> Option<u32> {
-        self.matching(name).find_map(|prefix| self.prefixes[prefix as usize].of_all)
+    pub(crate) fn rule_for_unsegmented(&self, name: NameView<'_>) -> Option<u32> {
+        self.matching_prefixes(name).find_map(|prefix| self.prefixes[prefix as usize].rule_for_all)
     }
 
     #[cold]
-    fn look_up(&mut self, at: usize, object: u64, name: NameView<'_>) {
+    fn cache_prefixes(&mut self, at: usize, object: u64, name: NameView<'_>) {
         let mut prefixes = core::mem::take(&mut self.recent[at].prefixes);
         prefixes.clear();
-        prefixes.extend(self.matching(name));
-        self.recent[at] = Recent { object, is_vacant: false, prefixes };
+        prefixes.extend(self.matching_prefixes(name));
+        self.recent[at] = CachedPrefixes { object, is_vacant: false, prefixes };
     }
 
     /// The prefixes with rules that the name has, the longest first.
-    fn matching(&self, name: NameView<'_>) -> impl Iterator<Item = u32> {
-        let value = |prefix: &Prefix| self.rules.rules[prefix.rule as usize].prefix.value();
+    fn matching_prefixes(&self, name: NameView<'_>) -> impl Iterator<Item = u32> {
+        let value = |prefix: &RulePrefix| self.rules.rules[prefix.rule as usize].prefix.value();
         (0..=name.component_count()).rev().filter_map(move |components| {
             let wanted = name.prefix(components);
             let found = self.prefixes.binary_search_by(|other| value(other).cmp(wanted.value()));
@@ -261,7 +261,7 @@ impl Ruling {
     }
 
     /// The prefixes of rules that keep, without those below another of them.
-    pub(crate) fn prefixes_kept(&self) -> Vec<Name> {
+    pub(crate) fn kept_prefixes(&self) -> Vec<Name> {
         let keeps = |rule: &&Rule| matches!(rule.retention, Retention::Keep { .. });
         let rules = self.rules.rules.iter().filter(keeps);
         let mut prefixes: Vec<&Name> = rules.map(|rule| &rule.prefix).collect();
@@ -274,7 +274,7 @@ impl Ruling {
     /// Whether the rule keeps what takes so many octets.
     pub(crate) fn has_room(&self, rule: u32, bytes: u64) -> bool {
         match self.rules.rules[rule as usize].retention {
-            Retention::Keep { bytes_max } => self.kept_bytes[rule as usize] + bytes <= bytes_max,
+            Retention::Keep { bytes_max } => self.pinned_bytes[rule as usize] + bytes <= bytes_max,
             Retention::Refuse | Retention::Admit => false,
         }
     }

@@ -4,7 +4,7 @@ use crate::entry::{NACK, NONE, UNVERIFIED, USED};
 use crate::holdings::{HoldingChanges, Holdings, HoldingsConfig, HoldingsCursor, HoldingsPage};
 use crate::name_index::NameIndex;
 use crate::policy::IncomingData;
-use crate::rules::{Rules, RulesRefused};
+use crate::rules::{Rules, RulesError};
 use crate::tree::NODE_BYTES;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,20 +17,20 @@ mod driver;
 mod eviction;
 mod holdings;
 mod memory;
-mod part;
 mod query;
 mod replaced;
+mod shard;
 mod write_queue;
 
 use self::disks::Disks;
 use self::eviction::Eviction;
-use self::holdings::HeldSegments;
-use self::memory::{Arrival, Memory, freshness_ms};
-use self::replaced::Replaced;
+use self::holdings::StoreHoldings;
+use self::memory::{ArrivedData, Memory, freshness_ms};
+use self::replaced::ReplacedData;
 
 pub use self::disks::WriteBacklog;
-pub use self::part::PartAnswer;
 pub use self::query::{Hit, Lookup, NameHashes, Query};
+pub use self::shard::ShardAnswer;
 
 /// Names of more components are not stored: each prefix may need a node of its own.
 pub(crate) const COMPONENTS_MAX: usize = 128;
@@ -45,7 +45,7 @@ fn replaced_bytes_max(config: &StoreConfig) -> u64 {
 }
 
 /// Data evicted at a time for what disks have yet to write.
-const EVICTIONS_MAX: u32 = 32;
+const BACKLOG_EVICTIONS_MAX: u32 = 32;
 
 /// The source of Data of which none is known.
 pub const UNKNOWN_SOURCE: u32 = u32::MAX;
@@ -75,10 +75,10 @@ pub struct Store {
     config: StoreConfig,
     memory: Memory,
     eviction: Eviction,
-    replaced: Replaced,
+    replaced: ReplacedData,
     disks: Option<Box<Disks>>,
     /// Which segments are held, if asked to keep track.
-    held: Option<Box<HeldSegments>>,
+    holdings: Option<Box<StoreHoldings>>,
     /// The number of the last generation of changes when `held` was last given up.
     last_generation: u64,
     /// What happened. The levels are filled in when asked for.
@@ -93,9 +93,9 @@ impl Store {
             memory: Memory::new(),
             eviction: Eviction::new(config.policy),
             config,
-            replaced: Replaced::default(),
+            replaced: ReplacedData::default(),
             disks: None,
-            held: None,
+            holdings: None,
             last_generation: 0,
             stats: StoreStats::default(),
             path: Vec::new(),
@@ -126,13 +126,13 @@ impl Store {
 
     /// What the store holds, and what happened so far.
     pub fn stats(&self) -> StoreStats {
-        let held_bytes = self.held.as_ref().map_or(0, |held| held.memory_bytes());
+        let held_bytes = self.holdings.as_ref().map_or(0, |held| held.memory_bytes());
         let disk_held_bytes = self.disk_holdings().map_or(0, Holdings::memory_bytes);
         StoreStats {
             entries: self.memory.entries.len() as u64,
             bytes: self.bytes(),
             capacity_bytes: self.config.capacity_bytes,
-            kept_bytes: self.eviction.kept_bytes(),
+            kept_bytes: self.eviction.pinned_bytes(),
             holdings_bytes: held_bytes + disk_held_bytes,
             disk: self
                 .disks
@@ -210,7 +210,7 @@ impl Store {
                 })
             }
             None if !self.replaced.is_empty() => self.lookup_replaced(now, query),
-            None => self.lookup_past_memory(now, query),
+            None => self.lookup_beyond_memory(now, query),
         }
     }
 
@@ -221,28 +221,28 @@ impl Store {
                 self.stats.hits += 1;
                 Lookup::Hit(hit)
             }
-            None => self.lookup_past_memory(now, query),
+            None => self.lookup_beyond_memory(now, query),
         }
     }
 
     #[inline(always)]
-    fn lookup_past_memory(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        if self.ends_at_memory(query) {
+    fn lookup_beyond_memory(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        if self.is_memory_only(query) {
             self.stats.misses += 1;
             return Lookup::Miss;
         }
-        self.lookup_counted_on_disks(now, query)
+        self.lookup_disks_counted(now, query)
     }
 
     /// Whether the disks need not be asked for what memory lacks.
     #[inline]
-    fn ends_at_memory(&mut self, query: &Query<'_>) -> bool {
+    fn is_memory_only(&mut self, query: &Query<'_>) -> bool {
         self.disks.as_mut().is_none_or(|disks| disks.tier.ends_at_filter(query))
     }
 
     #[cold]
-    fn lookup_counted_on_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
-        let answer = self.lookup_on_disks(now, query);
+    fn lookup_disks_counted(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+        let answer = self.lookup_disks(now, query);
         match answer {
             Lookup::Hit(_) => self.stats.hits += 1,
             Lookup::Miss => self.stats.misses += 1,
@@ -252,7 +252,7 @@ impl Store {
         answer
     }
 
-    fn lookup_on_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+    fn lookup_disks(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let known = self.memory.find(query.hashes.whole, query.name.value());
         // The record on disk may be older Data than that in memory, which is not fresh any more.
         let is_unverified = known.is_some_and(|at| self.memory.entries[at].flags & UNVERIFIED != 0);
@@ -289,14 +289,14 @@ impl Store {
             return None;
         }
         let fresh_until = now.plus_ns(u64::from(freshness_ms(data)) * NS_PER_MS);
-        let arrival = Arrival { data, hashes, fresh_until, source };
+        let arrival = ArrivedData { data, hashes, fresh_until, source };
         self.note_insertion();
         let mut is_unverified = false;
         let is_nack = data.is_nack();
         let rule = self.eviction.rule_for(data.name, hashes);
         let mut known = self.memory.find(hashes.whole, data.name.value());
         if !is_nack {
-            known = self.without_nack(known, pool);
+            known = self.remove_nack(known, pool);
         } else if !self.admits_nack(known, data, rule) {
             return None;
         }
@@ -315,7 +315,7 @@ impl Store {
             }
             None if is_nack => {}
             None => {
-                is_unverified = self.note_new(&arrival);
+                is_unverified = self.on_new_data(&arrival);
                 if self.is_refused(rule) {
                     if is_unverified && let Some(disks) = &mut self.disks {
                         disks.drop_unverified(&arrival);
@@ -325,10 +325,10 @@ impl Store {
             }
         }
         if !self.memory.is_storable(data, self.config.capacity_bytes) {
-            return self.offer_past_memory(now, &arrival, is_unverified, prefixes, pool);
+            return self.offer_bypassing_memory(now, &arrival, is_unverified, prefixes, pool);
         }
         let mut packet = pool.copy(data.wire);
-        let index = self.put(now, &arrival, packet.share(), prefixes, pool);
+        let index = self.insert_into_memory(now, &arrival, packet.share(), prefixes, pool);
         self.eviction.on_insert(&mut self.memory.entries, index, rule);
         let entry = &mut self.memory.entries[index];
         if is_nack {
@@ -363,7 +363,7 @@ impl Store {
         if self.memory.find(hashes.whole, data.name.value()).is_some() {
             return;
         }
-        let arrival = Arrival { data, hashes, fresh_until, source: UNKNOWN_SOURCE };
+        let arrival = ArrivedData { data, hashes, fresh_until, source: UNKNOWN_SOURCE };
         self.note_insertion();
         if let Some(disks) = &mut self.disks {
             disks.learn_name(&arrival);
@@ -372,7 +372,7 @@ impl Store {
         if self.is_refused(rule) {
             return;
         }
-        let index = self.put(now, &arrival, packet.clone(), prefixes, pool);
+        let index = self.insert_into_memory(now, &arrival, packet.clone(), prefixes, pool);
         self.eviction.on_insert(&mut self.memory.entries, index, rule);
     }
 
@@ -386,8 +386,8 @@ impl Store {
     /// Data has come that memory does not have. Returns whether a record of its name on disk may be
     /// other Data, and the two cannot be compared later.
     #[inline]
-    fn note_new(&mut self, arrival: &Arrival<'_>) -> bool {
-        self.disks.as_mut().is_some_and(|disks| disks.note_new(arrival))
+    fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
+        self.disks.as_mut().is_some_and(|disks| disks.on_new_data(arrival))
     }
 
     /// Whether a rule says that new Data must not be stored. Counted if so.
@@ -399,8 +399,8 @@ impl Store {
     }
 
     /// Other Data of a name has come: the old can only be found by its digest.
-    fn replace(&mut self, arrival: &Arrival<'_>, index: u32) {
-        self.replaced.keep(&self.memory.entries[index], replaced_bytes_max(&self.config));
+    fn replace(&mut self, arrival: &ArrivedData<'_>, index: u32) {
+        self.replaced.add(&self.memory.entries[index], replaced_bytes_max(&self.config));
         if let Some(disks) = &mut self.disks {
             disks.replace(arrival);
         }
@@ -423,7 +423,7 @@ impl Store {
 
     /// Removes the entry of a name if it is a Nack: now there is Data.
     #[inline]
-    fn without_nack(&mut self, known: Option<u32>, pool: &mut Pool) -> Option<u32> {
+    fn remove_nack(&mut self, known: Option<u32>, pool: &mut Pool) -> Option<u32> {
         let index = known.filter(|&index| self.memory.entries[index].flags & NACK != 0);
         let Some(index) = index else { return known };
         pool.recycle(self.remove(index));
@@ -432,17 +432,18 @@ impl Store {
 
     /// Offers Data for which memory has no room to the disks.
     #[cold]
-    fn offer_past_memory(
+    fn offer_bypassing_memory(
         &mut self,
         now: Instant,
-        arrival: &Arrival<'_>,
+        arrival: &ArrivedData<'_>,
         is_unverified: bool,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
         let disks = self.disks.as_mut();
-        let stored = disks
-            .and_then(|disks| disks.offer_past_memory(now, arrival, is_unverified, prefixes, pool));
+        let stored = disks.and_then(|disks| {
+            disks.offer_bypassing_memory(now, arrival, is_unverified, prefixes, pool)
+        });
         self.stats.rejections += u64::from(stored.is_none());
         stored
     }
@@ -450,10 +451,10 @@ impl Store {
     /// Puts storable Data, whose name has no entry, into memory. The eviction must then be told of
     /// the entry.
     #[inline]
-    fn put(
+    fn insert_into_memory(
         &mut self,
         now: Instant,
-        arrival: &Arrival<'_>,
+        arrival: &ArrivedData<'_>,
         packet: Packet,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
@@ -468,7 +469,7 @@ impl Store {
             }
         };
         let index = self.memory.insert(now, arrival, packet, node);
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.holdings {
             held.add(&self.memory, index);
         }
         index
@@ -479,11 +480,11 @@ impl Store {
     fn make_room(
         &mut self,
         now: Instant,
-        arrival: &Arrival<'_>,
+        arrival: &ArrivedData<'_>,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> (u32, usize) {
-        let Arrival { data, hashes, .. } = *arrival;
+        let ArrivedData { data, hashes, .. } = *arrival;
         let bytes = self.memory.bytes_of(data);
         let bytes_max = match pool.bytes_when_short() {
             // The pool has all the memory for packets that it will get.
@@ -518,8 +519,8 @@ impl Store {
                 }
                 // What disks have yet to write leaves in its own time: it costs neither Data that
                 // rules keep nor, at once, all other Data.
-                let is_last = evictions >= EVICTIONS_MAX
-                    || self.memory.entry_bytes() == self.eviction.kept_bytes();
+                let is_last = evictions >= BACKLOG_EVICTIONS_MAX
+                    || self.memory.entry_bytes() == self.eviction.pinned_bytes();
                 if is_last && self.bytes() + needed <= bytes_max {
                     return (nearest, missing);
                 }
@@ -542,7 +543,7 @@ impl Store {
         if let Some(disks) = &mut self.disks {
             disks.offer_evicted(now, &mut self.memory, index);
         }
-        let packet = self.discard(index);
+        let packet = self.remove_unlisted(index);
         self.stats.evictions += 1;
         self.prefetch_victims();
         packet
@@ -562,13 +563,13 @@ impl Store {
     /// Removes an entry for another reason than space, and returns its packet.
     fn remove(&mut self, index: u32) -> Packet {
         self.eviction.on_remove(&mut self.memory.entries, index);
-        self.discard(index)
+        self.remove_unlisted(index)
     }
 
     /// Removes an entry that is in no list of the eviction any more, and returns its packet.
     #[inline(always)]
-    fn discard(&mut self, index: u32) -> Packet {
-        if let Some(held) = &mut self.held {
+    fn remove_unlisted(&mut self, index: u32) -> Packet {
+        if let Some(held) = &mut self.holdings {
             held.remove(&self.memory, index);
         }
         if let Some(disks) = &mut self.disks {
@@ -649,7 +650,7 @@ impl Store {
         &mut self,
         rules: Rules,
         hash: impl Fn(NameView<'_>) -> u64,
-    ) -> Result<(), RulesRefused> {
+    ) -> Result<(), RulesError> {
         self.eviction.set_rules(&mut self.memory, rules, self.config.capacity_bytes, hash)
     }
 
@@ -663,11 +664,11 @@ impl Store {
     /// no single call takes long. Nothing happens if this configuration is in force. The numbers of
     /// generations continue those of an index before.
     pub fn track_holdings(&mut self, config: HoldingsConfig) {
-        if self.held.as_ref().is_some_and(|held| held.config() == config) {
+        if self.holdings.as_ref().is_some_and(|held| held.config() == config) {
             return;
         }
         self.stop_tracking_holdings();
-        self.held = Some(Box::new(HeldSegments::new(config, self.last_generation)));
+        self.holdings = Some(Box::new(StoreHoldings::new(config, self.last_generation)));
         if let Some(disks) = &mut self.disks {
             disks.tier.track(Some(config));
         }
@@ -675,7 +676,7 @@ impl Store {
 
     /// Gives the index up, and its memory.
     pub fn stop_tracking_holdings(&mut self) {
-        if let Some(held) = self.held.take() {
+        if let Some(held) = self.holdings.take() {
             self.last_generation = held.generation();
         }
         if let Some(disks) = &mut self.disks {
@@ -686,13 +687,13 @@ impl Store {
     /// Takes `steps` steps in the building of the index, from one Data to the next. Returns whether
     /// there is more to do; never again once it was built, unless changes are restarted.
     pub fn build_holdings(&mut self, steps: u32) -> bool {
-        let Some(held) = &mut self.held else { return false };
+        let Some(held) = &mut self.holdings else { return false };
         held.build(&self.memory, self.disks.as_deref_mut(), steps)
     }
 
     /// Whether [`Store::build_holdings`] has more to do.
     pub fn has_holdings_to_build(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| !held.is_built())
+        self.holdings.as_ref().is_some_and(|held| !held.is_built())
     }
 
     /// The segments that are held of objects whose names start with `prefix`, from a cursor on, of
@@ -706,21 +707,21 @@ impl Store {
         from: HoldingsCursor,
         visits_max: u32,
     ) -> Option<HoldingsPage> {
-        let held = self.held.as_ref()?;
+        let held = self.holdings.as_ref()?;
         Some(held.list(self.disk_holdings(), prefix, from, visits_max))
     }
 
     /// The segments that are held of the object of this name, whose keyed hash is `hash`. Also
     /// finds what is on a disk since before a start.
     pub fn holdings_of(&self, object: NameView<'_>, hash: u64) -> Option<HoldingsPage> {
-        Some(self.held.as_ref()?.of(self.disk_holdings(), object, hash))
+        Some(self.holdings.as_ref()?.of(self.disk_holdings(), object, hash))
     }
 
     /// From now on [`Store::take_changes`] reports all that is held once more, in a new generation.
     /// What the index had no room for is looked for by [`Store::build_holdings`], if an eighth of
     /// it is free.
     pub fn restart_changes(&mut self) {
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.holdings {
             held.restart_changes(self.disks.as_deref_mut());
         }
     }
@@ -728,7 +729,7 @@ impl Store {
     /// Keeps no changes until [`Store::take_changes`] is called again.
     pub fn stop_changes(&mut self) {
         let disk = self.disks.as_deref_mut().and_then(Disks::holdings_mut);
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.holdings {
             held.stop_changes(disk);
         }
     }
@@ -737,7 +738,7 @@ impl Store {
     /// tier; nothing where no index is kept. The first call begins a generation. So does one after
     /// more was forgotten than the index has room for.
     pub fn take_changes(&mut self, blocks_max: usize) -> Option<HoldingChanges> {
-        Some(self.held.as_mut()?.take_changes(self.disks.as_deref_mut(), blocks_max))
+        Some(self.holdings.as_mut()?.take_changes(self.disks.as_deref_mut(), blocks_max))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use weir_base::FaceId;
 use weir_forward::MissWatch;
-use weir_store::{Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, Rules, RulesRefused};
+use weir_store::{Holding, HoldingChanges, HoldingsConfig, HoldingsCursor, Rules, RulesError};
 use weir_wire::Name;
 
 /// What is held of some objects.
@@ -51,7 +51,7 @@ pub enum ContentsError {
     Ended,
     /// The rules do not come into force.
     #[error(transparent)]
-    Refused(#[from] RulesRefused),
+    Refused(#[from] RulesError),
 }
 
 /// What the control thread is asked.

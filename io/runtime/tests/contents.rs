@@ -10,7 +10,7 @@ use weir_manage::ControlParameters;
 use weir_manage::commands::{Command, Scope};
 use weir_runtime::{Contents, ContentsError, MissWatch};
 use weir_store::{
-    HoldingsConfig, HoldingsStatus, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier,
+    HoldingsConfig, HoldingsStatus, Retention, Rule, Rules, RulesError, SegmentRange, Tier,
 };
 use weir_wire::{DataView, Interest};
 
@@ -153,12 +153,12 @@ fn rules_hold_in_all_shards_or_in_none() {
 
         // Older ones, and such as keep more than the store has, change nothing.
         let old = rules(4, range(0, 149), Retention::Admit);
-        let outdated = RulesRefused::Outdated { offered: 4, present: 5 };
+        let outdated = RulesError::Outdated { offered: 4, present: 5 };
         assert_eq!(fixture.contents.set_rules(old, PATIENCE), Err(outdated.into()));
         let keep = rules(6, range(0, 9), Retention::Keep { bytes_max: 16 << 20 });
         let refused = fixture.contents.set_rules(keep, PATIENCE);
         assert!(
-            matches!(refused, Err(ContentsError::Refused(RulesRefused::KeepTooMuch { .. }))),
+            matches!(refused, Err(ContentsError::Refused(RulesError::KeepTooMuch { .. }))),
             "{refused:?}"
         );
         fixture.contents.set_rules(refuse, PATIENCE).unwrap();

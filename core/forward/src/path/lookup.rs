@@ -1,7 +1,7 @@
 //! The store stage: what memory, disks and the stores of other shards have for an Interest.
 
 use weir_base::Instant;
-use weir_store::{Lookup, PartAnswer};
+use weir_store::{Lookup, ShardAnswer};
 
 use crate::content::decision::{Onward, StoreOutcome, StoredData};
 use crate::input::MissWatch;
@@ -93,8 +93,8 @@ impl Router {
     #[cold]
     #[inline(never)]
     fn look_up_prefix(&mut self, pass: &Pass<'_>) -> StoreOutcome {
-        let answer = self.content.store.look_up_part(self.now, &pass.query);
-        if let PartAnswer::Memory { packet, is_whole_name, .. } = answer
+        let answer = self.content.store.lookup_shard(self.now, &pass.query);
+        if let ShardAnswer::Memory { packet, is_whole_name, .. } = answer
             && (is_whole_name || !self.make_room(pass))
         {
             self.content.store.count_lookup(true);

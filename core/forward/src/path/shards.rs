@@ -6,7 +6,7 @@
 
 use weir_base::{FaceId, Packet};
 use weir_store::disk::OnDisk;
-use weir_store::{PartAnswer, Store};
+use weir_store::{ShardAnswer, Store};
 use weir_wire::{DataView, InterestView, LpHeader, NackReason, PacketView};
 
 use crate::content::adaptive::DiskQueue;
@@ -73,10 +73,10 @@ impl Router {
     }
 
     /// What this shard's store has for an Interest of another.
-    fn look_up_for_other(&mut self, interest: &Packet) -> PartAnswer {
-        let Ok(interest) = InterestView::decode(interest) else { return PartAnswer::Nothing };
+    fn look_up_for_other(&mut self, interest: &Packet) -> ShardAnswer {
+        let Ok(interest) = InterestView::decode(interest) else { return ShardAnswer::Miss };
         let hashes = self.hash_name(&PacketView::Interest(interest));
-        self.content.store.look_up_part(self.now, &query_of(&interest, &hashes))
+        self.content.store.lookup_shard(self.now, &query_of(&interest, &hashes))
     }
 
     fn on_answer(&mut self, from: u16, id: QueryId, found: Candidate) {
@@ -116,12 +116,12 @@ impl Router {
         let store = &self.content.store;
         let best = best.filter(|(_, best)| is_better(store, best, &own_candidate));
         match (best, own) {
-            (None, PartAnswer::Memory { packet, .. } | PartAnswer::Unwritten(packet))
+            (None, ShardAnswer::Memory { packet, .. } | ShardAnswer::Unwritten(packet))
             | (Some((_, Candidate::Memory { packet, .. })), _)
             | (Some((_, Candidate::Unwritten { packet })), _) => {
                 self.answer_waiting(entry, &packet);
             }
-            (None, PartAnswer::OnDisk(found)) => {
+            (None, ShardAnswer::OnDisk(found)) => {
                 self.decide_waiting(query, DiskCandidate::Own(found));
             }
             (Some((shard, Candidate::OnDisk { disk, reads_waiting, is_stalled })), _) => {
@@ -214,7 +214,7 @@ impl Router {
     /// Begins a read of this shard's disk for another shard.
     fn read_for_other(&mut self, home: u16, id: QueryId, interest: Packet, is_marked: bool) {
         let answer = self.look_up_for_other(&interest);
-        let PartAnswer::OnDisk(found) = answer else {
+        let ShardAnswer::OnDisk(found) = answer else {
             // It has been read in the meantime, or evicted.
             let answer = Message::Answer { id, found: candidate(&answer) };
             return self.egress.send_to_shard(home, answer);
@@ -271,17 +271,17 @@ impl Router {
     }
 }
 
-fn candidate(answer: &PartAnswer) -> Candidate {
+fn candidate(answer: &ShardAnswer) -> Candidate {
     match answer {
-        PartAnswer::Memory { packet, came, .. } => {
+        ShardAnswer::Memory { packet, arrived_at: came, .. } => {
             Candidate::Memory { packet: packet.clone(), came: *came }
         }
-        PartAnswer::Unwritten(packet) => Candidate::Unwritten { packet: packet.clone() },
-        PartAnswer::OnDisk(found) => {
+        ShardAnswer::Unwritten(packet) => Candidate::Unwritten { packet: packet.clone() },
+        ShardAnswer::OnDisk(found) => {
             let OnDisk { disk, reads_waiting, is_stalled, .. } = *found;
             Candidate::OnDisk { disk, reads_waiting, is_stalled }
         }
-        PartAnswer::Nothing => Candidate::Nothing,
+        ShardAnswer::Miss => Candidate::Nothing,
     }
 }
 
@@ -292,7 +292,7 @@ fn is_better(store: &Store, answer: &Candidate, other: &Candidate) -> bool {
         (
             Candidate::Memory { packet, came },
             Candidate::Memory { packet: other_packet, came: other_came },
-        ) => store.is_chosen_before((*came, packet), (*other_came, other_packet)),
+        ) => store.is_preferred((*came, packet), (*other_came, other_packet)),
         (Candidate::Memory { .. }, _) => true,
         (Candidate::OnDisk { .. } | Candidate::Unwritten { .. }, Candidate::Nothing) => true,
         _ => false,

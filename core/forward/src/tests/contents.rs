@@ -5,7 +5,7 @@ use crate::{MissWatch, StoreCommand, StoreEvent};
 use alloc::format;
 use alloc::vec;
 use weir_store::{
-    HoldingsConfig, HoldingsCursor, Retention, Rule, Rules, RulesRefused, SegmentRange, Tier,
+    HoldingsConfig, HoldingsCursor, Retention, Rule, Rules, RulesError, SegmentRange, Tier,
 };
 
 fn fetch(fixture: &mut Fixture, segments: core::ops::Range<u32>) {
@@ -129,7 +129,7 @@ fn ranges_that_rules_refuse_pass_without_being_stored() {
     };
     let in_force = StoreEvent::RulesSet { transaction: 1, refused: None };
     assert_eq!(set(&mut fixture, 7), in_force);
-    let outdated = RulesRefused::Outdated { offered: 6, present: 7 };
+    let outdated = RulesError::Outdated { offered: 6, present: 7 };
     assert_eq!(
         set(&mut fixture, 6),
         StoreEvent::RulesSet { transaction: 1, refused: Some(outdated) }

@@ -77,7 +77,7 @@ words!(OfferAt { Early = "early", Eviction = "eviction", Arrival = "arrival" });
 words!(Contention { Fifo = "fifo", DataFirst = "data-first", InterestFirst = "interest-first" });
 
 impl fmt::Display for Admission {
-    /// `all`, `second-hit`, or the least octets.
+    /// `packets`, `second-hit`, or the least octets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => f.write_str("all"),

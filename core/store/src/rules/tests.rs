@@ -42,17 +42,21 @@ fn the_rule_is_that_of_the_definition() {
                 rules.rules.pop();
             }
         }
-        let mut ruling = Ruling::new(rules.clone());
+        let mut ruling = ActiveRules::new(rules.clone());
         for _ in 0..100 {
             let at = rng.below(objects.len() as u32);
             let object = &objects[at as usize];
             let edge = if rng.below(2) == 0 { 0 } else { u64::MAX - 63 };
             let segment = edge + u64::from(rng.below(64));
-            let found = ruling.of_segment(at.into(), || object.as_view(), segment);
+            let found = ruling.rule_for_segment(at.into(), || object.as_view(), segment);
             let of_segment = expected(&rules.rules, object, Some(segment));
             assert_eq!(found, of_segment, "seed {seed}, {object}, {segment}: {rules:?}");
             let whole = expected(&rules.rules, object, None);
-            assert_eq!(ruling.of_whole(object.as_view()), whole, "seed {seed}, {object}");
+            assert_eq!(
+                ruling.rule_for_unsegmented(object.as_view()),
+                whole,
+                "seed {seed}, {object}"
+            );
             checked += u32::from(of_segment.is_some());
         }
     }
@@ -67,7 +71,7 @@ fn each_prefix_is_gone_through_once_and_none_below_another() {
         retention: Retention::Keep { bytes_max: 1 },
     };
     let of_one = (0..RULES_MAX as u64).map(|segment| rule("/file/v=1", segment));
-    let kept = |rules: Vec<Rule>| Ruling::new(Rules { generation: 1, rules }).prefixes_kept();
+    let kept = |rules: Vec<Rule>| ActiveRules::new(Rules { generation: 1, rules }).kept_prefixes();
     assert_eq!(kept(of_one.collect()), [name("/file/v=1")]);
     let several = ["/b/c", "/a/b", "/ab", "/a", "/b/c/d/e", "/a", "/b/cd"].map(|at| rule(at, 1));
     assert_eq!(kept(several.to_vec()), ["/a", "/b/c", "/b/cd", "/ab"].map(name));

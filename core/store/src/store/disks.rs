@@ -1,7 +1,7 @@
 //! The disk tier and what of memory has yet to be written to it.
 
 use super::COMPONENTS_MAX;
-use super::memory::{Arrival, Memory};
+use super::memory::{ArrivedData, Memory};
 use super::write_queue::WriteQueue;
 use crate::disk::{
     Comparison, DiskTier, DiskTierConfig, LostSegment, Offer, OfferAt, Offered, Urgency, key_of,
@@ -41,7 +41,7 @@ pub(super) struct Disks {
     /// Whether a flush has begun to compare records.
     is_comparing: bool,
     /// Whether [`Disks::write_early`] has more to offer at once.
-    is_interrupted: bool,
+    has_more_early_offers: bool,
 }
 
 impl Disks {
@@ -51,14 +51,14 @@ impl Disks {
             queue: WriteQueue::new(),
             is_flushed: false,
             is_comparing: false,
-            is_interrupted: false,
+            has_more_early_offers: false,
         }
     }
 
     /// When a driver must call again at the latest.
     #[inline]
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
-        if self.is_interrupted { Some(Instant::ZERO) } else { self.tier.next_wakeup() }
+        if self.has_more_early_offers { Some(Instant::ZERO) } else { self.tier.next_wakeup() }
     }
 
     /// To be called before an insertion into memory.
@@ -70,27 +70,27 @@ impl Disks {
     /// Data has come that memory does not have. Returns whether it must be written in place of the
     /// record on disk, since the two cannot be compared later.
     #[inline]
-    pub(super) fn note_new(&mut self, arrival: &Arrival<'_>) -> bool {
+    pub(super) fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.on_new(key, arrival.data.wire) == Comparison::Impossible
     }
 
-    /// Data that [`Disks::note_new`] said so of is not stored.
+    /// Data that [`Disks::on_new_data`] said so of is not stored.
     #[cold]
-    pub(super) fn drop_unverified(&mut self, arrival: &Arrival<'_>) {
+    pub(super) fn drop_unverified(&mut self, arrival: &ArrivedData<'_>) {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.erase_unverified(key);
     }
 
     /// Other Data of a name has come: what is on disk under it must not be served any more.
     #[inline]
-    pub(super) fn replace(&mut self, arrival: &Arrival<'_>) {
+    pub(super) fn replace(&mut self, arrival: &ArrivedData<'_>) {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
         self.tier.erase_key(key);
     }
 
     /// Data that is promoted from disk gives the index of what disks hold the name of its object.
-    pub(super) fn learn_name(&mut self, arrival: &Arrival<'_>) {
+    pub(super) fn learn_name(&mut self, arrival: &ArrivedData<'_>) {
         if let (Some(holdings), Some(object)) = (self.holdings_mut(), arrival.hashes.parent) {
             holdings.learn(object, || arrival.data.name.parent().value().to_vec());
         }
@@ -120,15 +120,15 @@ impl Disks {
 
     /// Offers Data for which memory has no room. Returns the stored copy.
     #[cold]
-    pub(super) fn offer_past_memory(
+    pub(super) fn offer_bypassing_memory(
         &mut self,
         now: Instant,
-        arrival: &Arrival<'_>,
+        arrival: &ArrivedData<'_>,
         is_unverified: bool,
         prefixes: impl FnOnce(&mut Vec<u64>),
         pool: &mut Pool,
     ) -> Option<Packet> {
-        let Arrival { data, hashes, .. } = *arrival;
+        let ArrivedData { data, hashes, .. } = *arrival;
         let is_storable = data.name.component_count() <= COMPONENTS_MAX
             && data.wire.len() <= usize::from(u16::MAX);
         if !is_storable {
@@ -163,11 +163,11 @@ impl Disks {
     /// disks have time. `is_filling` is whether memory is full enough for [`OfferAt::AfterSlowestEarly`]. A
     /// call offers a bounded number; [`Disks::next_wakeup`] asks for more.
     pub(super) fn write_early(&mut self, now: Instant, memory: &mut Memory, is_filling: bool) {
-        self.is_interrupted = false;
+        self.has_more_early_offers = false;
         for offers in 0.. {
-            let Some(index) = self.next_early(now, is_filling) else { break };
+            let Some(index) = self.next_early_offer(now, is_filling) else { break };
             if offers == EARLY_OFFERS_MAX {
-                self.is_interrupted = true;
+                self.has_more_early_offers = true;
                 break;
             }
             if self.offer_entry(now, memory, index, Urgency::Early) == Offered::Lost {
@@ -179,7 +179,7 @@ impl Disks {
 
     /// The entry that the disks have time for, if there is one.
     #[inline]
-    fn next_early(&self, now: Instant, is_filling: bool) -> Option<u32> {
+    fn next_early_offer(&self, now: Instant, is_filling: bool) -> Option<u32> {
         let index = self.queue.first()?;
         let config = self.tier.config();
         let backlog_max = self.tier.device_backlog_max();

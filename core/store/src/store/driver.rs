@@ -143,7 +143,7 @@ impl Store {
 
     /// What waits for disks that take anything now; none where no disk does.
     pub fn write_backlog(&self, now: Instant) -> Option<WriteBacklog> {
-        let kept_bytes = self.eviction.kept_bytes();
+        let kept_bytes = self.eviction.pinned_bytes();
         let memory_bytes = self.config.capacity_bytes.saturating_sub(kept_bytes);
         self.disks.as_ref()?.write_backlog(now, memory_bytes)
     }

@@ -6,7 +6,7 @@ use crate::config::EvictionPolicy;
 use crate::disk::segment_at_end;
 use crate::entry::{Entry, List, NONE, PINNED, PolicyLinks};
 use crate::policy::{IncomingData, Policy};
-use crate::rules::{Retention, Rules, RulesRefused, Ruling};
+use crate::rules::{ActiveRules, Retention, Rules, RulesError};
 use alloc::boxed::Box;
 use weir_base::Slab;
 use weir_wire::NameView;
@@ -16,15 +16,15 @@ use weir_wire::NameView;
 pub(super) struct Eviction {
     policy: Policy,
     /// Rules in force, if there ever were some.
-    ruling: Option<Box<Ruling>>,
+    active_rules: Option<Box<ActiveRules>>,
     /// What rules keep. The policy does not know it.
-    kept: List<PolicyLinks>,
-    kept_bytes: u64,
+    pinned: List<PolicyLinks>,
+    pinned_bytes: u64,
 }
 
 impl Eviction {
     pub(super) fn new(kind: EvictionPolicy) -> Self {
-        Self { policy: Policy::new(kind), ruling: None, kept: List::EMPTY, kept_bytes: 0 }
+        Self { policy: Policy::new(kind), active_rules: None, pinned: List::EMPTY, pinned_bytes: 0 }
     }
 
     /// Changes the policy. The new one gets the entries in the order in which they would have left,
@@ -44,52 +44,54 @@ impl Eviction {
         rules: Rules,
         capacity_bytes: u64,
         hash: impl Fn(NameView<'_>) -> u64,
-    ) -> Result<(), RulesRefused> {
+    ) -> Result<(), RulesError> {
         if let Some(present) = self.rules() {
             if *present == rules {
                 return Ok(());
             }
             if rules.generation <= present.generation {
                 let (offered, present) = (rules.generation, present.generation);
-                return Err(RulesRefused::Outdated { offered, present });
+                return Err(RulesError::Outdated { offered, present });
             }
         }
         rules.check(capacity_bytes)?;
-        self.release_all(&mut memory.entries);
-        let ruling = Box::new(Ruling::new(rules));
-        let prefixes = ruling.prefixes_kept();
-        self.ruling = Some(ruling);
+        self.unpin_all(&mut memory.entries);
+        let ruling = Box::new(ActiveRules::new(rules));
+        let prefixes = ruling.kept_prefixes();
+        self.active_rules = Some(ruling);
         for prefix in prefixes {
-            self.keep_below(memory, prefix.as_view(), hash(prefix.as_view()));
+            self.pin_below(memory, prefix.as_view(), hash(prefix.as_view()));
         }
         Ok(())
     }
 
     /// The rules in force, if there ever were some.
     pub(super) fn rules(&self) -> Option<&Rules> {
-        Some(&self.ruling.as_ref()?.rules)
+        Some(&self.active_rules.as_ref()?.rules)
     }
 
     /// Octets that are kept for all rules.
     #[inline]
-    pub(super) fn kept_bytes(&self) -> u64 {
-        self.kept_bytes
+    pub(super) fn pinned_bytes(&self) -> u64 {
+        self.pinned_bytes
     }
 
     /// The rule for Data of a name.
     #[inline(always)]
     pub(super) fn rule_for(&mut self, name: NameView<'_>, hashes: NameHashes) -> Option<u32> {
-        let ruling = self.ruling.as_mut()?;
+        let ruling = self.active_rules.as_mut()?;
         match (segment_at_end(name.value()), hashes.parent) {
-            (Some(segment), Some(object)) => ruling.of_segment(object, || name.parent(), segment),
-            _ => ruling.of_whole(name),
+            (Some(segment), Some(object)) => {
+                ruling.rule_for_segment(object, || name.parent(), segment)
+            }
+            _ => ruling.rule_for_unsegmented(name),
         }
     }
 
     /// Whether a rule says that new Data must not be stored.
     #[inline]
     pub(super) fn refuses(&self, rule: Option<u32>) -> bool {
-        let (Some(rule), Some(ruling)) = (rule, &self.ruling) else { return false };
+        let (Some(rule), Some(ruling)) = (rule, &self.active_rules) else { return false };
         ruling.retention(rule) == Retention::Refuse
     }
 
@@ -97,9 +99,9 @@ impl Eviction {
     #[inline(always)]
     pub(super) fn on_insert(&mut self, entries: &mut Slab<Entry>, index: u32, rule: Option<u32>) {
         match rule {
-            Some(rule) if self.may_keep(rule, &entries[index]) => {
+            Some(rule) if self.can_pin(rule, &entries[index]) => {
                 self.policy.on_insert_skipped();
-                self.keep(entries, rule, index);
+                self.pin(entries, rule, index);
             }
             _ => self.policy.on_insert(entries, index),
         }
@@ -117,7 +119,7 @@ impl Eviction {
     pub(super) fn on_remove(&mut self, entries: &mut Slab<Entry>, index: u32) {
         match entries[index].flags & PINNED {
             0 => self.policy.on_remove(entries, index),
-            _ => self.release(entries, index),
+            _ => self.unpin(entries, index),
         }
     }
 
@@ -136,7 +138,7 @@ impl Eviction {
         incoming: IncomingData<'_>,
     ) -> Option<u32> {
         let victim = self.policy.take_victim(entries, incoming);
-        victim.or_else(|| self.take_kept(entries))
+        victim.or_else(|| self.take_pinned(entries))
     }
 
     /// The entries of which one is likely the next victim, `NONE` for no entry.
@@ -152,7 +154,7 @@ impl Eviction {
     }
 
     /// Keeps what the rules say of what is stored below a prefix.
-    fn keep_below(&mut self, memory: &mut Memory, prefix: NameView<'_>, hash: u64) {
+    fn pin_below(&mut self, memory: &mut Memory, prefix: NameView<'_>, hash: u64) {
         let Some(top) = memory.node_of(prefix, hash) else { return };
         let mut next = memory.first_below(top);
         while let Some(index) = next {
@@ -165,69 +167,69 @@ impl Eviction {
             let (whole, parent) = (entry.hash, memory.parent_hash(entry));
             let hashes = NameHashes { whole, parent, grandparent: None };
             let Some(rule) = self.rule_for(name, hashes) else { continue };
-            if self.may_keep(rule, entry) {
+            if self.can_pin(rule, entry) {
                 self.policy.on_remove(&mut memory.entries, index);
-                self.keep(&mut memory.entries, rule, index);
+                self.pin(&mut memory.entries, rule, index);
             }
         }
     }
 
-    fn may_keep(&self, rule: u32, entry: &Entry) -> bool {
-        self.ruling.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.memory_bytes()))
+    fn can_pin(&self, rule: u32, entry: &Entry) -> bool {
+        self.active_rules.as_ref().is_some_and(|ruling| ruling.has_room(rule, entry.memory_bytes()))
     }
 
     /// Keeps an entry that the policy does not know.
-    fn keep(&mut self, entries: &mut Slab<Entry>, rule: u32, index: u32) {
-        let Some(ruling) = &mut self.ruling else { return };
+    fn pin(&mut self, entries: &mut Slab<Entry>, rule: u32, index: u32) {
+        let Some(ruling) = &mut self.active_rules else { return };
         let entry = &mut entries[index];
         entry.flags |= PINNED;
         entry.policy_state = rule;
-        ruling.kept_bytes[rule as usize] += entry.memory_bytes();
-        self.kept_bytes += entry.memory_bytes();
-        self.kept.push_back(entries, index);
+        ruling.pinned_bytes[rule as usize] += entry.memory_bytes();
+        self.pinned_bytes += entry.memory_bytes();
+        self.pinned.push_back(entries, index);
     }
 
     /// Keeps an entry no longer. The policy does not know it.
-    fn release(&mut self, entries: &mut Slab<Entry>, index: u32) {
-        let Some(ruling) = &mut self.ruling else { return };
-        self.kept.unlink(entries, index);
+    fn unpin(&mut self, entries: &mut Slab<Entry>, index: u32) {
+        let Some(ruling) = &mut self.active_rules else { return };
+        self.pinned.unlink(entries, index);
         let entry = &mut entries[index];
         entry.flags &= !PINNED;
-        ruling.kept_bytes[entry.policy_state as usize] -= entry.memory_bytes();
-        self.kept_bytes -= entry.memory_bytes();
+        ruling.pinned_bytes[entry.policy_state as usize] -= entry.memory_bytes();
+        self.pinned_bytes -= entry.memory_bytes();
     }
 
     /// Hands all that is kept to the policy.
-    fn release_all(&mut self, entries: &mut Slab<Entry>) {
-        while let Some(index) = self.take_kept(entries) {
+    fn unpin_all(&mut self, entries: &mut Slab<Entry>) {
+        while let Some(index) = self.take_pinned(entries) {
             self.policy.on_insert(entries, index);
         }
     }
 
     #[cold]
-    fn take_kept(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
-        let index = Some(self.kept.head()).filter(|&index| index != NONE)?;
-        self.release(entries, index);
+    fn take_pinned(&mut self, entries: &mut Slab<Entry>) -> Option<u32> {
+        let index = Some(self.pinned.head()).filter(|&index| index != NONE)?;
+        self.unpin(entries, index);
         Some(index)
     }
 
     #[cfg(test)]
-    pub(super) fn kept_bytes_by_rule(&self) -> &[u64] {
-        self.ruling.as_ref().map_or(&[], |ruling| &ruling.kept_bytes)
+    pub(super) fn pinned_bytes_by_rule(&self) -> &[u64] {
+        self.active_rules.as_ref().map_or(&[], |ruling| &ruling.pinned_bytes)
     }
 
     /// Sums and flags agree with each other.
     #[cfg(test)]
     pub(super) fn check(&self, entries: &Slab<Entry>) {
         assert!(self.policy.is_settled());
-        let kept_by_rule = self.kept_bytes_by_rule();
+        let kept_by_rule = self.pinned_bytes_by_rule();
         let mut kept = alloc::vec![0; kept_by_rule.len()];
         for (_, entry) in entries.iter().filter(|(_, entry)| entry.flags & PINNED != 0) {
             kept[entry.policy_state as usize] += entry.memory_bytes();
         }
         assert_eq!(kept, kept_by_rule);
-        assert_eq!(kept.iter().sum::<u64>(), self.kept_bytes);
-        let bounds = self.ruling.iter().flat_map(|ruling| ruling.rules.rules.iter());
+        assert_eq!(kept.iter().sum::<u64>(), self.pinned_bytes);
+        let bounds = self.active_rules.iter().flat_map(|ruling| ruling.rules.rules.iter());
         for (rule, kept) in bounds.zip(kept) {
             let Retention::Keep { bytes_max } = rule.retention else { continue };
             assert!(kept <= bytes_max);

@@ -12,20 +12,20 @@ use weir_wire::NameView;
 
 /// Which segments the store holds, by object, in memory and on disks. The part about the disks
 /// belongs to them, since their index decides.
-pub(super) struct HeldSegments {
+pub(super) struct StoreHoldings {
     config: HoldingsConfig,
     memory: Holdings,
     /// The entries before this index are in `memory`.
-    built_to: u32,
+    build_position: u32,
     is_memory_built: bool,
     is_disk_built: bool,
-    is_watched: bool,
+    is_tracking_changes: bool,
     /// Of the last changes taken, within the generation.
     sequence: u64,
     /// The number of the last generation of changes, of this index or one before.
     generation: u64,
     /// The generations of memory and disk when this one began.
-    began: (u32, u32),
+    tier_generations: (u32, u32),
 }
 
 /// The object and the number of the segment that an entry is.
@@ -40,19 +40,19 @@ fn object_name(entry: &Entry) -> Vec<u8> {
     name.map_or_else(|_| Vec::new(), |name| name.parent().value().to_vec())
 }
 
-impl HeldSegments {
+impl StoreHoldings {
     /// An empty index, whose generations follow `generation`.
     pub(super) fn new(config: HoldingsConfig, generation: u64) -> Self {
         Self {
             config,
             memory: Holdings::new(config),
-            built_to: 0,
+            build_position: 0,
             is_memory_built: false,
             is_disk_built: false,
-            is_watched: false,
+            is_tracking_changes: false,
             sequence: 0,
             generation,
-            began: (0, 0),
+            tier_generations: (0, 0),
         }
     }
 
@@ -90,14 +90,14 @@ impl HeldSegments {
     /// there is more to do.
     pub(super) fn build(&mut self, memory: &Memory, disks: Option<&mut Disks>, steps: u32) -> bool {
         if !self.is_memory_built {
-            let to = self.built_to.saturating_add(steps).min(memory.entries.places());
-            for at in self.built_to..to {
+            let to = self.build_position.saturating_add(steps).min(memory.entries.places());
+            for at in self.build_position..to {
                 let Some(entry) = memory.entries.get(at) else { continue };
                 if let Some((object, segment)) = segment_of(memory, entry) {
                     self.memory.add(object, segment, || object_name(entry));
                 }
             }
-            self.built_to = to;
+            self.build_position = to;
             self.is_memory_built = to == memory.entries.places();
             return true;
         }
@@ -160,10 +160,10 @@ impl HeldSegments {
     /// Begins a generation of changes, see
     /// [`Store::restart_changes`](crate::Store::restart_changes).
     pub(super) fn restart_changes(&mut self, disks: Option<&mut Disks>) {
-        self.is_watched = true;
+        self.is_tracking_changes = true;
         self.memory.begin_generation();
         if self.is_memory_built && self.memory.forget_missed() {
-            (self.built_to, self.is_memory_built) = (0, false);
+            (self.build_position, self.is_memory_built) = (0, false);
         }
         let mut disk_generation = 0;
         if let Some(disks) = disks
@@ -176,14 +176,14 @@ impl HeldSegments {
                 disks.tier.restart_building();
             }
         }
-        self.began = (self.memory.generation(), disk_generation);
+        self.tier_generations = (self.memory.generation(), disk_generation);
         self.generation += 1;
         self.sequence = 0;
     }
 
     /// Keeps no changes any more.
     pub(super) fn stop_changes(&mut self, disk: Option<&mut Holdings>) {
-        self.is_watched = false;
+        self.is_tracking_changes = false;
         self.memory.stop_watching();
         if let Some(disk) = disk {
             disk.stop_watching();
@@ -197,7 +197,7 @@ impl HeldSegments {
         blocks_max: usize,
     ) -> HoldingChanges {
         let disk = disks.as_deref().and_then(Disks::holdings).map_or(0, Holdings::generation);
-        if !self.is_watched || self.began != (self.memory.generation(), disk) {
+        if !self.is_tracking_changes || self.tier_generations != (self.memory.generation(), disk) {
             self.restart_changes(disks.as_deref_mut());
         }
         let mut changes = Vec::new();

@@ -13,11 +13,11 @@ use weir_wire::{DIGEST_SIZE, DataView, NameView};
 
 /// Entries that [`Memory::compact`] looks at for each insertion: all of them while an eighth of
 /// the store is replaced.
-const COMPACTED_ENTRIES: u32 = 8;
+const COMPACT_ENTRIES: u32 = 8;
 
 /// Data that arrives, decoded.
 #[derive(Copy, Clone)]
-pub(super) struct Arrival<'a> {
+pub(super) struct ArrivedData<'a> {
     pub(super) data: &'a DataView<'a>,
     pub(super) hashes: NameHashes,
     pub(super) fresh_until: Instant,
@@ -172,7 +172,7 @@ impl Memory {
     #[inline(always)]
     pub(super) fn find(&self, hash: u64, name_value: &[u8]) -> Option<u32> {
         if let Some(index) = &self.name_index {
-            return self.find_comparing(hash, name_value, &**index);
+            return self.find_with_index(hash, name_value, &**index);
         }
         self.table.find(hash, |index| {
             let entry = &self.entries[index];
@@ -181,7 +181,7 @@ impl Memory {
     }
 
     #[cold]
-    fn find_comparing(&self, hash: u64, name: &[u8], index: &dyn NameIndex) -> Option<u32> {
+    fn find_with_index(&self, hash: u64, name: &[u8], index: &dyn NameIndex) -> Option<u32> {
         let stored = StoredNames(&self.entries);
         let is_it = |entry| stored.hash(entry) == hash && index.name(stored, entry) == name;
         self.table.find(hash, is_it)
@@ -193,7 +193,7 @@ impl Memory {
     fn find_in_order(&self, now: Instant, query: &Query<'_>, order: &dyn NameIndex) -> Option<u32> {
         let name = query.name;
         let is_fresh_enough = |entry: &Entry| entry.is_fresh_enough(now, query.must_be_fresh);
-        let first = order.first_from(StoredNames(&self.entries), name.value());
+        let first = order.first_at_or_after(StoredNames(&self.entries), name.value());
         let in_order = core::iter::successors(first, |&index| order.next(index));
         for index in in_order.take(PREFIX_VISITS_MAX) {
             let entry = &self.entries[index];
@@ -222,11 +222,16 @@ impl Memory {
         if !may_be_digest || u32::from(name.last()?.typ) != DIGEST_COMPONENT {
             return None;
         }
-        self.find_of_digest(hashes.parent?, rest, digest)
+        self.find_by_computed_digest(hashes.parent?, rest, digest)
     }
 
     #[cold]
-    fn find_of_digest(&self, hash: u64, name_value: &[u8], digest: &[u8; 32]) -> Option<u32> {
+    fn find_by_computed_digest(
+        &self,
+        hash: u64,
+        name_value: &[u8],
+        digest: &[u8; 32],
+    ) -> Option<u32> {
         let index = self.find(hash, name_value)?;
         let data = DataView::decode(&self.entries[index].packet).ok()?;
         (data.implicit_digest() == *digest).then_some(index)
@@ -306,11 +311,11 @@ impl Memory {
     pub(super) fn insert(
         &mut self,
         now: Instant,
-        arrival: &Arrival<'_>,
+        arrival: &ArrivedData<'_>,
         packet: Packet,
         node: u32,
     ) -> u32 {
-        let Arrival { data, hashes, fresh_until, source } = *arrival;
+        let ArrivedData { data, hashes, fresh_until, source } = *arrival;
         let hash = hashes.whole;
         let name_value = data.name.value();
         let index = self.entries.insert_with(|| Entry {
@@ -370,7 +375,7 @@ impl Memory {
     /// neighbours leave would hold many times its octets, beyond the capacity of the store.
     #[cold]
     pub(super) fn compact(&mut self, pool: &mut Pool) {
-        for _ in 0..COMPACTED_ENTRIES {
+        for _ in 0..COMPACT_ENTRIES {
             self.compacted_to = match self.compacted_to + 1 {
                 next if next < self.entries.places() => next,
                 _ => 0,

@@ -14,7 +14,7 @@ use crate::entry::{Entry, entry_bytes};
 /// Of all names together. Who publishes different Data under one name needs few of them.
 const PACKETS_MAX: usize = 256;
 
-struct Kept {
+struct ReplacedPacket {
     /// The keyed hash of the name without the digest.
     hash: u64,
     packet: Packet,
@@ -26,15 +26,15 @@ struct Kept {
 
 /// The oldest goes first.
 #[derive(Default)]
-pub(super) struct Replaced {
-    all: VecDeque<Kept>,
+pub(super) struct ReplacedData {
+    packets: VecDeque<ReplacedPacket>,
     bytes: u64,
 }
 
-impl Replaced {
+impl ReplacedData {
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.packets.is_empty()
     }
 
     #[inline]
@@ -44,20 +44,20 @@ impl Replaced {
 
     /// Keeps a copy of an entry's Data, as long as all of them take `bytes_max` at most.
     #[cold]
-    pub(super) fn keep(&mut self, entry: &Entry, bytes_max: u64) {
+    pub(super) fn add(&mut self, entry: &Entry, bytes_max: u64) {
         let Entry { hash, fresh_until, freshness_ms, .. } = *entry;
         // The store's own memory is moved about.
         let packet = Packet::from(entry.packet.to_vec());
         self.bytes += entry_bytes(packet.len());
         let digest = OnceCell::new();
-        self.all.push_back(Kept { hash, packet, digest, fresh_until, freshness_ms });
+        self.packets.push_back(ReplacedPacket { hash, packet, digest, fresh_until, freshness_ms });
         self.trim(bytes_max);
     }
 
     /// Forgets the oldest of what takes more than this.
     pub(super) fn trim(&mut self, bytes_max: u64) {
-        while self.bytes > bytes_max || self.all.len() > PACKETS_MAX {
-            let Some(oldest) = self.all.pop_front() else { break };
+        while self.bytes > bytes_max || self.packets.len() > PACKETS_MAX {
+            let Some(oldest) = self.packets.pop_front() else { break };
             self.bytes -= entry_bytes(oldest.packet.len());
         }
     }
@@ -67,14 +67,14 @@ impl Replaced {
     pub(super) fn find(&self, now: Instant, query: &Query<'_>) -> Option<Hit> {
         let last = query.name.last()?;
         let hash = query.hashes.parent.filter(|_| u32::from(last.typ) == DIGEST_COMPONENT)?;
-        let is_it = |one: &&Kept| {
+        let is_it = |one: &&ReplacedPacket| {
             let is_fresh_enough = !query.must_be_fresh || now < one.fresh_until;
             let data = DataView::decode(&one.packet).expect("only Data is stored");
             is_fresh_enough
                 && data.name == query.name.parent()
                 && one.digest.get_or_init(|| data.implicit_digest()) == last.value
         };
-        let found = self.all.iter().filter(|one| one.hash == hash).find(is_it)?;
+        let found = self.packets.iter().filter(|one| one.hash == hash).find(is_it)?;
         Some(Hit {
             packet: found.packet.clone(),
             freshness_ms: found.freshness_ms.into(),
@@ -93,7 +93,7 @@ impl Replaced {
     }
 
     fn retain(&mut self, stays: impl Fn(&DataView<'_>) -> bool) {
-        self.all.retain(|one| DataView::decode(&one.packet).is_ok_and(|data| stays(&data)));
-        self.bytes = self.all.iter().map(|one| entry_bytes(one.packet.len())).sum();
+        self.packets.retain(|one| DataView::decode(&one.packet).is_ok_and(|data| stays(&data)));
+        self.bytes = self.packets.iter().map(|one| entry_bytes(one.packet.len())).sum();
     }
 }

@@ -20,7 +20,7 @@ impl Store {
     pub(super) fn check(&self) {
         self.memory.check();
         self.eviction.check(&self.memory.entries);
-        if let Some(held) = &self.held {
+        if let Some(held) = &self.holdings {
             held.check(&self.memory);
         }
         assert!(self.replaced.bytes() <= replaced_bytes_max(&self.config));

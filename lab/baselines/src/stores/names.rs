@@ -61,7 +61,7 @@ impl NameIndex for Ordered {
         true
     }
 
-    fn first_from(&self, stored: StoredNames<'_>, name: &[u8]) -> Option<u32> {
+    fn first_at_or_after(&self, stored: StoredNames<'_>, name: &[u8]) -> Option<u32> {
         self.list.at(&self.list.seek(|other| self.name(stored, other) < name))
     }
 

@@ -20,7 +20,7 @@ fn keep(bytes_max: u64) -> Retention {
     Retention::Keep { bytes_max }
 }
 
-fn set(fixture: &mut Fixture, generation: u64, rules: Vec<Rule>) -> Result<(), RulesRefused> {
+fn set(fixture: &mut Fixture, generation: u64, rules: Vec<Rule>) -> Result<(), RulesError> {
     fixture.store.set_rules(Rules { generation, rules }, |prefix| KEY.hash(prefix.value()))
 }
 
@@ -51,7 +51,7 @@ fn ranges_are_kept_and_others_refused() {
         fixture.store.check();
     }
     assert!((10..30).all(|segment| has(&mut fixture, "/file/v=1", segment)));
-    assert_eq!(fixture.store.eviction.kept_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
+    assert_eq!(fixture.store.eviction.pinned_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
     // A plan that does not have it lets it go, in time.
     set(&mut fixture, 2, Vec::new()).unwrap();
     assert_eq!(fixture.store.stats().kept_bytes, 0);
@@ -89,7 +89,7 @@ fn what_is_there_is_kept_and_what_is_kept_stays_within_its_bound() {
     let mut fixture = Fixture::new(100_000, EvictionPolicy::default());
     (0..20).for_each(|segment| assert!(put(&mut fixture, "/f", segment)));
     set(&mut fixture, 1, vec![rule("/f", ALL, keep(10_000))]).unwrap();
-    let kept = fixture.store.eviction.kept_bytes_by_rule()[0];
+    let kept = fixture.store.eviction.pinned_bytes_by_rule()[0];
     assert!((9_000..=10_000).contains(&kept), "{kept}");
     fixture.store.check();
     (0..2_000).for_each(|segment| assert!(put(&mut fixture, "/other", segment)));
@@ -97,9 +97,9 @@ fn what_is_there_is_kept_and_what_is_kept_stays_within_its_bound() {
     assert!((9..20).contains(&there), "{there}");
     // What is erased makes room for others.
     fixture.erase("/f", 100);
-    assert_eq!(fixture.store.eviction.kept_bytes_by_rule()[0], 0);
+    assert_eq!(fixture.store.eviction.pinned_bytes_by_rule()[0], 0);
     assert!(put(&mut fixture, "/f", 77));
-    assert!(fixture.store.eviction.kept_bytes_by_rule()[0] > 500);
+    assert!(fixture.store.eviction.pinned_bytes_by_rule()[0] > 500);
     // A store that shrinks below what is kept.
     fixture.set_capacity_bytes(300);
     fixture.store.check();
@@ -112,24 +112,24 @@ fn plans_that_cannot_be_followed_are_refused() {
     let present = vec![rule("/a", ALL, keep(1_000))];
     set(&mut fixture, 5, present.clone()).unwrap();
     assert_eq!(set(&mut fixture, 5, present.clone()), Ok(()), "the same again");
-    let older = RulesRefused::Outdated { offered: 4, present: 5 };
+    let older = RulesError::Outdated { offered: 4, present: 5 };
     assert_eq!(set(&mut fixture, 4, Vec::new()), Err(older));
-    let other = RulesRefused::Outdated { offered: 5, present: 5 };
+    let other = RulesError::Outdated { offered: 5, present: 5 };
     assert_eq!(set(&mut fixture, 5, Vec::new()), Err(other));
     let too_much = vec![rule("/a", ALL, keep(100_000)), rule("/b", ALL, keep(50_001))];
     let refused = set(&mut fixture, 6, too_much).unwrap_err();
-    assert_eq!(refused, RulesRefused::KeepTooMuch { bytes: 150_001, bytes_max: 150_000 });
+    assert_eq!(refused, RulesError::KeepTooMuch { bytes: 150_001, bytes_max: 150_000 });
     assert!(format!("{refused}").contains("150001"), "{refused}");
     let empty = vec![rule("/a", range(3, 2), Retention::Admit)];
-    assert_eq!(set(&mut fixture, 6, empty), Err(RulesRefused::EmptyRange(name("/a"))));
+    assert_eq!(set(&mut fixture, 6, empty), Err(RulesError::EmptyRange(name("/a"))));
     let overlap = vec![
         rule("/a", range(0, 9), Retention::Admit),
         rule("/b", range(0, 9), Retention::Admit),
         rule("/a", range(9, 18), Retention::Refuse),
     ];
-    assert_eq!(set(&mut fixture, 6, overlap), Err(RulesRefused::Ambiguous(name("/a"))));
+    assert_eq!(set(&mut fixture, 6, overlap), Err(RulesError::Ambiguous(name("/a"))));
     let many = vec![rule("/a", ALL, Retention::Admit); crate::rules::RULES_MAX + 1];
-    assert_eq!(set(&mut fixture, 6, many), Err(RulesRefused::TooMany(crate::rules::RULES_MAX + 1)));
+    assert_eq!(set(&mut fixture, 6, many), Err(RulesError::TooMany(crate::rules::RULES_MAX + 1)));
     assert_eq!(fixture.store.eviction.rules().unwrap().rules, present);
 }
 
@@ -161,7 +161,7 @@ fn a_file_is_read_in_order_while_a_rule_keeps_some_of_it() {
             }
         }
     }
-    assert_eq!(fixture.store.eviction.kept_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
+    assert_eq!(fixture.store.eviction.pinned_bytes_by_rule()[0], fixture.store.stats().kept_bytes);
     assert!((190..220).all(|segment| has(&mut fixture, "/file/v=1", segment)));
     let entries = fixture.store.stats().entries as u32;
     assert!(there > entries / 2, "{there} of {entries}");

@@ -10,7 +10,7 @@ use weir_base::Instant;
 use weir_face::unix_time_ms;
 use weir_forward::{Command, StoreCommand, StoreEvent};
 use weir_manage::ManagerInput;
-use weir_store::{HoldingChanges, HoldingsConfig, Rules, RulesRefused};
+use weir_store::{HoldingChanges, HoldingsConfig, Rules, RulesError};
 use weir_wire::Name;
 
 use self::merge::{merge_changes, merge_pages};
@@ -339,13 +339,13 @@ impl Contents {
 
     /// The share of each shard of new rules; none if they are in force already. Whatever could make
     /// a shard refuse its share is checked before any is sent.
-    fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesRefused> {
+    fn check_rules(&mut self, rules: Rules) -> Result<Option<Vec<Rules>>, RulesError> {
         if rules == self.rules {
             return Ok(None);
         }
         let (offered, present) = (rules.generation, self.rules.generation);
         if offered <= present {
-            return Err(RulesRefused::Outdated { offered, present });
+            return Err(RulesError::Outdated { offered, present });
         }
         let capacity_bytes = self.capacity_bytes;
         rules.check(capacity_bytes)?;

@@ -6,44 +6,44 @@ use crate::entry::USED;
 use weir_base::{Instant, Packet};
 use weir_wire::DataView;
 
-/// What a part of a store has for a [`Query`], see [`Store::look_up_part`].
+/// What a part of a store has for a [`Query`], see [`Store::lookup_shard`].
 #[derive(Debug)]
-pub enum PartAnswer {
+pub enum ShardAnswer {
     Memory {
         /// The whole Data TLV.
         packet: Packet,
-        came: Instant,
+        arrived_at: Instant,
         /// Its name, with its implicit digest or without, is that of the query.
         is_whole_name: bool,
     },
     /// Data that waits to be written to a disk.
     Unwritten(Packet),
     OnDisk(OnDisk),
-    Nothing,
+    Miss,
 }
 
 impl Store {
     /// What [`Store::lookup`] would find, not counted as a hit or a miss.
-    pub fn look_up_part(&mut self, now: Instant, query: &Query<'_>) -> PartAnswer {
+    pub fn lookup_shard(&mut self, now: Instant, query: &Query<'_>) -> ShardAnswer {
         let found = if self.config.serve { self.memory.find_answer(now, query) } else { None };
         if let Some(index) = found {
             self.eviction.on_hit(&mut self.memory.entries, index);
             let entry = &mut self.memory.entries[index];
             entry.flags |= USED;
             let name_len = entry.name_value().len();
-            return PartAnswer::Memory {
+            return ShardAnswer::Memory {
                 packet: entry.packet.share(),
-                came: entry.arrived_at(),
+                arrived_at: entry.arrived_at(),
                 is_whole_name: name_len <= query.name.value().len(),
             };
         }
-        if self.ends_at_memory(query) {
-            return PartAnswer::Nothing;
+        if self.is_memory_only(query) {
+            return ShardAnswer::Miss;
         }
-        match self.lookup_on_disks(now, query) {
-            Lookup::Hit(hit) => PartAnswer::Unwritten(hit.packet),
-            Lookup::OnDisk(found) => PartAnswer::OnDisk(found),
-            Lookup::Miss => PartAnswer::Nothing,
+        match self.lookup_disks(now, query) {
+            Lookup::Hit(hit) => ShardAnswer::Unwritten(hit.packet),
+            Lookup::OnDisk(found) => ShardAnswer::OnDisk(found),
+            Lookup::Miss => ShardAnswer::Miss,
         }
     }
 
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Whether Data below a prefix, which came at some time, is chosen before other such Data.
-    pub fn is_chosen_before(&self, one: (Instant, &[u8]), other: (Instant, &[u8])) -> bool {
+    pub fn is_preferred(&self, one: (Instant, &[u8]), other: (Instant, &[u8])) -> bool {
         if self.memory.is_ordered() {
             return name_of(one.1) < name_of(other.1);
         }
