@@ -17,7 +17,7 @@ mod segment_set;
 pub use congestion::{
     Controller, ControllerConfig, ControllerConstants, ControllerError, Controllers,
 };
-pub use consumer::scoreboard::GiveUp;
+pub use consumer::scoreboard::FailReason;
 pub use consumer::{
     Behind, CHUNK_SEGMENTS_MAX, Check, Consumer, ConsumerConfig, ConsumerError, ConsumerEvent,
     ConsumerInput, ConsumerOutbox, ConsumerStats, Delivery, Holdings, KeyId, MissingSegments,

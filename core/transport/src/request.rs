@@ -7,7 +7,7 @@ use weir_wire::{DataView, InterestView, LpHeader, NackReason, Name, NameView};
 
 use crate::PathId;
 use crate::consumer::nack_wait_ns;
-use crate::consumer::scoreboard::GiveUp;
+use crate::consumer::scoreboard::FailReason;
 use crate::interest::{InterestBatch, Selectors};
 
 /// The first wait for an answer; it doubles up to the lifetime of the Interest (RFC 6298, initial
@@ -89,15 +89,15 @@ impl Request {
         now: Instant,
         rng: &mut Rng,
         out: &mut InterestBatch,
-    ) -> Result<bool, GiveUp> {
+    ) -> Result<bool, FailReason> {
         if now < self.due_at || paths.is_empty() {
             return Ok(false);
         }
         self.paths = paths.len() as u32;
         if self.sends >= self.tries.sends_max.saturating_mul(self.paths) {
             return Err(match self.last_nack {
-                Some(reason) => GiveUp::Nacked(reason),
-                None => GiveUp::Unanswered,
+                Some(reason) => FailReason::Nacked(reason),
+                None => FailReason::Unanswered,
             });
         }
         if self.path.is_some() {
@@ -170,7 +170,7 @@ impl Request {
         interest: &InterestView<'_>,
         nack: Nack,
         now: Instant,
-    ) -> Result<bool, GiveUp> {
+    ) -> Result<bool, FailReason> {
         let reason = nack.reason;
         let is_ours = interest.name.value() == self.name
             && interest.nonce == Some(self.selectors.nonce)
@@ -188,8 +188,8 @@ impl Request {
         let has_no_route = self.tries.needs_route && self.without_route >= self.paths;
         if has_no_route || self.nacks >= self.tries.nacks_max.saturating_mul(self.paths) {
             return Err(match reason {
-                NackReason::NoRoute => GiveUp::NoRoute,
-                other => GiveUp::Nacked(other),
+                NackReason::NoRoute => FailReason::NoRoute,
+                other => FailReason::Nacked(other),
             });
         }
         // A Nack is an answer: it does not count as a try that found none.

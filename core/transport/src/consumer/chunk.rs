@@ -18,7 +18,7 @@ pub(crate) fn nack_wait_ns(times: u32) -> u64 {
 
 /// Why a segment is given up.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub enum GiveUp {
+pub enum FailReason {
     /// Every try timed out or was lost.
     Unanswered,
     NoRoute,
@@ -26,8 +26,8 @@ pub enum GiveUp {
     Nacked(NackReason),
 }
 
-impl GiveUp {
-    pub(super) fn of_nack(reason: NackReason) -> Self {
+impl FailReason {
+    pub(super) fn from_nack(reason: NackReason) -> Self {
         match reason {
             NackReason::NoRoute => Self::NoRoute,
             other => Self::Nacked(other),
@@ -37,13 +37,13 @@ impl GiveUp {
 
 /// A segment that is given up.
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
-pub(crate) struct Failed {
+pub(crate) struct FailedSegment {
     pub(crate) index: u64,
-    pub(crate) reason: GiveUp,
+    pub(crate) reason: FailReason,
 }
 
 #[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ScoreboardCounters {
     pub(crate) sent: u64,
     pub(crate) resent: u64,
     pub(crate) lost: u64,
@@ -60,11 +60,11 @@ pub(crate) struct Counters {
 #[derive(Copy, Clone, Eq, PartialEq, Debug)]
 pub(super) enum ChunkState {
     /// Sent, not answered.
-    Flying,
+    InFlight,
     /// Sent before the segment is known to exist; the Interest ends at this time.
     Ahead(Instant),
     /// To be sent again at this time.
-    Waiting(Instant),
+    AwaitsResend(Instant),
     /// Answered or not needed.
     Done,
 }
@@ -73,9 +73,9 @@ pub(super) enum ChunkState {
 pub(crate) struct Chunk {
     pub(super) state: ChunkState,
     /// Its first segment, how many it has, and how many of them are wanted and have not come.
-    pub(super) first: u64,
-    pub(super) len: u32,
-    pub(super) open: u32,
+    pub(super) first_segment: u64,
+    pub(super) segment_count: u32,
+    pub(super) open_count: u32,
     /// What has come: packets, marked ones among them, octets.
     pub(super) packets: u32,
     pub(super) marked_packets: u32,
@@ -87,15 +87,15 @@ pub(crate) struct Chunk {
     /// That path was removed, though there may be another of its number.
     pub(super) is_path_gone: bool,
     pub(super) sent_at: Instant,
-    pub(crate) order: u64,
+    pub(crate) send_order: u64,
     /// The nonce of each of its Interests, less the number of its segment.
     pub(super) nonce: u32,
     pub(crate) sends: u32,
     /// Open segments refused since it was sent last, why the last of them, and how often all that
     /// was open was refused for want of a route.
-    pub(super) nacked: u32,
+    pub(super) nacked_count: u32,
     pub(super) nack_reason: NackReason,
-    pub(super) no_routes: u32,
+    pub(super) no_route_rounds: u32,
     /// Sent again because later chunks had been answered.
     pub(crate) is_presumed_lost: bool,
 }
@@ -104,10 +104,10 @@ impl Chunk {
     /// A chunk without segments, to be sent now.
     pub(super) fn new(path: PathId, now: Instant) -> Self {
         Self {
-            state: ChunkState::Waiting(now),
-            first: 0,
-            len: 0,
-            open: 0,
+            state: ChunkState::AwaitsResend(now),
+            first_segment: 0,
+            segment_count: 0,
+            open_count: 0,
             packets: 0,
             marked_packets: 0,
             mark: CongestionMark::NONE,
@@ -115,21 +115,21 @@ impl Chunk {
             path,
             is_path_gone: false,
             sent_at: now,
-            order: 0,
+            send_order: 0,
             nonce: 0,
             sends: 0,
-            nacked: 0,
+            nacked_count: 0,
             nack_reason: NackReason::None,
-            no_routes: 0,
+            no_route_rounds: 0,
             is_presumed_lost: false,
         }
     }
 
     pub(super) fn segments(&self) -> Range<u64> {
-        self.first..self.first + u64::from(self.len)
+        self.first_segment..self.first_segment + u64::from(self.segment_count)
     }
 
-    pub(crate) fn is_flying(&self) -> bool {
-        self.state == ChunkState::Flying
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.state == ChunkState::InFlight
     }
 }

@@ -16,9 +16,9 @@ pub(crate) struct Chunks {
     segments_max: u64,
     chunks: VecDeque<Chunk>,
     /// Which segments of each chunk are wanted and have not come: `words` words for each chunk.
-    open: VecDeque<u64>,
+    open_bits: VecDeque<u64>,
     /// Which of these were refused since the chunk was sent last, likewise.
-    refused: VecDeque<u64>,
+    refused_bits: VecDeque<u64>,
     words: usize,
     /// The first segment that is in no chunk yet.
     next_index: u64,
@@ -30,8 +30,8 @@ impl Chunks {
         Self {
             segments_max: u64::from(segments_max),
             chunks: VecDeque::new(),
-            open: VecDeque::new(),
-            refused: VecDeque::new(),
+            open_bits: VecDeque::new(),
+            refused_bits: VecDeque::new(),
             words: segments_max.div_ceil(u64::BITS) as usize,
             next_index: 0,
         }
@@ -63,7 +63,7 @@ impl Chunks {
 
     /// The first segment of the first chunk.
     pub(crate) fn first_index(&self) -> u64 {
-        self.chunks.front().map_or(self.next_index, |chunk| chunk.first)
+        self.chunks.front().map_or(self.next_index, |chunk| chunk.first_segment)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Chunk> {
@@ -80,7 +80,7 @@ impl Chunks {
 
     /// The position of the chunk that has the segment `index`.
     pub(crate) fn find(&self, index: u64) -> Option<usize> {
-        let first = self.chunks.front()?.first;
+        let first = self.chunks.front()?.first_segment;
         if index < first || index >= self.next_index {
             return None;
         }
@@ -100,7 +100,12 @@ impl Chunks {
         let first = self.next_index;
         let end = (first / self.segments_max + 1).saturating_mul(self.segments_max).min(limit);
         debug_assert!(first < end);
-        let mut chunk = Chunk { first, len: (end - first) as u32, open: 0, ..chunk };
+        let mut chunk = Chunk {
+            first_segment: first,
+            segment_count: (end - first) as u32,
+            open_count: 0,
+            ..chunk
+        };
         for word in 0..self.words as u64 {
             let start = (first + word * u64::from(u64::BITS)).min(end);
             let segments = start..(start + u64::from(u64::BITS)).min(end);
@@ -108,18 +113,18 @@ impl Chunks {
             for (bit, index) in segments.enumerate() {
                 bits |= u64::from(is_open(index)) << bit;
             }
-            chunk.open += bits.count_ones();
-            self.open.push_back(bits);
-            self.refused.push_back(0);
+            chunk.open_count += bits.count_ones();
+            self.open_bits.push_back(bits);
+            self.refused_bits.push_back(0);
         }
         self.chunks.push_back(chunk);
         self.next_index = end;
         self.chunks.len() - 1
     }
 
-    /// Which word of [`Chunks::open`], and which bit of it.
+    /// Which word of [`Chunks::open_count`], and which bit of it.
     fn bit(&self, at: usize, index: u64) -> (usize, u64) {
-        let offset = index - self.chunks[at].first;
+        let offset = index - self.chunks[at].first_segment;
         let word = at * self.words + (offset / u64::from(u64::BITS)) as usize;
         (word, 1 << (offset % u64::from(u64::BITS)))
     }
@@ -127,35 +132,35 @@ impl Chunks {
     /// Whether a segment is wanted and has not come.
     pub(crate) fn is_open(&self, at: usize, index: u64) -> bool {
         let (word, bit) = self.bit(at, index);
-        self.open[word] & bit != 0
+        self.open_bits[word] & bit != 0
     }
 
     /// A segment is not wanted any more: it has come, or is given up. Returns whether it was.
     pub(crate) fn close(&mut self, at: usize, index: u64) -> bool {
         let (word, bit) = self.bit(at, index);
-        let was_open = self.open[word] & bit != 0;
-        self.open[word] &= !bit;
-        self.chunks[at].open -= u32::from(was_open);
-        let was_refused = self.refused[word] & bit != 0;
-        self.refused[word] &= !bit;
-        self.chunks[at].nacked -= u32::from(was_refused);
+        let was_open = self.open_bits[word] & bit != 0;
+        self.open_bits[word] &= !bit;
+        self.chunks[at].open_count -= u32::from(was_open);
+        let was_refused = self.refused_bits[word] & bit != 0;
+        self.refused_bits[word] &= !bit;
+        self.chunks[at].nacked_count -= u32::from(was_refused);
         was_open
     }
 
     /// An open segment was refused. Returns false if it was before: a Nack may come twice.
-    pub(crate) fn refuse(&mut self, at: usize, index: u64) -> bool {
+    pub(crate) fn mark_refused(&mut self, at: usize, index: u64) -> bool {
         let (word, bit) = self.bit(at, index);
-        let is_new = self.refused[word] & bit == 0;
-        self.refused[word] |= bit;
-        self.chunks[at].nacked += u32::from(is_new);
+        let is_new = self.refused_bits[word] & bit == 0;
+        self.refused_bits[word] |= bit;
+        self.chunks[at].nacked_count += u32::from(is_new);
         is_new
     }
 
     /// A chunk is sent again: nothing of it is refused.
     pub(crate) fn forget_refused(&mut self, at: usize) {
-        if self.chunks[at].nacked > 0 {
-            self.chunks[at].nacked = 0;
-            self.refused
+        if self.chunks[at].nacked_count > 0 {
+            self.chunks[at].nacked_count = 0;
+            self.refused_bits
                 .range_mut(at * self.words..(at + 1) * self.words)
                 .for_each(|bits| *bits = 0);
         }
@@ -163,8 +168,8 @@ impl Chunks {
 
     /// The segments of a chunk that are wanted and have not come.
     pub(crate) fn open_segments(&self, at: usize) -> impl Iterator<Item = u64> {
-        let first = self.chunks[at].first;
-        let words = self.open.range(at * self.words..(at + 1) * self.words);
+        let first = self.chunks[at].first_segment;
+        let words = self.open_bits.range(at * self.words..(at + 1) * self.words);
         words.enumerate().flat_map(move |(word, &bits)| {
             let first = first + (word as u64) * u64::from(u64::BITS);
             (0..u64::from(u64::BITS))
@@ -175,23 +180,23 @@ impl Chunks {
 
     /// Removes the segments from `limit` on, which are closed, from the last chunk, and the chunk
     /// if none is left.
-    pub(crate) fn cut(&mut self, limit: u64) {
+    pub(crate) fn truncate(&mut self, limit: u64) {
         let Some(chunk) = self.chunks.back_mut() else { return };
-        self.next_index = limit.clamp(chunk.first, self.next_index);
-        chunk.len = (self.next_index - chunk.first) as u32;
-        if chunk.len == 0 {
+        self.next_index = limit.clamp(chunk.first_segment, self.next_index);
+        chunk.segment_count = (self.next_index - chunk.first_segment) as u32;
+        if chunk.segment_count == 0 {
             self.chunks.pop_back();
-            self.open.truncate(self.chunks.len() * self.words);
-            self.refused.truncate(self.chunks.len() * self.words);
+            self.open_bits.truncate(self.chunks.len() * self.words);
+            self.refused_bits.truncate(self.chunks.len() * self.words);
         }
     }
 
     /// Forgets the leading chunks that are done.
-    pub(crate) fn shift(&mut self) {
+    pub(crate) fn pop_done(&mut self) {
         while self.chunks.front().is_some_and(|chunk| chunk.state == ChunkState::Done) {
             self.chunks.pop_front();
-            self.open.drain(..self.words);
-            self.refused.drain(..self.words);
+            self.open_bits.drain(..self.words);
+            self.refused_bits.drain(..self.words);
         }
     }
 }

@@ -18,7 +18,7 @@ use super::ConsumerError;
 use super::config::ConsumerConfig;
 use super::naming::{METADATA_INDEX, probe_index};
 use super::requests::{Requests, SINGLE_TRIES};
-use super::scoreboard::GiveUp;
+use super::scoreboard::FailReason;
 use super::target::Target;
 use super::verify::{Incoming, REFUSALS_MAX};
 use crate::PathId;
@@ -100,7 +100,7 @@ pub(super) enum Step {
     /// There is nothing to fetch.
     Failed(ConsumerError),
     /// Nothing answers for the target.
-    GaveUp(GiveUp),
+    GaveUp(FailReason),
 }
 
 #[derive(Debug)]
@@ -225,7 +225,7 @@ impl Discovery {
         let object = self.target.name();
         if data.is_nack() {
             if is_stored {
-                return self.give_up(now, Question::Version, GiveUp::NoRoute);
+                return self.give_up(now, Question::Version, FailReason::NoRoute);
             }
             self.stage = Stage::Verifying { metadata: None, is_stored };
             return Step::Verify { index: METADATA_INDEX, incoming };
@@ -430,12 +430,12 @@ impl Discovery {
 
     /// A request has come to nothing. Without the first segment there is nothing to fetch; without
     /// the manifest there are signatures.
-    fn give_up(&mut self, now: Instant, question: Question, reason: GiveUp) -> Step {
+    fn give_up(&mut self, now: Instant, question: Question, reason: FailReason) -> Step {
         match (question, &self.stage) {
             (Question::Manifest, _) => return self.without_manifest(),
             // No store has it: back to waiting for the producer.
             (Question::Version, Stage::Version { is_stored: true })
-                if reason == GiveUp::NoRoute =>
+                if reason == FailReason::NoRoute =>
             {
                 self.request_version(now, false);
             }

@@ -34,7 +34,7 @@ use weir_base::{Instant, NS_PER_S};
 use super::inventory::Inventory;
 use super::layout::Layout;
 use super::missing::{MissingSegments, RANGES_MAX};
-use super::scoreboard::{Failed, GiveUp};
+use super::scoreboard::{FailReason, FailedSegment};
 use super::target::PacketId;
 use super::verify::VerifyQueue;
 
@@ -83,7 +83,7 @@ pub(super) struct Holes {
     /// Segments got no answer since something was verified, and segments were refused.
     has_unanswered: bool,
     has_refused: bool,
-    reason: GiveUp,
+    reason: FailReason,
 }
 
 /// How far the transfer is, as far as holes need to know.
@@ -146,7 +146,7 @@ impl Holes {
             parts: 0,
             has_unanswered: false,
             has_refused: false,
-            reason: GiveUp::Unanswered,
+            reason: FailReason::Unanswered,
         }
     }
 
@@ -155,9 +155,9 @@ impl Holes {
     }
 
     /// A segment got no answer.
-    pub(super) fn add_failed(&mut self, failed: Failed) {
-        self.has_unanswered |= failed.reason == GiveUp::Unanswered;
-        self.has_refused |= failed.reason != GiveUp::Unanswered;
+    pub(super) fn add_failed(&mut self, failed: FailedSegment) {
+        self.has_unanswered |= failed.reason == FailReason::Unanswered;
+        self.has_refused |= failed.reason != FailReason::Unanswered;
         self.reason = failed.reason;
         self.set_aside(failed.index);
     }
@@ -367,7 +367,7 @@ impl Holes {
     }
 
     /// Why the last segment got no answer.
-    pub(super) fn reason(&self) -> GiveUp {
+    pub(super) fn reason(&self) -> FailReason {
         self.reason
     }
 
@@ -435,7 +435,7 @@ impl Holes {
         }
         let missing = segments.iter().map(|range| range.end - range.start).sum();
         let wanted = layout.wanted_segments(last_segment);
-        let reason = if self.has_unanswered { GiveUp::Unanswered } else { self.reason };
+        let reason = if self.has_unanswered { FailReason::Unanswered } else { self.reason };
         let metadata = inventory.metadata.as_ref();
         let is_whole = wanted.start == 0 && last_segment == wanted.end.checked_sub(1);
         let sizes = metadata.and_then(|it| it.size_bytes.zip(it.segment_size));

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use weir_wire::Name;
 
-use super::chunk::GiveUp;
+use super::chunk::FailReason;
 
 /// Ranges of missing segments that are named one by one at most.
 pub(super) const RANGES_MAX: usize = 8;
@@ -29,13 +29,13 @@ pub struct MissingSegments {
     /// and the whole object was wanted.
     pub octets: Option<(u64, u64)>,
     /// Why they are missing.
-    pub reason: GiveUp,
+    pub reason: FailReason,
 }
 
 impl MissingSegments {
     /// Whether they are missing for want of a route.
     pub fn has_no_route(&self) -> bool {
-        self.reason == GiveUp::NoRoute
+        self.reason == FailReason::NoRoute
     }
 
     /// How many of the wanted segments are there.
@@ -63,9 +63,9 @@ fn write_ranges(f: &mut fmt::Formatter<'_>, first: &[Range<u64>], count: u64) ->
 impl fmt::Display for MissingSegments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.reason {
-            GiveUp::Unanswered => "no answer",
-            GiveUp::NoRoute => "no route",
-            GiveUp::Nacked(_) => "refused by routers",
+            FailReason::Unanswered => "no answer",
+            FailReason::NoRoute => "no route",
+            FailReason::Nacked(_) => "refused by routers",
         };
         write!(f, "{} of {} segments", self.held(), self.segments)?;
         if let Some((held, all)) = self.octets {
@@ -100,14 +100,14 @@ mod tests {
             ranges: 2,
             manifest_parts: 0,
             octets: Some((950, 1000)),
-            reason: GiveUp::Unanswered,
+            reason: FailReason::Unanswered,
         };
         assert_eq!(
             format!("{missing}"),
             "95 of 100 segments (950 of 1000 bytes) of /a/v=1 arrived, 5 are missing (no answer): \
              3, 10-13"
         );
-        (missing.ranges, missing.octets, missing.reason) = (4, None, GiveUp::NoRoute);
+        (missing.ranges, missing.octets, missing.reason) = (4, None, FailReason::NoRoute);
         missing.manifest_parts = 1;
         assert_eq!(
             format!("{missing}"),

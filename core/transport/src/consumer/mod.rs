@@ -319,7 +319,7 @@ impl Consumer {
             return;
         };
         if let Some(rtt_ns) = answered.request.rtt_ns(now) {
-            self.transfer.scoreboard.first_rtt(answered.request.path(), rtt_ns);
+            self.transfer.scoreboard.set_first_rtt(answered.request.path(), rtt_ns);
         }
         let mut step = self.discovery.on_data(now, answered, data, incoming);
         if let Step::FirstSegment = step {
@@ -333,7 +333,7 @@ impl Consumer {
         if !self.discovery.is_asking() {
             return;
         }
-        let paths = self.transfer.scoreboard.paths().for_requests();
+        let paths = self.transfer.scoreboard.paths().request_order();
         while !self.is_over() && self.discovery.is_asking() {
             let sent = &mut self.transfer.stats.interests;
             let polled = self.discovery.poll(now, &paths, &mut self.rng, &mut out.interests, sent);
@@ -535,7 +535,7 @@ impl Consumer {
         let segments = ranges.iter().fold(0, |sum: u64, range| {
             sum.saturating_add((range.last - range.first).saturating_add(1))
         });
-        self.transfer.scoreboard.set_held(path, ranges);
+        self.transfer.scoreboard.set_holdings(path, ranges);
         out.events.push(ConsumerEvent::Holdings { path, segments, is_partial });
     }
 }

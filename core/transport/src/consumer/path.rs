@@ -9,7 +9,7 @@ use weir_base::{Instant, NS_PER_MS, NS_PER_S, RttConfig, RttEstimator};
 use weir_store::SegmentRange;
 use weir_wire::{CongestionMark, PACKET_SIZE_MAX};
 
-use super::chunk::{Chunk, Counters, nack_wait_ns};
+use super::chunk::{Chunk, ScoreboardCounters, nack_wait_ns};
 use super::stats::PathStats;
 use crate::PathId;
 use crate::congestion::{
@@ -26,24 +26,24 @@ const REORDER_QUARTERS_MAX: u64 = 32;
 /// The slowest round trip is that of the last so many of its kind, of this time at least, and of
 /// the second at most unless one takes longer: an answer that was held up for seconds would
 /// otherwise put off the finding of losses for a minute.
-const SLOWEST_ROUND_TRIPS: u64 = 8;
-const SLOWEST_FOR_NS: u64 = NS_PER_S;
-const SLOWEST_FOR_NS_MAX: u64 = 4 * NS_PER_S;
+const SLOWEST_SPAN_ROUND_TRIPS: u64 = 8;
+const SLOWEST_SPAN_MIN_NS: u64 = NS_PER_S;
+const SLOWEST_SPAN_MAX_NS: u64 = 4 * NS_PER_S;
 /// Routers suppress a retransmission that comes sooner (NFD best-route, retx-suppression-initial),
 /// twice that after the first, and so on, up to 250 ms.
 const RESEND_AFTER_NS: u64 = 10 * NS_PER_MS;
 const RESEND_DOUBLINGS_MAX: u32 = 5;
 /// So many times the slowest round trip without an answer, and the oldest Interest counts as lost,
 /// if losses are found early (RFC 8985, 7.2, has two smoothed ones).
-const SILENT_ROUND_TRIPS: u64 = 2;
+const PROBE_ROUND_TRIPS: u64 = 2;
 /// Drivers may call this late.
 const PACE_LATE_NS: u64 = 2 * NS_PER_MS;
 /// Weight of one packet in the mean size of packets.
-const SIZE_PARTS: i64 = 16;
+const SIZE_MEAN_DIVISOR: i64 = 16;
 
 /// One sending of an Interest.
 #[derive(Copy, Clone, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentChunk {
     pub(crate) index: u64,
     pub(crate) order: u64,
 }
@@ -54,9 +54,9 @@ pub(crate) struct Path {
     control: Box<dyn CongestionControl>,
     in_flight: u32,
     /// In the order of sending; entries whose chunk was answered or sent again are skipped.
-    pub(crate) sent: VecDeque<Sent>,
+    pub(crate) sent: VecDeque<SentChunk>,
     /// The segments that the router at its other end reported to hold; in order, with gaps.
-    held: Vec<SegmentRange>,
+    holdings: Vec<SegmentRange>,
     /// Routers of other paths hold what is sent next, and this one's does not.
     is_passed_over: bool,
     next_order: u64,
@@ -70,23 +70,23 @@ pub(crate) struct Path {
     /// An Interest is lost only when its lifetime ends.
     waits_for_lifetime: bool,
     /// What is found lost is given up, so that it should be certain.
-    asks_once: bool,
+    sends_once: bool,
     /// When a packet came last, and whether an Interest was found lost since, because none came.
-    heard_at: Option<Instant>,
-    was_silent: bool,
-    reorder_quarters: u64,
-    slowest: Slowest,
+    last_packet_at: Option<Instant>,
+    is_probe_spent: bool,
+    reorder_margin_quarters: u64,
+    slowest: SlowestRtt,
     window_limited: bool,
     /// Interests found lost so far.
     lost: u64,
     /// How long the last Interest that timed out was waited for, if no chunk has come since, and
     /// when it timed out.
-    waited_ns: Option<u64>,
+    timed_out_wait_ns: Option<u64>,
     timed_out_at: Instant,
     /// Times that it was tried and refused for want of a route since the last answer, and when it
     /// is tried again.
-    refusals: u32,
-    rests_until: Instant,
+    no_route_nacks: u32,
+    no_route_until: Instant,
     stats: PathStats,
     round: Round,
     /// An answer to an Interest from this order on begins the next round.
@@ -105,7 +105,7 @@ impl Path {
             control,
             in_flight: 0,
             sent: VecDeque::new(),
-            held: Vec::new(),
+            holdings: Vec::new(),
             is_passed_over: false,
             next_order: 0,
             answered_order_end: 0,
@@ -113,17 +113,17 @@ impl Path {
             decrease_interval_ns: None,
             decreased_at: None,
             waits_for_lifetime: false,
-            asks_once: false,
-            heard_at: None,
-            was_silent: false,
-            reorder_quarters: REORDER_QUARTERS,
-            slowest: Slowest::default(),
+            sends_once: false,
+            last_packet_at: None,
+            is_probe_spent: false,
+            reorder_margin_quarters: REORDER_QUARTERS,
+            slowest: SlowestRtt::default(),
             window_limited: false,
             lost: 0,
-            waited_ns: None,
+            timed_out_wait_ns: None,
             timed_out_at: Instant::ZERO,
-            refusals: 0,
-            rests_until: Instant::ZERO,
+            no_route_nacks: 0,
+            no_route_until: Instant::ZERO,
             stats: PathStats::default(),
             round: Round::default(),
             round_end: 0,
@@ -139,7 +139,7 @@ impl Path {
         waits_for_lifetime: bool,
         asks_once: bool,
     ) -> Self {
-        Self { decrease_interval_ns, waits_for_lifetime, asks_once, ..self }
+        Self { decrease_interval_ns, waits_for_lifetime, sends_once: asks_once, ..self }
     }
 
     pub(crate) fn allowance(&self) -> Allowance {
@@ -151,23 +151,23 @@ impl Path {
     }
 
     /// Whether all that was sent here lately is lost: nothing has come since a timeout.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.waited_ns.is_some()
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.timed_out_wait_ns.is_some()
     }
 
     /// Whether not even one packet has come since a timeout.
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.is_silent() && self.heard_at.is_none_or(|at| at < self.timed_out_at)
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.has_timed_out() && self.last_packet_at.is_none_or(|at| at < self.timed_out_at)
     }
 
     /// Whether what is sent here is likely to be lost, or refused for want of a route.
     pub(crate) fn is_failing(&self) -> bool {
-        self.is_silent() || self.refusals > 0
+        self.has_timed_out() || self.no_route_nacks > 0
     }
 
     /// When a path that refused the last Interest for want of a route may be tried again.
-    pub(crate) fn rests_until(&self) -> Instant {
-        if self.refusals > 0 { self.rests_until } else { Instant::ZERO }
+    pub(crate) fn no_route_until(&self) -> Instant {
+        if self.no_route_nacks > 0 { self.no_route_until } else { Instant::ZERO }
     }
 
     /// What happened here so far.
@@ -176,33 +176,33 @@ impl Path {
     }
 
     /// An Interest was refused.
-    pub(crate) fn nacked(&mut self) {
+    pub(crate) fn on_nack(&mut self) {
         self.stats.nacks += 1;
     }
 
     /// An Interest was refused for want of a route.
-    pub(crate) fn refused(&mut self, now: Instant) {
-        if now >= self.rests_until() {
-            self.rests_until = now.plus_ns(nack_wait_ns(self.refusals));
-            self.refusals += 1;
+    pub(crate) fn on_no_route(&mut self, now: Instant) {
+        if now >= self.no_route_until() {
+            self.no_route_until = now.plus_ns(nack_wait_ns(self.no_route_nacks));
+            self.no_route_nacks += 1;
         }
     }
 
     /// How long an answer, or to learn that there is none, takes, in nanoseconds: 0 before the
     /// first, so that a new path is tried at once.
-    pub(crate) fn answer_ns(&self) -> u64 {
-        self.waited_ns.or(self.rtt.smoothed_ns()).unwrap_or(0)
+    pub(crate) fn expected_answer_ns(&self) -> u64 {
+        self.timed_out_wait_ns.or(self.rtt.smoothed_ns()).unwrap_or(0)
     }
 
     /// What the router at its other end holds.
-    pub(crate) fn set_held(&mut self, held: Vec<SegmentRange>) {
-        self.held = held;
+    pub(crate) fn set_holdings(&mut self, held: Vec<SegmentRange>) {
+        self.holdings = held;
     }
 
     /// Whether its router reported to hold a segment.
     pub(crate) fn holds(&self, segment: u64) -> bool {
-        let after = self.held.partition_point(|range| range.first <= segment);
-        after > 0 && self.held[after - 1].contains(segment)
+        let after = self.holdings.partition_point(|range| range.first <= segment);
+        after > 0 && self.holdings[after - 1].contains(segment)
     }
 
     /// Whether routers of other paths hold what is sent next, and this one's does not.
@@ -232,7 +232,7 @@ impl Path {
 
     /// Notes whether the window, or its pace, is what holds the consumer back, which has something
     /// to send or not.
-    pub(crate) fn note_limit(&mut self, has_more: bool, now: Instant) {
+    pub(crate) fn update_window_limited(&mut self, has_more: bool, now: Instant) {
         self.window_limited = has_more && !self.is_passed_over && !self.may_send(now);
         if !has_more || !self.window_has_room() {
             // No pace kept it back in this time, which makes nothing up.
@@ -242,13 +242,13 @@ impl Path {
 
     /// The Interests for the `segments` open ones of the chunk that begins with `index` leave.
     /// Returns their order.
-    pub(crate) fn sent(&mut self, index: u64, segments: u32, now: Instant) -> u64 {
+    pub(crate) fn on_send(&mut self, index: u64, segments: u32, now: Instant) -> u64 {
         debug_assert!(self.window_has_room());
         let order = self.next_order;
         self.next_order += 1;
         self.in_flight += 1;
         self.stats.interests += u64::from(segments);
-        self.sent.push_back(Sent { index, order });
+        self.sent.push_back(SentChunk { index, order });
         if let Some(pacing_bps) = self.control.allowance().pacing_bps {
             let bits = 8 * u64::from(segments) * self.packet_bytes.unsigned_abs();
             let gap_ns = bits.saturating_mul(NS_PER_S) / pacing_bps.max(1);
@@ -262,55 +262,56 @@ impl Path {
 
     /// The Interests for `segments` that are not made yet leave. They take no room in the window,
     /// and have no order.
-    pub(crate) fn sent_ahead(&mut self, segments: u32) -> u64 {
+    pub(crate) fn count_sent_ahead(&mut self, segments: u32) -> u64 {
         self.stats.interests += u64::from(segments);
         0
     }
 
     /// An Interest is in flight no more: answered, lost or not needed.
-    pub(crate) fn landed(&mut self) {
+    pub(crate) fn remove_in_flight(&mut self) {
         self.in_flight -= 1;
     }
 
     /// A packet of what was sent here came.
-    pub(crate) fn heard(&mut self, now: Instant) {
-        (self.heard_at, self.was_silent) = (Some(now), false);
+    pub(crate) fn on_packet(&mut self, now: Instant) {
+        (self.last_packet_at, self.is_probe_spent) = (Some(now), false);
     }
 
     /// When a packet of what was sent here came last.
-    pub(crate) fn heard_at(&self) -> Option<Instant> {
-        self.heard_at
+    pub(crate) fn last_packet_at(&self) -> Option<Instant> {
+        self.last_packet_at
     }
 
     /// A packet came that was asked for outside the window: the path is not dead.
-    pub(crate) fn heard_aside(&mut self, now: Instant) {
-        self.heard(now);
-        (self.waited_ns, self.refusals) = (None, 0);
+    pub(crate) fn on_packet_outside_window(&mut self, now: Instant) {
+        self.on_packet(now);
+        (self.timed_out_wait_ns, self.no_route_nacks) = (None, 0);
     }
 
     /// `chunk`, which was sent here last, is answered; it is still counted in flight if it was.
     /// Returns the round-trip time, if it is known for sure.
-    pub(crate) fn time_answer(
+    pub(crate) fn measure_answer(
         &mut self,
         chunk: &Chunk,
         now: Instant,
-        counters: &mut Counters,
+        counters: &mut ScoreboardCounters,
     ) -> Option<u64> {
-        self.waited_ns = None;
-        self.refusals = 0;
+        self.timed_out_wait_ns = None;
+        self.no_route_nacks = 0;
         let elapsed_ns = now.ns_since(chunk.sent_at);
-        let is_waiting = !chunk.is_flying();
+        let is_waiting = !chunk.is_in_flight();
         if chunk.is_presumed_lost
             && (is_waiting || self.rtt.min_ns().is_some_and(|min_ns| elapsed_ns < min_ns / 2))
         {
             counters.false_losses += 1;
             self.lost = self.lost.saturating_sub(1);
-            self.reorder_quarters = (self.reorder_quarters * 2).min(REORDER_QUARTERS_MAX);
+            self.reorder_margin_quarters =
+                (self.reorder_margin_quarters * 2).min(REORDER_QUARTERS_MAX);
         }
         if is_waiting {
             return None;
         }
-        self.answered_order_end = self.answered_order_end.max(chunk.order + 1);
+        self.answered_order_end = self.answered_order_end.max(chunk.send_order + 1);
         if chunk.sends > 1 {
             return None;
         }
@@ -320,16 +321,16 @@ impl Path {
     }
 
     /// Tells the controller that all of a chunk has come.
-    pub(crate) fn answered(
+    pub(crate) fn on_chunk_answered(
         &mut self,
         chunk: &Chunk,
         rtt_ns: Option<u64>,
         now: Instant,
-        counters: &mut Counters,
+        counters: &mut ScoreboardCounters,
     ) {
-        let &Chunk { order, packets, marked_packets, mark, bytes, .. } = chunk;
+        let &Chunk { send_order: order, packets, marked_packets, mark, bytes, .. } = chunk;
         let packet_bytes = (bytes / packets.max(1) as usize) as i64;
-        self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_PARTS;
+        self.packet_bytes += (packet_bytes - self.packet_bytes) / SIZE_MEAN_DIVISOR;
         if order >= self.round_end {
             self.round = Round { number: self.round.number + 1, ..Round::default() };
             self.round_end = self.next_order;
@@ -354,19 +355,19 @@ impl Path {
         if mark.is_set() {
             counters.marks += u64::from(marked_packets);
             if self.control.rules().marks == Marks::Reported {
-                self.congested(now, order, Congestion::Mark, counters);
+                self.on_congestion(now, order, Congestion::Mark, counters);
             }
         }
     }
 
     /// Reports congestion that the Interest of this order met to the controller, unless it was sent
     /// before the last decrease.
-    pub(crate) fn congested(
+    pub(crate) fn on_congestion(
         &mut self,
         now: Instant,
         order: u64,
         cause: Congestion,
-        counters: &mut Counters,
+        counters: &mut ScoreboardCounters,
     ) {
         let is_loss = u64::from(cause == Congestion::Loss);
         self.lost += is_loss;
@@ -378,16 +379,21 @@ impl Path {
     }
 
     /// The Interests for a chunk have timed out.
-    pub(crate) fn timed_out(&mut self, now: Instant, chunk: &Chunk, counters: &mut Counters) {
-        let order = chunk.order;
+    pub(crate) fn on_timeout(
+        &mut self,
+        now: Instant,
+        chunk: &Chunk,
+        counters: &mut ScoreboardCounters,
+    ) {
+        let order = chunk.send_order;
         // A path that is tried again and is still dead says no more of its congestion (RFC 5681,
         // 3.1, has ssthresh stay as it is).
-        let is_trial = self.is_silent() && self.in_flight == 1;
+        let is_trial = self.has_timed_out() && self.in_flight == 1;
         counters.timeouts += 1;
         self.stats.timeouts += 1;
         self.lost += 1;
         if chunk.packets == 0 && order >= self.answered_order_end {
-            self.waited_ns = Some(now.ns_since(chunk.sent_at));
+            self.timed_out_wait_ns = Some(now.ns_since(chunk.sent_at));
             self.timed_out_at = now;
         }
         if self.starts_decrease(now, order) {
@@ -418,22 +424,29 @@ impl Path {
 
     /// Decides whether the oldest Interest in flight, the one of this order, sent at `sent_at`, is
     /// lost, timed out, or still open.
-    pub(crate) fn fate(&self, now: Instant, order: u64, sent_at: Instant, max_ns: u64) -> Fate {
+    pub(crate) fn detect_loss(
+        &self,
+        now: Instant,
+        order: u64,
+        sent_at: Instant,
+        max_ns: u64,
+    ) -> LossState {
         if now >= self.timeout_at(sent_at, max_ns) {
-            Fate::TimedOut
-        } else if self.is_overtaken(order) && now >= sent_at.plus_ns(self.overtaken_ns()) {
-            Fate::Lost
-        } else if self.silent_at(sent_at).is_some_and(|at| now >= at) {
-            Fate::Silent
+            LossState::TimedOut
+        } else if self.is_overtaken(order) && now >= sent_at.plus_ns(self.reorder_window_ns()) {
+            LossState::Lost
+        } else if self.probe_timeout_at(sent_at).is_some_and(|at| now >= at) {
+            LossState::ProbeTimeout
         } else {
-            Fate::Open
+            LossState::Open
         }
     }
 
-    /// When [`Path::fate`] is another than open at the latest.
-    pub(crate) fn decided_at(&self, order: u64, sent_at: Instant, max_ns: u64) -> Instant {
-        let overtaken_at = self.is_overtaken(order).then(|| sent_at.plus_ns(self.overtaken_ns()));
-        let others = overtaken_at.into_iter().chain(self.silent_at(sent_at));
+    /// When [`Path::detect_loss`] is another than open at the latest.
+    pub(crate) fn detection_at(&self, order: u64, sent_at: Instant, max_ns: u64) -> Instant {
+        let overtaken_at =
+            self.is_overtaken(order).then(|| sent_at.plus_ns(self.reorder_window_ns()));
+        let others = overtaken_at.into_iter().chain(self.probe_timeout_at(sent_at));
         others.fold(self.timeout_at(sent_at, max_ns), Instant::min)
     }
 
@@ -453,8 +466,8 @@ impl Path {
         let timeout = match self.control.rules().timeout {
             // A queue may grow by any part of a round trip in one; answers tell that it is one
             // (RFC 6298, 5.3).
-            Timeout::Estimated if self.finds_early() => {
-                self.heard_at.map_or(sent_at, |at| at.max(sent_at)).plus_ns(self.rtt.rto_ns())
+            Timeout::Estimated if self.detects_early() => {
+                self.last_packet_at.map_or(sent_at, |at| at.max(sent_at)).plus_ns(self.rtt.rto_ns())
             }
             Timeout::Estimated => sent_at.plus_ns(self.rtt.rto_ns()),
             Timeout::After(ns) => sent_at.plus_ns(ns.max(RESEND_AFTER_NS)),
@@ -462,8 +475,8 @@ impl Path {
         timeout.min(end)
     }
 
-    fn finds_early(&self) -> bool {
-        self.control.rules().loss_detection == LossDetection::AfterSlowestEarly && !self.asks_once
+    fn detects_early(&self) -> bool {
+        self.control.rules().loss_detection == LossDetection::AfterSlowestEarly && !self.sends_once
     }
 
     fn is_overtaken(&self, order: u64) -> bool {
@@ -472,29 +485,29 @@ impl Path {
             && self.control.rules().loss_detection != LossDetection::Never
     }
 
-    fn overtaken_ns(&self) -> u64 {
+    fn reorder_window_ns(&self) -> u64 {
         if self.control.rules().loss_detection == LossDetection::AfterThree {
             return RESEND_AFTER_NS;
         }
         let slowest_ns = self.slowest.ns().max(self.rtt.smoothed_ns().unwrap_or(0));
-        let overtaken_ns = slowest_ns + slowest_ns / 4 * self.reorder_quarters;
-        if self.finds_early() { overtaken_ns } else { overtaken_ns.max(RESEND_AFTER_NS) }
+        let overtaken_ns = slowest_ns + slowest_ns / 4 * self.reorder_margin_quarters;
+        if self.detects_early() { overtaken_ns } else { overtaken_ns.max(RESEND_AFTER_NS) }
     }
 
     /// When the oldest Interest, sent at `sent_at`, counts as lost if no answer comes at all: once,
     /// until one does.
-    fn silent_at(&self, sent_at: Instant) -> Option<Instant> {
-        let heard_at = self.heard_at.filter(|_| !self.was_silent)?;
-        (self.finds_early() && !self.waits_for_lifetime).then(|| {
-            let silent_ns = (SILENT_ROUND_TRIPS * self.overtaken_ns()).max(RESEND_AFTER_NS);
+    fn probe_timeout_at(&self, sent_at: Instant) -> Option<Instant> {
+        let heard_at = self.last_packet_at.filter(|_| !self.is_probe_spent)?;
+        (self.detects_early() && !self.waits_for_lifetime).then(|| {
+            let silent_ns = (PROBE_ROUND_TRIPS * self.reorder_window_ns()).max(RESEND_AFTER_NS);
             heard_at.max(sent_at).plus_ns(silent_ns)
         })
     }
 
     /// The oldest Interest counts as lost, since nothing has come for a while. That alone is no
     /// sign of congestion: if more are lost, the answer to it will show it.
-    pub(crate) fn fell_silent(&mut self) {
-        self.was_silent = true;
+    pub(crate) fn on_probe_timeout(&mut self) {
+        self.is_probe_spent = true;
         self.lost += 1;
         self.stats.losses += 1;
     }
@@ -504,18 +517,18 @@ impl Path {
 /// any number of smoothed round trips, and most answers may be of the fast kind: while the slow
 /// ones take ever longer, only the slowest of them tells how long the next may take.
 #[derive(Copy, Clone, Debug, Default)]
-struct Slowest {
+struct SlowestRtt {
     /// In the span of time before this one, and in this one.
     spans_ns: [u64; 2],
     began: Instant,
 }
 
-impl Slowest {
+impl SlowestRtt {
     fn sample(&mut self, now: Instant, rtt_ns: u64) {
         let slowest_ns = self.ns();
-        let span_ns = (SLOWEST_ROUND_TRIPS * slowest_ns)
-            .min(SLOWEST_FOR_NS_MAX.max(slowest_ns))
-            .max(SLOWEST_FOR_NS);
+        let span_ns = (SLOWEST_SPAN_ROUND_TRIPS * slowest_ns)
+            .min(SLOWEST_SPAN_MAX_NS.max(slowest_ns))
+            .max(SLOWEST_SPAN_MIN_NS);
         if now >= self.began.plus_ns(span_ns) {
             self.spans_ns = [self.spans_ns[1], 0];
             self.began = now;
@@ -540,13 +553,13 @@ pub(crate) struct Answer {
 
 /// What has become of an Interest in flight.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum LossState {
     /// An answer may still come.
     Open,
     /// Later ones were answered, this one was not.
     Lost,
     /// Nothing has come for a while.
-    Silent,
+    ProbeTimeout,
     /// A whole timeout has passed.
     TimedOut,
 }
@@ -558,7 +571,7 @@ mod tests {
     /// The greatest round trip that is remembered at each of these moments, after one of `rtt_ns`
     /// at first and then one of a tenth of a second each tenth of a second.
     fn remembered_ns(rtt_ns: u64, at_s: u64) -> u64 {
-        let mut slowest = Slowest::default();
+        let mut slowest = SlowestRtt::default();
         let mut now = Instant::from_ns(60 * NS_PER_S);
         slowest.sample(now, rtt_ns);
         for _ in 0..at_s * 10 {
@@ -570,7 +583,7 @@ mod tests {
 
     /// Regression: a round trip of 4 s was remembered for half a minute at least, a minute at most.
     #[test]
-    fn a_slow_round_trip_is_forgotten_after_seconds() {
+    fn forgets_slow_round_trip_after_seconds() {
         assert_eq!(remembered_ns(4 * NS_PER_S, 3), 4 * NS_PER_S);
         assert_eq!(remembered_ns(4 * NS_PER_S, 9), NS_PER_S / 10);
         assert_eq!(remembered_ns(20 * NS_PER_S, 19), 20 * NS_PER_S, "not before one like it");

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use weir_base::{Instant, Rng};
 use weir_wire::{DataView, InterestView};
 
-use super::scoreboard::GiveUp;
+use super::scoreboard::FailReason;
 use crate::PathId;
 use crate::interest::InterestBatch;
 use crate::request::{Nack, Request, Tries};
@@ -96,7 +96,7 @@ impl<P: Copy + PartialEq> Requests<P> {
         interest: &InterestView<'_>,
         nack: Nack,
         now: Instant,
-    ) -> Option<(P, Result<bool, GiveUp>)> {
+    ) -> Option<(P, Result<bool, FailReason>)> {
         for at in 0..self.all.len() {
             let Entry { purpose, request, .. } = &mut self.all[at];
             let purpose = *purpose;
@@ -120,7 +120,7 @@ impl<P: Copy + PartialEq> Requests<P> {
         rng: &mut Rng,
         out: &mut InterestBatch,
         mut sent: impl FnMut(P, PathId),
-    ) -> Result<(), (P, GiveUp)> {
+    ) -> Result<(), (P, FailReason)> {
         for at in 0..self.all.len() {
             let purpose = self.all[at].purpose;
             let mut polled = self.all[at].request.poll(paths, now, rng, out);
@@ -151,7 +151,7 @@ impl<P: Copy + PartialEq> Requests<P> {
     }
 
     /// Continues with the fallback of a request, or removes it.
-    fn fall_back(&mut self, at: usize, reason: GiveUp) -> Result<(), GiveUp> {
+    fn fall_back(&mut self, at: usize, reason: FailReason) -> Result<(), FailReason> {
         match self.all[at].fallback.take() {
             Some(request) => self.all[at].request = request,
             None => {
@@ -182,7 +182,7 @@ mod tests {
         requests: &mut Requests<u64>,
         wire: &[u8],
         now: &mut Instant,
-    ) -> Result<Vec<u8>, (u64, GiveUp)> {
+    ) -> Result<Vec<u8>, (u64, FailReason)> {
         let mut rng = Rng::from_seed(1);
         let mut wire = wire.to_vec();
         loop {
@@ -216,7 +216,7 @@ mod tests {
         let plain = refuse(&mut requests, first, &mut now).unwrap();
         assert_eq!(InterestView::decode(&plain).unwrap().name, segment.as_view());
         let given_up = refuse(&mut requests, &plain, &mut now).unwrap_err();
-        assert_eq!(given_up, (3, GiveUp::NoRoute));
+        assert_eq!(given_up, (3, FailReason::NoRoute));
         assert!(requests.is_empty());
     }
 

@@ -1,6 +1,6 @@
 //! What fetching cost and met.
 
-use super::chunk::Counters;
+use super::chunk::ScoreboardCounters;
 
 /// Counters and measures of one consumer.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub struct ConsumerStats {
 }
 
 impl ConsumerStats {
-    pub(crate) fn add(&mut self, counters: &Counters) {
+    pub(crate) fn add(&mut self, counters: &ScoreboardCounters) {
         self.interests += counters.sent;
         self.retransmissions += counters.resent;
         self.losses += counters.lost;

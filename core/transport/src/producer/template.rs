@@ -144,7 +144,7 @@ impl SegmentTemplate {
         signer.sign(&[head, content, tail])
     }
 
-    /// The implicit SHA-256 digests of the segments from `first` on, with these Contents and
+    /// The implicit SHA-256 digests of the segments from `first_segment` on, with these Contents and
     /// signature values. `scratch` is overwritten.
     pub fn digests(
         &self,

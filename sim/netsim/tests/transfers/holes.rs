@@ -7,8 +7,8 @@ use weir_netem::{LinkConfig, Loss};
 use weir_plan::Fault;
 use weir_security::manifest::{PartId, Shape};
 use weir_transport::{
-    ConsumerConfig, ConsumerError, GiveUp, MissingSegments, PathSchedule, ReaderMode, SegmentSet,
-    Unanswered,
+    ConsumerConfig, ConsumerError, FailReason, MissingSegments, PathSchedule, ReaderMode,
+    SegmentSet, Unanswered,
 };
 
 use super::object::{FLAT, Object, version};
@@ -147,7 +147,7 @@ fn ends_soon_without_a_route() {
     let unanswered = Unanswered::Nack;
     let holes = Holes { unanswered, ..Holes::at([50..450, 3000..3010]) };
     let done = holes.check();
-    assert_eq!(incomplete(done.fetch(0)).reason, GiveUp::NoRoute);
+    assert_eq!(incomplete(done.fetch(0)).reason, FailReason::NoRoute);
     assert_ends_by(done.fetch(0), 15 * NS_PER_S);
 }
 
@@ -160,7 +160,7 @@ fn gives_up_soon_if_everything_is_refused() {
     assert_ends_by(done.fetch(0), 8 * NS_PER_S);
     let reader = ReaderMode::InOrder;
     let done = Holes { unanswered, reader, ..Holes::one(1000..COUNT) }.run();
-    assert_eq!(incomplete(done.fetch(0)).reason, GiveUp::NoRoute);
+    assert_eq!(incomplete(done.fetch(0)).reason, FailReason::NoRoute);
     assert!(done.fetch(0).read_segments().eq(0..1000));
     assert_ends_by(done.fetch(0), 8 * NS_PER_S);
 }

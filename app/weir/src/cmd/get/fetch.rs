@@ -19,7 +19,7 @@ use weir_security::trust::{Believed, Decision, Refusal, Trust, Wanted};
 use weir_socket::{
     DownloadError, DownloadId, Found, Host, MemoryOutput, Output, OutputError, PartFile, Summary,
 };
-use weir_transport::{ConsumerError, GiveUp, LISTING_KEYWORD, Target};
+use weir_transport::{ConsumerError, FailReason, LISTING_KEYWORD, Target};
 use weir_wire::{DataView, Name};
 
 use super::folder::{Folder, Listing};
@@ -113,7 +113,7 @@ impl Job {
         self.is_latest
             && self.version.is_some()
             && match error {
-                ConsumerError::Incomplete(missing) => missing.reason != GiveUp::Unanswered,
+                ConsumerError::Incomplete(missing) => missing.reason != FailReason::Unanswered,
                 ConsumerError::NoRoute(_)
                 | ConsumerError::Refused(_)
                 | ConsumerError::Nacked { .. }

@@ -45,9 +45,9 @@ impl PathSchedule {
 
 /// The chunk that a path is sought for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum SendKind {
     /// One that was lost or refused, for which the reader keeps a place.
-    Again,
+    Resend,
     /// One that was not asked for before. The reader, which wants all in order, has room for so
     /// many of them.
     New { room_chunks: u32 },
@@ -55,13 +55,13 @@ pub(crate) enum Next {
 
 /// Decides which path takes the next chunk.
 pub(crate) trait Schedule: Send {
-    /// The place in `paths` of the path that takes `next` now; `None` while none may. Only a path
+    /// The place in `paths` of the path that takes `last_request` now; `None` while none may. Only a path
     /// that [`may_send`](Path::may_send) may be chosen.
-    fn choose(&mut self, paths: &[Path], next: Next, now: Instant) -> Option<usize>;
+    fn choose(&mut self, paths: &[Path], next: SendKind, now: Instant) -> Option<usize>;
 
-    /// When a path can be chosen for `next` at the earliest while windows stay as they are: the
+    /// When a path can be chosen for `last_request` at the earliest while windows stay as they are: the
     /// pace may keep it back until then. `None` while no path may take it.
-    fn departure(&self, paths: &[Path], _next: Next) -> Option<Instant> {
+    fn departure(&self, paths: &[Path], _next: SendKind) -> Option<Instant> {
         paths.iter().filter(|path| path.window_has_room()).map(Path::paced_until).min()
     }
 

@@ -7,35 +7,35 @@
 
 use weir_base::Instant;
 
-use super::{Next, Path, Schedule};
+use super::{Path, Schedule, SendKind};
 
 /// Uses every path that has room in its window, the one first from which the answer comes soonest.
 #[derive(Debug)]
 pub(crate) struct Parallel;
 
 impl Schedule for Parallel {
-    fn choose(&mut self, paths: &[Path], next: Next, now: Instant) -> Option<usize> {
+    fn choose(&mut self, paths: &[Path], next: SendKind, now: Instant) -> Option<usize> {
         let may_take = |at: &usize| departs_at(paths, *at, next).is_some_and(|when| when <= now);
-        (0..paths.len()).filter(may_take).min_by_key(|&at| paths[at].answer_ns())
+        (0..paths.len()).filter(may_take).min_by_key(|&at| paths[at].expected_answer_ns())
     }
 
-    fn departure(&self, paths: &[Path], next: Next) -> Option<Instant> {
+    fn departure(&self, paths: &[Path], next: SendKind) -> Option<Instant> {
         (0..paths.len()).filter_map(|at| departs_at(paths, at, next)).min()
     }
 }
 
-/// When the path at `at` may be given `next` at the earliest; `None` while it may not.
-fn departs_at(paths: &[Path], at: usize, next: Next) -> Option<Instant> {
+/// When the path at `at` may be given `last_request` at the earliest; `None` while it may not.
+fn departs_at(paths: &[Path], at: usize, next: SendKind) -> Option<Instant> {
     let path = &paths[at];
     let may_take = match next {
         // What a failing path gets is likely to be lost once more; another path has room soon.
-        Next::Again => !path.is_failing() || paths.iter().all(Path::is_failing),
+        SendKind::Resend => !path.is_failing() || paths.iter().all(Path::is_failing),
         // A failing path is tried with a chunk at a time.
-        Next::New { .. } if path.is_failing() && path.in_flight() > 0 => false,
-        Next::New { room_chunks } => room_chunks > reserved_chunks(paths, at),
+        SendKind::New { .. } if path.is_failing() && path.in_flight() > 0 => false,
+        SendKind::New { room_chunks } => room_chunks > reserved_chunks(paths, at),
     };
     let may_take = may_take && path.window_has_room();
-    may_take.then(|| path.paced_until().max(path.rests_until()))
+    may_take.then(|| path.paced_until().max(path.no_route_until()))
 }
 
 /// The room that the faster paths need while a chunk is under way on the path at `at`: what they
@@ -44,11 +44,11 @@ fn departs_at(paths: &[Path], at: usize, next: Next) -> Option<Instant> {
 fn reserved_chunks(paths: &[Path], at: usize) -> u32 {
     let path = &paths[at];
     let faster = paths.iter().enumerate().filter(|&(other_at, other)| {
-        let is_faster = (other.answer_ns(), other_at) < (path.answer_ns(), at);
-        is_faster && other.answer_ns() > 0 && !other.is_passed_over()
+        let is_faster = (other.expected_answer_ns(), other_at) < (path.expected_answer_ns(), at);
+        is_faster && other.expected_answer_ns() > 0 && !other.is_passed_over()
     });
     let chunks = faster.map(|(_, other)| {
-        let round_trips = path.answer_ns() as f64 / other.answer_ns() as f64;
+        let round_trips = path.expected_answer_ns() as f64 / other.expected_answer_ns() as f64;
         other.allowance().window * round_trips
     });
     chunks.sum::<f64>() as u32

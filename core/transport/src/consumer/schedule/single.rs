@@ -2,18 +2,18 @@
 
 use weir_base::Instant;
 
-use super::{Next, Path, Schedule};
+use super::{Path, Schedule, SendKind};
 
 /// Uses the path that was there first. The others stand by until it is removed.
 #[derive(Debug)]
 pub(crate) struct Single;
 
 impl Schedule for Single {
-    fn choose(&mut self, paths: &[Path], _next: Next, now: Instant) -> Option<usize> {
+    fn choose(&mut self, paths: &[Path], _next: SendKind, now: Instant) -> Option<usize> {
         paths.first().is_some_and(|path| path.may_send(now)).then_some(0)
     }
 
-    fn departure(&self, paths: &[Path], _next: Next) -> Option<Instant> {
+    fn departure(&self, paths: &[Path], _next: SendKind) -> Option<Instant> {
         paths.first().filter(|path| path.window_has_room()).map(Path::paced_until)
     }
 

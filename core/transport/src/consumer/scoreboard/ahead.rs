@@ -20,7 +20,7 @@ const EARLY_ROUND_TRIPS: u64 = 2 * LATE_ROUND_TRIPS;
 /// requested at a time, so that all of a burst counts, and at least this many.
 const EARLY_SEGMENTS_MIN: u32 = 4;
 
-pub(super) struct Ahead {
+pub(super) struct AheadWindow {
     /// The first segment that is not known to exist.
     horizon: u64,
     /// Segments from there on that are requested: now, and at most.
@@ -30,7 +30,7 @@ pub(super) struct Ahead {
     early_segments: u32,
 }
 
-impl Ahead {
+impl AheadWindow {
     pub(super) fn new(horizon: u64, segments_max: u32) -> Self {
         let segments_max = segments_max.max(1);
         Self { horizon, segments: AHEAD_MIN.min(segments_max), segments_max, early_segments: 0 }
@@ -47,7 +47,7 @@ impl Ahead {
     }
 
     /// The segment `index` and all before it exist.
-    pub(super) fn set_newest(&mut self, index: u64) {
+    pub(super) fn set_newest_segment(&mut self, index: u64) {
         self.horizon = index.saturating_add(1);
     }
 
@@ -57,7 +57,7 @@ impl Ahead {
         self.early_segments = 0;
     }
 
-    /// A segment came `waited_ns` after its Interest, and `next_waited_ns` after that for the next
+    /// A segment came `timed_out_wait_ns` after its Interest, and `next_waited_ns` after that for the next
     /// one, if there is one. `is_last`: no other is requested ahead.
     pub(super) fn answered(
         &mut self,

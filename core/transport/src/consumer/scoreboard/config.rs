@@ -11,7 +11,7 @@ pub(crate) struct ScoreboardConfig {
     pub(crate) lifetime_ns: u64,
     pub(crate) retries_max: u32,
     /// A segment is requested once; one that is lost or refused is given up.
-    pub(crate) asks_once: bool,
+    pub(crate) sends_once: bool,
     /// See [`ConsumerConfig::chunk_segments`](crate::ConsumerConfig::chunk_segments).
     pub(crate) chunk_segments: u32,
     pub(crate) rtt: RttConfig,
@@ -30,7 +30,7 @@ impl ScoreboardConfig {
         Self {
             lifetime_ns: config.lifetime_ms.saturating_mul(NS_PER_MS),
             retries_max: config.retries_max,
-            asks_once: !config.is_reliable,
+            sends_once: !config.is_reliable,
             chunk_segments: config.chunk_segments,
             rtt: config.rtt,
             controller: config.controller,

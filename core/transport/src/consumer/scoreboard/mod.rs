@@ -10,14 +10,14 @@
 //! many segments are requested before they are made, [`HoleRules`] when one without an answer is
 //! given up. This file alone calls them.
 //!
-//! A loss is decided by `Path::fate` and carried out in `check_path`; for segments that are
-//! requested before they are made, in `check_ahead`.
+//! A loss is decided by `Path::detect_loss` and carried out in `detect_path_losses`; for segments that are
+//! requested before they are made, in `expire_ahead`.
 
 mod ahead;
 mod config;
+mod hole_rules;
 mod outstanding;
 mod paths;
-mod set_aside;
 #[cfg(test)]
 mod tests;
 
@@ -28,18 +28,18 @@ use weir_base::{Histogram, Instant, NS_PER_MS, bucket_count};
 use weir_store::SegmentRange;
 use weir_wire::NackReason;
 
-use self::ahead::Ahead;
+use self::ahead::AheadWindow;
 pub(crate) use self::config::ScoreboardConfig;
+pub(crate) use self::hole_rules::HoleRules;
+use self::hole_rules::NO_ROUTE_MAX;
 use self::outstanding::Outstanding;
 use self::paths::Paths;
-pub(crate) use self::set_aside::HoleRules;
-use self::set_aside::NO_ROUTE_MAX;
-pub(crate) use super::chunk::Failed;
-pub use super::chunk::GiveUp;
-use super::chunk::{Chunk, ChunkState, Counters, nack_wait_ns};
+pub use super::chunk::FailReason;
+pub(crate) use super::chunk::FailedSegment;
+use super::chunk::{Chunk, ChunkState, ScoreboardCounters, nack_wait_ns};
 use super::outbox::TraceKind;
-use super::path::{Answer, Fate, Path};
-use super::schedule::{Next, Schedule};
+use super::path::{Answer, LossState, Path};
+use super::schedule::{Schedule, SendKind};
 use crate::PathId;
 use crate::congestion::Congestion;
 
@@ -58,18 +58,18 @@ pub(crate) struct Scoreboard {
     paths: Paths,
     outstanding: Outstanding,
     /// Of an object that grows.
-    ahead: Option<Ahead>,
+    ahead: Option<AheadWindow>,
     hole_rules: HoleRules,
     /// The reader wants all in order.
     is_in_order: bool,
     /// Segments in all, once known.
     limit: Option<u64>,
     /// When the Interest that timed out first was sent.
-    unheard_since: Option<Instant>,
+    first_timeout_sent_at: Option<Instant>,
     /// Round-trip times of packets. Made with the first: many a consumer only waits, and this is
     /// larger than the rest of it.
     histogram: Option<Box<RttHistogram>>,
-    counters: Counters,
+    counters: ScoreboardCounters,
     /// What happened to segments, if that is wanted.
     trace: Vec<(u64, PathId, TraceKind)>,
 }
@@ -85,14 +85,14 @@ impl Scoreboard {
             hole_rules: HoleRules::Off,
             is_in_order: true,
             limit: None,
-            unheard_since: None,
+            first_timeout_sent_at: None,
             histogram: None,
-            counters: Counters::default(),
+            counters: ScoreboardCounters::default(),
             trace: Vec::new(),
         }
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &ScoreboardCounters {
         &self.counters
     }
 
@@ -109,7 +109,7 @@ impl Scoreboard {
         &self.outstanding
     }
 
-    /// The segments to request of the chunk that begins with `first`.
+    /// The segments to request of the chunk that begins with `first_segment`.
     pub(crate) fn open_segments(&self, first: u64) -> impl Iterator<Item = u64> {
         let found = self.outstanding.find(first);
         found.into_iter().flat_map(|at| self.outstanding.open_segments(at))
@@ -137,14 +137,14 @@ impl Scoreboard {
     }
 
     /// Whether nothing has come on any path since a timeout.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.paths.are_unheard()
+    pub(crate) fn is_unresponsive(&self) -> bool {
+        self.paths.are_unresponsive()
     }
 
     /// Since when nothing has come, if something has timed out since.
-    pub(crate) fn silent_since(&self) -> Option<Instant> {
-        let heard_at = self.paths.all().iter().filter_map(|path| path.heard_at()).max();
-        heard_at.or(self.unheard_since).filter(|_| self.is_silent())
+    pub(crate) fn unresponsive_since(&self) -> Option<Instant> {
+        let heard_at = self.paths.all().iter().filter_map(|path| path.last_packet_at()).max();
+        heard_at.or(self.first_timeout_sent_at).filter(|_| self.is_unresponsive())
     }
 
     /// When [`Scoreboard::check`] or [`Scoreboard::next_to_send`] has something to do, if no packet
@@ -152,16 +152,16 @@ impl Scoreboard {
     pub(crate) fn next_wakeup(&self) -> Option<Instant> {
         let decided = self.paths.all().iter().filter_map(|path| {
             path.sent.iter().find_map(|sent| {
-                let at = self.outstanding.flying(sent.index, path.id, sent.order)?;
+                let at = self.outstanding.find_in_flight(sent.index, path.id, sent.order)?;
                 let sent_at = self.outstanding.get(at).sent_at;
-                Some(path.decided_at(sent.order, sent_at, self.config.lifetime_ns))
+                Some(path.detection_at(sent.order, sent_at, self.config.lifetime_ns))
             })
         });
         let resend = self.outstanding.first_resend().and_then(|(at, index)| {
             if self.is_ahead(index) {
                 return Some(at);
             }
-            Some(at.max(self.paths.departure(Next::Again)?))
+            Some(at.max(self.paths.departure(SendKind::Resend)?))
         });
         let ahead = self.outstanding.first_ahead_end().map(|(end, _)| end);
         decided.chain(resend).chain(ahead).chain(self.paths.paced_departure()).min()
@@ -172,7 +172,7 @@ impl Scoreboard {
         &mut self.trace
     }
 
-    fn note(&mut self, index: u64, path: PathId, kind: TraceKind) {
+    fn record_trace(&mut self, index: u64, path: PathId, kind: TraceKind) {
         if self.config.trace {
             self.trace.push((index, path, kind));
         }
@@ -198,8 +198,12 @@ impl Scoreboard {
         if is_new {
             let ScoreboardConfig { rtt, controller, constants, mut window, .. } = self.config;
             window.initial = initial_window.or(window.initial);
-            let ScoreboardConfig { decrease_interval_ns, waits_for_lifetime, asks_once, .. } =
-                self.config;
+            let ScoreboardConfig {
+                decrease_interval_ns,
+                waits_for_lifetime,
+                sends_once: asks_once,
+                ..
+            } = self.config;
             let path = Path::new(id, rtt, controller.make(&constants, window));
             self.paths.add(path.with_rules(decrease_interval_ns, waits_for_lifetime, asks_once));
         }
@@ -213,15 +217,15 @@ impl Scoreboard {
     }
 
     /// A round-trip time measured before the first segment was sent.
-    pub(crate) fn first_rtt(&mut self, path: Option<PathId>, rtt_ns: u64) {
+    pub(crate) fn set_first_rtt(&mut self, path: Option<PathId>, rtt_ns: u64) {
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
             path.rtt.sample(rtt_ns, 1);
         }
     }
 
     /// What the router of a path holds.
-    pub(crate) fn set_held(&mut self, id: PathId, held: Vec<SegmentRange>) {
-        self.paths.set_held(id, held);
+    pub(crate) fn set_holdings(&mut self, id: PathId, held: Vec<SegmentRange>) {
+        self.paths.set_holdings(id, held);
     }
 
     /// Makes the next new chunk, which begins with this segment, go to a path whose router holds
@@ -242,7 +246,7 @@ impl Scoreboard {
     /// The object grows: no segment from `horizon` on is known to exist. At most `segments_max` of
     /// them are requested at a time. Chunks must be of one segment.
     pub(crate) fn set_horizon(&mut self, horizon: u64, segments_max: u32) {
-        self.ahead = Some(Ahead::new(horizon, segments_max));
+        self.ahead = Some(AheadWindow::new(horizon, segments_max));
     }
 
     /// Nothing before `index` is wanted.
@@ -255,18 +259,18 @@ impl Scoreboard {
     pub(crate) fn set_limit(&mut self, segments: Option<u64>) {
         self.limit = segments;
         if let Some(segments) = segments {
-            self.outstanding.cut(segments, &mut self.paths);
+            self.outstanding.truncate(segments, &mut self.paths);
         }
     }
 
     /// A segment is not wanted any more.
-    pub(crate) fn give_up(&mut self, index: u64) {
-        self.outstanding.give_up(index, &mut self.paths);
+    pub(crate) fn cancel(&mut self, index: u64) {
+        self.outstanding.cancel(index, &mut self.paths);
     }
 
     /// Gives up everything that is requested and not answered, and returns it.
-    pub(crate) fn give_up_all(&mut self) -> Vec<u64> {
-        self.outstanding.give_up_all(&mut self.paths)
+    pub(crate) fn cancel_all(&mut self) -> Vec<u64> {
+        self.outstanding.cancel_all(&mut self.paths)
     }
 
     /// See [`Outstanding::skip_to`].
@@ -288,7 +292,7 @@ impl Scoreboard {
         is_needed: impl FnMut(u64) -> bool,
     ) -> Option<(u64, PathId)> {
         for path in self.paths.all_mut() {
-            path.note_limit(room > 0, now);
+            path.update_window_limited(room > 0, now);
         }
         // What is sent again was counted before; the caller's room may be waiting for just this.
         let resend = self.outstanding.first_resend().filter(|&(at, _)| at <= now);
@@ -302,13 +306,13 @@ impl Scoreboard {
         let has_room = room > 0 && ahead.is_none_or(|ahead| index < ahead.end());
         let path = if ahead.is_some() {
             self.paths.set_unpaced();
-            *self.paths.for_requests().first()?
+            *self.paths.request_order().first()?
         } else {
             let chunk_segments = self.config.chunk_segments.max(1);
             let next = match resend {
-                Some(_) => Next::Again,
-                None if room > 0 && !self.is_in_order => Next::New { room_chunks: u32::MAX },
-                None => Next::New { room_chunks: room.div_ceil(chunk_segments) },
+                Some(_) => SendKind::Resend,
+                None if room > 0 && !self.is_in_order => SendKind::New { room_chunks: u32::MAX },
+                None => SendKind::New { room_chunks: room.div_ceil(chunk_segments) },
             };
             self.paths.choose(next, now)?
         };
@@ -324,24 +328,24 @@ impl Scoreboard {
         Some((first, path))
     }
 
-    /// The Interests for the chunk that begins with `first`, from [`Scoreboard::next_to_send`],
+    /// The Interests for the chunk that begins with `first_segment`, from [`Scoreboard::next_to_send`],
     /// leave on `path` now.
-    pub(crate) fn sent(&mut self, first: u64, path: PathId, nonce: u32, now: Instant) {
+    pub(crate) fn on_sent(&mut self, first: u64, path: PathId, nonce: u32, now: Instant) {
         let at = self.outstanding.find(first).expect("a chunk to send has a record");
         let is_ahead = self.is_ahead(first);
-        let segments = self.outstanding.get(at).open;
+        let segments = self.outstanding.get(at).open_count;
         let taken = self.paths.get_mut(path).expect("the path was chosen");
         let order = match is_ahead {
-            true => taken.sent_ahead(segments),
-            false => taken.sent(first, segments, now),
+            true => taken.count_sent_ahead(segments),
+            false => taken.on_send(first, segments, now),
         };
         let ahead_until = is_ahead.then(|| now.plus_ns(self.config.lifetime_ns));
-        self.outstanding.sent(at, ahead_until);
+        self.outstanding.on_sent(at, ahead_until);
         let chunk = self.outstanding.get_mut(at);
         chunk.path = path;
         chunk.is_path_gone = false;
         chunk.sent_at = now;
-        chunk.order = order;
+        chunk.send_order = order;
         chunk.nonce = nonce;
         chunk.sends += 1;
         let is_resend = chunk.sends > 1;
@@ -360,14 +364,14 @@ impl Scoreboard {
 
     /// A segment, requested again outside the window, left on `path`.
     pub(crate) fn note_sent_again(&mut self, index: u64, path: PathId) {
-        self.note(index, path, TraceKind::Sent { is_resend: true });
+        self.record_trace(index, path, TraceKind::Sent { is_resend: true });
     }
 }
 
 /// What comes.
 impl Scoreboard {
     /// Data for `index` came. Returns whether it was wanted: requested, and not answered before.
-    pub(crate) fn answered(&mut self, index: u64, answer: &Answer) -> bool {
+    pub(crate) fn on_answer(&mut self, index: u64, answer: &Answer) -> bool {
         let found = self.outstanding.find(index);
         let found = found.filter(|&at| self.outstanding.get(at).sends > 0);
         let Some(at) = found.filter(|&at| self.outstanding.close(at, index)) else {
@@ -382,49 +386,50 @@ impl Scoreboard {
         let chunk = *chunk;
         let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
         if let Some(path) = self.paths.get_mut(answer.path).filter(|_| !is_ahead) {
-            path.heard(answer.now);
+            path.on_packet(answer.now);
         }
         if is_ahead {
             // How long it waited says nothing about the path.
-            self.end(at);
-            self.answered_ahead(&chunk, answer.now);
-        } else if chunk.open == 0 {
-            self.chunk_answered(at, &chunk, answer);
-        } else if chunk.nacked > 0 {
-            self.check_refused(at, answer.now);
+            self.finish_chunk(at);
+            self.on_ahead_answered(&chunk, answer.now);
+        } else if chunk.open_count == 0 {
+            self.on_chunk_complete(at, &chunk, answer);
+        } else if chunk.nacked_count > 0 {
+            self.on_segment_refused(at, answer.now);
         }
         let rtt_ns = answer.now.ns_since(chunk.sent_at);
         let is_marked = answer.mark.is_set();
-        self.note(index, chunk.path, TraceKind::Answered { rtt_ns, is_marked });
-        self.made(index, answer.now);
+        self.record_trace(index, chunk.path, TraceKind::Answered { rtt_ns, is_marked });
+        self.on_segment_exists(index, answer.now);
         true
     }
 
     /// With the packet of `answer` all of a chunk is there.
-    fn chunk_answered(&mut self, at: usize, chunk: &Chunk, answer: &Answer) {
+    fn on_chunk_complete(&mut self, at: usize, chunk: &Chunk, answer: &Answer) {
         // An answer by another path is one to an Interest sent before the last.
         let path = (chunk.path == answer.path && !chunk.is_path_gone).then_some(chunk.path);
         let Self { paths, counters, histogram, .. } = self;
         let timed = path.and_then(|path| paths.get_mut(path));
-        let rtt_ns = timed.and_then(|path| path.time_answer(chunk, answer.now, counters));
+        let rtt_ns = timed.and_then(|path| path.measure_answer(chunk, answer.now, counters));
         if let Some(rtt_ns) = rtt_ns {
             histogram.get_or_insert_default().record(rtt_ns);
         }
-        self.end(at);
+        self.finish_chunk(at);
         if let Some(path) = path.and_then(|path| self.paths.get_mut(path)) {
-            path.answered(chunk, rtt_ns, answer.now, &mut self.counters);
+            path.on_chunk_answered(chunk, rtt_ns, answer.now, &mut self.counters);
         }
     }
 
-    fn end(&mut self, at: usize) {
-        self.outstanding.end(at, &mut self.paths);
-        self.outstanding.shift();
+    fn finish_chunk(&mut self, at: usize) {
+        self.outstanding.finish(at, &mut self.paths);
+        self.outstanding.pop_done();
     }
 
     /// A segment came that was requested ahead.
-    fn answered_ahead(&mut self, chunk: &Chunk, now: Instant) {
+    fn on_ahead_answered(&mut self, chunk: &Chunk, now: Instant) {
         let rtt_ns = self.paths.get(chunk.path).and_then(|path| path.rtt.smoothed_ns());
-        let next = self.outstanding.find(chunk.first + 1).map(|at| self.outstanding.get(at));
+        let next =
+            self.outstanding.find(chunk.first_segment + 1).map(|at| self.outstanding.get(at));
         let next = next.filter(|next| matches!(next.state, ChunkState::Ahead(_)));
         let next_waited_ns = next.map(|next| now.ns_since(next.sent_at));
         let is_last = self.outstanding.ahead_count() == 0;
@@ -435,29 +440,29 @@ impl Scoreboard {
 
     /// Segment `index` exists, and so do all before it: those that were requested ahead are on
     /// their way or lost, and are sent again unless they come soon.
-    pub(crate) fn made(&mut self, index: u64, now: Instant) {
+    pub(crate) fn on_segment_exists(&mut self, index: u64, now: Instant) {
         let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.contains(index)) else { return };
-        ahead.set_newest(index);
+        ahead.set_newest_segment(index);
         let mut is_overtaken = false;
         for at in 0..self.outstanding.len() {
-            let &Chunk { state, first, path, .. } = self.outstanding.get(at);
+            let &Chunk { state, first_segment: first, path, .. } = self.outstanding.get(at);
             if first > index {
                 break;
             }
             if !matches!(state, ChunkState::Ahead(_)) {
                 continue;
             }
-            if !self.config.asks_once {
+            if !self.config.sends_once {
                 is_overtaken = true;
                 let rtt_ns = self.paths.get(path).and_then(|path| path.rtt.smoothed_ns());
                 let wait_ns = rtt_ns.map_or(OVERTAKEN_NS, |ns| (ns / 2).max(OVERTAKEN_NS_MIN));
                 self.outstanding.resend_ahead(at, now.plus_ns(wait_ns));
             } else if first + OVERTAKEN_SEGMENTS <= index {
                 is_overtaken = true;
-                self.outstanding.fail(at, GiveUp::Unanswered, &mut self.paths);
+                self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);
             }
         }
-        self.outstanding.shift();
+        self.outstanding.pop_done();
         if let Some(ahead) = self.ahead.as_mut().filter(|_| is_overtaken) {
             ahead.halve();
         }
@@ -473,14 +478,14 @@ impl Scoreboard {
     ) {
         if let Some(path) = path {
             let is_marked = answer.mark.is_set();
-            self.note(index, path, TraceKind::Answered { rtt_ns, is_marked });
+            self.record_trace(index, path, TraceKind::Answered { rtt_ns, is_marked });
         }
     }
 
     /// Data for a segment that was set aside came by this path.
-    pub(crate) fn heard_aside(&mut self, path: PathId, now: Instant) {
+    pub(crate) fn on_packet_outside_window(&mut self, path: PathId, now: Instant) {
         if let Some(path) = self.paths.get_mut(path) {
-            path.heard_aside(now);
+            path.on_packet_outside_window(now);
         }
     }
 
@@ -491,71 +496,72 @@ impl Scoreboard {
 
     /// A Nack for `index` came. Returns whether it counts: whether it answers the last Interest
     /// that was sent for the segment.
-    pub(crate) fn nacked(
+    pub(crate) fn on_nack(
         &mut self,
         index: u64,
         nonce: Option<u32>,
         reason: NackReason,
         now: Instant,
-    ) -> Result<bool, Failed> {
+    ) -> Result<bool, FailedSegment> {
         let found = self.outstanding.find(index).filter(|_| self.outstanding.is_open(index));
         let Some(at) = found else { return Ok(false) };
         let chunk = self.outstanding.get(at);
         let is_ahead = matches!(chunk.state, ChunkState::Ahead(_));
-        let is_out = chunk.is_flying() || is_ahead;
+        let is_out = chunk.is_in_flight() || is_ahead;
         if !is_out || nonce.is_some_and(|nonce| nonce != chunk.nonce) {
             return Ok(false);
         }
-        let (path, order) = (chunk.path, chunk.order);
-        if !self.outstanding.refuse(at, index) {
+        let (path, order) = (chunk.path, chunk.send_order);
+        if !self.outstanding.mark_refused(at, index) {
             return Ok(false);
         }
         self.counters.nacks += 1;
-        self.note(index, path, TraceKind::Nacked { reason });
+        self.record_trace(index, path, TraceKind::Nacked { reason });
         if is_ahead {
-            self.refused_ahead(at, reason, now);
+            self.on_ahead_refused(at, reason, now);
             return self.outstanding.take_failed().map_or(Ok(true), Err);
         }
         if let Some(path) = self.paths.get_mut(path) {
-            path.nacked();
+            path.on_nack();
             match reason {
                 NackReason::Congestion => {
-                    path.congested(now, order, Congestion::Nack, &mut self.counters);
+                    path.on_congestion(now, order, Congestion::Nack, &mut self.counters);
                 }
                 NackReason::Duplicate => {}
-                _ => path.refused(now),
+                _ => path.on_no_route(now),
             }
         }
-        if self.config.asks_once {
-            self.give_up(index);
-            return Err(Failed { index, reason: GiveUp::of_nack(reason) });
+        if self.config.sends_once {
+            self.cancel(index);
+            return Err(FailedSegment { index, reason: FailReason::from_nack(reason) });
         }
         self.outstanding.get_mut(at).nack_reason = reason;
-        self.check_refused(at, now);
+        self.on_segment_refused(at, now);
         self.outstanding.take_failed().map_or(Ok(true), Err)
     }
 
     /// An Interest for a segment that is not made yet was refused: the producer may be gone.
-    fn refused_ahead(&mut self, at: usize, reason: NackReason, now: Instant) {
+    fn on_ahead_refused(&mut self, at: usize, reason: NackReason, now: Instant) {
         let chunk = self.outstanding.get_mut(at);
-        chunk.no_routes += u32::from(reason != NackReason::Duplicate);
-        let is_in_vain = reason != NackReason::Congestion && chunk.no_routes > NO_ROUTE_MAX;
-        let wait_ns = nack_wait_ns(chunk.no_routes.saturating_sub(1));
+        chunk.no_route_rounds += u32::from(reason != NackReason::Duplicate);
+        let is_in_vain = reason != NackReason::Congestion && chunk.no_route_rounds > NO_ROUTE_MAX;
+        let wait_ns = nack_wait_ns(chunk.no_route_rounds.saturating_sub(1));
         if is_in_vain {
-            self.give_up_chunk(at, GiveUp::of_nack(reason));
+            self.fail_chunk(at, FailReason::from_nack(reason));
         } else {
             self.outstanding.resend_ahead(at, now.plus_ns(wait_ns));
         }
     }
 
     /// If all that is open of a chunk was refused, it waits, or is given up.
-    fn check_refused(&mut self, at: usize, now: Instant) {
-        let (retries_max, no_routes_max) = (self.config.retries_max, self.rules().no_routes_max());
+    fn on_segment_refused(&mut self, at: usize, now: Instant) {
+        let (retries_max, no_routes_max) =
+            (self.config.retries_max, self.active_hole_rules().no_routes_max());
         let in_use = self.paths.in_use();
         let paths = in_use.len().max(1) as u32;
-        let refuse_all = !in_use.iter().any(|path| path.rests_until() == Instant::ZERO);
+        let refuse_all = !in_use.iter().any(|path| path.no_route_until() == Instant::ZERO);
         let chunk = self.outstanding.get_mut(at);
-        if !chunk.is_flying() || chunk.nacked < chunk.open {
+        if !chunk.is_in_flight() || chunk.nacked_count < chunk.open_count {
             return;
         }
         let (tries, reason) = (chunk.sends, chunk.nack_reason);
@@ -563,28 +569,28 @@ impl Scoreboard {
             NackReason::Duplicate => (0, tries > retries_max),
             NackReason::Congestion => (nack_wait_ns(tries - 1), tries > retries_max),
             _ => {
-                chunk.no_routes += 1;
+                chunk.no_route_rounds += 1;
                 // Another path may have a route.
-                let (round, rest) = (chunk.no_routes / paths, chunk.no_routes % paths);
+                let (round, rest) = (chunk.no_route_rounds / paths, chunk.no_route_rounds % paths);
                 let wait_ns = if rest == 0 { nack_wait_ns(round - 1) } else { 0 };
-                (wait_ns, refuse_all && chunk.no_routes > no_routes_max * paths)
+                (wait_ns, refuse_all && chunk.no_route_rounds > no_routes_max * paths)
             }
         };
         if failed {
-            self.give_up_chunk(at, GiveUp::of_nack(reason));
+            self.fail_chunk(at, FailReason::from_nack(reason));
         } else {
             self.outstanding.resend(at, now.plus_ns(wait_ns), &mut self.paths);
         }
     }
 
     /// Nothing more of a chunk is requested. [`Scoreboard::check`] reports what has not come.
-    fn give_up_chunk(&mut self, at: usize, reason: GiveUp) {
+    fn fail_chunk(&mut self, at: usize, reason: FailReason) {
         self.outstanding.fail(at, reason, &mut self.paths);
-        self.outstanding.shift();
+        self.outstanding.pop_done();
     }
 
     /// The rules in force. Without a known end there is nothing to skip to.
-    fn rules(&self) -> HoleRules {
+    fn active_hole_rules(&self) -> HoleRules {
         if self.limit.is_some() { self.hole_rules } else { HoleRules::Off }
     }
 }
@@ -593,99 +599,99 @@ impl Scoreboard {
 impl Scoreboard {
     /// Finds what is lost or timed out by now and queues it to be sent again. Stops at a segment
     /// that is given up; the caller calls again for the rest.
-    pub(crate) fn check(&mut self, now: Instant) -> Result<(), Failed> {
+    pub(crate) fn detect_losses(&mut self, now: Instant) -> Result<(), FailedSegment> {
         let timeouts = self.counters.timeouts;
         for at in 0..self.paths.all().len() {
-            self.check_path(at, now);
+            self.detect_path_losses(at, now);
         }
         if self.counters.timeouts > timeouts {
-            self.give_up_silent(now);
+            self.fail_unresponsive(now);
         }
         if self.paths.in_use().len() > 1 {
-            self.take_from_silent(now);
+            self.resend_from_timed_out_paths(now);
         }
-        self.check_ahead(now);
+        self.expire_ahead(now);
         self.outstanding.take_failed().map_or(Ok(()), Err)
     }
 
-    fn check_path(&mut self, path_at: usize, now: Instant) {
-        let ScoreboardConfig { lifetime_ns, asks_once, retries_max, .. } = self.config;
-        let tries_max = self.rules().tries_max(retries_max);
+    fn detect_path_losses(&mut self, path_at: usize, now: Instant) {
+        let ScoreboardConfig { lifetime_ns, sends_once: asks_once, retries_max, .. } = self.config;
+        let tries_max = self.active_hole_rules().tries_max(retries_max);
         while let Some(&sent) = self.paths.all()[path_at].sent.front() {
             let path = &mut self.paths.all_mut()[path_at];
             let id = path.id;
-            let Some(at) = self.outstanding.flying(sent.index, id, sent.order) else {
+            let Some(at) = self.outstanding.find_in_flight(sent.index, id, sent.order) else {
                 path.sent.pop_front();
                 continue;
             };
             let chunk = *self.outstanding.get(at);
-            let fate = path.fate(now, sent.order, chunk.sent_at, lifetime_ns);
+            let fate = path.detect_loss(now, sent.order, chunk.sent_at, lifetime_ns);
             let kind = match fate {
-                Fate::Open => return,
-                Fate::TimedOut => {
-                    path.timed_out(now, &chunk, &mut self.counters);
-                    self.unheard_since.get_or_insert(chunk.sent_at);
+                LossState::Open => return,
+                LossState::TimedOut => {
+                    path.on_timeout(now, &chunk, &mut self.counters);
+                    self.first_timeout_sent_at.get_or_insert(chunk.sent_at);
                     TraceKind::TimedOut
                 }
-                Fate::Lost => {
+                LossState::Lost => {
                     self.counters.lost += 1;
-                    path.congested(now, sent.order, Congestion::Loss, &mut self.counters);
+                    path.on_congestion(now, sent.order, Congestion::Loss, &mut self.counters);
                     TraceKind::Lost
                 }
-                Fate::Silent => {
+                LossState::ProbeTimeout => {
                     self.counters.lost += 1;
-                    path.fell_silent();
+                    path.on_probe_timeout();
                     TraceKind::Lost
                 }
             };
             let resend_at = match fate {
-                Fate::TimedOut => now,
+                LossState::TimedOut => now,
                 _ => Path::resend_at(now, chunk.sent_at, chunk.sends),
             };
             path.sent.pop_front();
             // One event for the chunk, under the first segment that has not come.
             let first_open = self.outstanding.open_segments(at).next().unwrap_or(sent.index);
-            self.note(first_open, id, kind);
+            self.record_trace(first_open, id, kind);
             // A refusal is an answer: it is no try without one.
-            if chunk.sends.saturating_sub(chunk.no_routes) > tries_max || asks_once {
-                self.give_up_chunk(at, GiveUp::Unanswered);
+            if chunk.sends.saturating_sub(chunk.no_route_rounds) > tries_max || asks_once {
+                self.fail_chunk(at, FailReason::Unanswered);
                 continue;
             }
             // A path that stalls says nothing of how far answers overtake others.
-            self.outstanding.get_mut(at).is_presumed_lost |= fate == Fate::Lost;
+            self.outstanding.get_mut(at).is_presumed_lost |= fate == LossState::Lost;
             self.outstanding.resend(at, resend_at, &mut self.paths);
         }
     }
 
     /// After a timeout: gives up what would be sent again, if nothing has come for long enough.
-    fn give_up_silent(&mut self, now: Instant) {
-        let Some(lifetimes) = self.rules().silent_lifetimes() else { return };
+    fn fail_unresponsive(&mut self, now: Instant) {
+        let Some(lifetimes) = self.active_hole_rules().silent_lifetimes() else { return };
         let enough_ns = self.config.lifetime_ns.saturating_mul(lifetimes);
-        if self.silent_since().is_none_or(|since| now.ns_since(since) < enough_ns) {
+        if self.unresponsive_since().is_none_or(|since| now.ns_since(since) < enough_ns) {
             return;
         }
         for at in 0..self.outstanding.len() {
-            if matches!(self.outstanding.get(at).state, ChunkState::Waiting(_)) {
-                self.outstanding.fail(at, GiveUp::Unanswered, &mut self.paths);
+            if matches!(self.outstanding.get(at).state, ChunkState::AwaitsResend(_)) {
+                self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);
             }
         }
-        self.outstanding.shift();
+        self.outstanding.pop_done();
     }
 
     /// When nothing new is left to request, what a silent path was tried with is sent on another,
     /// so that the end of the transfer does not wait for it.
-    fn take_from_silent(&mut self, now: Instant) {
+    fn resend_from_timed_out_paths(&mut self, now: Instant) {
         let is_left = self.limit.is_none_or(|limit| self.outstanding.next_index() < limit);
         let has_other = self.paths.in_use().iter().any(|path| !path.is_failing());
         if !has_other || (is_left && self.outstanding.has_room()) {
             return;
         }
         for path_at in 0..self.paths.all().len() {
-            while self.paths.all()[path_at].is_silent()
+            while self.paths.all()[path_at].has_timed_out()
                 && let Some(sent) = self.paths.all_mut()[path_at].sent.pop_front()
             {
                 let id = self.paths.all()[path_at].id;
-                if let Some(at) = self.outstanding.flying(sent.index, id, sent.order) {
+                if let Some(at) = self.outstanding.find_in_flight(sent.index, id, sent.order) {
                     self.outstanding.resend(at, now, &mut self.paths);
                 }
             }
@@ -693,7 +699,7 @@ impl Scoreboard {
     }
 
     /// Sends again what was requested ahead and has timed out, less of it.
-    fn check_ahead(&mut self, now: Instant) {
+    fn expire_ahead(&mut self, now: Instant) {
         let mut has_timed_out = false;
         while let Some((end, first)) = self.outstanding.first_ahead_end()
             && end <= now
@@ -701,18 +707,18 @@ impl Scoreboard {
             let at = self.outstanding.find(first).expect("what is in flight has a record");
             if !self.is_ahead(first) {
                 // It was made, is requested once and has not come.
-                self.outstanding.fail(at, GiveUp::Unanswered, &mut self.paths);
+                self.outstanding.fail(at, FailReason::Unanswered, &mut self.paths);
                 continue;
             }
             has_timed_out = true;
-            self.outstanding.get_mut(at).no_routes = 0;
+            self.outstanding.get_mut(at).no_route_rounds = 0;
             self.outstanding.resend_ahead(at, now);
         }
-        self.outstanding.shift();
+        self.outstanding.pop_done();
         if let Some(ahead) = self.ahead.as_mut().filter(|_| has_timed_out) {
             ahead.halve();
             let end = ahead.end();
-            self.outstanding.cut(end, &mut self.paths);
+            self.outstanding.truncate(end, &mut self.paths);
         }
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use weir_base::Instant;
 
 use super::paths::Paths;
-use super::{Failed, GiveUp};
+use super::{FailReason, FailedSegment};
 use crate::PathId;
 use crate::consumer::chunk::{Chunk, ChunkState};
 use crate::consumer::chunks::Chunks;
@@ -27,12 +27,12 @@ pub(crate) struct Outstanding {
     /// When Interests end that were sent ahead, with the first segments of their chunks.
     ahead_ends: BTreeSet<(Instant, u64)>,
     /// Segments of chunks that were given up, to be reported.
-    failed: VecDeque<Failed>,
+    failed: VecDeque<FailedSegment>,
     /// Segments requested and not answered, in flight or to be sent again.
     unanswered: u32,
     in_flight: u32,
     /// Segments that were answered before they are requested in their order.
-    done_beyond: BTreeSet<u64>,
+    early_answers: BTreeSet<u64>,
 }
 
 impl Outstanding {
@@ -44,7 +44,7 @@ impl Outstanding {
             failed: VecDeque::new(),
             unanswered: 0,
             in_flight: 0,
-            done_beyond: BTreeSet::new(),
+            early_answers: BTreeSet::new(),
         }
     }
 
@@ -106,11 +106,11 @@ impl Outstanding {
         self.find(index).is_some_and(|at| self.chunks.is_open(at, index))
     }
 
-    /// The chunk that begins with `first`, if it is in flight there and in this order.
-    pub(super) fn flying(&self, first: u64, path: PathId, order: u64) -> Option<usize> {
+    /// The chunk that begins with `first_segment`, if it is in flight there and in this order.
+    pub(super) fn find_in_flight(&self, first: u64, path: PathId, order: u64) -> Option<usize> {
         let at = self.find(first)?;
         let chunk = self.get(at);
-        (chunk.is_flying() && chunk.path == path && chunk.order == order).then_some(at)
+        (chunk.is_in_flight() && chunk.path == path && chunk.send_order == order).then_some(at)
     }
 
     /// The next chunk to send again, and when.
@@ -124,7 +124,7 @@ impl Outstanding {
         self.ahead_ends.first().copied()
     }
 
-    pub(super) fn take_failed(&mut self) -> Option<Failed> {
+    pub(super) fn take_failed(&mut self) -> Option<FailedSegment> {
         self.failed.pop_front()
     }
 
@@ -146,17 +146,17 @@ impl Outstanding {
             if self.next_index() >= limit || !self.has_room() {
                 return None;
             }
-            let Self { chunks, done_beyond, .. } = self;
+            let Self { chunks, early_answers: done_beyond, .. } = self;
             let at = chunks.push(Chunk::new(path, now), limit, |index| {
                 !done_beyond.remove(&index) && is_needed(index)
             });
             let chunk = chunks.get_mut(at);
-            if chunk.open > 0 {
-                self.unanswered += chunk.open;
-                return Some(chunk.first);
+            if chunk.open_count > 0 {
+                self.unanswered += chunk.open_count;
+                return Some(chunk.first_segment);
             }
             chunk.state = ChunkState::Done;
-            chunks.shift();
+            chunks.pop_done();
         }
     }
 
@@ -166,17 +166,17 @@ impl Outstanding {
     }
 
     /// A chunk was sent: in the window, or ahead until the given time.
-    pub(super) fn sent(&mut self, at: usize, ahead_until: Option<Instant>) {
+    pub(super) fn on_sent(&mut self, at: usize, ahead_until: Option<Instant>) {
         let chunk = self.chunks.get_mut(at);
-        debug_assert!(matches!(chunk.state, ChunkState::Waiting(_)), "{chunk:?}");
-        let Chunk { first, open, .. } = *chunk;
+        debug_assert!(matches!(chunk.state, ChunkState::AwaitsResend(_)), "{chunk:?}");
+        let Chunk { first_segment: first, open_count: open, .. } = *chunk;
         match ahead_until {
             Some(end) => {
                 chunk.state = ChunkState::Ahead(end);
                 self.ahead_ends.insert((end, first));
             }
             None => {
-                chunk.state = ChunkState::Flying;
+                chunk.state = ChunkState::InFlight;
                 self.in_flight += open;
             }
         }
@@ -186,28 +186,28 @@ impl Outstanding {
     /// A segment of a chunk is not wanted any more. Returns whether it was.
     pub(super) fn close(&mut self, at: usize, index: u64) -> bool {
         let was_open = self.chunks.close(at, index);
-        let is_flying = self.chunks.get(at).is_flying();
+        let is_flying = self.chunks.get(at).is_in_flight();
         self.unanswered -= u32::from(was_open);
         self.in_flight -= u32::from(was_open && is_flying);
         was_open
     }
 
     /// An open segment was refused. Returns false if it had been before.
-    pub(super) fn refuse(&mut self, at: usize, index: u64) -> bool {
-        self.chunks.refuse(at, index)
+    pub(super) fn mark_refused(&mut self, at: usize, index: u64) -> bool {
+        self.chunks.mark_refused(at, index)
     }
 
     /// Nothing of a chunk is wanted any more; the caller [shifts](Self::shift).
-    pub(super) fn end(&mut self, at: usize, paths: &mut Paths) {
+    pub(super) fn finish(&mut self, at: usize, paths: &mut Paths) {
         let chunk = self.chunks.get_mut(at);
-        let (path, first) = (chunk.path, chunk.first);
+        let (path, first) = (chunk.path, chunk.first_segment);
         match core::mem::replace(&mut chunk.state, ChunkState::Done) {
-            ChunkState::Flying => {
+            ChunkState::InFlight => {
                 if let Some(path) = paths.get_mut(path) {
-                    path.landed();
+                    path.remove_in_flight();
                 }
             }
-            ChunkState::Waiting(at) => {
+            ChunkState::AwaitsResend(at) => {
                 self.resends.remove(&(at, first));
             }
             ChunkState::Ahead(end) => {
@@ -218,19 +218,19 @@ impl Outstanding {
     }
 
     /// Forgets the leading chunks that are done.
-    pub(super) fn shift(&mut self) {
-        self.chunks.shift();
+    pub(super) fn pop_done(&mut self) {
+        self.chunks.pop_done();
     }
 
     /// Sends a chunk in flight again at `when`.
     pub(super) fn resend(&mut self, at: usize, when: Instant, paths: &mut Paths) {
         let chunk = self.chunks.get_mut(at);
-        debug_assert!(chunk.is_flying());
-        chunk.state = ChunkState::Waiting(when);
-        let Chunk { path, first, open, .. } = *chunk;
+        debug_assert!(chunk.is_in_flight());
+        chunk.state = ChunkState::AwaitsResend(when);
+        let Chunk { path, first_segment: first, open_count: open, .. } = *chunk;
         self.in_flight -= open;
         if let Some(path) = paths.get_mut(path) {
-            path.landed();
+            path.remove_in_flight();
         }
         self.resends.insert((when, first));
     }
@@ -240,9 +240,9 @@ impl Outstanding {
     pub(super) fn resend_ahead(&mut self, at: usize, when: Instant) {
         let chunk = self.chunks.get_mut(at);
         let ChunkState::Ahead(end) = chunk.state else { return };
-        chunk.state = ChunkState::Waiting(when);
+        chunk.state = ChunkState::AwaitsResend(when);
         chunk.sends = 1;
-        let first = chunk.first;
+        let first = chunk.first_segment;
         self.ahead_ends.remove(&(end, first));
         self.resends.insert((when, first));
     }
@@ -255,10 +255,10 @@ impl Outstanding {
                 continue;
             }
             chunk.is_path_gone = true;
-            if chunk.is_flying() {
-                chunk.state = ChunkState::Waiting(now);
-                self.in_flight -= chunk.open;
-                self.resends.insert((now, chunk.first));
+            if chunk.is_in_flight() {
+                chunk.state = ChunkState::AwaitsResend(now);
+                self.in_flight -= chunk.open_count;
+                self.resends.insert((now, chunk.first_segment));
             } else {
                 self.resend_ahead(at, now);
             }
@@ -267,63 +267,63 @@ impl Outstanding {
 
     /// Gives up a chunk. Its open segments are reported as failed; the caller
     /// [shifts](Self::shift).
-    pub(super) fn fail(&mut self, at: usize, reason: GiveUp, paths: &mut Paths) {
+    pub(super) fn fail(&mut self, at: usize, reason: FailReason, paths: &mut Paths) {
         let Self { chunks, failed, .. } = self;
-        failed.extend(chunks.open_segments(at).map(|index| Failed { index, reason }));
+        failed.extend(chunks.open_segments(at).map(|index| FailedSegment { index, reason }));
         for index in self.chunks.get(at).segments() {
             self.close(at, index);
         }
-        self.end(at, paths);
+        self.finish(at, paths);
     }
 
     /// A segment is not wanted any more.
-    pub(super) fn give_up(&mut self, index: u64, paths: &mut Paths) {
+    pub(super) fn cancel(&mut self, index: u64, paths: &mut Paths) {
         let Some(at) = self.find(index) else { return };
         self.close(at, index);
-        if self.get(at).open == 0 {
-            self.end(at, paths);
-            self.shift();
+        if self.get(at).open_count == 0 {
+            self.finish(at, paths);
+            self.pop_done();
         }
     }
 
     /// Gives up all open segments, and returns them.
-    pub(super) fn give_up_all(&mut self, paths: &mut Paths) -> Vec<u64> {
+    pub(super) fn cancel_all(&mut self, paths: &mut Paths) -> Vec<u64> {
         let mut open = Vec::new();
         for at in 0..self.chunks.len() {
             open.extend(self.chunks.open_segments(at));
             for index in self.chunks.get(at).segments() {
                 self.close(at, index);
             }
-            self.end(at, paths);
+            self.finish(at, paths);
         }
-        self.shift();
+        self.pop_done();
         open
     }
 
     /// Nothing from index `limit` on is requested any more.
-    pub(super) fn cut(&mut self, limit: u64, paths: &mut Paths) {
+    pub(super) fn truncate(&mut self, limit: u64, paths: &mut Paths) {
         while self.next_index() > limit && !self.chunks.is_empty() {
             let at = self.chunks.len() - 1;
             let beyond = self.chunks.get(at).segments();
             for index in beyond.start.max(limit)..beyond.end {
                 if !self.close(at, index) {
-                    self.done_beyond.insert(index);
+                    self.early_answers.insert(index);
                 }
             }
-            if self.chunks.get(at).open == 0 {
-                self.end(at, paths);
+            if self.chunks.get(at).open_count == 0 {
+                self.finish(at, paths);
             }
-            self.chunks.cut(limit);
+            self.chunks.truncate(limit);
         }
-        self.shift();
+        self.pop_done();
     }
 
     /// While nothing is requested: the next index is this one, after the present one or before it.
     /// Returns the indices between them that have been answered already.
     pub(super) fn skip_to(&mut self, index: u64) -> Vec<u64> {
         debug_assert!(self.chunks.is_empty());
-        let later = self.done_beyond.split_off(&index);
-        let done = core::mem::replace(&mut self.done_beyond, later);
+        let later = self.early_answers.split_off(&index);
+        let done = core::mem::replace(&mut self.early_answers, later);
         self.chunks.start_at(index);
         done.into_iter().collect()
     }
@@ -331,31 +331,31 @@ impl Outstanding {
     /// A segment that has not been requested in its order is answered.
     pub(super) fn answered_early(&mut self, index: u64) {
         if index >= self.next_index() {
-            self.done_beyond.insert(index);
+            self.early_answers.insert(index);
         }
     }
 
     /// Whether a segment that has not been requested in its order is answered.
     pub(crate) fn is_answered_early(&self, index: u64) -> bool {
-        self.done_beyond.contains(&index)
+        self.early_answers.contains(&index)
     }
 
     /// Checks counts and lists against the states of the chunks.
     pub(super) fn assert_consistent(&self, paths: &Paths) {
-        let flying = |id| self.chunks.iter().filter(move |s| s.is_flying() && s.path == id);
+        let flying = |id| self.chunks.iter().filter(move |s| s.is_in_flight() && s.path == id);
         for path in paths.all() {
             assert_eq!(flying(path.id).count(), path.in_flight() as usize, "{:?}", path.id);
         }
         let mut open = (0, 0);
         for at in 0..self.chunks.len() {
             let chunk = self.chunks.get(at);
-            assert_eq!(self.chunks.open_segments(at).count(), chunk.open as usize);
-            assert_eq!(chunk.open == 0, chunk.state == ChunkState::Done, "{chunk:?}");
-            open.0 += chunk.open;
-            open.1 += if chunk.is_flying() { chunk.open } else { 0 };
+            assert_eq!(self.chunks.open_segments(at).count(), chunk.open_count as usize);
+            assert_eq!(chunk.open_count == 0, chunk.state == ChunkState::Done, "{chunk:?}");
+            open.0 += chunk.open_count;
+            open.1 += if chunk.is_in_flight() { chunk.open_count } else { 0 };
         }
         assert_eq!(open, (self.unanswered, self.in_flight));
-        let waiting = |chunk: &&Chunk| matches!(chunk.state, ChunkState::Waiting(_));
+        let waiting = |chunk: &&Chunk| matches!(chunk.state, ChunkState::AwaitsResend(_));
         assert_eq!(self.chunks.iter().filter(waiting).count(), self.resends.len());
         let ahead = |chunk: &&Chunk| matches!(chunk.state, ChunkState::Ahead(_));
         assert_eq!(self.chunks.iter().filter(ahead).count(), self.ahead_count() as usize);

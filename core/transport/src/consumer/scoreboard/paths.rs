@@ -9,7 +9,7 @@ use weir_store::SegmentRange;
 
 use crate::PathId;
 use crate::consumer::path::Path;
-use crate::consumer::schedule::{Next, Schedule};
+use crate::consumer::schedule::{Schedule, SendKind};
 use crate::consumer::stats::PathStats;
 
 pub(crate) struct Paths {
@@ -20,7 +20,7 @@ pub(crate) struct Paths {
     /// A router has reported that it holds segments.
     knows_holders: bool,
     /// What a path was chosen for last.
-    next: Next,
+    last_request: SendKind,
     /// Only the pace kept the last Interest back.
     is_paced: bool,
 }
@@ -32,7 +32,7 @@ impl Paths {
             all: Vec::new(),
             removed: BTreeMap::new(),
             knows_holders: false,
-            next: Next::Again,
+            last_request: SendKind::Resend,
             is_paced: false,
         }
     }
@@ -79,22 +79,22 @@ impl Paths {
     }
 
     /// The paths for requests that need no window, those that have answered first.
-    pub(crate) fn for_requests(&self) -> Vec<PathId> {
+    pub(crate) fn request_order(&self) -> Vec<PathId> {
         let mut paths: Vec<&Path> = self.in_use().iter().collect();
         paths.sort_by_key(|path| (path.is_failing(), path.rtt.smoothed_ns().is_none()));
         paths.into_iter().map(|path| path.id).collect()
     }
 
     /// Whether nothing has come on any path since a timeout.
-    pub(super) fn are_unheard(&self) -> bool {
+    pub(super) fn are_unresponsive(&self) -> bool {
         let in_use = self.in_use();
-        !in_use.is_empty() && in_use.iter().all(Path::is_unheard)
+        !in_use.is_empty() && in_use.iter().all(Path::is_unresponsive)
     }
 
-    pub(super) fn set_held(&mut self, id: PathId, held: Vec<SegmentRange>) {
+    pub(super) fn set_holdings(&mut self, id: PathId, held: Vec<SegmentRange>) {
         self.knows_holders |= !held.is_empty();
         if let Some(path) = self.get_mut(id) {
-            path.set_held(held);
+            path.set_holdings(held);
         }
     }
 
@@ -114,8 +114,8 @@ impl Paths {
     }
 
     /// The path that takes the next chunk now.
-    pub(super) fn choose(&mut self, next: Next, now: Instant) -> Option<PathId> {
-        self.next = next;
+    pub(super) fn choose(&mut self, next: SendKind, now: Instant) -> Option<PathId> {
+        self.last_request = next;
         let chosen = self.schedule.choose(&self.all, next, now);
         self.is_paced = chosen.is_none() && self.departure(next).is_some();
         let path = &self.all[chosen?];
@@ -129,13 +129,13 @@ impl Paths {
     }
 
     /// When a path can take a chunk at the earliest while windows stay as they are.
-    pub(super) fn departure(&self, next: Next) -> Option<Instant> {
+    pub(super) fn departure(&self, next: SendKind) -> Option<Instant> {
         self.schedule.departure(&self.all, next)
     }
 
     /// When a path can take what one was chosen for last.
     pub(super) fn next_departure(&self) -> Option<Instant> {
-        self.departure(self.next)
+        self.departure(self.last_request)
     }
 
     /// When the pace lets the next Interest leave, if only the pace kept the last one back.

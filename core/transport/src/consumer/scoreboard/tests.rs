@@ -13,12 +13,12 @@ const PATH: PathId = PathId(3);
 
 /// The end that a segment tells cuts a chunk that was asked for whole; the end was a lie.
 #[test]
-fn a_chunk_that_is_cut_grows_again_as_another() {
+fn truncated_chunk_grows_again() {
     let mut board = scoreboard(8);
     let next = |board: &mut Scoreboard| {
         let (first, path) = board.next_to_send(Instant::ZERO, 100, |_| true)?;
         let segments: Vec<u64> = board.open_segments(first).collect();
-        board.sent(first, path, 0, Instant::ZERO);
+        board.on_sent(first, path, 0, Instant::ZERO);
         Some(segments)
     };
     board.start_at(3);
@@ -27,19 +27,19 @@ fn a_chunk_that_is_cut_grows_again_as_another() {
     let now = Instant::from_ns(NS_PER_MS);
     let answer = |_| Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1 };
     assert!(
-        [9, 13, 4].map(|segment| board.answered(segment, &answer(segment))).iter().all(|&new| new)
+        [9, 13, 4].map(|segment| board.on_answer(segment, &answer(segment))).iter().all(|&new| new)
     );
     board.set_limit(Some(11));
     board.assert_consistent();
     assert_eq!((board.outstanding().unanswered(), board.outstanding().next_index()), (4 + 2, 11));
-    assert!(!board.answered(12, &answer(12)), "beyond the end");
+    assert!(!board.on_answer(12, &answer(12)), "beyond the end");
     board.set_limit(Some(20));
     assert_eq!(next(&mut board), Some(vec![11, 12, 14, 15]));
     assert_eq!(next(&mut board), Some((16..20).collect()));
     assert_eq!(next(&mut board), None);
     for segment in [3, 5, 6, 7, 8, 10, 11, 12, 14, 15, 16, 17, 18, 19] {
         assert!(!board.is_done());
-        assert!(board.answered(segment, &answer(segment)), "{segment}");
+        assert!(board.on_answer(segment, &answer(segment)), "{segment}");
         board.assert_consistent();
     }
     assert!(board.is_done());
@@ -49,7 +49,7 @@ fn scoreboard(chunk_segments: u32) -> Scoreboard {
     let config = ScoreboardConfig {
         lifetime_ns: NS_PER_S,
         retries_max: 1,
-        asks_once: false,
+        sends_once: false,
         chunk_segments,
         rtt: RttConfig::default(),
         controller: Controller::FIXED,
@@ -67,21 +67,21 @@ fn scoreboard(chunk_segments: u32) -> Scoreboard {
 /// A Nack that comes several times is one refusal, and what is refused and comes all the same is
 /// none: the rest of the chunk goes on.
 #[test]
-fn a_nack_that_is_repeated_refuses_one_segment() {
+fn repeated_nack_refuses_one_segment() {
     let mut board = scoreboard(4);
     board.set_limit(Some(4));
     let (now, later) = (Instant::ZERO, Instant::from_ns(NS_PER_S));
     let answer = Answer { now, path: PATH, mark: CongestionMark::NONE, packet_bytes: 1 };
     let next = |board: &mut Scoreboard, now| board.next_to_send(now, 100, |_| true);
     let (first, path) = next(&mut board, now).unwrap();
-    board.sent(first, path, 7, now);
+    board.on_sent(first, path, 7, now);
     let nack = |board: &mut Scoreboard, segment: u64| {
-        board.nacked(segment, None, NackReason::NoRoute, now).is_ok_and(|counts| counts)
+        board.on_nack(segment, None, NackReason::NoRoute, now).is_ok_and(|counts| counts)
     };
     assert!(nack(&mut board, 0));
     assert!(!(0..10).any(|_| nack(&mut board, 0)));
     assert_eq!(next(&mut board, later), None, "three are on their way");
-    assert!(board.answered(0, &answer));
+    assert!(board.on_answer(0, &answer));
     assert!(nack(&mut board, 1) && nack(&mut board, 2));
     assert_eq!(next(&mut board, later), None, "one is on its way");
     assert!(nack(&mut board, 3));

@@ -7,7 +7,7 @@ use super::{Purpose, State, Transfer};
 use crate::consumer::naming::Naming;
 use crate::consumer::outbox::{ConsumerError, ConsumerEvent, ConsumerOutbox};
 use crate::consumer::requests::SINGLE_TRIES;
-use crate::consumer::scoreboard::GiveUp;
+use crate::consumer::scoreboard::FailReason;
 use crate::request::{Request, Tries};
 
 impl Transfer {
@@ -28,12 +28,12 @@ impl Transfer {
     }
 
     /// Why there is nothing under this name.
-    pub(in crate::consumer) fn error_of(&self, name: Name, reason: GiveUp) -> ConsumerError {
+    pub(in crate::consumer) fn error_of(&self, name: Name, reason: FailReason) -> ConsumerError {
         match reason {
-            GiveUp::NoRoute if self.has_far_no_route => ConsumerError::NoRouteBeyond(name),
-            GiveUp::NoRoute => ConsumerError::NoRoute(name),
-            GiveUp::Unanswered => ConsumerError::Unanswered(name),
-            GiveUp::Nacked(reason) => ConsumerError::Nacked { name, reason },
+            FailReason::NoRoute if self.has_far_no_route => ConsumerError::NoRouteBeyond(name),
+            FailReason::NoRoute => ConsumerError::NoRoute(name),
+            FailReason::Unanswered => ConsumerError::Unanswered(name),
+            FailReason::Nacked(reason) => ConsumerError::Nacked { name, reason },
         }
     }
 
@@ -52,7 +52,7 @@ impl Transfer {
         self.scoreboard.set_limit(Some(ranges.end_index()));
         for index in indices {
             if index >= self.scoreboard.outstanding().first_index() {
-                self.scoreboard.give_up(index);
+                self.scoreboard.cancel(index);
             }
             self.reader.skip_missing(index);
         }

@@ -27,7 +27,7 @@ use super::path::Answer;
 use super::reader::Reader;
 use super::requests::Requests;
 use super::schedule::Schedule;
-use super::scoreboard::{Failed, GiveUp, HoleRules, Scoreboard, ScoreboardConfig};
+use super::scoreboard::{FailReason, FailedSegment, HoleRules, Scoreboard, ScoreboardConfig};
 use super::stats::ConsumerStats;
 use super::target::{PacketId, RangeId, Target};
 use super::verify::{Incoming, VerifyQueue};
@@ -230,7 +230,7 @@ impl Transfer {
             self.answered_again(index, answer);
             return true;
         }
-        self.scoreboard.answered(index, answer) || self.answered_aside(index, answer)
+        self.scoreboard.on_answer(index, answer) || self.answered_aside(index, answer)
     }
 
     /// A segment says which one is the last.
@@ -272,7 +272,7 @@ impl Transfer {
         for &index in &found {
             let (_, segment) = self.inventory.naming.interest_name(index);
             let nonce = interest.nonce.map(|nonce| nonce_base(nonce, segment));
-            if let Err(failed) = self.scoreboard.nacked(index, nonce, nack.reason, now) {
+            if let Err(failed) = self.scoreboard.on_nack(index, nonce, nack.reason, now) {
                 self.packet_failed(now, failed, out);
             }
         }
@@ -284,11 +284,13 @@ impl Transfer {
         &mut self,
         now: Instant,
         purpose: Purpose,
-        reason: GiveUp,
+        reason: FailReason,
         out: &mut ConsumerOutbox,
     ) {
         match (purpose, &self.live) {
-            (Purpose::Again(index), _) => self.packet_failed(now, Failed { index, reason }, out),
+            (Purpose::Again(index), _) => {
+                self.packet_failed(now, FailedSegment { index, reason }, out)
+            }
             (Purpose::Renewal, Some(live)) if !live.is_heard_of(now) => {
                 self.fail(self.error_of(live.target(), reason), out);
             }
@@ -303,7 +305,7 @@ impl Transfer {
     /// Finds what is lost or timed out.
     pub(super) fn check(&mut self, now: Instant, out: &mut ConsumerOutbox) {
         while self.is_running()
-            && let Err(failed) = self.scoreboard.check(now)
+            && let Err(failed) = self.scoreboard.detect_losses(now)
         {
             self.packet_failed(now, failed, out);
         }
@@ -314,7 +316,7 @@ impl Transfer {
         if self.requests.is_empty() {
             return;
         }
-        let paths = self.scoreboard.paths().for_requests();
+        let paths = self.scoreboard.paths().request_order();
         while !self.is_over() {
             let Self { requests, stats, scoreboard, .. } = self;
             let polled = requests.poll(&paths, now, rng, &mut out.interests, |purpose, path| {
@@ -376,7 +378,7 @@ impl Transfer {
             && !self.is_requesting_again();
         let may_skip = is_idle && self.live.as_mut().is_some_and(Live::take_behind);
         if let Some(newest) = metadata.newest_segment() {
-            self.scoreboard.made(newest, now);
+            self.scoreboard.on_segment_exists(newest, now);
             if may_skip && newest > self.scoreboard.outstanding().next_index() {
                 self.scoreboard.start_at(newest);
                 self.reader.start_at(newest);
@@ -450,7 +452,7 @@ impl Transfer {
                 selectors.nonce = base.wrapping_add(segment.unwrap_or(0) as u32);
                 out.interests.push(path, prefix, segment, selectors);
             }
-            self.scoreboard.sent(first, path, base, now);
+            self.scoreboard.on_sent(first, path, base, now);
         };
         let skips = self.config.behind == Behind::Skip && self.reader.is_there();
         if !has_room

@@ -9,7 +9,7 @@ use super::{Purpose, Transfer};
 use crate::consumer::holes::{Holes, PassState, Step};
 use crate::consumer::outbox::{ConsumerError, ConsumerOutbox};
 use crate::consumer::path::Answer;
-use crate::consumer::scoreboard::{Failed, HoleRules};
+use crate::consumer::scoreboard::{FailedSegment, HoleRules};
 use crate::consumer::target::PacketId;
 
 /// Segments of an object at most for packets of it to be set aside. A stranger may say that there
@@ -28,7 +28,12 @@ impl Transfer {
     }
 
     /// A packet gets no answer. It is set aside if that is possible; otherwise its object fails.
-    pub(super) fn packet_failed(&mut self, now: Instant, failed: Failed, out: &mut ConsumerOutbox) {
+    pub(super) fn packet_failed(
+        &mut self,
+        now: Instant,
+        failed: FailedSegment,
+        out: &mut ConsumerOutbox,
+    ) {
         if !self.config.is_reliable {
             return self.miss(failed.index, out);
         }
@@ -43,7 +48,7 @@ impl Transfer {
         }
         if self.holes.is_none() {
             // As long as nothing is there, waiting counts from the first Interest, as for any name.
-            let since = self.scoreboard.silent_since().filter(|_| self.has_nothing());
+            let since = self.scoreboard.unresponsive_since().filter(|_| self.has_nothing());
             let since = since.unwrap_or(now);
             let lifetime_ns = self.config.lifetime_ms.saturating_mul(NS_PER_MS);
             let retries_max = self.config.retries_max;
@@ -97,7 +102,7 @@ impl Transfer {
     /// Data came for a packet that was requested outside the window.
     pub(super) fn answered_again(&mut self, index: u64, answer: &Answer) {
         // A pass may have requested it meanwhile, or may be about to.
-        self.scoreboard.give_up(index);
+        self.scoreboard.cancel(index);
         self.scoreboard.answered_early(index);
         self.note_aside(index, answer);
     }
@@ -116,7 +121,7 @@ impl Transfer {
     fn note_aside(&mut self, index: u64, answer: &Answer) {
         let Some(holes) = &mut self.holes else { return };
         let was_seeking = holes.answered(index, answer.now);
-        self.scoreboard.heard_aside(answer.path, answer.now);
+        self.scoreboard.on_packet_outside_window(answer.path, answer.now);
         self.scoreboard.answered_early(index);
         if was_seeking && !self.scoreboard.is_in_order() {
             self.skip_to_answered(index);
@@ -143,7 +148,7 @@ impl Transfer {
     /// The pass continues with the packet `to`; those before it are set aside.
     fn skip(&mut self, to: u64) {
         let Some(holes) = &mut self.holes else { return };
-        for index in self.scoreboard.give_up_all() {
+        for index in self.scoreboard.cancel_all() {
             holes.set_aside(index);
         }
         let next = self.scoreboard.outstanding().next_index();
@@ -208,7 +213,7 @@ impl Transfer {
             has_nothing: self.has_nothing(),
             is_in_order: self.scoreboard.is_in_order(),
             is_passing: !self.scoreboard.is_done() && !is_stuck,
-            is_silent: self.scoreboard.is_silent(),
+            is_silent: self.scoreboard.is_unresponsive(),
             is_requesting: self.is_requesting_again(),
             rest: next..self.inventory.end_index().unwrap_or(next),
         }
@@ -277,7 +282,7 @@ impl Transfer {
     /// Nothing more comes.
     fn fail_incomplete(&mut self, out: &mut ConsumerOutbox) {
         let Some(mut holes) = self.holes.take() else { return };
-        for index in self.scoreboard.give_up_all() {
+        for index in self.scoreboard.cancel_all() {
             holes.set_aside(index);
         }
         let next = self.scoreboard.outstanding().next_index();
