@@ -123,7 +123,7 @@ impl Router {
     /// Waits until what the router says of its disks is as wanted, and returns it.
     ///
     /// # Panics
-    /// If [`crate::PATIENCE`] runs out first.
+    /// If [`crate::PEER_TIMEOUT`] runs out first.
     pub fn disks_become(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let mut disk = Value::Null;
         wait_until(what, || {

@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Waits until a condition holds.
 ///
 /// # Panics
-/// If [`PATIENCE`] runs out first.
+/// If [`PEER_TIMEOUT`] runs out first.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -82,7 +82,7 @@ impl Process {
     /// The next line of standard output that is a JSON object with this `event`.
     ///
     /// # Panics
-    /// If the program ends or [`PATIENCE`] runs out first.
+    /// If the program ends or [`PEER_TIMEOUT`] runs out first.
     pub fn event(&self, event: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -106,7 +106,7 @@ impl Process {
     /// The next line of standard output that is a JSON object.
     ///
     /// # Panics
-    /// If the program ends or [`PATIENCE`] runs out first.
+    /// If the program ends or [`PEER_TIMEOUT`] runs out first.
     pub fn json_line(&self) -> Value {
         let line = self.line_with("{");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("no JSON ({error}): {line}"))
@@ -115,7 +115,7 @@ impl Process {
     /// Waits until `weir put --watch --json` reports a new version of this object, and returns it.
     ///
     /// # Panics
-    /// If it ends, or [`PATIENCE`] runs out first.
+    /// If it ends, or [`PEER_TIMEOUT`] runs out first.
     pub fn published(&self, object: &str) -> u64 {
         let version_of = |name: &Value| {
             let (published, version) = name.as_str()?.split_once("/v=")?;
@@ -133,7 +133,7 @@ impl Process {
     /// Waits until `weir put --watch --json` reports that this object is withdrawn.
     ///
     /// # Panics
-    /// If it ends, or [`PATIENCE`] runs out first.
+    /// If it ends, or [`PEER_TIMEOUT`] runs out first.
     pub fn withdrawn(&self, object: &str) {
         let is_it =
             |line: &Value| line["withdrawn"].as_array().expect("names").contains(&object.into());
@@ -148,7 +148,7 @@ impl Process {
     /// The next line of standard output that holds `text`.
     ///
     /// # Panics
-    /// If the program ends or [`PATIENCE`] runs out first.
+    /// If the program ends or [`PEER_TIMEOUT`] runs out first.
     pub fn line_with(&self, text: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -201,7 +201,7 @@ impl Process {
     /// Waits until it has printed `text`.
     ///
     /// # Panics
-    /// If [`PATIENCE`] runs out first.
+    /// If [`PEER_TIMEOUT`] runs out first.
     pub fn wait_for(&self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         while !self.log().contains(text) {
@@ -213,7 +213,7 @@ impl Process {
     /// Waits for the end.
     ///
     /// # Panics
-    /// If [`PATIENCE`] runs out first.
+    /// If [`PEER_TIMEOUT`] runs out first.
     pub fn finish(self) -> Finished {
         self.finish_within(PATIENCE)
     }

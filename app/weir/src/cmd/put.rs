@@ -24,16 +24,16 @@ use weir_socket::{OpenFiles, PublishOptions, Repository, Signs};
 use weir_wire::Name;
 
 use self::announcement::Announcement;
-use self::handover::Intake;
+use self::handover::HandoverListener;
 use self::kept::{RepositoryPlace, parse_place};
 use self::publisher::Version;
-use self::registration::Registering;
+use self::registration::ControllerRegistration;
 use self::served::Served;
 use self::server::Server;
 use self::signing::{KeyChoice, Sign, Signing};
-use self::start::{Start, Started};
+use self::start::{InitialPublication, InitialResult};
 use self::tree::Source;
-use self::watch::{Publishing, Watched};
+use self::watch::{WatchPublisher, WatchedDirectory};
 use crate::controller_args::ControllerArgs;
 use crate::table::printable;
 use crate::transfer::{
@@ -46,7 +46,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// Files that a process may usually have open.
 const FILES_MAX_USUAL: u64 = 1024;
 /// Files at most that are kept open because they may be replaced.
-const HELD_FILES_MAX: u64 = 4096;
+const KEPT_FILES_MAX: u64 = 4096;
 
 /// Serve a file or directory under a name.
 ///
@@ -152,7 +152,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     // Nothing is signed in vain when there is no router.
     let client = args.router.connect()?;
     let controller = args.controller.files()?;
-    let files = OpenFiles::new((files_max / 2).min(HELD_FILES_MAX) as usize);
+    let files = OpenFiles::new((files_max / 2).min(KEPT_FILES_MAX) as usize);
     let (mut served, watched) = args.publish(is_directory, repository.as_mut(), &files, &stop)?;
     if let Some(repository) = &mut repository {
         if repository.is_guest() {
@@ -160,34 +160,39 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         }
         kept::add(repository, &mut served)?;
     }
-    let signer = if served.root.is_none() { args.key_choice().signer_at_hand() } else { None };
-    served.own_names(signer);
-    let mut registering = controller.map(Registering::new);
+    let signer =
+        if served.root.is_none() { args.key_choice().signer_without_passphrase() } else { None };
+    served.claim_names(signer);
+    let mut registering = controller.map(ControllerRegistration::new);
     if let Some(registering) = &mut registering {
         registering.add(served.store.objects());
-        registering.turn()?;
+        registering.send_if_idle()?;
     }
     if watched.is_some() || repository.is_some() {
         served.store = served.store.lingering(args.linger(), files.clone());
     }
     let updates = served.store.updates();
-    let intake = repository.as_ref().and_then(|kept| Intake::open(kept, updates.clone()));
+    let intake = repository.as_ref().and_then(|kept| HandoverListener::open(kept, updates.clone()));
     let (intake, registrations) = intake.unzip();
     let (version, failures) = (served.version(), served.failures());
     let is_over = AtomicBool::new(false);
     let (router, announcement) = (&args.router, args.announcement());
     let mut server = Server { router, announcement, served, stop: &stop, registrations };
     let Some((watched, source, signing)) = watched else {
-        let keep = |intake: &Intake| {
+        let keep = |intake: &HandoverListener| {
             let repository = repository.as_mut().expect("the intake is for it");
             while !stop.is_set() && !is_over.load(Ordering::Relaxed) {
-                intake.turn(TICK, repository, registering.as_mut());
+                intake.poll_once(TICK, repository, registering.as_mut());
             }
             failures
         };
-        return server.run_beside(client, || intake.as_ref().map_or(failures, keep), &is_over);
+        return server.run_with_publisher(
+            client,
+            || intake.as_ref().map_or(failures, keep),
+            &is_over,
+        );
     };
-    let publishing = Publishing {
+    let publishing = WatchPublisher {
         watched,
         source,
         follow_links: args.follow_links,
@@ -203,10 +208,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         is_over: &is_over,
         json: args.json,
     };
-    server.run_beside(client, || publishing.run(), &is_over)
+    server.run_with_publisher(client, || publishing.run(), &is_over)
 }
 
-fn not_watched(path: &Path) -> anyhow::Error {
+fn watch_needs_directory(path: &Path) -> anyhow::Error {
     let path = printable(path.display());
     anyhow::anyhow!("{path} is no directory; --watch is for directories: name the one it is in")
 }
@@ -225,7 +230,7 @@ fn is_directory(path: &Path) -> anyhow::Result<bool> {
 }
 
 /// A directory that is watched, what is published of it, and how it is signed.
-type Watching<'a> = (Watched, Source<'a>, Signing);
+type WatchSetup<'a> = (WatchedDirectory, Source<'a>, Signing);
 
 impl Args {
     fn repository(&self) -> anyhow::Result<Option<Repository>> {
@@ -268,19 +273,20 @@ impl Args {
         repository: Option<&mut Repository>,
         files: &OpenFiles,
         stop: &Stop,
-    ) -> anyhow::Result<(Served, Option<Watching<'_>>)> {
+    ) -> anyhow::Result<(Served, Option<WatchSetup<'_>>)> {
         let (Some(path), Some(name), Some(is_directory)) = (&self.path, &self.name, is_directory)
         else {
             return Ok((Served::default(), None));
         };
         if self.watch && !is_directory {
-            return Err(not_watched(path));
+            return Err(watch_needs_directory(path));
         }
         kept::refuse_within(repository.as_deref(), path)?;
         let signing = self.key_choice().signing()?;
         let source = Source { path, name, is_directory };
         // What happens from now on is seen.
-        let mut watch = self.watch.then(|| Watched::new(path, self.follow_links)).transpose()?;
+        let mut watch =
+            self.watch.then(|| WatchedDirectory::new(path, self.follow_links)).transpose()?;
         let watched = watch.as_mut().map(|watched| (watched, files));
         let mut served = self.sign(source, &signing, repository, watched, stop)?;
         served.store.sign_absence(signing.signer.clone());
@@ -293,11 +299,11 @@ impl Args {
         source: Source<'_>,
         signing: &Signing,
         mut repository: Option<&mut Repository>,
-        watched: Option<(&mut Watched, &OpenFiles)>,
+        watched: Option<(&mut WatchedDirectory, &OpenFiles)>,
         stop: &Stop,
     ) -> anyhow::Result<Served> {
         let (watched, files) = watched.unzip();
-        let start = Start {
+        let start = InitialPublication {
             source,
             follow_links: self.follow_links,
             options: &self.publish_options(),
@@ -308,13 +314,13 @@ impl Args {
             files,
             stop,
         };
-        let Started { root, published, found } = start.run()?;
+        let InitialResult { root, published, found } = start.run()?;
         let mut served = Served {
             root: Some(root),
             names: vec![source.name.clone()],
             signer: signing.name.clone(),
-            left_out: found.left_out,
-            was_there: found.was_there,
+            unpublished: found.unpublished,
+            reused: found.reused,
             ..Served::default()
         };
         if let Some(repository) = repository {

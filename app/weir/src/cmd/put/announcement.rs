@@ -6,12 +6,12 @@ use weir_socket::{Published, Repository};
 use weir_wire::Name;
 
 use super::handover;
-use super::publisher::{LeftOut, Standing};
+use super::publisher::{ServedState, UnpublishedEntry};
 use super::served::Served;
 use crate::table::{count, errln, octets, outln, printable};
 
 /// Entries of a directory that are left out and reported one by one.
-const LEFT_OUT_TOLD: usize = 20;
+const UNPUBLISHED_REPORTED_MAX: usize = 20;
 
 /// How it is reported that everything is ready.
 pub(super) struct Announcement<'a> {
@@ -24,13 +24,15 @@ pub(super) struct Announcement<'a> {
 impl Announcement<'_> {
     /// Reports to the user what is served.
     pub(super) fn print(&self, served: &Served) -> anyhow::Result<()> {
-        let Served { root, left_out, signer, .. } = served;
-        print_left_out(left_out);
-        if let Some(more) = left_out.len().checked_sub(LEFT_OUT_TOLD).filter(|&more| more > 0) {
+        let Served { root, unpublished: left_out, signer, .. } = served;
+        print_unpublished(left_out);
+        if let Some(more) =
+            left_out.len().checked_sub(UNPUBLISHED_REPORTED_MAX).filter(|&more| more > 0)
+        {
             errln!("left out {}", count(more as u64, "more entry", "more entries"));
         }
         if let failures @ 1.. = served.failures() {
-            errln!("weir: {} skipped, the rest is served", were_left_out(failures));
+            errln!("weir: {} skipped, the rest is served", unpublished_count_text(failures));
         }
         if self.json {
             return Ok(outln!("{}", self.ready(served))?);
@@ -63,9 +65,9 @@ impl Announcement<'_> {
 
     /// What programs are told when all is ready to be got.
     fn ready(&self, served: &Served) -> Value {
-        let Served { root, left_out, signer, names, was_there, .. } = served;
+        let Served { root, unpublished: left_out, signer, names, reused: was_there, .. } = served;
         let objects: Vec<&Published> = served.store.objects().collect();
-        let skipped = left_out.iter().filter(|one| one.standing == Standing::Nothing);
+        let skipped = left_out.iter().filter(|one| one.served_state == ServedState::Nothing);
         let mut ready = json!({
             "name": root.as_ref().map(|root| root.versioned.to_string()),
             "object": self.name.map(ToString::to_string),
@@ -88,7 +90,7 @@ impl Announcement<'_> {
         handover::hand_over(repository.path(), &repository.handed())?;
         let root = served.root.as_ref().expect("something was put");
         if self.json {
-            let was_there = served.was_there;
+            let was_there = served.reused;
             let name = root.versioned.to_string();
             outln!("{}", json!({ "name": name, "not_signed_again": was_there, "served": true }))?;
         } else {
@@ -96,24 +98,24 @@ impl Announcement<'_> {
             let path = printable(repository.path().display());
             errln!("served by the process that has {path}");
         }
-        print_left_out(&served.left_out);
-        tell_failures(served.failures())
+        print_unpublished(&served.unpublished);
+        fail_if_unpublished(served.failures())
     }
 }
 
-fn print_left_out(left_out: &[LeftOut]) {
-    left_out.iter().take(LEFT_OUT_TOLD).for_each(|one| errln!("{}", one.text()));
+fn print_unpublished(left_out: &[UnpublishedEntry]) {
+    left_out.iter().take(UNPUBLISHED_REPORTED_MAX).for_each(|one| errln!("{}", one.text()));
 }
 
 /// What was not published makes the command fail, at its end.
-pub(super) fn tell_failures(failures: usize) -> anyhow::Result<()> {
+pub(super) fn fail_if_unpublished(failures: usize) -> anyhow::Result<()> {
     match failures {
         0 => Ok(()),
-        _ => bail!("{} not published", were_left_out(failures)),
+        _ => bail!("{} not published", unpublished_count_text(failures)),
     }
 }
 
-fn were_left_out(failures: usize) -> String {
+fn unpublished_count_text(failures: usize) -> String {
     let be = if failures == 1 { "was" } else { "were" };
     format!("{} {be}", count(failures as u64, "file or directory", "files or directories"))
 }

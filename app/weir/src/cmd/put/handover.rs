@@ -22,32 +22,32 @@ use weir_socket::{Handed, Published, Repository, Update, Updates};
 use weir_wire::Name;
 
 use super::publisher::explain;
-use super::registration::Registering;
+use super::registration::ControllerRegistration;
 use crate::table::{errln, printable};
 
 /// The socket in the folder of the repository.
 const SOCKET: &str = "socket";
 /// How long the other side may take for its part.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PEER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Octets of a message at most: the names of a million files.
 const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// How long to wait for the thread that serves.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Serialize, Deserialize)]
-struct Request {
+struct HandoverRequest {
     files: Vec<String>,
     withdrawn: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct HandoverReply {
     /// Why not all of it is served.
     error: Option<String>,
 }
 
 /// Names to be registered with the router, and who waits for that.
-pub(super) type Registration = (Vec<Name>, Sender<Result<(), String>>);
+pub(super) type PrefixRegistration = (Vec<Name>, Sender<Result<(), String>>);
 
 /// Runs something with the path of the socket. A socket's path has at most 107 octets; a folder's
 /// may have more.
@@ -64,11 +64,11 @@ pub(super) fn is_served(folder: &Path) -> bool {
 /// Has the process that serves the repository take in what this one has put there.
 pub(super) fn hand_over(folder: &Path, handed: &Handed) -> anyhow::Result<()> {
     let shown = printable(folder.display());
-    let ask = || -> io::Result<Answer> {
+    let ask = || -> io::Result<HandoverReply> {
         let mut stream = with_socket(folder, |path| UnixStream::connect(path))?;
-        stream.set_read_timeout(Some(2 * PATIENCE + SERVER_WAIT))?;
+        stream.set_read_timeout(Some(2 * PEER_TIMEOUT + SERVER_WAIT))?;
         let withdrawn = handed.withdrawn.iter().map(ToString::to_string).collect();
-        write_line(&mut stream, &Request { files: handed.files.clone(), withdrawn })?;
+        write_line(&mut stream, &HandoverRequest { files: handed.files.clone(), withdrawn })?;
         read_line(&stream)
     };
     let answer = ask().with_context(|| {
@@ -93,19 +93,19 @@ fn read_line<T: for<'a> Deserialize<'a>>(stream: &UnixStream) -> io::Result<T> {
 }
 
 /// Takes in what other processes put into the repository that this one serves.
-pub(super) struct Intake {
+pub(super) struct HandoverListener {
     listener: UnixListener,
     folder: PathBuf,
     updates: Updates,
-    registrations: Sender<Registration>,
+    registrations: Sender<PrefixRegistration>,
 }
 
-impl Intake {
+impl HandoverListener {
     /// Listens from now on, where that is possible. Also returns what is to be registered.
     pub(super) fn open(
         repository: &Repository,
         updates: Updates,
-    ) -> Option<(Self, Receiver<Registration>)> {
+    ) -> Option<(Self, Receiver<PrefixRegistration>)> {
         let folder = repository.path().to_owned();
         let listener = with_socket(&folder, |path| {
             // That of a process that was killed: this one has the repository alone.
@@ -122,11 +122,11 @@ impl Intake {
     }
 
     /// Waits for another process, and takes in what it has put.
-    pub(super) fn turn(
+    pub(super) fn poll_once(
         &self,
         wait: Duration,
         repository: &mut Repository,
-        registering: Option<&mut Registering>,
+        registering: Option<&mut ControllerRegistration>,
     ) {
         let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::ZERO);
         let mut polled = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
@@ -143,30 +143,30 @@ impl Intake {
         &self,
         mut stream: UnixStream,
         repository: &mut Repository,
-        registering: Option<&mut Registering>,
+        registering: Option<&mut ControllerRegistration>,
     ) -> io::Result<()> {
         let peer = getsockopt(&stream, PeerCredentials)?.uid();
         if peer != 0 && peer != nix::unistd::geteuid().as_raw() {
             return Err(io::Error::other(format!("user {peer} may not do that")));
         }
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let request: Request = match read_line(&stream) {
+        stream.set_read_timeout(Some(PEER_TIMEOUT))?;
+        stream.set_write_timeout(Some(PEER_TIMEOUT))?;
+        let request: HandoverRequest = match read_line(&stream) {
             Ok(request) => request,
             // It only wanted to know whether somebody is here.
             Err(_) => return Ok(()),
         };
-        let taken = self.take_in(request, repository, registering);
+        let taken = self.add_objects(request, repository, registering);
         let error = taken.err().map(|error| format!("{error:#}"));
-        write_line(&mut stream, &Answer { error })
+        write_line(&mut stream, &HandoverReply { error })
     }
 
-    fn take_in(
+    fn add_objects(
         &self,
-        request: Request,
+        request: HandoverRequest,
         repository: &mut Repository,
-        registering: Option<&mut Registering>,
+        registering: Option<&mut ControllerRegistration>,
     ) -> anyhow::Result<()> {
         let names = request.withdrawn.iter().map(|name| name.parse());
         let withdrawn = names.collect::<Result<Vec<Name>, _>>().context("a name")?;
@@ -181,12 +181,12 @@ impl Intake {
             handed.withdrawn.iter().for_each(|name| registering.withdraw(name));
             registering.add(taken.published.iter());
         }
-        tell(&taken.published);
+        log_published(&taken.published);
         let (done, is_done) = channel();
         let keys = taken.packets.into_iter().map(|(root, _)| root);
         let names = taken.roots.into_iter().chain(keys).collect();
         let is_sent = self.registrations.send((names, done)).is_ok();
-        let registered = if is_sent { is_done.recv_timeout(PATIENCE).ok() } else { None };
+        let registered = if is_sent { is_done.recv_timeout(PEER_TIMEOUT).ok() } else { None };
         match registered {
             Some(Ok(())) => Ok(taken_in.map_err(explain)?),
             Some(Err(error)) => bail!("{error}"),
@@ -195,11 +195,11 @@ impl Intake {
     }
 }
 
-fn tell(published: &[Published]) {
+fn log_published(published: &[Published]) {
     published.iter().for_each(|object| errln!("published {}", object.versioned()));
 }
 
-impl Drop for Intake {
+impl Drop for HandoverListener {
     fn drop(&mut self) {
         let _ = with_socket(&self.folder, |path| fs::remove_file(path));
     }

@@ -16,9 +16,9 @@ use weir_socket::{
 };
 use weir_wire::Name;
 
-use super::seen::{Listing, Seen, Stamp, stamp};
+use super::seen::{DirectorySnapshot, Listing, Stamp, stamp};
 use super::signing::Signing;
-use super::tree::{Cause, Entry, Tree};
+use super::tree::{Entry, SkipCause, Tree};
 use crate::limits;
 use crate::table::{octets, printable};
 use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
@@ -32,36 +32,38 @@ const UNSETTLED_BYTES_MAX: u64 = 256 << 20;
 
 /// An entry of a directory that is not served as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct LeftOut {
+pub(super) struct UnpublishedEntry {
     pub(super) path: PathBuf,
     pub(super) reason: String,
-    pub(super) standing: Standing,
+    pub(super) served_state: ServedState,
     /// Such things are never published: no failure.
     pub(super) is_by_rule: bool,
 }
 
 /// What of an entry is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Standing {
+pub(super) enum ServedState {
     Nothing,
     Earlier,
     /// What it was in the middle of being written.
     Snapshot,
 }
 
-impl LeftOut {
+impl UnpublishedEntry {
     /// Whether it should have been published, and is not.
     pub(super) fn is_failure(&self) -> bool {
-        self.standing == Standing::Nothing && !self.is_by_rule
+        self.served_state == ServedState::Nothing && !self.is_by_rule
     }
 
     /// What the user reads of it.
     pub(super) fn text(&self) -> String {
         let (path, reason) = (printable(self.path.display()), &self.reason);
-        match self.standing {
-            Standing::Nothing => format!("left out {path}: {reason}"),
-            Standing::Earlier => format!("not updated {path}: {reason}; the version before stays"),
-            Standing::Snapshot => format!("published {path} as it is now: {reason}"),
+        match self.served_state {
+            ServedState::Nothing => format!("left out {path}: {reason}"),
+            ServedState::Earlier => {
+                format!("not updated {path}: {reason}; the version before stays")
+            }
+            ServedState::Snapshot => format!("published {path} as it is now: {reason}"),
         }
     }
 }
@@ -77,9 +79,9 @@ pub(super) struct Publisher<'a> {
     version: Version,
     signing: &'a Signing,
     stop: &'a Stop,
-    before: Before<'a>,
-    shelf: Shelf<'a>,
-    found: Found,
+    before: ScanContext<'a>,
+    batch: SignedBatch<'a>,
+    found: ScanResult,
     /// Names of what could not be examined.
     unknown: HashSet<Name>,
     /// What may be kept open of files that change.
@@ -88,26 +90,26 @@ pub(super) struct Publisher<'a> {
 
 /// The result of a look through a directory.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ScanResult {
     /// What has been signed, or is there from before. All of it is settled.
     pub(super) published: Vec<Published>,
     /// How many of these did not need to be signed.
-    pub(super) was_there: usize,
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) reused: usize,
+    pub(super) unpublished: Vec<UnpublishedEntry>,
     /// What is published of the directory now.
-    pub(super) seen: Seen,
+    pub(super) snapshot: DirectorySnapshot,
     /// Files that are being written.
     pub(super) unsettled: HashSet<Name>,
     /// Something that could not be examined stays as it was published before.
-    pub(super) is_unsure: bool,
+    pub(super) is_incomplete: bool,
     /// Folders with links to files.
-    pub(super) linked: BTreeSet<PathBuf>,
+    pub(super) folders_with_links: BTreeSet<PathBuf>,
 }
 
 /// What is known of a directory that is looked through.
 #[derive(Clone, Copy)]
-pub(super) struct Before<'a> {
-    pub(super) seen: &'a Seen,
+pub(super) struct ScanContext<'a> {
+    pub(super) seen: &'a DirectorySnapshot,
     /// Whether a file is not being written, as far as can be known.
     pub(super) is_settled: &'a (dyn Fn(&Path, &Metadata) -> bool + Sync),
     /// These are published as they are even while they are being written, unless an earlier
@@ -116,13 +118,13 @@ pub(super) struct Before<'a> {
 }
 
 /// What is to be done about a file or listing.
-enum Made {
+enum SignOutcome {
     /// Signed. Whether the file was being written.
     Put(Box<Put>, bool),
     /// Nothing: it is as it was.
-    Same,
+    Unchanged,
     /// Nothing yet: it is being written.
-    Unsettled,
+    BeingWritten,
 }
 
 #[derive(Copy, Clone)]
@@ -138,30 +140,30 @@ impl<'a> Publisher<'a> {
         version: Version,
         signing: &'a Signing,
         repository: Option<&'a Repository>,
-        before: Before<'a>,
+        before: ScanContext<'a>,
         stop: &'a Stop,
     ) -> Self {
         let (shelf, found, unknown) =
-            (Shelf::new(repository), Found::default(), HashSet::default());
-        Self { options, version, signing, stop, before, shelf, found, unknown, files: None }
+            (SignedBatch::new(repository), ScanResult::default(), HashSet::default());
+        Self { options, version, signing, stop, before, batch: shelf, found, unknown, files: None }
     }
 
     /// Keeps files open that were published before: they change, and whoever is fetching one should
     /// get all of it.
-    pub(super) fn hold_in(&mut self, files: &'a OpenFiles) {
+    pub(super) fn keep_open_in(&mut self, files: &'a OpenFiles) {
         self.files = Some(files);
     }
 
-    pub(super) fn finish(self) -> Found {
-        let Shelf { published, was_there, .. } = self.shelf;
-        Found { published, was_there, ..self.found }
+    pub(super) fn finish(self) -> ScanResult {
+        let SignedBatch { published, was_there, .. } = self.batch;
+        ScanResult { published, reused: was_there, ..self.found }
     }
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<()> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
         let bar = octet_bar(format!("signing {}", printable(path.display())), Some(size));
         let (stop, mut silence) = (self.stop, Silence::new(bar.is_hidden()));
-        let put = self.how(name).file(path, name, &mut |signed| {
+        let put = self.signing_context(name).file(path, name, &mut |signed| {
             bar.set_position(signed);
             silence.end(|| {
                 format!(
@@ -174,9 +176,9 @@ impl<'a> Publisher<'a> {
             !stop.is_set()
         });
         bar.finish_and_clear();
-        put.and_then(|put| self.shelf.take(put)).map_err(explain)?;
-        self.shelf.settle().map_err(explain)?;
-        self.found.seen.files.insert(name.clone(), None);
+        put.and_then(|put| self.batch.add(put)).map_err(explain)?;
+        self.batch.flush().map_err(explain)?;
+        self.found.snapshot.files.insert(name.clone(), None);
         Ok(())
     }
 
@@ -190,44 +192,44 @@ impl<'a> Publisher<'a> {
     ) -> anyhow::Result<()> {
         let before = self.before.seen;
         let folder = |&at: &usize| tree.path_of(&tree.folders[at].entry);
-        self.found.linked = tree.linked.iter().map(folder).collect();
-        self.leave_out_too_deep(tree, name)?;
+        self.found.folders_with_links = tree.linked.iter().map(folder).collect();
+        self.skip_too_deep(tree, name)?;
         let parents = LazyCell::new(|| before.parents());
         for folder in tree.folders.iter().filter(|folder| folder.is_served) {
             let name = folder.name.clone();
             let is_known = before.folders.get(&name) == Some(&folder.id);
             if folder.is_empty && !is_known && parents.contains(name.value()) {
-                self.leave_out(tree.path_of(&folder.entry), Some(name), EMPTY.to_owned());
+                self.skip_entry(tree.path_of(&folder.entry), Some(name), EMPTY.to_owned());
                 continue;
             }
-            self.found.seen.folders.insert(name.clone(), folder.id);
+            self.found.snapshot.folders.insert(name.clone(), folder.id);
             if folder.is_read {
-                self.found.seen.listings.insert(name, None);
+                self.found.snapshot.listings.insert(name, None);
             } else if let Some(listing) = before.listings.get(&name) {
-                self.found.seen.listings.entry(name).or_insert_with(|| listing.clone());
+                self.found.snapshot.listings.entry(name).or_insert_with(|| listing.clone());
             }
         }
         for skipped in &tree.skipped {
             let (name, path) = (tree.name_of(&skipped.entry), tree.path_of(&skipped.entry));
-            let name = (skipped.cause == Cause::Unknown).then_some(name);
-            self.leave_out(path, name, skipped.reason.clone());
-            let left_out = self.found.left_out.last_mut().expect("it was just added");
-            left_out.is_by_rule = skipped.cause == Cause::Rule;
+            let name = (skipped.cause == SkipCause::Unknown).then_some(name);
+            self.skip_entry(path, name, skipped.reason.clone());
+            let left_out = self.found.unpublished.last_mut().expect("it was just added");
+            left_out.is_by_rule = skipped.cause == SkipCause::Rule;
         }
         self.sign_files(name, tree)?;
-        self.found.is_unsure = self.found.seen.carry_over(before, &self.unknown);
-        let known = tree.skipped.iter().filter(|skipped| skipped.cause != Cause::Unknown);
+        self.found.is_incomplete = self.found.snapshot.carry_over(before, &self.unknown);
+        let known = tree.skipped.iter().filter(|skipped| skipped.cause != SkipCause::Unknown);
         let skipped: Vec<PathBuf> = known.map(|skipped| tree.path_of(&skipped.entry)).collect();
         let skipped = skipped.iter().map(PathBuf::as_path).collect();
-        let overlooked = before.overlooked(&self.found.seen, path, name, &skipped);
-        self.found.is_unsure |= self.found.seen.carry_over(before, &overlooked);
+        let overlooked = before.overlooked(&self.found.snapshot, path, name, &skipped);
+        self.found.is_incomplete |= self.found.snapshot.carry_over(before, &overlooked);
         self.unknown.extend(overlooked);
         Ok(())
     }
 
     /// Leaves out what lies in folders whose names leave no room for the names of a listing's
     /// packets: what is in such a folder could not be found.
-    fn leave_out_too_deep(&mut self, tree: &mut Tree, root: &Name) -> anyhow::Result<()> {
+    fn skip_too_deep(&mut self, tree: &mut Tree, root: &Name) -> anyhow::Result<()> {
         let mut reasons: Vec<Option<String>> = Vec::with_capacity(tree.folders.len());
         for folder in &tree.folders {
             let above = folder.entry.parent.and_then(|parent| reasons[parent].clone());
@@ -236,10 +238,12 @@ impl<'a> Publisher<'a> {
                 Some(above) => Some(above),
                 None if is_known => None,
                 None => {
-                    let label = self.how(root).label(&folder.name);
+                    let label = self.signing_context(root).label(&folder.name);
                     match publish_listing(&[], label, self.options) {
-                        Err(error) if folder.entry.parent.is_some() && concerns_a_file(&error) => {
-                            Some(reason(&error))
+                        Err(error)
+                            if folder.entry.parent.is_some() && is_per_file_error(&error) =>
+                        {
+                            Some(skip_reason(&error))
                         }
                         Err(error) => return Err(explain(error.into())),
                         Ok(_) => None,
@@ -254,14 +258,14 @@ impl<'a> Publisher<'a> {
         let files = std::mem::take(&mut tree.files);
         for file in files {
             match &reasons[file.parent.expect("it lies in a folder")] {
-                Some(reason) => self.leave_out(tree.path_of(&file), None, reason.clone()),
+                Some(reason) => self.skip_entry(tree.path_of(&file), None, reason.clone()),
                 None => tree.files.push(file),
             }
         }
         for (at, reason) in reasons.into_iter().enumerate() {
             let Some(reason) = reason else { continue };
             if tree.folders[at].is_empty {
-                self.leave_out(tree.path_of(&tree.folders[at].entry), None, reason);
+                self.skip_entry(tree.path_of(&tree.folders[at].entry), None, reason);
             }
             tree.folders[at].is_served = false;
         }
@@ -275,10 +279,15 @@ impl<'a> Publisher<'a> {
 
     /// Notes that something is not published as it is now. With a name: what was published under
     /// it, or below, stays.
-    fn leave_out(&mut self, path: PathBuf, name: Option<Name>, reason: String) {
+    fn skip_entry(&mut self, path: PathBuf, name: Option<Name>, reason: String) {
         let has_earlier = name.as_ref().is_some_and(|name| self.before.seen.has(name));
-        let standing = if has_earlier { Standing::Earlier } else { Standing::Nothing };
-        self.found.left_out.push(LeftOut { path, reason, standing, is_by_rule: false });
+        let standing = if has_earlier { ServedState::Earlier } else { ServedState::Nothing };
+        self.found.unpublished.push(UnpublishedEntry {
+            path,
+            reason,
+            served_state: standing,
+            is_by_rule: false,
+        });
         self.unknown.extend(name);
     }
 
@@ -286,20 +295,20 @@ impl<'a> Publisher<'a> {
         let bar = file_bar("signing", tree.files.len() as u64);
         let files = std::mem::take(&mut tree.files);
         let (stop, large) = (self.stop, Mutex::new(()));
-        let (how, before, open_files) = (self.how(root), self.before, self.files);
-        let sign = |file: &Entry| -> Result<(Made, Stamp), RepositoryError> {
+        let (how, before, open_files) = (self.signing_context(root), self.before, self.files);
+        let sign = |file: &Entry| -> Result<(SignOutcome, Stamp), RepositoryError> {
             let (name, path) = (tree.name_of(file), tree.path_of(file));
             let metadata = fs::metadata(&path)
                 .map_err(|source| PublishError::Read { path: path.clone(), source })?;
             let _alone = (metadata.len() >= LARGE_BYTES).then(|| large.lock());
             let stamp = stamp(&metadata);
             if before.seen.files.get(&name) == Some(&Some(stamp)) {
-                return Ok((Made::Same, stamp));
+                return Ok((SignOutcome::Unchanged, stamp));
             }
             let is_settled = (before.is_settled)(&path, &metadata);
             let is_due = before.overdue.contains(&name) && !before.seen.has(&name);
             if !is_settled && !is_due {
-                return Ok((Made::Unsettled, stamp));
+                return Ok((SignOutcome::BeingWritten, stamp));
             }
             let put = match (how.file(&path, &name, &mut |_| !stop.is_set())?, open_files) {
                 (Put::Ready(published), Some(files))
@@ -309,11 +318,11 @@ impl<'a> Publisher<'a> {
                 }
                 (put, _) => put,
             };
-            Ok((Made::Put(Box::new(put), !is_settled), stamp))
+            Ok((SignOutcome::Put(Box::new(put), !is_settled), stamp))
         };
         let mut failed: HashSet<usize> = HashSet::new();
         let mut silence = Silence::new(bar.is_hidden());
-        let result = side_by_side(how.options.threads, &files, sign, |at, made| {
+        let result = map_in_parallel(how.options.threads, &files, sign, |at, made| {
             bar.inc(1);
             silence.end(|| format!("signing {root}: {} of {} files", bar.position(), files.len()));
             let (name, path) = (tree.name_of(&files[at]), tree.path_of(&files[at]));
@@ -334,28 +343,33 @@ impl<'a> Publisher<'a> {
         &mut self,
         name: Name,
         path: PathBuf,
-        made: Result<(Made, Stamp), RepositoryError>,
+        made: Result<(SignOutcome, Stamp), RepositoryError>,
     ) -> anyhow::Result<bool> {
         match made {
-            Ok((Made::Put(put, is_being_written), stamp)) => {
-                self.shelf.take(*put).map_err(explain)?;
+            Ok((SignOutcome::Put(put, is_being_written), stamp)) => {
+                self.batch.add(*put).map_err(explain)?;
                 if is_being_written {
-                    let (reason, standing) = (BEING_WRITTEN.to_owned(), Standing::Snapshot);
-                    let left_out = LeftOut { path, reason, standing, is_by_rule: false };
-                    self.found.left_out.push(left_out);
+                    let (reason, standing) = (BEING_WRITTEN.to_owned(), ServedState::Snapshot);
+                    let left_out = UnpublishedEntry {
+                        path,
+                        reason,
+                        served_state: standing,
+                        is_by_rule: false,
+                    };
+                    self.found.unpublished.push(left_out);
                     self.found.unsettled.insert(name.clone());
                 }
-                self.found.seen.files.insert(name, Some(stamp));
+                self.found.snapshot.files.insert(name, Some(stamp));
                 return Ok(true);
             }
-            Ok((Made::Same, stamp)) => {
-                self.found.seen.files.insert(name, Some(stamp));
+            Ok((SignOutcome::Unchanged, stamp)) => {
+                self.found.snapshot.files.insert(name, Some(stamp));
                 return Ok(true);
             }
-            Ok((Made::Unsettled, _)) => {
+            Ok((SignOutcome::BeingWritten, _)) => {
                 self.found.unsettled.insert(name.clone());
                 if self.before.overdue.contains(&name) {
-                    self.leave_out(path, Some(name), BEING_WRITTEN.to_owned());
+                    self.skip_entry(path, Some(name), BEING_WRITTEN.to_owned());
                 } else {
                     self.unknown.insert(name);
                 }
@@ -366,11 +380,11 @@ impl<'a> Publisher<'a> {
             {
                 self.unknown.insert(name);
             }
-            Err(RepositoryError::Publish(error)) if concerns_a_file(&error) => {
+            Err(RepositoryError::Publish(error)) if is_per_file_error(&error) => {
                 if matches!(error, PublishError::Changed { .. }) {
                     self.found.unsettled.insert(name.clone());
                 }
-                self.leave_out(path, Some(name), reason(&error));
+                self.skip_entry(path, Some(name), skip_reason(&error));
             }
             Err(error) => return Err(explain(error)),
         }
@@ -380,19 +394,19 @@ impl<'a> Publisher<'a> {
     /// Signs the listings of the folders whose files have been signed.
     pub(super) fn listings(&mut self, root: &Name, tree: &Tree) -> anyhow::Result<()> {
         let listings = self.listed(tree);
-        let (how, before, unknown) = (self.how(root), self.before, &self.unknown);
+        let (how, before, unknown) = (self.signing_context(root), self.before, &self.unknown);
         // The listing of a folder that could not be examined stays as it was.
         let stays = |name: &Name| unknown.contains(name) && before.seen.has(name);
         let sign = |(name, listing): &(Name, Listing)| {
             if stays(name) || before.seen.listings.get(name) == Some(&Some(listing.clone())) {
-                return Ok(Made::Same);
+                return Ok(SignOutcome::Unchanged);
             }
-            how.listing(listing, name).map(|put| Made::Put(Box::new(put), false))
+            how.listing(listing, name).map(|put| SignOutcome::Put(Box::new(put), false))
         };
-        let (shelf, stop) = (&mut self.shelf, self.stop);
-        side_by_side(how.options.threads, &listings, sign, |_, made| {
-            if let Made::Put(put, _) = made.map_err(explain)? {
-                shelf.take(*put).map_err(explain)?;
+        let (shelf, stop) = (&mut self.batch, self.stop);
+        map_in_parallel(how.options.threads, &listings, sign, |_, made| {
+            if let SignOutcome::Put(put, _) = made.map_err(explain)? {
+                shelf.add(*put).map_err(explain)?;
             }
             match stop.is_set() {
                 true => Err(explain(PublishError::Stopped.into())),
@@ -400,7 +414,7 @@ impl<'a> Publisher<'a> {
             }
         })?;
         let all = listings.into_iter().filter(|(name, _)| !stays(name));
-        self.found.seen.listings.extend(all.map(|(name, listing)| (name, Some(listing))));
+        self.found.snapshot.listings.extend(all.map(|(name, listing)| (name, Some(listing))));
         self.settle()
     }
 
@@ -437,20 +451,20 @@ impl<'a> Publisher<'a> {
 
     /// Flushes everything that has been signed to the disk.
     pub(super) fn settle(&mut self) -> anyhow::Result<()> {
-        self.shelf.settle().map_err(explain)
+        self.batch.flush().map_err(explain)
     }
 
-    fn how<'b>(&self, root: &'b Name) -> How<'b>
+    fn signing_context<'b>(&self, root: &'b Name) -> SigningContext<'b>
     where
         'a: 'b,
     {
         let Self { options, version, signing, .. } = *self;
-        How { root, options, version, signing, repository: self.shelf.repository }
+        SigningContext { root, options, version, signing, repository: self.batch.repository }
     }
 }
 
 /// What is signed, and waits to be served.
-struct Shelf<'a> {
+struct SignedBatch<'a> {
     repository: Option<&'a Repository>,
     published: Vec<Published>,
     was_there: usize,
@@ -458,13 +472,13 @@ struct Shelf<'a> {
     unsettled_bytes: u64,
 }
 
-impl<'a> Shelf<'a> {
+impl<'a> SignedBatch<'a> {
     fn new(repository: Option<&'a Repository>) -> Self {
         let (published, unsettled) = (Vec::new(), Vec::new());
         Self { repository, published, was_there: 0, unsettled, unsettled_bytes: 0 }
     }
 
-    fn take(&mut self, put: Put) -> Result<(), RepositoryError> {
+    fn add(&mut self, put: Put) -> Result<(), RepositoryError> {
         match put {
             Put::Ready(published) => {
                 self.was_there += usize::from(self.repository.is_some());
@@ -475,14 +489,14 @@ impl<'a> Shelf<'a> {
                 self.unsettled.push(unsettled);
                 let is_much = self.unsettled_bytes >= UNSETTLED_BYTES_MAX;
                 if is_much || self.unsettled.len() >= UNSETTLED_MAX {
-                    self.settle()?;
+                    self.flush()?;
                 }
             }
         }
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), RepositoryError> {
+    fn flush(&mut self) -> Result<(), RepositoryError> {
         if let Some(repository) = self.repository {
             self.unsettled_bytes = 0;
             self.published.extend(repository.settle(std::mem::take(&mut self.unsettled))?);
@@ -493,7 +507,7 @@ impl<'a> Shelf<'a> {
 
 /// How everything is signed, and where it is kept.
 #[derive(Clone, Copy)]
-struct How<'a> {
+struct SigningContext<'a> {
     root: &'a Name,
     version: Version,
     signing: &'a Signing,
@@ -501,7 +515,7 @@ struct How<'a> {
     repository: Option<&'a Repository>,
 }
 
-impl<'a> How<'a> {
+impl<'a> SigningContext<'a> {
     fn file(
         self,
         path: &Path,
@@ -543,7 +557,7 @@ impl<'a> How<'a> {
 
 /// Works on all items with several threads and hands out what comes of them with their numbers, in
 /// no order. An error ends it.
-fn side_by_side<T: Sync, R: Send>(
+fn map_in_parallel<T: Sync, R: Send>(
     threads: usize,
     items: &[T],
     work: impl Fn(&T) -> R + Sync,
@@ -572,7 +586,7 @@ fn side_by_side<T: Sync, R: Send>(
 }
 
 /// Why a file of a directory is left out.
-fn reason(error: &PublishError) -> String {
+fn skip_reason(error: &PublishError) -> String {
     match error {
         PublishError::Read { source, .. } => source.to_string(),
         PublishError::Changed { .. } => "it changed while it was being signed".into(),
@@ -590,7 +604,7 @@ fn reason(error: &PublishError) -> String {
 }
 
 /// Whether that is no reason to give up the others.
-fn concerns_a_file(error: &PublishError) -> bool {
+fn is_per_file_error(error: &PublishError) -> bool {
     !matches!(error, PublishError::Stopped | PublishError::Sign(_))
 }
 

@@ -18,24 +18,24 @@ const SEGMENTS_MIN: u64 = 65;
 /// What a controller is told of large objects, while they are served and in the order in which it
 /// happens. What it does not take is served all the same. It is told of no end of the producer:
 /// what routers keep outlives who made it.
-pub(super) struct Registering {
+pub(super) struct ControllerRegistration {
     files: Files,
-    under_way: Option<UnderWay>,
+    pending: Option<PendingUpdate>,
     add: BTreeMap<Name, File>,
     withdraw: BTreeSet<Name>,
     /// Versions that it has been told of or will be, by object.
     versions: HashMap<Name, Name>,
 }
 
-struct UnderWay {
+struct PendingUpdate {
     _telling: Telling,
     is_done: Arc<AtomicBool>,
 }
 
-impl Registering {
+impl ControllerRegistration {
     pub(super) fn new(files: Files) -> Self {
         let (add, withdraw) = (BTreeMap::new(), BTreeSet::new());
-        Self { files, under_way: None, add, withdraw, versions: HashMap::new() }
+        Self { files, pending: None, add, withdraw, versions: HashMap::new() }
     }
 
     /// These are served from now on, and earlier versions of them no more.
@@ -69,24 +69,24 @@ impl Registering {
     }
 
     /// Tells what there is to tell, unless the controller is being told of something.
-    pub(super) fn turn(&mut self) -> anyhow::Result<()> {
-        let is_busy = |under_way: &UnderWay| !under_way.is_done.load(Ordering::Relaxed);
+    pub(super) fn send_if_idle(&mut self) -> anyhow::Result<()> {
+        let is_busy = |under_way: &PendingUpdate| !under_way.is_done.load(Ordering::Relaxed);
         let is_idle = self.add.is_empty() && self.withdraw.is_empty();
-        if is_idle || self.under_way.as_ref().is_some_and(is_busy) {
+        if is_idle || self.pending.as_ref().is_some_and(is_busy) {
             return Ok(());
         }
         let is_done = Arc::<AtomicBool>::default();
         let add = std::mem::take(&mut self.add).into_values().collect();
         let withdraw = std::mem::take(&mut self.withdraw).into_iter().collect();
-        let telling = self.files.tell_in_background(add, withdraw, tell(is_done.clone()));
+        let telling = self.files.tell_in_background(add, withdraw, report_events(is_done.clone()));
         let _telling = telling.context("cannot tell the controller")?;
-        self.under_way = Some(UnderWay { _telling, is_done });
+        self.pending = Some(PendingUpdate { _telling, is_done });
         Ok(())
     }
 }
 
 /// What the user is told of what becomes of it.
-fn tell(is_done: Arc<AtomicBool>) -> impl FnMut(FilesEvent) {
+fn report_events(is_done: Arc<AtomicBool>) -> impl FnMut(FilesEvent) {
     let mut is_late = false;
     move |event| match event {
         FilesEvent::Refused(FileRefused { name, error }) => {

@@ -23,7 +23,7 @@ pub(super) type FolderId = [u64; 2];
 
 /// What was published of a directory, by names.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct DirectorySnapshot {
     /// Without a stamp: kept in a repository, and not seen by this process yet.
     pub(super) files: HashMap<Name, Option<Stamp>>,
     /// By the names of the folders. Without a listing: as above.
@@ -32,9 +32,9 @@ pub(super) struct Seen {
     pub(super) folders: HashMap<Name, FolderId>,
 }
 
-impl Seen {
+impl DirectorySnapshot {
     /// What a repository keeps.
-    pub(super) fn kept(objects: impl Iterator<Item = Name>) -> Self {
+    pub(super) fn from_repository(objects: impl Iterator<Item = Name>) -> Self {
         let mut seen = Self::default();
         for mut object in objects {
             let is_listing =
@@ -51,7 +51,7 @@ impl Seen {
 
     /// What is known of some folders: the folders, and what lies in each. Nothing where that was
     /// not seen by this process.
-    pub(super) fn part<'a>(&self, folders: impl Iterator<Item = &'a Name>) -> Option<Self> {
+    pub(super) fn subset<'a>(&self, folders: impl Iterator<Item = &'a Name>) -> Option<Self> {
         let mut part = Self::default();
         for folder in folders {
             part.add_folder_of(self, folder)?;
@@ -159,7 +159,7 @@ impl Seen {
     }
 
     /// Names of the objects that `now` has no more.
-    pub(super) fn gone(&self, now: &Self) -> Vec<Name> {
+    pub(super) fn withdrawn_since(&self, now: &Self) -> Vec<Name> {
         let files = self.files.keys().filter(|name| !now.files.contains_key(*name)).cloned();
         let folders = self.listings.keys().filter(|name| !now.listings.contains_key(*name));
         files.chain(folders.map(listing_name)).collect()
@@ -226,8 +226,8 @@ mod tests {
         uris.iter().map(|uri| name(uri)).collect()
     }
 
-    fn kept(uris: &[&str]) -> Seen {
-        Seen::kept(uris.iter().map(|uri| name(uri)))
+    fn kept(uris: &[&str]) -> DirectorySnapshot {
+        DirectorySnapshot::from_repository(uris.iter().map(|uri| name(uri)))
     }
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((seen.files.len(), seen.listings.len()), (2, 2));
         let parents = seen.parents();
         assert!(parents.contains(name("/r/b").value()) && !parents.contains(name("/r/a").value()));
-        let mut gone = seen.gone(&kept(&["/r/32=ls", "/r/a"]));
+        let mut gone = seen.withdrawn_since(&kept(&["/r/32=ls", "/r/a"]));
         gone.sort_by_key(Name::to_string);
         assert_eq!(gone, [name("/r/b/32=ls"), name("/r/b/c")]);
     }
@@ -248,7 +248,7 @@ mod tests {
         let mut now = kept(&["/r/32=ls"]);
         assert!(!now.carry_over(&before, &names(&["/r/none"])));
         assert!(now.carry_over(&before, &names(&["/r/b"])));
-        let mut gone = before.gone(&now);
+        let mut gone = before.withdrawn_since(&now);
         gone.sort_by_key(Name::to_string);
         assert_eq!(gone, [name("/r/a"), name("/r/bb")]);
     }

@@ -6,7 +6,7 @@ use weir_security::Signer;
 use weir_socket::ObjectStore;
 use weir_wire::Name;
 
-use super::publisher::LeftOut;
+use super::publisher::UnpublishedEntry;
 
 /// The name of what was put with its version.
 pub(super) struct Root {
@@ -24,15 +24,15 @@ pub(super) struct Served {
     /// The names of keys, which it is told if it likes.
     pub(super) key_names: Vec<Name>,
     pub(super) signer: Option<Name>,
-    pub(super) left_out: Vec<LeftOut>,
+    pub(super) unpublished: Vec<UnpublishedEntry>,
     /// Objects that were there as they would be signed.
-    pub(super) was_there: usize,
+    pub(super) reused: usize,
 }
 
 impl Served {
     /// The store denies, signed if there is a signer, what does not exist below the registered
     /// names.
-    pub(super) fn own_names(&mut self, signer: Option<Arc<dyn Signer>>) {
+    pub(super) fn claim_names(&mut self, signer: Option<Arc<dyn Signer>>) {
         if let Some(signer) = signer {
             self.store.sign_absence(signer);
         }
@@ -47,11 +47,11 @@ impl Served {
 
     /// How many entries should be served, and are not.
     pub(super) fn failures(&self) -> usize {
-        self.left_out.iter().filter(|one| one.is_failure()).count()
+        self.unpublished.iter().filter(|one| one.is_failure()).count()
     }
 
     /// Without its file there is nothing to serve.
-    pub(super) fn is_lone_file(&self) -> bool {
+    pub(super) fn is_single_file(&self) -> bool {
         self.root.as_ref().is_some_and(|root| !root.is_directory)
             && self.store.objects().count() == 1
     }

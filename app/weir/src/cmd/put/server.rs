@@ -10,8 +10,8 @@ use weir_socket::{Loss, serve};
 use weir_transport::{METADATA_KEYWORD, Metadata};
 use weir_wire::{DataView, Interest, Name};
 
-use super::announcement::{Announcement, tell_failures};
-use super::handover::Registration;
+use super::announcement::{Announcement, fail_if_unpublished};
+use super::handover::PrefixRegistration;
 use super::served::Served;
 use crate::table::{count, errln, octets};
 use crate::transfer::{RouterArgs, Stop};
@@ -20,9 +20,9 @@ use crate::transfer::{RouterArgs, Stop};
 const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// How long an answer of another producer of the same name is waited for. Without a route there is
 /// a Nack at once.
-const OTHERS_WAIT_MS: u64 = 400;
+const OTHER_PRODUCER_WAIT_MS: u64 = 400;
 /// Names for which others are looked for.
-const NAMES_ASKED_MAX: usize = 4;
+const NAMES_PROBED_MAX: usize = 4;
 
 /// Serves everything until it is stopped.
 pub(super) struct Server<'a> {
@@ -31,19 +31,19 @@ pub(super) struct Server<'a> {
     pub(super) served: Served,
     pub(super) stop: &'a Stop,
     /// Names that are to be registered while it serves.
-    pub(super) registrations: Option<Receiver<Registration>>,
+    pub(super) registrations: Option<Receiver<PrefixRegistration>>,
 }
 
 impl Server<'_> {
     /// Serves while another thread publishes what is new. That returns how many entries should be
     /// served at the end, and are not.
-    pub(super) fn run_beside(
+    pub(super) fn run_with_publisher(
         &mut self,
         mut client: Client,
         publish: impl FnOnce() -> usize + Send,
         is_over: &AtomicBool,
     ) -> anyhow::Result<()> {
-        self.warn_of_others(&mut client);
+        self.warn_of_other_producers(&mut client);
         self.register(&mut client)?;
         self.announcement.print(&self.served)?;
         std::thread::scope(|scope| {
@@ -51,17 +51,18 @@ impl Server<'_> {
             let result = self.serve(client);
             is_over.store(true, Ordering::Relaxed);
             let failures = publishing.join().expect("it does not panic");
-            result.and_then(|()| tell_failures(failures))
+            result.and_then(|()| fail_if_unpublished(failures))
         })
     }
 
     /// Warns where another producer answers for a name already: consumers would get now the content
     /// of one, now that of the other.
-    fn warn_of_others(&self, client: &mut Client) {
-        for name in self.served.names.iter().take(NAMES_ASKED_MAX) {
+    fn warn_of_other_producers(&self, client: &mut Client) {
+        for name in self.served.names.iter().take(NAMES_PROBED_MAX) {
             let metadata = name.clone().append_keyword(METADATA_KEYWORD).clone();
             let interest = Interest::new(metadata).can_be_prefix(true).must_be_fresh(true);
-            let Ok(found) = client.express(&interest.lifetime_ms(OTHERS_WAIT_MS).encode()) else {
+            let Ok(found) = client.express(&interest.lifetime_ms(OTHER_PRODUCER_WAIT_MS).encode())
+            else {
                 continue;
             };
             let data = DataView::decode(&found.packet);
@@ -83,12 +84,13 @@ impl Server<'_> {
         while lost.is_none() {
             let served = {
                 let registrations = self.registrations.as_ref();
-                let mut take_losses = losses_told(self.stop, self.served.is_lone_file(), &mut lost);
-                let mut go_on = |losses| {
+                let mut take_losses =
+                    loss_reporter(self.stop, self.served.is_single_file(), &mut lost);
+                let mut should_continue = |losses| {
                     registration = registrations.and_then(|names| names.try_recv().ok());
                     take_losses(losses) && registration.is_none()
                 };
-                serve(&mut client, &mut self.served.store, &mut go_on)
+                serve(&mut client, &mut self.served.store, &mut should_continue)
             };
             if let Some((names, done)) = registration.take() {
                 // Whoever waits for it may have gone.
@@ -172,7 +174,7 @@ impl Server<'_> {
 }
 
 /// Tells of losses. That of a lone file ends it all, but not that of a packet that is kept.
-fn losses_told<'a>(
+fn loss_reporter<'a>(
     stop: &'a Stop,
     is_lone_file: bool,
     lost: &'a mut Option<Loss>,

@@ -60,7 +60,7 @@ impl KeyChoice<'_> {
 
     /// What signs answers if nothing is put: the named or the default key, unless it needs a
     /// passphrase.
-    pub(super) fn signer_at_hand(&self) -> Option<Arc<dyn Signer>> {
+    pub(super) fn signer_without_passphrase(&self) -> Option<Arc<dyn Signer>> {
         if self.key.is_none() && self.sign == Sign::Digest {
             return Some(Arc::new(DigestSigner));
         }

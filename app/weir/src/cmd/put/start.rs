@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use weir_socket::{OpenFiles, PublishError, PublishOptions, Published, Repository};
 use weir_wire::Name;
 
-use super::publisher::{Before, Found, Publisher, Version, explain};
-use super::seen::{Seen, listing_name};
+use super::publisher::{Publisher, ScanContext, ScanResult, Version, explain};
+use super::seen::{DirectorySnapshot, listing_name};
 use super::served::Root;
 use super::signing::Signing;
 use super::tree::{Source, Tree};
-use super::watch::{Scope, Watched};
+use super::watch::{ScanScope, WatchedDirectory};
 use crate::transfer::Stop;
 
 /// How long files that are being written are waited for.
@@ -25,7 +25,7 @@ const WRITERS_WAIT: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// See the module's text.
-pub(super) struct Start<'a> {
+pub(super) struct InitialPublication<'a> {
     pub(super) source: Source<'a>,
     pub(super) follow_links: bool,
     pub(super) options: &'a PublishOptions,
@@ -33,24 +33,25 @@ pub(super) struct Start<'a> {
     pub(super) version: &'a dyn Fn() -> Version,
     pub(super) signing: &'a Signing,
     pub(super) repository: Option<&'a mut Repository>,
-    pub(super) watched: Option<&'a mut Watched>,
+    pub(super) watched: Option<&'a mut WatchedDirectory>,
     /// In which replaced versions are held, of what is watched.
     pub(super) files: Option<&'a OpenFiles>,
     pub(super) stop: &'a Stop,
 }
 
 /// What was published.
-pub(super) struct Started {
+pub(super) struct InitialResult {
     pub(super) root: Root,
     pub(super) published: Vec<Published>,
-    pub(super) found: Found,
+    pub(super) found: ScanResult,
 }
 
-impl Start<'_> {
-    pub(super) fn run(mut self) -> anyhow::Result<Started> {
+impl InitialPublication<'_> {
+    pub(super) fn run(mut self) -> anyhow::Result<InitialResult> {
         let name = self.source.name;
         let kept = self.repository.as_deref().map(|repository| repository.names_put_below(name));
-        let mut before = kept.map_or_else(Seen::default, Seen::kept);
+        let mut before =
+            kept.map_or_else(DirectorySnapshot::default, DirectorySnapshot::from_repository);
         let mut all: BTreeMap<Vec<u8>, Published> = BTreeMap::new();
         let (mut was_there, mut awaited) = (0, None);
         let mut found = loop {
@@ -59,35 +60,36 @@ impl Start<'_> {
                 // All of that is looked at now.
                 watched.take_changed();
             }
-            let (mut found, is_all) = self.look(&before, awaited.as_ref())?;
-            was_there += found.was_there;
-            let withdrawn = if is_all { before.gone(&found.seen) } else { Vec::new() };
-            self.take_in(&mut all, std::mem::take(&mut found.published), &withdrawn)?;
+            let (mut found, is_all) = self.scan(&before, awaited.as_ref())?;
+            was_there += found.reused;
+            let withdrawn =
+                if is_all { before.withdrawn_since(&found.snapshot) } else { Vec::new() };
+            self.record(&mut all, std::mem::take(&mut found.published), &withdrawn)?;
             if is_all {
                 break found;
             }
-            before.files.extend(found.seen.files);
+            before.files.extend(found.snapshot.files);
             let looked = begin.elapsed();
             awaited.get_or_insert((found.unsettled, Instant::now() + WRITERS_WAIT));
             self.pause(PAUSE.max(looked))?;
         };
         let root = self.root(&all);
         if let Some(watched) = &mut self.watched {
-            watched.looked(&Scope::All, &mut found, name);
-            watched.seen = found.seen.clone();
+            watched.on_scan_done(&ScanScope::All, &mut found, name);
+            watched.snapshot = found.snapshot.clone();
         }
-        let found = Found { was_there, ..found };
-        Ok(Started { root, published: all.into_values().collect(), found })
+        let found = ScanResult { reused: was_there, ..found };
+        Ok(InitialResult { root, published: all.into_values().collect(), found })
     }
 
     /// Publishes what can be. Whether that is all: otherwise files are still to be waited for, and
     /// no listing says what there is. `awaited` are the files that were being written at first,
     /// and until when they are waited for.
-    fn look(
+    fn scan(
         &self,
-        before: &Seen,
+        before: &DirectorySnapshot,
         awaited: Option<&(HashSet<Name>, Instant)>,
-    ) -> anyhow::Result<(Found, bool)> {
+    ) -> anyhow::Result<(ScanResult, bool)> {
         let Source { path, name, is_directory } = self.source;
         let writing = self.watched.as_ref().map(|watched| &watched.writing);
         let is_settled = |path: &Path, metadata: &Metadata| {
@@ -98,12 +100,12 @@ impl Start<'_> {
             Some((files, until)) if Instant::now() >= *until => files,
             _ => &none,
         };
-        let before = Before { seen: before, is_settled: &is_settled, overdue };
+        let before = ScanContext { seen: before, is_settled: &is_settled, overdue };
         let (version, repository) = ((self.version)(), self.repository.as_deref());
         let mut publisher =
             Publisher::new(self.options, version, self.signing, repository, before, self.stop);
         if let Some(files) = self.files {
-            publisher.hold_in(files);
+            publisher.keep_open_in(files);
         }
         if !is_directory {
             publisher.file(path, name)?;
@@ -127,7 +129,7 @@ impl Start<'_> {
     }
 
     /// Records what was published, and what the repository keeps from now on.
-    fn take_in(
+    fn record(
         &mut self,
         all: &mut BTreeMap<Vec<u8>, Published>,
         published: Vec<Published>,

@@ -61,12 +61,12 @@ impl Folder {
 pub(super) struct Skipped {
     pub(super) entry: Entry,
     pub(super) reason: String,
-    pub(super) cause: Cause,
+    pub(super) cause: SkipCause,
 }
 
 /// Why something is not published.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum SkipCause {
     /// Such things never are.
     Rule,
     /// It lies too deep.
@@ -112,7 +112,7 @@ impl Tree {
     }
 
     /// The entry and what it lies in, from the root on.
-    fn line<'b>(&'b self, entry: &'b Entry) -> Vec<&'b Entry> {
+    fn ancestry<'b>(&'b self, entry: &'b Entry) -> Vec<&'b Entry> {
         let parent = |entry: &&'b Entry| entry.parent.map(|parent| &self.folders[parent].entry);
         let mut line: Vec<&Entry> = std::iter::successors(Some(entry), parent).collect();
         line.reverse();
@@ -120,7 +120,7 @@ impl Tree {
     }
 
     pub(super) fn path_of(&self, entry: &Entry) -> PathBuf {
-        self.line(entry).iter().map(|entry| &entry.name).collect()
+        self.ancestry(entry).iter().map(|entry| &entry.name).collect()
     }
 
     /// The name of something that lies in a folder.
@@ -142,7 +142,7 @@ struct Walk {
     tree: Tree,
 }
 
-enum Kind {
+enum EntryKind {
     File {
         is_link: bool,
     },
@@ -151,7 +151,7 @@ enum Kind {
 }
 
 /// Why an entry is skipped.
-type Reason = (String, Cause);
+type Reason = (String, SkipCause);
 
 impl Walk {
     /// Adds a folder and what is in it. `above` are the folders that it lies in, links followed.
@@ -181,17 +181,17 @@ impl Walk {
         above.push(real);
         for entry in entries {
             let here = Entry { parent: Some(number), name: entry.file_name() };
-            match self.kind(&entry, above) {
-                Ok(Kind::File { is_link }) => self.file(here, number, is_link),
-                Ok(Kind::Folder(_)) if above.len() >= DEPTH_MAX => {
+            match self.classify(&entry, above) {
+                Ok(EntryKind::File { is_link }) => self.file(here, number, is_link),
+                Ok(EntryKind::Folder(_)) if above.len() >= DEPTH_MAX => {
                     let reason = format!("it lies more than {DEPTH_MAX} directories deep");
-                    self.skip(here, (reason, Cause::Limit));
+                    self.skip(here, (reason, SkipCause::Limit));
                 }
-                Ok(Kind::Folder(real)) => {
+                Ok(EntryKind::Folder(real)) => {
                     let name = name_in(&name, &here);
                     let folder = self.folder(&entry.path(), real, above, here, name)?;
                     if let Err((error, here)) = folder {
-                        self.skip(here, (error.to_string(), Cause::Unknown));
+                        self.skip(here, (error.to_string(), SkipCause::Unknown));
                     }
                 }
                 Err(reason) => self.skip(here, reason),
@@ -210,9 +210,9 @@ impl Walk {
         self.tree.folders.push(Folder::read(entry, name.clone(), id, is_empty));
         for entry in entries {
             let here = Entry { parent: Some(number), name: entry.file_name() };
-            match self.kind(&entry, &[]) {
-                Ok(Kind::File { is_link }) => self.file(here, number, is_link),
-                Ok(Kind::Folder(real)) => {
+            match self.classify(&entry, &[]) {
+                Ok(EntryKind::File { is_link }) => self.file(here, number, is_link),
+                Ok(EntryKind::Folder(real)) => {
                     let (id, name) = (folder_id(&fs::metadata(real)?), name_in(&name, &here));
                     let folder = Folder::read(here, name, id, false);
                     self.tree.folders.push(Folder { is_read: false, ..folder });
@@ -235,39 +235,39 @@ impl Walk {
     }
 
     /// What an entry is, or why it is skipped.
-    fn kind(&self, entry: &DirEntry, above: &[PathBuf]) -> Result<Kind, Reason> {
-        let unknown = |error: std::io::Error| (error.to_string(), Cause::Unknown);
-        let known = |reason: &str| (reason.to_owned(), Cause::Rule);
+    fn classify(&self, entry: &DirEntry, above: &[PathBuf]) -> Result<EntryKind, Reason> {
+        let unknown = |error: std::io::Error| (error.to_string(), SkipCause::Unknown);
+        let known = |reason: &str| (reason.to_owned(), SkipCause::Rule);
         if is_reserved_name(&entry.file_name().into_vec()) {
             return Err(known("it belongs to a download that has not ended"));
         }
         let kind = entry.file_type().map_err(unknown)?;
         if kind.is_file() {
-            return Ok(Kind::File { is_link: false });
+            return Ok(EntryKind::File { is_link: false });
         }
         let path = entry.path();
         if kind.is_dir() {
-            return Ok(Kind::Folder(path.canonicalize().map_err(unknown)?));
+            return Ok(EntryKind::Folder(path.canonicalize().map_err(unknown)?));
         }
         if !kind.is_symlink() {
             return Err(known("it is neither a file nor a directory"));
         }
         let real = path
             .canonicalize()
-            .map_err(|error| (format!("a link that leads nowhere: {error}"), Cause::Unknown))?;
+            .map_err(|error| (format!("a link that leads nowhere: {error}"), SkipCause::Unknown))?;
         if !self.follow_links && !real.starts_with(&self.root) {
             return Err(known("a link that leads out of the directory; --follow-links serves it"));
         }
         let found = fs::metadata(&real).map_err(unknown)?;
         match (found.is_file(), found.is_dir()) {
-            (true, _) => Ok(Kind::File { is_link: true }),
+            (true, _) => Ok(EntryKind::File { is_link: true }),
             (_, true) if !self.follow_links => {
                 Err(known("a link to a directory; --follow-links serves it"))
             }
             (_, true) if above.iter().any(|above| above.starts_with(&real)) => {
                 Err(known("a link that leads in a circle"))
             }
-            (_, true) => Ok(Kind::Folder(real)),
+            (_, true) => Ok(EntryKind::Folder(real)),
             _ => Err(known("it is neither a file nor a directory")),
         }
     }

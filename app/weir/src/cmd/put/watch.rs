@@ -17,38 +17,38 @@ use weir_face::unix_time_ms;
 use weir_socket::{OpenFiles, PublishOptions, Published, Repository, Update, Updates};
 use weir_wire::Name;
 
-use self::events::AFTER_ERROR;
-use super::handover::Intake;
-use super::publisher::{Before, Publisher, Version, explain};
-use super::registration::Registering;
-use super::seen::{Seen, folder_name};
+use self::events::RETRY_AFTER_ERROR;
+use super::handover::HandoverListener;
+use super::publisher::{Publisher, ScanContext, Version, explain};
+use super::registration::ControllerRegistration;
+use super::seen::{DirectorySnapshot, folder_name};
 use super::signing::Signing;
 use super::tree::{Folder, Source, Tree};
 use crate::table::{errln, outln};
 use crate::transfer::Stop;
 
-pub(super) use self::events::{Scope, Watched};
+pub(super) use self::events::{ScanScope, WatchedDirectory};
 
 /// How long after the first change there is a look.
-const GATHER: Duration = Duration::from_millis(100);
+const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How long after a look at some folders the whole directory is looked through, for what the system
 /// does not report: a file that was changed by another of its names, or through a mapping.
-const FULL_AFTER: Duration = Duration::from_secs(5);
+const FULL_SCAN_AFTER: Duration = Duration::from_secs(5);
 /// How long to wait for the thread that serves.
 const SERVER_WAIT: Duration = Duration::from_secs(5);
 
 /// Publishes what changes, beside the thread that serves.
-pub(super) struct Publishing<'a> {
-    pub(super) watched: Watched,
+pub(super) struct WatchPublisher<'a> {
+    pub(super) watched: WatchedDirectory,
     pub(super) source: Source<'a>,
     pub(super) follow_links: bool,
     pub(super) options: &'a PublishOptions,
     pub(super) signing: &'a Signing,
     pub(super) repository: Option<&'a mut Repository>,
-    pub(super) registering: Option<Registering>,
+    pub(super) registering: Option<ControllerRegistration>,
     pub(super) updates: Updates,
     /// Takes in what other processes put into the repository.
-    pub(super) intake: Option<&'a Intake>,
+    pub(super) intake: Option<&'a HandoverListener>,
     /// What may be kept open of files that change.
     pub(super) files: &'a OpenFiles,
     /// The number of the last version.
@@ -58,10 +58,10 @@ pub(super) struct Publishing<'a> {
     pub(super) json: bool,
 }
 
-impl Publishing<'_> {
+impl WatchPublisher<'_> {
     /// Until it is over. Returns how many entries should be published then, and are not.
     pub(super) fn run(mut self) -> usize {
-        let mut due = self.watched.again.map(|again| Instant::now() + again);
+        let mut due = self.watched.rescan_after.map(|again| Instant::now() + again);
         let (mut earliest, mut last_error) = (Instant::now(), String::new());
         // When the whole directory has to be looked through.
         let mut full_due: Option<Instant> = None;
@@ -69,21 +69,21 @@ impl Publishing<'_> {
             let has_events = self.watched.take_events();
             let is_replaced = self.watched.rewatch_if_replaced();
             if has_events || is_replaced {
-                let soon = earliest.max(Instant::now() + GATHER);
+                let soon = earliest.max(Instant::now() + DEBOUNCE);
                 // What failed before may not fail in another directory.
                 due = Some(due.filter(|_| !is_replaced).unwrap_or(soon));
             }
             if full_due.is_some_and(|at| at <= Instant::now()) {
-                self.watched.add_changed(Scope::All);
+                self.watched.add_changed(ScanScope::All);
                 due.get_or_insert(earliest);
                 full_due = None;
             }
             if let (Some(intake), Some(repository)) = (self.intake, self.repository.as_deref_mut())
             {
-                intake.turn(Duration::ZERO, repository, self.registering.as_mut());
+                intake.poll_once(Duration::ZERO, repository, self.registering.as_mut());
             }
             if let Some(registering) = &mut self.registering
-                && let Err(error) = registering.turn()
+                && let Err(error) = registering.send_if_idle()
             {
                 errln!("weir: {error:#}");
             }
@@ -94,15 +94,15 @@ impl Publishing<'_> {
             let Some(scope) = self.watched.take_changed() else { continue };
             let begin = Instant::now();
             let mut error = String::new();
-            match self.look(scope) {
-                Ok(Scope::All) => full_due = None,
-                Ok(Scope::Folders(_)) => {
-                    full_due.get_or_insert(Instant::now() + FULL_AFTER);
+            match self.scan(scope) {
+                Ok(ScanScope::All) => full_due = None,
+                Ok(ScanScope::Folders(_)) => {
+                    full_due.get_or_insert(Instant::now() + FULL_SCAN_AFTER);
                 }
                 Err(reason) => {
                     error = format!("{reason:#}");
-                    self.watched.add_changed(Scope::All);
-                    self.watched.again = Some(AFTER_ERROR);
+                    self.watched.add_changed(ScanScope::All);
+                    self.watched.rescan_after = Some(RETRY_AFTER_ERROR);
                 }
             }
             if !error.is_empty() && error != last_error && !self.stop.is_set() {
@@ -111,23 +111,23 @@ impl Publishing<'_> {
             last_error = error;
             // To look through takes no more than a third of the time.
             earliest = Instant::now() + 2 * begin.elapsed();
-            due = self.watched.again.map(|again| earliest.max(Instant::now() + again));
+            due = self.watched.rescan_after.map(|again| earliest.max(Instant::now() + again));
         }
         self.watched.failures()
     }
 
     /// Looks at what has changed, or at everything, and publishes what is not as it was. Returns
     /// what was looked at.
-    fn look(&mut self, scope: Scope) -> anyhow::Result<Scope> {
+    fn scan(&mut self, scope: ScanScope) -> anyhow::Result<ScanScope> {
         let near = match &scope {
-            Scope::Folders(folders) => self.near(folders),
-            Scope::All => None,
+            ScanScope::Folders(folders) => self.scan_folders(folders),
+            ScanScope::All => None,
         };
         let (part, mut tree, scope) = match near {
             Some((part, tree)) => (Some(part), tree, scope),
             None => {
                 let (path, follow_links) = (self.watched.path(), self.follow_links);
-                (None, Tree::of(path, self.source.name, follow_links)?, Scope::All)
+                (None, Tree::of(path, self.source.name, follow_links)?, ScanScope::All)
             }
         };
         // Each version is later than the one before, whatever the clock says.
@@ -136,8 +136,8 @@ impl Publishing<'_> {
         let (watched, writing) = (&self.watched, &self.watched.writing);
         let name = self.source.name;
         let is_settled = |path: &Path, metadata: &Metadata| writing.is_settled(path, metadata);
-        let seen = part.as_ref().unwrap_or(&watched.seen);
-        let before = Before { seen, is_settled: &is_settled, overdue: &HashSet::new() };
+        let seen = part.as_ref().unwrap_or(&watched.snapshot);
+        let before = ScanContext { seen, is_settled: &is_settled, overdue: &HashSet::new() };
         let mut publisher = Publisher::new(
             self.options,
             version,
@@ -146,7 +146,7 @@ impl Publishing<'_> {
             before,
             self.stop,
         );
-        publisher.hold_in(self.files);
+        publisher.keep_open_in(self.files);
         let looked = publisher
             .files(&mut tree, watched.path(), name)
             .and_then(|()| publisher.listings(name, &tree));
@@ -160,18 +160,20 @@ impl Publishing<'_> {
             return Err(error);
         }
         // What has been reported before is not reported again.
-        for left_out in found.left_out.iter().filter(|one| !self.watched.is_left_out(one)) {
+        for left_out in
+            found.unpublished.iter().filter(|one| !self.watched.is_known_unpublished(one))
+        {
             errln!("weir: {}", left_out.text());
         }
-        let withdrawn = seen.gone(&found.seen);
-        self.watched.looked(&scope, &mut found, name);
+        let withdrawn = seen.withdrawn_since(&found.snapshot);
+        self.watched.on_scan_done(&scope, &mut found, name);
         match part {
-            Some(part) => self.watched.seen.replace(&part, found.seen),
+            Some(part) => self.watched.snapshot.replace(&part, found.snapshot),
             None => {
-                if self.watched.rewatch_if_swapped(&found.seen) {
-                    self.watched.again = Some(GATHER);
+                if self.watched.rewatch_if_swapped(&found.snapshot) {
+                    self.watched.rescan_after = Some(DEBOUNCE);
                 }
-                self.watched.seen = found.seen;
+                self.watched.snapshot = found.snapshot;
             }
         }
         self.publish(published, &withdrawn)?;
@@ -180,13 +182,13 @@ impl Publishing<'_> {
 
     /// What is known of some folders, and what lies in them now; nothing where there is more to
     /// look at: another folder has come, gone or taken the place of one.
-    fn near(&self, folders: &BTreeSet<PathBuf>) -> Option<(Seen, Tree)> {
+    fn scan_folders(&self, folders: &BTreeSet<PathBuf>) -> Option<(DirectorySnapshot, Tree)> {
         let (watched, root) = (&self.watched, self.watched.path());
         let names = folders.iter().map(|folder| {
             folder_name(root, self.source.name, folder).map(|name| (folder.as_path(), name))
         });
         let names: Vec<(&Path, Name)> = names.collect::<Option<_>>()?;
-        let before = watched.seen.part(names.iter().map(|(_, name)| name))?;
+        let before = watched.snapshot.subset(names.iter().map(|(_, name)| name))?;
         let tree = Tree::of_folders(root, names.into_iter()).ok()?;
         let is_known = |folder: &Folder| before.folders.get(&folder.name) == Some(&folder.id);
         let found: HashSet<&Name> = tree.folders.iter().map(|folder| &folder.name).collect();
@@ -216,13 +218,13 @@ impl Publishing<'_> {
             registering.add(published.iter());
         }
         if !published.is_empty() || !withdrawn.is_empty() {
-            self.tell(&published, withdrawn);
+            self.report_changes(&published, withdrawn);
         }
         // Something that has been replaced could not be removed; what replaces it is kept.
         taken_in
     }
 
-    fn tell(&self, published: &[Published], withdrawn: &[Name]) {
+    fn report_changes(&self, published: &[Published], withdrawn: &[Name]) {
         let names: Vec<String> =
             published.iter().map(|object| object.versioned().to_string()).collect();
         let withdrawn: Vec<String> = withdrawn.iter().map(ToString::to_string).collect();

@@ -12,18 +12,18 @@ use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use weir_wire::Name;
 
-use super::super::publisher::{Found, LeftOut};
-use super::super::seen::{Seen, path_of};
+use super::super::publisher::{ScanResult, UnpublishedEntry};
+use super::super::seen::{DirectorySnapshot, path_of};
 use crate::table::{errln, printable};
 
 /// How often it is seen whether all is to end.
 const TICK: Duration = Duration::from_millis(200);
 /// When what is being written is looked at again.
-const AGAIN: Duration = Duration::from_millis(500);
+const RECHECK_AFTER: Duration = Duration::from_millis(500);
 /// When what failed is tried again.
-pub(super) const AFTER_ERROR: Duration = Duration::from_secs(5);
+pub(super) const RETRY_AFTER_ERROR: Duration = Duration::from_secs(5);
 /// A file that was changed longer ago is whole, unless somebody was seen to write to it.
-pub(super) const SETTLED: Duration = Duration::from_millis(500);
+pub(super) const SETTLED_AGE: Duration = Duration::from_millis(500);
 /// Paths that are remembered of each kind at most.
 const PATHS_MAX: usize = 1 << 16;
 /// Folders that are looked at alone at most; with more, everything is looked through.
@@ -31,13 +31,13 @@ const FOLDERS_MAX: usize = 256;
 
 /// What has to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::cmd::put) enum Scope {
+pub(in crate::cmd::put) enum ScanScope {
     All,
     /// What lies in these folders, but not in the folders in them.
     Folders(BTreeSet<PathBuf>),
 }
 
-impl Scope {
+impl ScanScope {
     /// What an event concerns: the folders that its paths are in.
     fn of(event: &Event) -> Self {
         let folders: Option<BTreeSet<PathBuf>> =
@@ -48,7 +48,7 @@ impl Scope {
         }
     }
 
-    fn and(self, other: Self) -> Self {
+    fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Folders(mut one), Self::Folders(other)) => {
                 one.extend(other);
@@ -68,41 +68,41 @@ impl Scope {
 
 /// What the system has told of files.
 #[derive(Debug, Default)]
-pub(in crate::cmd::put) struct Writing {
+pub(in crate::cmd::put) struct WriterTracker {
     /// Somebody has written to them and has not closed them.
     open: HashSet<PathBuf>,
     /// They were closed, or came by a new name, after the last change.
     closed: HashSet<PathBuf>,
     /// They were made just now.
-    made: HashSet<PathBuf>,
+    created: HashSet<PathBuf>,
 }
 
-impl Writing {
+impl WriterTracker {
     /// Whether nobody writes to a file, as far as can be known.
     pub(in crate::cmd::put) fn is_settled(&self, path: &Path, metadata: &Metadata) -> bool {
         let is_young = || {
             let changed = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             // What is of the future will not become older soon.
-            SystemTime::now().duration_since(changed).is_ok_and(|age| age < SETTLED)
+            SystemTime::now().duration_since(changed).is_ok_and(|age| age < SETTLED_AGE)
         };
         !self.open.contains(path) && (self.closed.contains(path) || !is_young())
     }
 
     /// Takes note of an event. What is to be looked at for it.
-    fn note(&mut self, event: &Event) -> Option<Scope> {
+    fn on_event(&mut self, event: &Event) -> Option<ScanScope> {
         let is_much =
-            [&self.open, &self.closed, &self.made].iter().any(|set| set.len() > PATHS_MAX);
+            [&self.open, &self.closed, &self.created].iter().any(|set| set.len() > PATHS_MAX);
         if event.need_rescan() || is_much {
             // Closings may have been missed.
             *self = Self::default();
-            return Some(Scope::All);
+            return Some(ScanScope::All);
         }
-        let Some(path) = event.paths.last() else { return Some(Scope::All) };
+        let Some(path) = event.paths.last() else { return Some(ScanScope::All) };
         match event.kind {
-            EventKind::Create(_) => drop(self.made.insert(path.clone())),
+            EventKind::Create(_) => drop(self.created.insert(path.clone())),
             EventKind::Access(AccessKind::Open(_)) => {
                 // Whoever makes a file opens it at once. A link is not opened.
-                if self.made.remove(path) {
+                if self.created.remove(path) {
                     self.open.insert(path.clone());
                 }
                 return None;
@@ -130,7 +130,7 @@ impl Writing {
             EventKind::Remove(_) => self.open.retain(|open| !open.starts_with(path)),
             _ => {}
         }
-        Some(Scope::of(event))
+        Some(ScanScope::of(event))
     }
 }
 
@@ -143,13 +143,13 @@ fn root_id(path: &Path) -> Option<RootId> {
 }
 
 /// What tells of events below one directory.
-struct Watch {
+struct EventSource {
     /// Events come as long as it lives.
     _watcher: RecommendedWatcher,
     events: Receiver<notify::Result<Event>>,
 }
 
-impl Watch {
+impl EventSource {
     fn new(path: &Path, follow_links: bool) -> notify::Result<Self> {
         let (send, events) = channel();
         let config = Config::default().with_follow_symlinks(follow_links);
@@ -159,7 +159,7 @@ impl Watch {
     }
 }
 
-pub(in crate::cmd::put) struct Watched {
+pub(in crate::cmd::put) struct WatchedDirectory {
     /// As the user gave it. It may be a link, or lie in a folder that is one.
     given: PathBuf,
     /// What it leads to now. The system watches directories, not paths, so that events have this.
@@ -168,34 +168,34 @@ pub(in crate::cmd::put) struct Watched {
     /// Which directory is watched, unless it is missing.
     root: Option<RootId>,
     /// Nothing while there is no room for its watches.
-    watch: Option<Watch>,
+    watch: Option<EventSource>,
     rewatch_at: Option<Instant>,
-    pub(in crate::cmd::put) writing: Writing,
-    pub(in crate::cmd::put) seen: Seen,
+    pub(in crate::cmd::put) writing: WriterTracker,
+    pub(in crate::cmd::put) snapshot: DirectorySnapshot,
     /// What has changed since the last look, as far as the system has reported it.
-    changed: Option<Scope>,
+    changed: Option<ScanScope>,
     /// How long after a look the next one is due even without an event.
-    pub(super) again: Option<Duration>,
+    pub(super) rescan_after: Option<Duration>,
     /// What was left out, as far as it is known.
-    left_out: HashSet<LeftOut>,
+    unpublished: HashSet<UnpublishedEntry>,
     /// Folders with links to files: what these hold changes elsewhere.
-    linked: BTreeSet<PathBuf>,
+    folders_with_links: BTreeSet<PathBuf>,
 }
 
-impl Watched {
+impl WatchedDirectory {
     /// Watches from now on. Errors say what to do.
     pub(in crate::cmd::put) fn new(given: &Path, follow_links: bool) -> anyhow::Result<Self> {
         let given = std::path::absolute(given)?;
         let path = given.canonicalize().unwrap_or_else(|_| given.clone());
         let root = root_id(&path);
-        let watch = Watch::new(&path, follow_links).with_context(|| {
+        let watch = EventSource::new(&path, follow_links).with_context(|| {
             format!(
                 "cannot watch {}; if it has more directories than fs.inotify.max_user_watches, \
                  raise that with sysctl",
                 printable(given.display())
             )
         })?;
-        let (writing, seen) = (Writing::default(), Seen::default());
+        let (writing, seen) = (WriterTracker::default(), DirectorySnapshot::default());
         let (left_out, linked) = (HashSet::new(), BTreeSet::new());
         Ok(Self {
             given,
@@ -205,11 +205,11 @@ impl Watched {
             watch: Some(watch),
             rewatch_at: None,
             writing,
-            seen,
+            snapshot: seen,
             changed: None,
-            again: None,
-            left_out,
-            linked,
+            rescan_after: None,
+            unpublished: left_out,
+            folders_with_links: linked,
         })
     }
 
@@ -236,66 +236,73 @@ impl Watched {
         self.watch = None;
         // Events of before are not to be mixed with those of the new directory: a file whose
         // closing is in neither would count as open for ever.
-        self.writing = Writing::default();
-        let watch = Watch::new(&self.path, self.follow_links);
-        self.rewatch_at = watch.is_err().then(|| Instant::now() + AFTER_ERROR);
+        self.writing = WriterTracker::default();
+        let watch = EventSource::new(&self.path, self.follow_links);
+        self.rewatch_at = watch.is_err().then(|| Instant::now() + RETRY_AFTER_ERROR);
         match watch {
             Ok(watch) => self.watch = Some(watch),
             Err(error) => {
                 errln!("weir: watching {}: {error}; trying again", printable(self.given.display()));
             }
         }
-        self.changed = Some(Scope::All);
+        self.changed = Some(ScanScope::All);
     }
 
     /// What there is to look at.
-    pub(in crate::cmd::put) fn take_changed(&mut self) -> Option<Scope> {
+    pub(in crate::cmd::put) fn take_changed(&mut self) -> Option<ScanScope> {
         let scope = self.changed.take()?;
-        let is_few = self.linked.len() <= FOLDERS_MAX;
+        let is_few = self.folders_with_links.len() <= FOLDERS_MAX;
         Some(match scope {
-            Scope::Folders(_) if self.follow_links || !is_few => Scope::All,
-            Scope::Folders(folders) => Scope::Folders(&folders | &self.linked),
-            Scope::All => Scope::All,
+            ScanScope::Folders(_) if self.follow_links || !is_few => ScanScope::All,
+            ScanScope::Folders(folders) => ScanScope::Folders(&folders | &self.folders_with_links),
+            ScanScope::All => ScanScope::All,
         })
     }
 
     /// Notes that this is to be looked at, beside what else there is.
-    pub(super) fn add_changed(&mut self, scope: Scope) {
+    pub(super) fn add_changed(&mut self, scope: ScanScope) {
         self.changed = Some(match self.changed.take() {
-            Some(changed) => changed.and(scope),
+            Some(changed) => changed.merge(scope),
             None => scope,
         });
     }
 
     /// Takes note of a look that found this: what to look at again and when, and what is left out.
     /// `root` is the directory's name.
-    pub(in crate::cmd::put) fn looked(&mut self, scope: &Scope, found: &mut Found, root: &Name) {
-        self.again = None;
-        if found.is_unsure {
-            self.again = Some(AFTER_ERROR);
-            self.add_changed(Scope::All);
+    pub(in crate::cmd::put) fn on_scan_done(
+        &mut self,
+        scope: &ScanScope,
+        found: &mut ScanResult,
+        root: &Name,
+    ) {
+        self.rescan_after = None;
+        if found.is_incomplete {
+            self.rescan_after = Some(RETRY_AFTER_ERROR);
+            self.add_changed(ScanScope::All);
         }
         if !found.unsettled.is_empty() {
-            self.again = Some(AGAIN);
+            self.rescan_after = Some(RECHECK_AFTER);
             let paths = found.unsettled.iter().map(|name| path_of(&self.path, root, name));
             let folders = paths.filter_map(|path| Some(path.parent()?.to_owned())).collect();
-            self.add_changed(Scope::Folders(folders));
+            self.add_changed(ScanScope::Folders(folders));
         }
-        self.left_out.retain(|one| !scope.concerns(&one.path));
-        self.left_out.extend(found.left_out.iter().cloned());
+        self.unpublished.retain(|one| !scope.concerns(&one.path));
+        self.unpublished.extend(found.unpublished.iter().cloned());
         match scope {
-            Scope::All => self.linked.clear(),
-            Scope::Folders(folders) => self.linked.retain(|folder| !folders.contains(folder)),
+            ScanScope::All => self.folders_with_links.clear(),
+            ScanScope::Folders(folders) => {
+                self.folders_with_links.retain(|folder| !folders.contains(folder))
+            }
         }
-        self.linked.append(&mut found.linked);
+        self.folders_with_links.append(&mut found.folders_with_links);
         self.writing.closed.retain(|path| !scope.concerns(path));
     }
 
     /// Watches folders that have taken the places of others. A watcher knows directories: of one
     /// that was moved here it may have missed a part, and one that a link leads to it has never
     /// seen. Returns whether there are any.
-    pub(super) fn rewatch_if_swapped(&mut self, now: &Seen) -> bool {
-        let is_other = |(name, id): (&Name, _)| match self.seen.folders.get(name) {
+    pub(super) fn rewatch_if_swapped(&mut self, now: &DirectorySnapshot) -> bool {
+        let is_other = |(name, id): (&Name, _)| match self.snapshot.folders.get(name) {
             Some(before) => before != id,
             None => self.follow_links,
         };
@@ -306,13 +313,13 @@ impl Watched {
         is_swapped
     }
 
-    pub(super) fn is_left_out(&self, one: &LeftOut) -> bool {
-        self.left_out.contains(one)
+    pub(super) fn is_known_unpublished(&self, one: &UnpublishedEntry) -> bool {
+        self.unpublished.contains(one)
     }
 
     /// How many entries should be published, and are not.
     pub(super) fn failures(&self) -> usize {
-        self.left_out.iter().filter(|one| one.is_failure()).count()
+        self.unpublished.iter().filter(|one| one.is_failure()).count()
     }
 
     pub(in crate::cmd::put) fn path(&self) -> &Path {
@@ -328,7 +335,7 @@ impl Watched {
         let mut first = match watch.events.recv_timeout(TICK) {
             Ok(first) => Some(first),
             Err(RecvTimeoutError::Timeout) => {
-                self.writing.made.clear();
+                self.writing.created.clear();
                 return false;
             }
             Err(RecvTimeoutError::Disconnected) => {
@@ -339,10 +346,10 @@ impl Watched {
         let mut scopes = Vec::new();
         while let Some(event) = first.take().or_else(|| watch.events.try_recv().ok()) {
             scopes.extend(match event {
-                Ok(event) => self.writing.note(&event),
+                Ok(event) => self.writing.on_event(&event),
                 Err(error) => {
                     errln!("weir: watching {}: {error}", printable(self.given.display()));
-                    Some(Scope::All)
+                    Some(ScanScope::All)
                 }
             });
         }

@@ -16,13 +16,13 @@ fn after(events: &[(EventKind, bool)]) -> [bool; 2] {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
     std::fs::write(&path, b"x").unwrap();
-    let mut writing = Writing::default();
+    let mut writing = WriterTracker::default();
     for &(kind, looks) in events {
         let event = Event::new(kind).add_path(path.clone());
-        assert_eq!(writing.note(&event).is_some(), looks, "{kind:?}");
+        assert_eq!(writing.on_event(&event).is_some(), looks, "{kind:?}");
     }
     let file = std::fs::File::options().write(true).open(&path).unwrap();
-    [Duration::ZERO, 10 * SETTLED].map(|age| {
+    [Duration::ZERO, 10 * SETTLED_AGE].map(|age| {
         file.set_modified(SystemTime::now() - age).unwrap();
         writing.is_settled(&path, &file.metadata().unwrap())
     })
@@ -51,20 +51,20 @@ fn what_comes_by_a_name_is_whole_and_links_are_not_waited_for() {
 #[test]
 fn where_events_were_missed_age_alone_counts() {
     let rescan = Event::new(EventKind::Other).set_flag(Flag::Rescan);
-    let mut writing = Writing::default();
-    assert_eq!(writing.note(&Event::new(WRITE).add_path("/a".into())), None);
+    let mut writing = WriterTracker::default();
+    assert_eq!(writing.on_event(&Event::new(WRITE).add_path("/a".into())), None);
     assert_eq!(writing.open.len(), 1);
-    assert_eq!(writing.note(&rescan), Some(Scope::All));
+    assert_eq!(writing.on_event(&rescan), Some(ScanScope::All));
     assert!(writing.open.is_empty());
 }
 
 #[test]
 fn a_directory_that_moves_away_leaves_no_file_open() {
-    let mut writing = Writing::default();
+    let mut writing = WriterTracker::default();
     for (kind, path) in [(WRITE, "/a/b/c"), (WRITE, "/a/bc"), (FROM, "/a/b")] {
-        let scope = writing.note(&Event::new(kind).add_path(path.into()));
+        let scope = writing.on_event(&Event::new(kind).add_path(path.into()));
         let folder = Path::new(path).parent().unwrap().to_owned();
-        let expected = (kind != WRITE).then(|| Scope::Folders(BTreeSet::from([folder])));
+        let expected = (kind != WRITE).then(|| ScanScope::Folders(BTreeSet::from([folder])));
         assert_eq!(scope, expected);
     }
     assert_eq!(writing.open, HashSet::from([PathBuf::from("/a/bc")]));
@@ -73,9 +73,9 @@ fn a_directory_that_moves_away_leaves_no_file_open() {
 #[test]
 fn many_folders_are_looked_through_as_everything() {
     let folders = |range: std::ops::Range<usize>| {
-        Scope::Folders(range.map(|at| PathBuf::from(format!("/{at}"))).collect())
+        ScanScope::Folders(range.map(|at| PathBuf::from(format!("/{at}"))).collect())
     };
-    assert_eq!(folders(0..2).and(folders(1..FOLDERS_MAX)), folders(0..FOLDERS_MAX));
-    assert_eq!(folders(0..2).and(folders(1..FOLDERS_MAX + 1)), Scope::All);
-    assert_eq!(Scope::All.and(folders(0..2)), Scope::All);
+    assert_eq!(folders(0..2).merge(folders(1..FOLDERS_MAX)), folders(0..FOLDERS_MAX));
+    assert_eq!(folders(0..2).merge(folders(1..FOLDERS_MAX + 1)), ScanScope::All);
+    assert_eq!(ScanScope::All.merge(folders(0..2)), ScanScope::All);
 }
