@@ -27,8 +27,9 @@ Usage: cargo xtask COMMAND
   size                   build the program that operators get, without the laboratory, and check
                          that it is under 32.5 MB
   tidy                   check the size of functions and files, columns, READMEs, leftovers, and
-                         count the words that plain English replaces
-  tidy --words           these words with their places, and what to write
+                         the words that plain English replaces
+  tidy --words           the check for these words alone, with counts for each word and crate
+  tidy --sentences       sentences of over 35 words in comments and pages, with their places
   clients                install the interoperation clients into target/interop and stop
 
 Environment:
@@ -65,6 +66,10 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
                 let places = tidy::words::findings(&root)?;
                 places.iter().for_each(|place| println!("{place}"));
                 println!("{}", tidy::words::summary(&places));
+                Ok(())
+            }
+            Some("--sentences") => {
+                tidy::long_sentences(&root)?.iter().for_each(|place| println!("{place}"));
                 Ok(())
             }
             Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),

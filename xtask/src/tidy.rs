@@ -1,7 +1,8 @@
-//! House rules that neither rustfmt nor clippy checks: sizes, columns, leftovers, READMEs.
+//! House rules that neither rustfmt nor clippy checks: sizes, columns, leftovers, READMEs, words.
 
 mod markdown;
 mod prose;
+mod sentences;
 #[cfg(test)]
 mod tests;
 pub(crate) mod words;
@@ -47,7 +48,20 @@ pub(crate) fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     }
     findings.extend(readme_findings(root, &files));
     findings.extend(forgotten_test_findings(root, &files));
-    println!("{} (`tidy --words` shows the places)", words::summary(&words::findings(root)?));
+    findings.extend(words::findings(root)?.iter().map(words::Finding::to_string));
+    let long = long_sentences(root)?.len();
+    println!("long sentences: {long} (`tidy --sentences` shows the places)");
+    Ok(findings)
+}
+
+/// Sentences of comments and pages that are too long to be read once.
+pub(crate) fn long_sentences(root: &Path) -> anyhow::Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for file in repository_files(root)? {
+        if let Ok(text) = fs::read_to_string(root.join(&file)) {
+            findings.extend(sentences::findings(&file, &text));
+        }
+    }
     Ok(findings)
 }
 

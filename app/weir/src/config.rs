@@ -23,7 +23,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use weir_base::units::Size;
 use weir_options::{DisksOptions, StoreOptions};
-use weir_runtime::{FaceBounds, RuntimeConfig, StaticFace, memory_bytes_least};
+use weir_runtime::{FaceBounds, RuntimeConfig, StaticFace, memory_bytes_min};
 
 pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
@@ -209,7 +209,7 @@ impl FileConfig {
 
     fn check_memory(&self) -> Result<(), String> {
         let threads = self.threads();
-        let least = Size { bytes: memory_bytes_least(threads) };
+        let least = Size { bytes: memory_bytes_min(threads) };
         let given = self.router.memory_max.get_ref();
         if given.bytes >= least.bytes {
             return Ok(());

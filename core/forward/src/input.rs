@@ -95,7 +95,7 @@ pub enum Command {
     SetProducerRegions(Vec<Name>),
     /// Asks what the store holds, or says what it is to hold.
     Store(StoreCommand),
-    /// Whose misses of large objects to tell of, see [`Event::Missed`](crate::Event::Missed).
+    /// Whose misses of large objects to tell of, see [`Event::Miss`](crate::Event::Missed).
     WatchMisses(MissWatch),
 }
 

@@ -119,7 +119,7 @@ impl Applier {
         let rules = configuration.store_rules();
         match self.shared.contents.set_rules(rules, RULES_TIMEOUT) {
             // Those that come late come.
-            Ok(()) | Err(ContentsError::Late) => {}
+            Ok(()) | Err(ContentsError::TimedOut) => {}
             Err(error) => {
                 let text = format!("the store's rules stay as they were: {error}");
                 outcome.failed(SetupPart::Rules, text);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_control::message::Decision;
-use weir_runtime::Missed;
+use weir_runtime::Miss;
 use weir_wire::Name;
 
 use crate::shared::Counters;
@@ -47,7 +47,7 @@ impl Questions {
     pub(crate) fn may_ask(
         &mut self,
         now: Instant,
-        Missed { is_local, object, .. }: &Missed,
+        Miss { is_local, object, .. }: &Miss,
         answers: bool,
         counters: &Counters,
     ) -> bool {
@@ -105,8 +105,8 @@ mod tests {
     }
 
     /// A miss of an application, or of a host elsewhere.
-    fn missed(is_local: bool, number: u64) -> Missed {
-        Missed { ingress: FaceId(300), is_local, object: name(number) }
+    fn missed(is_local: bool, number: u64) -> Miss {
+        Miss { ingress: FaceId(300), is_local, object: name(number) }
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl Teller {
                 .take_changes(self.updates.blocks_max(), ROUTER_TIMEOUT)
             {
                 Ok(changes) => changes,
-                Err(ContentsError::Busy | ContentsError::Late | ContentsError::Ended) => {
+                Err(ContentsError::Busy | ContentsError::TimedOut | ContentsError::Stopped) => {
                     return Ok(false);
                 }
                 Err(error) => {
@@ -263,7 +263,7 @@ impl Teller {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             // In steps, so that the end is not waited for.
-            let mut missed = self.shared.contents.next_missed(left.min(Duration::from_millis(200)));
+            let mut missed = self.shared.contents.next_miss(left.min(Duration::from_millis(200)));
             let mut objects = Vec::new();
             // All that waits is looked at before the first question: what came in between is newer.
             while let Some(one) = missed {
@@ -274,7 +274,7 @@ impl Teller {
                 {
                     objects.push(one.object);
                 }
-                missed = self.shared.contents.next_missed(Duration::ZERO);
+                missed = self.shared.contents.next_miss(Duration::ZERO);
             }
             for object in objects {
                 answers = answers && self.ask_about(object);

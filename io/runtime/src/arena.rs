@@ -19,22 +19,22 @@ use weir_store::ENTRY_BYTES;
 
 /// Octets that are asked of the system at once, at most: an eighth of the store. Address space
 /// only, until it is touched.
-const MAPPING_BYTES_MOST: usize = 64 << 20;
+const MAPPING_BYTES_MAX: usize = 64 << 20;
 const MAPPING_SHARE: u64 = 8;
 /// So much is left to the rest of the program where the system has no more to give: it takes only
 /// what leaves room for this.
-const SPARED_BYTES: usize = 32 << 20;
+const HEADROOM_BYTES: usize = 32 << 20;
 /// The smallest page that Linux has.
 const PAGE_BYTES: usize = 4_096;
 /// Spans of a packet thread's share: so many that those of its size classes that are half full are
 /// few among them.
 const SPANS_PER_THREAD: u64 = 256;
-const SPAN_BYTES_LEAST: u64 = 256 << 10;
-const SPAN_BYTES_MOST: u64 = 2 << 20;
+const SPAN_BYTES_MIN: u64 = 256 << 10;
+const SPAN_BYTES_MAX: u64 = 2 << 20;
 /// When the system is asked again that gave no address space.
 const RETRY: Duration = Duration::from_secs(2);
 /// Spans beyond the store's bound that stay when it was lowered: those that are being filled.
-const SPANS_KEPT: u64 = 16;
+const SPANS_OVER_CAPACITY: u64 = 16;
 
 /// The memory of all packet threads' stores.
 #[derive(Debug)]
@@ -42,56 +42,56 @@ pub(crate) struct Arena {
     span_bytes: usize,
     mapping_bytes: usize,
     /// What packet threads share.
-    state: Mutex<State>,
+    free_spans: Mutex<FreeSpans>,
     /// Spans that were touched, and are free or on their way.
     ready: AtomicU64,
     /// Spans that pools have.
     in_use: AtomicU64,
     /// What the stores take for entries beside the spans that are in use, as many as these have
     /// blocks.
-    beside_bytes: AtomicU64,
+    entry_bytes: AtomicU64,
     /// Nothing is made ready beyond so many octets in use: the store will not need them.
     capacity_bytes: AtomicU64,
     /// What comes back beyond so many octets goes to the system: no bound, until that of the store
     /// is lowered.
-    kept_bytes: AtomicU64,
-    begun: Instant,
-    /// When the system had no address space left, in ms since `begun` and one more; 0 when it has
+    release_above_bytes: AtomicU64,
+    started: Instant,
+    /// When the system had no address space left, in ms since `started` and one more; 0 when it has
     /// some again, or something has come back.
     exhausted_ms: AtomicU64,
     /// Whether the log has it.
-    was_told: AtomicBool,
+    has_warned: AtomicBool,
     is_stopping: AtomicBool,
     /// The mappings of the thread that makes spans ready. Nobody else locks them before the end.
     prepared: Mutex<Vec<Mapping>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct FreeSpans {
     /// Spans that were made ready.
     prepared: rtrb::Consumer<Span>,
     /// Spans that came back.
     returned: Vec<Span>,
     /// Untouched ones, for when there is none else.
-    fresh: Fresh,
+    untouched: UntouchedSpans,
     mappings: Vec<Mapping>,
     preparer: Option<thread::Thread>,
 }
 
 /// What was never given out of the last mapping of somebody.
 #[derive(Debug, Default)]
-struct Fresh(Vec<Span>);
+struct UntouchedSpans(Vec<Span>);
 
-impl Fresh {
+impl UntouchedSpans {
     /// A span that was never touched, of a new mapping if need be.
-    fn cut(
+    fn take_span(
         &mut self,
         span_bytes: usize,
         mapping_bytes: usize,
     ) -> io::Result<(Span, Option<Mapping>)> {
         let mut new = None;
         if self.0.is_empty() {
-            let mapping = map(mapping_bytes)?;
+            let mapping = map_with_headroom(mapping_bytes)?;
             let start = mapping.start.0;
             let skip = start.align_offset(span_bytes);
             let spans = (mapping.bytes - skip) / span_bytes;
@@ -138,37 +138,37 @@ impl Arena {
         threads: usize,
     ) -> Option<(Arc<Self>, rtrb::Producer<Span>)> {
         let span_bytes = capacity_bytes / threads as u64 / SPANS_PER_THREAD;
-        if span_bytes < SPAN_BYTES_LEAST / 4 {
+        if span_bytes < SPAN_BYTES_MIN / 4 {
             return None;
         }
-        let span_bytes = span_bytes.next_power_of_two().clamp(SPAN_BYTES_LEAST, SPAN_BYTES_MOST);
+        let span_bytes = span_bytes.next_power_of_two().clamp(SPAN_BYTES_MIN, SPAN_BYTES_MAX);
         // Room for a span wherever the mapping begins, and for some more.
         let mapping_bytes = usize::try_from(capacity_bytes / MAPPING_SHARE)
-            .map_or(MAPPING_BYTES_MOST, |bytes| bytes.min(MAPPING_BYTES_MOST))
+            .map_or(MAPPING_BYTES_MAX, |bytes| bytes.min(MAPPING_BYTES_MAX))
             .max(4 * span_bytes as usize)
             .next_multiple_of(span_bytes as usize);
         // A ring is as large as the configuration asks for, so far as a store can use it.
         let ahead = ahead_bytes.min(capacity_bytes).div_ceil(span_bytes);
         let (producer, prepared) = rtrb::RingBuffer::new(ahead as usize);
-        let state = State {
+        let state = FreeSpans {
             prepared,
             returned: Vec::new(),
-            fresh: Fresh::default(),
+            untouched: UntouchedSpans::default(),
             mappings: Vec::new(),
             preparer: None,
         };
         let arena = Self {
             span_bytes: span_bytes as usize,
             mapping_bytes,
-            state: Mutex::new(state),
+            free_spans: Mutex::new(state),
             ready: AtomicU64::new(0),
             in_use: AtomicU64::new(0),
-            beside_bytes: AtomicU64::new(0),
+            entry_bytes: AtomicU64::new(0),
             capacity_bytes: AtomicU64::new(capacity_bytes),
-            kept_bytes: AtomicU64::new(u64::MAX),
-            begun: Instant::now(),
+            release_above_bytes: AtomicU64::new(u64::MAX),
+            started: Instant::now(),
             exhausted_ms: AtomicU64::new(0),
-            was_told: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             prepared: Mutex::new(Vec::new()),
         };
@@ -177,20 +177,20 @@ impl Arena {
 
     /// Makes spans ready until told to stop.
     fn prepare(&self, mut ready: rtrb::Producer<Span>) {
-        let mut fresh = Fresh::default();
+        let mut fresh = UntouchedSpans::default();
         while !self.is_stopping.load(Ordering::Acquire) {
-            if ready.is_full() || self.is_beyond(0) {
+            if ready.is_full() || self.exceeds_capacity(0) {
                 thread::park();
                 continue;
             }
-            let span = match fresh.cut(self.span_bytes, self.mapping_bytes) {
+            let span = match fresh.take_span(self.span_bytes, self.mapping_bytes) {
                 Ok((span, mapping)) => {
                     lock(&self.prepared).extend(mapping);
                     self.exhausted_ms.store(0, Ordering::Relaxed);
                     span
                 }
                 Err(error) => {
-                    self.tell_exhausted(&error);
+                    self.warn_exhausted(&error);
                     thread::park_timeout(RETRY);
                     continue;
                 }
@@ -203,22 +203,22 @@ impl Arena {
 
     /// Whether what is in use, entries included, and ready is as much as the stores may have, and
     /// `bytes` more.
-    fn is_beyond(&self, bytes: usize) -> bool {
-        let taken_bytes = self.taken_bytes() + self.beside_bytes.load(Ordering::Relaxed);
+    fn exceeds_capacity(&self, bytes: usize) -> bool {
+        let taken_bytes = self.touched_bytes() + self.entry_bytes.load(Ordering::Relaxed);
         let capacity_bytes = self.capacity_bytes.load(Ordering::Relaxed);
         taken_bytes >= capacity_bytes.saturating_add(bytes as u64)
     }
 
     /// Octets of the spans that were touched.
-    pub(crate) fn taken_bytes(&self) -> u64 {
+    pub(crate) fn touched_bytes(&self) -> u64 {
         let spans = self.in_use.load(Ordering::Relaxed) + self.ready.load(Ordering::Relaxed);
         spans * self.span_bytes as u64
     }
 
     /// Says so the first time.
     #[cold]
-    fn tell_exhausted(&self, error: &io::Error) {
-        if !self.was_told.swap(true, Ordering::Relaxed) {
+    fn warn_exhausted(&self, error: &io::Error) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
             let mib = (self.in_use.load(Ordering::Relaxed) * self.span_bytes as u64) >> 20;
             tracing::warn!(
                 %error,
@@ -232,10 +232,10 @@ impl Arena {
     /// Gives the memory of spans that are free to the system, as far as the store needs them no
     /// more.
     fn shrink(&self) {
-        let kept_bytes = self.kept_bytes.load(Ordering::Relaxed);
-        while self.taken_bytes() > kept_bytes {
+        let kept_bytes = self.release_above_bytes.load(Ordering::Relaxed);
+        while self.touched_bytes() > kept_bytes {
             let free = {
-                let state = &mut *lock(&self.state);
+                let state = &mut *lock(&self.free_spans);
                 state.returned.pop().or_else(|| state.prepared.pop().ok())
             };
             let Some(span) = free else { break };
@@ -249,18 +249,18 @@ impl Arena {
         // SAFETY: within a mapping of ours, and nobody else has the span. It reads as zeros from
         // now on, as one that was never touched. Should the system refuse, it stays as it is.
         unsafe { libc::madvise(span.0.as_ptr().cast(), self.span_bytes, libc::MADV_DONTNEED) };
-        lock(&self.state).fresh.0.push(span);
+        lock(&self.free_spans).untouched.0.push(span);
         self.exhausted_ms.store(0, Ordering::Relaxed);
     }
 
     fn note_exhausted(&self) {
-        let since_ms = self.begun.elapsed().as_millis() as u64;
+        let since_ms = self.started.elapsed().as_millis() as u64;
         self.exhausted_ms.store(1 + since_ms, Ordering::Relaxed);
     }
 }
 
 // SAFETY: spans are cut off mappings, aligned, and in one place at a time: in the ring, in
-// `returned`, in somebody's `fresh` or with a pool. The system clears what it maps. The mappings go
+// `returned`, in somebody's `untouched` or with a pool. The system clears what it maps. The mappings go
 // with the arena.
 unsafe impl SpanSource for Arena {
     fn span_bytes(&self) -> usize {
@@ -268,32 +268,32 @@ unsafe impl SpanSource for Arena {
     }
 
     fn take(&self, blocks: u32) -> Option<NonNull<u8>> {
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.free_spans);
         let ready = state.prepared.pop().ok().or_else(|| state.returned.pop());
         let span = match ready {
             Some(span) => {
                 self.ready.fetch_sub(1, Ordering::Relaxed);
                 span
             }
-            None if self.is_exhausted() && state.fresh.0.is_empty() => return None,
-            None => match state.fresh.cut(self.span_bytes, self.mapping_bytes) {
+            None if self.is_exhausted() && state.untouched.0.is_empty() => return None,
+            None => match state.untouched.take_span(self.span_bytes, self.mapping_bytes) {
                 Ok((span, mapping)) => {
                     state.mappings.extend(mapping);
                     span
                 }
                 Err(error) => {
                     self.note_exhausted();
-                    self.tell_exhausted(&error);
+                    self.warn_exhausted(&error);
                     return None;
                 }
             },
         };
         self.in_use.fetch_add(1, Ordering::Relaxed);
-        self.beside_bytes.fetch_add(beside_bytes(blocks), Ordering::Relaxed);
+        self.entry_bytes.fetch_add(entry_bytes(blocks), Ordering::Relaxed);
         // The smaller the Data, the more of the store is entries. Spans that were made ready before
         // that was known are not needed then.
         let unneeded =
-            if self.is_beyond(self.span_bytes) { state.prepared.pop().ok() } else { None };
+            if self.exceeds_capacity(self.span_bytes) { state.prepared.pop().ok() } else { None };
         if let Some(preparer) = &state.preparer {
             preparer.unpark();
         }
@@ -309,40 +309,40 @@ unsafe impl SpanSource for Arena {
         match self.exhausted_ms.load(Ordering::Relaxed) {
             0 => false,
             // It is asked again then.
-            at_ms => self.begun.elapsed() < Duration::from_millis(at_ms - 1) + RETRY,
+            at_ms => self.started.elapsed() < Duration::from_millis(at_ms - 1) + RETRY,
         }
     }
 
     unsafe fn give_back(&self, span: NonNull<u8>, blocks: u32) {
-        self.beside_bytes.fetch_sub(beside_bytes(blocks), Ordering::Relaxed);
-        let is_beyond = self.taken_bytes() > self.kept_bytes.load(Ordering::Relaxed);
+        self.entry_bytes.fetch_sub(entry_bytes(blocks), Ordering::Relaxed);
+        let is_beyond = self.touched_bytes() > self.release_above_bytes.load(Ordering::Relaxed);
         self.in_use.fetch_sub(1, Ordering::Relaxed);
         if is_beyond {
             return self.discard(Span(span));
         }
         self.ready.fetch_add(1, Ordering::Relaxed);
-        lock(&self.state).returned.push(Span(span));
+        lock(&self.free_spans).returned.push(Span(span));
         self.exhausted_ms.store(0, Ordering::Relaxed);
     }
 }
 
 /// What a store takes beside a span that is full of Data.
-fn beside_bytes(blocks: u32) -> u64 {
+fn entry_bytes(blocks: u32) -> u64 {
     u64::from(blocks) * ENTRY_BYTES
 }
 
 /// `bytes` of address space, if there is something left beside them.
-fn map(bytes: usize) -> io::Result<Mapping> {
-    let whole = map_all(bytes + SPARED_BYTES)?;
+fn map_with_headroom(bytes: usize) -> io::Result<Mapping> {
+    let whole = map_anonymous(bytes + HEADROOM_BYTES)?;
     let start = whole.start.0;
     std::mem::forget(whole);
     // SAFETY: the end of a mapping that nobody knows yet.
-    let spared = unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), SPARED_BYTES) };
+    let spared = unsafe { libc::munmap(start.add(bytes).as_ptr().cast(), HEADROOM_BYTES) };
     debug_assert_eq!(spared, 0, "mappings are of whole pages");
     Ok(Mapping { start: Span(start), bytes })
 }
 
-fn map_all(bytes: usize) -> io::Result<Mapping> {
+fn map_anonymous(bytes: usize) -> io::Result<Mapping> {
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
@@ -391,12 +391,12 @@ impl Preparer {
         };
         let shared = Arc::clone(&self.arena);
         let thread = thread::Builder::new().name("weir-memory".to_owned()).spawn(move || {
-            only_when_idle();
+            set_idle_priority();
             shared.prepare(ready);
         });
         match thread {
             Ok(thread) => {
-                lock(&self.arena.state).preparer = Some(thread.thread().clone());
+                lock(&self.arena.free_spans).preparer = Some(thread.thread().clone());
                 self.thread = Some(thread);
             }
             Err(error) => tracing::warn!(
@@ -418,12 +418,12 @@ impl Preparer {
         let arena = &self.arena;
         let before_bytes = arena.capacity_bytes.swap(capacity_bytes, Ordering::Relaxed);
         if capacity_bytes < before_bytes {
-            let spans_bytes = SPANS_KEPT * arena.span_bytes as u64;
+            let spans_bytes = SPANS_OVER_CAPACITY * arena.span_bytes as u64;
             let kept_bytes = capacity_bytes.saturating_add(spans_bytes);
-            arena.kept_bytes.store(kept_bytes, Ordering::Relaxed);
+            arena.release_above_bytes.store(kept_bytes, Ordering::Relaxed);
             arena.shrink();
         } else if capacity_bytes > before_bytes {
-            arena.kept_bytes.store(u64::MAX, Ordering::Relaxed);
+            arena.release_above_bytes.store(u64::MAX, Ordering::Relaxed);
         }
         self.wake();
     }
@@ -447,7 +447,7 @@ impl Drop for Preparer {
 }
 
 /// Gives this thread what processors have left over. Where the system refuses, it stays as it was.
-fn only_when_idle() {
+fn set_idle_priority() {
     let parameter = libc::sched_param { sched_priority: 0 };
     // SAFETY: sets the policy of this thread, with a valid parameter.
     if unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) } != 0 {

@@ -36,7 +36,7 @@ pub struct RuntimeConfig {
     /// How long Interests of other hosts wait at most.
     pub interest_lifetime_max: Duration,
     /// Octets of memory beside the content store, at least
-    /// [`memory_bytes_least`](crate::memory_bytes_least). Shared out: a half for the PIT, an eighth
+    /// [`memory_bytes_min`](crate::memory_bytes_least). Shared out: a half for the PIT, an eighth
     /// for egress queues, a sixteenth each for reassembly, for beginnings of packets on
     /// connections, for packet buffers at rest and for memory shared with applications.
     pub memory_bytes_max: u64,

@@ -7,22 +7,24 @@ use weir_forward::MissWatch;
 use weir_store::{HoldingChanges, HoldingsConfig, Rules};
 use weir_wire::Name;
 
-use crate::mailbox::{ControlSender, MissedReceiver};
+use crate::mailbox::{ControlSender, MissReceiver};
 use crate::message::ToControl;
-use crate::questions::{Answer, ContentsCursor, ContentsError, ContentsPage, Missed, Question};
+use crate::questions::{
+    ContentsCursor, ContentsError, ContentsPage, ContentsReply, ContentsRequest, Miss,
+};
 
 /// Asks what a router's store holds, and says what it is to hold. Cheap to clone. No call takes
 /// longer than the time it is given; packet threads never wait for one.
 #[derive(Clone)]
 pub struct Contents {
     control: ControlSender,
-    missed: MissedReceiver,
+    misses: MissReceiver,
     threads: usize,
 }
 
 impl Contents {
-    pub(crate) fn new(control: ControlSender, missed: MissedReceiver, threads: usize) -> Self {
-        Self { control, missed, threads }
+    pub(crate) fn new(control: ControlSender, missed: MissReceiver, threads: usize) -> Self {
+        Self { control, misses: missed, threads }
     }
 
     /// Packet threads: each has an equal part of the store, and of each object what falls to it.
@@ -37,7 +39,7 @@ impl Contents {
         config: Option<HoldingsConfig>,
         within: Duration,
     ) -> Result<(), ContentsError> {
-        self.ask(Question::Track(config), within).map(drop)
+        self.ask(ContentsRequest::Track(config), within).map(drop)
     }
 
     /// What is held of the objects below a prefix, from a place on; each packet thread looks at
@@ -53,12 +55,12 @@ impl Contents {
         within: Duration,
     ) -> Result<ContentsPage, ContentsError> {
         let prefix = prefix.clone();
-        self.page(Question::List { prefix, from, visits_max }, within)
+        self.page(ContentsRequest::List { prefix, from, visits_max }, within)
     }
 
     /// What is held of one object, whose name has no segment number.
     pub fn list_one(&self, object: &Name, within: Duration) -> Result<ContentsPage, ContentsError> {
-        self.page(Question::ListOne { object: object.clone() }, within)
+        self.page(ContentsRequest::ListOne { object: object.clone() }, within)
     }
 
     /// What has changed since this was called before, of at most `blocks_max` times 64 segments in
@@ -69,20 +71,20 @@ impl Contents {
         blocks_max: usize,
         within: Duration,
     ) -> Result<HoldingChanges, ContentsError> {
-        match self.ask(Question::TakeChanges { blocks_max }, within)? {
-            Answer::Changes(changes) => Ok(changes),
-            Answer::Done | Answer::Page(_) => Err(ContentsError::Ended),
+        match self.ask(ContentsRequest::TakeChanges { blocks_max }, within)? {
+            ContentsReply::Changes(changes) => Ok(changes),
+            ContentsReply::Done | ContentsReply::Page(_) => Err(ContentsError::Stopped),
         }
     }
 
     /// The next changes are a new generation and tell all that is held.
     pub fn restart_changes(&self, within: Duration) -> Result<(), ContentsError> {
-        self.ask(Question::RestartChanges, within).map(drop)
+        self.ask(ContentsRequest::RestartChanges, within).map(drop)
     }
 
     /// Changes are asked for no more, and none are kept.
     pub fn stop_changes(&self, within: Duration) -> Result<(), ContentsError> {
-        self.ask(Question::StopChanges, within).map(drop)
+        self.ask(ContentsRequest::StopChanges, within).map(drop)
     }
 
     /// Puts rules into force in place of those of an older plan, in all packet threads or in none.
@@ -90,33 +92,41 @@ impl Contents {
     /// its part of the store has room for.
     ///
     /// # Errors
-    /// [`ContentsError::Refused`]: those before stay. [`ContentsError::Late`]: they come into
+    /// [`ContentsError::Refused`]: those before stay. [`ContentsError::TimedOut`]: they come into
     /// force when the threads get to it.
     pub fn set_rules(&self, rules: Rules, within: Duration) -> Result<(), ContentsError> {
-        self.ask(Question::SetRules(rules), within).map(drop)
+        self.ask(ContentsRequest::SetRules(rules), within).map(drop)
     }
 
-    /// Of whose misses [`Contents::next_missed`] is to be told. Of nobody's at the start.
+    /// Of whose misses [`Contents::next_miss`] is to be told. Of nobody's at the start.
     pub fn watch_misses(&self, watches: MissWatch, within: Duration) -> Result<(), ContentsError> {
-        self.ask(Question::WatchMisses(watches), within).map(drop)
+        self.ask(ContentsRequest::WatchMisses(watches), within).map(drop)
     }
 
     /// The next miss of a large object, those of applications of this machine first; `None` when
     /// none comes in time. One of 64 misses of an object is told, to one of all clones. Beyond what
     /// waits they are dropped and counted (`miss-untold`), and those of others leave room for those
     /// of applications.
-    pub fn next_missed(&self, within: Duration) -> Option<Missed> {
-        self.missed.next(within)
+    pub fn next_miss(&self, within: Duration) -> Option<Miss> {
+        self.misses.next(within)
     }
 
-    fn page(&self, question: Question, within: Duration) -> Result<ContentsPage, ContentsError> {
+    fn page(
+        &self,
+        question: ContentsRequest,
+        within: Duration,
+    ) -> Result<ContentsPage, ContentsError> {
         match self.ask(question, within)? {
-            Answer::Page(page) => Ok(page),
-            Answer::Done | Answer::Changes(_) => Err(ContentsError::Ended),
+            ContentsReply::Page(page) => Ok(page),
+            ContentsReply::Done | ContentsReply::Changes(_) => Err(ContentsError::Stopped),
         }
     }
 
-    fn ask(&self, question: Question, within: Duration) -> Result<Answer, ContentsError> {
+    fn ask(
+        &self,
+        question: ContentsRequest,
+        within: Duration,
+    ) -> Result<ContentsReply, ContentsError> {
         /// Beyond the time that packet threads have, for the control thread's own.
         const GRACE: Duration = Duration::from_millis(100);
         let (answer, answered) = crossbeam_channel::bounded(1);
@@ -124,14 +134,14 @@ impl Contents {
         self.control.send(ToControl::Contents { question, within, answer });
         match answered.recv_deadline(until + GRACE) {
             Ok(answer) => answer,
-            Err(crossbeam_channel::RecvTimeoutError::Timeout) => Err(ContentsError::Late),
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(ContentsError::Ended),
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => Err(ContentsError::TimedOut),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => Err(ContentsError::Stopped),
         }
     }
 }
 
 impl fmt::Debug for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Contents").field("missed", &self.missed.len()).finish_non_exhaustive()
+        f.debug_struct("Contents").field("missed", &self.misses.len()).finish_non_exhaustive()
     }
 }

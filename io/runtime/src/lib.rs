@@ -35,10 +35,10 @@ pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
 pub use face_quota::FaceBounds;
 pub use handle::{Handle, LocalPort};
-pub use memory::memory_bytes_least;
+pub use memory::memory_bytes_min;
 pub use metrics::OuterMetric;
 pub use profile::{FunctionSamples, Profiler};
-pub use questions::{ContentsCursor, ContentsError, ContentsPage, Missed};
+pub use questions::{ContentsCursor, ContentsError, ContentsPage, Miss};
 pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};
 pub use weir_forward::strategy::StrategyKind;
 pub use weir_forward::{

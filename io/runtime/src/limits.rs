@@ -11,7 +11,7 @@ use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
 
 use crate::config::RuntimeConfig;
-use crate::memory::memory_bytes_least;
+use crate::memory::memory_bytes_min;
 
 const ADDRESS_SPACE: &str = "RLIMIT_AS (ulimit -v)";
 
@@ -31,15 +31,15 @@ struct Limit {
 /// Lowers the bounds of memory to what the system lets the process have, and says so.
 /// `index_bytes_max` is the bound of the disks' index. Returns the most that the store may have
 /// while the router runs.
-pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
-    let Some(limit) = tightest() else { return u64::MAX };
+pub(crate) fn fit_to_limits(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
+    let Some(limit) = tightest_limit() else { return u64::MAX };
     if limit.name == ADDRESS_SPACE {
-        share_one_heap();
+        use_one_heap();
     }
     let before = (config.store.capacity_bytes, config.memory_bytes_max);
-    let left_bytes = left_beside_index(limit.left_bytes, index_bytes_max);
-    let (store_bytes, memory_bytes) = share(left_bytes, before, memory_bytes_least(config.threads));
-    let (store_bytes_max, _) = share(left_bytes, (u64::MAX, memory_bytes), memory_bytes);
+    let left_bytes = left_after_index(limit.left_bytes, index_bytes_max);
+    let (store_bytes, memory_bytes) = divide(left_bytes, before, memory_bytes_min(config.threads));
+    let (store_bytes_max, _) = divide(left_bytes, (u64::MAX, memory_bytes), memory_bytes);
     if (store_bytes, memory_bytes) == before {
         return store_bytes_max;
     }
@@ -63,7 +63,7 @@ pub(crate) fn fit(config: &mut RuntimeConfig, index_bytes_max: u64) -> u64 {
 
 /// Has all threads allocate from one heap: glibc would reserve 64 MiB of address space for each of
 /// them, which a limit of that counts.
-fn share_one_heap() {
+fn use_one_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: no memory is involved.
     unsafe {
@@ -73,13 +73,13 @@ fn share_one_heap() {
 
 /// What is left when the disks' index has what it needs, which is half of its bound, but never so
 /// much that less than a half is left.
-fn left_beside_index(left_bytes: u64, index_bytes_max: u64) -> u64 {
+fn left_after_index(left_bytes: u64, index_bytes_max: u64) -> u64 {
     left_bytes - (index_bytes_max / 2).min(left_bytes / 2)
 }
 
 /// Octets for the store and for all else of `left_bytes`, at most those `wanted`. What is not for
 /// the store gets a half where there is not enough, and never less than `least_bytes`.
-fn share(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
+fn divide(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
     let (store_bytes, memory_bytes) = wanted;
     let store_of = |memory_bytes| left_bytes.saturating_sub(memory_bytes) / 4 * STORE_QUARTERS;
     if memory_bytes <= left_bytes && store_bytes <= store_of(memory_bytes) {
@@ -90,7 +90,7 @@ fn share(left_bytes: u64, wanted: (u64, u64), least_bytes: u64) -> (u64, u64) {
 }
 
 /// Says how many processors this process may use, if that is not all of them.
-pub(crate) fn tell_processors(threads: usize) {
+pub(crate) fn log_processors(threads: usize) {
     // SAFETY: no memory is involved.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     let usable = std::thread::available_parallelism().map_or(1, usize::from);
@@ -104,8 +104,8 @@ pub(crate) fn tell_processors(threads: usize) {
     }
 }
 
-fn tightest() -> Option<Limit> {
-    let used = Used::now().ok()?;
+fn tightest_limit() -> Option<Limit> {
+    let used = MemoryUsage::now().ok()?;
     let own = [
         (ADDRESS_SPACE, Resource::RLIMIT_AS, used.mapped_bytes),
         ("RLIMIT_DATA (ulimit -d)", Resource::RLIMIT_DATA, used.data_bytes),
@@ -125,13 +125,13 @@ fn tightest() -> Option<Limit> {
 
 /// Octets of this process now (`/proc/self/statm`, proc(5)).
 #[derive(Debug)]
-struct Used {
+struct MemoryUsage {
     mapped_bytes: u64,
     resident_bytes: u64,
     data_bytes: u64,
 }
 
-impl Used {
+impl MemoryUsage {
     fn now() -> io::Result<Self> {
         let text = fs::read_to_string("/proc/self/statm")?;
         // SAFETY: no memory is involved.
@@ -200,30 +200,30 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn what_fits_stays_and_the_rest_is_shared() {
+    fn divides_memory_below_limit() {
         let least = 16 * MIB;
         let wanted = (256 * MIB, 256 * MIB);
-        assert_eq!(share(1024 * MIB, wanted, least), wanted);
+        assert_eq!(divide(1024 * MIB, wanted, least), wanted);
         // 256 MiB, and 3/4 of what is left.
-        assert_eq!(share(512 * MIB, wanted, least), (192 * MIB, 256 * MIB));
-        assert_eq!(share(128 * MIB, wanted, least), (48 * MIB, 64 * MIB));
-        assert_eq!(share(24 * MIB, wanted, least), (6 * MIB, 16 * MIB));
-        assert_eq!(share(MIB, wanted, least), (0, 16 * MIB));
+        assert_eq!(divide(512 * MIB, wanted, least), (192 * MIB, 256 * MIB));
+        assert_eq!(divide(128 * MIB, wanted, least), (48 * MIB, 64 * MIB));
+        assert_eq!(divide(24 * MIB, wanted, least), (6 * MIB, 16 * MIB));
+        assert_eq!(divide(MIB, wanted, least), (0, 16 * MIB));
         // A small store leaves more to the rest, and is not made larger.
-        assert_eq!(share(256 * MIB, (8 * MIB, 256 * MIB), least), (8 * MIB, 128 * MIB));
-        assert_eq!(share(MIB, (0, 256 * MIB), least), (0, 16 * MIB));
-        assert_eq!(share(256 * MIB, (0, 256 * MIB), least), (0, 256 * MIB));
+        assert_eq!(divide(256 * MIB, (8 * MIB, 256 * MIB), least), (8 * MIB, 128 * MIB));
+        assert_eq!(divide(MIB, (0, 256 * MIB), least), (0, 16 * MIB));
+        assert_eq!(divide(256 * MIB, (0, 256 * MIB), least), (0, 256 * MIB));
     }
 
     #[test]
-    fn an_index_of_disks_leaves_a_store() {
-        assert_eq!(left_beside_index(4096 * MIB, 4500 * MIB), 2048 * MIB);
-        assert_eq!(left_beside_index(4096 * MIB, 1000 * MIB), 3596 * MIB);
-        assert_eq!(left_beside_index(0, MIB), 0);
+    fn disk_index_leaves_half_to_store() {
+        assert_eq!(left_after_index(4096 * MIB, 4500 * MIB), 2048 * MIB);
+        assert_eq!(left_after_index(4096 * MIB, 1000 * MIB), 3596 * MIB);
+        assert_eq!(left_after_index(0, MIB), 0);
     }
 
     #[test]
-    fn limits_of_all_groups_above_count() {
+    fn reads_limits_of_parent_cgroups() {
         let v2 = "35 28 0:30 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
         let files = limit_files("0::/system.slice/weir.service\n", v2);
         let files: Vec<_> = files.iter().map(|path| path.to_str().unwrap()).collect();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_of_either_version_has_its_limit_at_the_root() {
+    fn container_limit_is_at_mount_root() {
         let groups = "5:memory:/docker/f00\n4:cpu,cpuacct:/docker/f00\n0::/\n";
         let mounts = "8 3 0:2 /docker/f00 /cg/memory ro master:1 - cgroup cgroup rw,memory\n\
                       9 3 0:3 /docker/f00 /cg/cpu ro - cgroup cgroup rw,cpu,cpuacct\n\
@@ -259,8 +259,8 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_uses_is_known() {
-        let used = Used::now().unwrap();
+    fn reads_own_memory_usage() {
+        let used = MemoryUsage::now().unwrap();
         assert!(used.resident_bytes > 0 && used.mapped_bytes > used.resident_bytes);
         assert!(used.data_bytes > 0);
     }

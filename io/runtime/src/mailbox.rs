@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError, select};
 use mio::Waker;
 
 use crate::message::{InternalPacket, ToControl};
-use crate::questions::Missed;
+use crate::questions::Miss;
 use crate::snapshot::Snapshot;
 
 /// Management Interests that may wait for the control thread; what comes beyond is dropped.
@@ -16,17 +16,17 @@ const INTERNAL_QUEUE_MAX: usize = 1024;
 
 /// Misses of applications that may wait for somebody who asks, and as many of others, which so
 /// leave room for those; what comes beyond is dropped.
-const MISSED_QUEUE_MAX: usize = 1024;
+const MISS_QUEUE_MAX: usize = 1024;
 
 /// How other threads reach the control thread.
 #[derive(Clone, Debug)]
 pub(crate) struct ControlSender {
     messages: Sender<ToControl>,
     internal: Sender<InternalPacket>,
-    missed_here: Sender<Missed>,
-    missed_elsewhere: Sender<Missed>,
+    local_misses: Sender<Miss>,
+    remote_misses: Sender<Miss>,
     /// Misses that were dropped.
-    untold: Arc<AtomicU64>,
+    dropped_misses: Arc<AtomicU64>,
     waker: Arc<Waker>,
 }
 
@@ -35,32 +35,32 @@ pub(crate) struct ControlSender {
 pub(crate) struct ControlReceiver {
     pub(crate) messages: Receiver<ToControl>,
     pub(crate) internal: Receiver<InternalPacket>,
-    pub(crate) missed: MissedReceiver,
+    pub(crate) misses: MissReceiver,
 }
 
 /// Where misses of large objects come out, those of applications of this machine first.
 #[derive(Clone, Debug)]
-pub(crate) struct MissedReceiver {
-    here: Receiver<Missed>,
-    elsewhere: Receiver<Missed>,
+pub(crate) struct MissReceiver {
+    local: Receiver<Miss>,
+    remote: Receiver<Miss>,
 }
 
-impl MissedReceiver {
+impl MissReceiver {
     /// The next one; `None` when none comes in time.
-    pub(crate) fn next(&self, within: Duration) -> Option<Missed> {
-        if let Ok(missed) = self.here.try_recv() {
+    pub(crate) fn next(&self, within: Duration) -> Option<Miss> {
+        if let Ok(missed) = self.local.try_recv() {
             return Some(missed);
         }
         select! {
-            recv(self.here) -> missed => missed.ok(),
-            recv(self.elsewhere) -> missed => missed.ok(),
+            recv(self.local) -> missed => missed.ok(),
+            recv(self.remote) -> missed => missed.ok(),
             default(within) => None,
         }
     }
 
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
-        self.here.len() + self.elsewhere.len()
+        self.local.len() + self.remote.len()
     }
 }
 
@@ -69,12 +69,23 @@ impl ControlSender {
         // Messages follow faces and commands, which have bounds of their own.
         let (messages, messages_out) = crossbeam_channel::unbounded();
         let (internal, internal_out) = crossbeam_channel::bounded(INTERNAL_QUEUE_MAX);
-        let (missed_here, here) = crossbeam_channel::bounded(MISSED_QUEUE_MAX);
-        let (missed_elsewhere, elsewhere) = crossbeam_channel::bounded(MISSED_QUEUE_MAX);
-        let missed = MissedReceiver { here, elsewhere };
-        let receiver = ControlReceiver { messages: messages_out, internal: internal_out, missed };
+        let (missed_here, here) = crossbeam_channel::bounded(MISS_QUEUE_MAX);
+        let (missed_elsewhere, elsewhere) = crossbeam_channel::bounded(MISS_QUEUE_MAX);
+        let missed = MissReceiver { local: here, remote: elsewhere };
+        let receiver =
+            ControlReceiver { messages: messages_out, internal: internal_out, misses: missed };
         let untold = Arc::default();
-        (Self { messages, internal, missed_here, missed_elsewhere, untold, waker }, receiver)
+        (
+            Self {
+                messages,
+                internal,
+                local_misses: missed_here,
+                remote_misses: missed_elsewhere,
+                dropped_misses: untold,
+                waker,
+            },
+            receiver,
+        )
     }
 
     /// Sends `message`; it is lost when the control thread has ended.
@@ -96,16 +107,16 @@ impl ControlSender {
     }
 
     /// Reports a large object that the store lacks.
-    pub(crate) fn send_missed(&self, missed: Missed) {
-        let queue = if missed.is_local { &self.missed_here } else { &self.missed_elsewhere };
+    pub(crate) fn send_miss(&self, missed: Miss) {
+        let queue = if missed.is_local { &self.local_misses } else { &self.remote_misses };
         if queue.try_send(missed).is_err() {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+            self.dropped_misses.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Misses that were dropped.
-    pub(crate) fn untold(&self) -> u64 {
-        self.untold.load(Ordering::Relaxed)
+    pub(crate) fn dropped_misses(&self) -> u64 {
+        self.dropped_misses.load(Ordering::Relaxed)
     }
 
     pub(crate) fn snapshot(&self, timeout: Duration) -> Option<Snapshot> {
@@ -123,20 +134,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn misses_of_hosts_elsewhere_leave_room_for_those_of_applications() {
+    fn remote_misses_leave_room_for_local() {
         let poll = Poll::new().unwrap();
         let waker = Waker::new(poll.registry(), Token(0)).unwrap();
         let (sender, receiver) = ControlSender::new(Arc::new(waker));
-        let missed = |is_local: bool, number: u64| Missed {
+        let missed = |is_local: bool, number: u64| Miss {
             ingress: FaceId(300 + u64::from(is_local)),
             is_local,
             object: format!("/{number}").parse().unwrap(),
         };
-        (0..1100).for_each(|number| sender.send_missed(missed(false, number)));
-        assert_eq!((receiver.missed.len(), sender.untold()), (1024, 76));
-        sender.send_missed(missed(true, 7));
-        assert_eq!(sender.untold(), 76);
-        let next = || receiver.missed.next(Duration::ZERO);
+        (0..1100).for_each(|number| sender.send_miss(missed(false, number)));
+        assert_eq!((receiver.misses.len(), sender.dropped_misses()), (1024, 76));
+        sender.send_miss(missed(true, 7));
+        assert_eq!(sender.dropped_misses(), 76);
+        let next = || receiver.misses.next(Duration::ZERO);
         assert_eq!(next(), Some(missed(true, 7)), "it comes first");
         let mut others = 0;
         while let Some(missed) = next() {

@@ -36,12 +36,12 @@ impl MemoryShares {
 
 /// What applications and a router of `bytes_max` octets may share, all of them together: a
 /// sixteenth.
-pub(crate) fn shared_bytes(bytes_max: u64) -> u64 {
+pub(crate) fn shared_memory_bytes_max(bytes_max: u64) -> u64 {
     bytes_max / 16
 }
 
 /// The least that `threads` packet threads can work with, in octets.
-pub fn memory_bytes_least(threads: usize) -> u64 {
+pub fn memory_bytes_min(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 16 << 20;
     const THREAD_BYTES: u64 = 4 << 20;
     LEAST_BYTES.max(THREAD_BYTES * threads as u64)

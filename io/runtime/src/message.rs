@@ -16,7 +16,7 @@ use weir_wire::LpHeader;
 use crate::config::PitTokenChoice;
 use crate::face::Face;
 use crate::face_quota::{FaceClass, Network};
-use crate::questions::{AnswerTo, Question};
+use crate::questions::{ContentsRequest, ReplySender};
 use crate::snapshot::{Snapshot, WorkerCounters, WorkerFace};
 
 /// Identifies a shared UDP port within the whole router.
@@ -290,9 +290,9 @@ pub(crate) enum ToControl {
     Local(Box<Socket>),
     /// Another thread asks about the store. Packet threads must answer `within` this time.
     Contents {
-        question: Question,
+        question: ContentsRequest,
         within: Duration,
-        answer: AnswerTo,
+        answer: ReplySender,
     },
     Stop,
 }

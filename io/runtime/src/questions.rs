@@ -27,7 +27,7 @@ pub struct ContentsCursor {
 
 /// An Interest for a segment of a large object that the store lacks, of those that are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missed {
+pub struct Miss {
     pub ingress: FaceId,
     /// Whether that is an application of this machine.
     pub is_local: bool,
@@ -46,9 +46,9 @@ pub enum ContentsError {
     Busy,
     /// The packet threads did not all answer in time.
     #[error("the router did not answer in time")]
-    Late,
+    TimedOut,
     #[error("the router is ending")]
-    Ended,
+    Stopped,
     /// The rules do not come into force.
     #[error(transparent)]
     Refused(#[from] RulesError),
@@ -56,7 +56,7 @@ pub enum ContentsError {
 
 /// What the control thread is asked.
 #[derive(Debug)]
-pub(crate) enum Question {
+pub(crate) enum ContentsRequest {
     Track(Option<HoldingsConfig>),
     List { prefix: Name, from: Option<ContentsCursor>, visits_max: u32 },
     ListOne { object: Name },
@@ -68,11 +68,11 @@ pub(crate) enum Question {
 }
 
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ContentsReply {
     Done,
     Page(ContentsPage),
     Changes(HoldingChanges),
 }
 
 /// Where an answer is waited for.
-pub(crate) type AnswerTo = crossbeam_channel::Sender<Result<Answer, ContentsError>>;
+pub(crate) type ReplySender = crossbeam_channel::Sender<Result<ContentsReply, ContentsError>>;

@@ -96,7 +96,7 @@ fn shards_answer_as_one() {
         let none = fixture.contents.list(&name("/b"), None, 100, PATIENCE).unwrap();
         assert!(none.holdings.is_empty());
         fixture.router.stop();
-        assert_eq!(fixture.contents.list_one(&name("/a"), PATIENCE), Err(ContentsError::Ended));
+        assert_eq!(fixture.contents.list_one(&name("/a"), PATIENCE), Err(ContentsError::Stopped));
     }
 }
 
@@ -178,14 +178,14 @@ fn rules_hold_in_all_shards_or_in_none() {
 fn misses_are_queued_and_excess_counted() {
     let mut fixture = StoreFixture::start(2);
     fixture.fetch(64..65);
-    assert_eq!(fixture.contents.next_missed(Duration::ZERO), None, "no request has come");
+    assert_eq!(fixture.contents.next_miss(Duration::ZERO), None, "no request has come");
     fixture.contents.watch_misses(MissWatch::Local, PATIENCE).unwrap();
     // Commands and packets come by different ways: the answer to a question comes after both.
     let _ = fixture.contents.list_one(&name("/a"), PATIENCE);
     fixture.fetch(120..140);
-    let missed = fixture.contents.next_missed(PATIENCE).unwrap();
+    let missed = fixture.contents.next_miss(PATIENCE).unwrap();
     assert_eq!(missed.object, name("/a/v=1"));
-    assert_eq!(fixture.contents.next_missed(Duration::ZERO), None);
+    assert_eq!(fixture.contents.next_miss(Duration::ZERO), None);
     for at in 0..1100 {
         fixture.consumer.send(&interest(&format!("/a/{at}/seg=64")));
     }

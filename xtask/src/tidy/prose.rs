@@ -24,7 +24,10 @@ pub(super) fn words(file: &str, text: &str) -> Vec<Word> {
     let prose = match extension {
         "rs" => rust_prose(text),
         "md" => Some(markdown_prose(text)),
-        "toml" | "py" | "sh" => Some(hash_comments(text)),
+        "html" => Some(html_prose(text)),
+        "toml" | "py" | "sh" => Some(HASH.prose(text)),
+        "js" | "mjs" | "c" | "h" => Some(SLASHES.prose(text)),
+        "sql" => Some(SQL.prose(text)),
         _ => None,
     };
     prose.map(|prose| split(&prose)).unwrap_or_default()
@@ -86,9 +89,92 @@ pub(super) fn markdown_prose(text: &str) -> String {
     prose
 }
 
-fn hash_comments(text: &str) -> String {
-    let comment = |line: &str| line.split_once('#').map_or(String::new(), |(_, it)| it.to_owned());
-    text.lines().map(|line| comment(line) + "\n").collect()
+/// How a language other than Rust writes comments and strings.
+struct Syntax {
+    line_comment: &'static str,
+    block_comment: Option<(&'static str, &'static str)>,
+    /// The longest first.
+    quotes: &'static [&'static str],
+}
+
+const HASH: Syntax =
+    Syntax { line_comment: "#", block_comment: None, quotes: &["\"\"\"", "'''", "\"", "'"] };
+const SLASHES: Syntax =
+    Syntax { line_comment: "//", block_comment: Some(("/*", "*/")), quotes: &["`", "\"", "'"] };
+const SQL: Syntax = Syntax { line_comment: "--", block_comment: None, quotes: &["'"] };
+
+impl Syntax {
+    /// Comments, and strings with a space (others are keys and names), on the same lines.
+    fn prose(&self, text: &str) -> String {
+        let mut prose = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            let (content, is_prose) = self.token(rest);
+            if is_prose {
+                prose.push_str(content);
+            } else {
+                prose.extend(content.chars().map(|it| if it == '\n' { it } else { CODE }));
+            }
+            rest = &rest[content.len().max(first.len_utf8())..];
+        }
+        prose
+    }
+
+    /// The comment, string or single character that the text begins with, and whether people read
+    /// it.
+    fn token<'a>(&self, text: &'a str) -> (&'a str, bool) {
+        if text.starts_with(self.line_comment) {
+            return (text.split('\n').next().unwrap_or(text), true);
+        }
+        if let Some((open, close)) = self.block_comment
+            && text.starts_with(open)
+        {
+            return (through(text, open, close), true);
+        }
+        if let Some(quote) = self.quotes.iter().find(|quote| text.starts_with(**quote)) {
+            let string = through(text, quote, quote);
+            // A lone quote, such as the apostrophe of a regular expression, ends with its line.
+            let is_open_line = quote.len() == 1 && *quote != "`" && string.contains('\n');
+            let string = if is_open_line { &text[..1] } else { string };
+            return (string, string.contains(' '));
+        }
+        let length = text.chars().next().map_or(0, char::len_utf8);
+        (&text[..length], false)
+    }
+}
+
+/// The start of the text, which begins with `open`, up to and with the next `close` that no
+/// backslash escapes.
+fn through<'a>(text: &'a str, open: &str, close: &str) -> &'a str {
+    let mut from = open.len();
+    while let Some(at) = text[from..].find(close) {
+        let end = from + at;
+        if !text[..end].ends_with('\\') {
+            return &text[..end + close.len()];
+        }
+        from = end + close.len();
+    }
+    text
+}
+
+/// The text between tags, but for scripts and styles, on the same lines.
+fn html_prose(text: &str) -> String {
+    let mut prose = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('<') {
+        prose.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let close = ["script", "style"].iter().find(|tag| rest[1..].starts_with(**tag));
+        let end = match close {
+            Some(tag) => rest.find(&format!("</{tag}")),
+            None => rest.find('>').map(|at| at + 1),
+        };
+        let (code, after) = rest.split_at(end.unwrap_or(rest.len()));
+        prose.extend(code.chars().map(|it| if it == '\n' { it } else { CODE }));
+        rest = after;
+    }
+    prose.push_str(rest);
+    prose
 }
 
 fn split(prose: &str) -> Vec<Word> {

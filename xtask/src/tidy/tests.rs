@@ -143,3 +143,23 @@ fn a_test_file_that_no_program_declares_is_found() {
     fs::remove_dir_all(&folder).expect("the folder");
     assert_eq!(found, ["a/tests/two.rs:1: a/tests/all.rs does not declare it"]);
 }
+
+#[test]
+fn long_sentences_are_found_in_comments_and_pages() {
+    let words = |count: usize| "word ".repeat(count).trim_end().to_owned();
+    let found = |file: &str, text: &str| sentences::findings(file, text);
+    let long = format!("{}.", words(36));
+    assert_eq!(found("a.md", &long), ["a.md:1: a sentence of 36 words, at most 35"]);
+    assert_eq!(
+        found("a.rs", &format!("fn f() {{}}\n// {}\n// {}.", words(20), words(16))).len(),
+        1
+    );
+    let code = format!("{} `a b c d` {}.", words(17), words(17));
+    let table = format!("| {long} |");
+    let items = format!("- {}\n- {}", words(30), words(30));
+    let short = format!("{}. {}.", words(35), words(35));
+    for passes in [code, table, items, short, format!("```\n{long}\n```\n")] {
+        assert_eq!(found("a.md", &passes), [""; 0], "{passes}");
+    }
+    assert_eq!(found("a.rs", &format!("const A: &str = \"{long}\";")), [""; 0]);
+}

@@ -35,6 +35,13 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["what is there"], "name what"),
     (&["what came"], "name what"),
     (&["fall silent", "falls silent", "fell silent", "fallen silent"], "stops responding"),
+    (&["ask for", "asks for", "asked for", "asking for"], "requests"),
+    (&["take away", "takes away", "took away", "taken away"], "removes"),
+    (&["everybody"], "name who"),
+    (&["whom"], "name who, in a sentence of its own"),
+    (&["none that"], "name what"),
+    (&["is said", "are said"], "say who reports it"),
+    (&["let go"], "releases"),
 ];
 
 /// Names that no type and no function has.

@@ -56,7 +56,7 @@ words!(Mark { Off = "off", Ecn = "ecn", NbCc = "nb-cc" });
 pub struct BusyPolicy {
     /// When Interests pass the store by.
     pub bypass: Bypass,
-    /// With [`Bypass::Late`]: how long a read may take before Interests go elsewhere, ns.
+    /// With [`Bypass::TimedOut`]: how long a read may take before Interests go elsewhere, ns.
     pub late_after_ns: u64,
     pub mark: Mark,
     /// What next hops have room.

@@ -11,7 +11,7 @@ use crate::content::marks::ALL;
 use crate::table::fib::{FibNextHop, HopSet};
 use crate::table::measurements::Measurements;
 
-/// With [`Bypass::Late`]: reads before a disk of which nothing is known yet, beyond which it counts
+/// With [`Bypass::TimedOut`]: reads before a disk of which nothing is known yet, beyond which it counts
 /// as late.
 const UNKNOWN_DISK_QUEUE_MAX: u32 = 1024;
 
@@ -37,7 +37,7 @@ impl DiskState {
         matches!(self.bypass(), Bypass::Adaptive | Bypass::Late)
     }
 
-    /// With [`Bypass::Late`]: the share of Data to mark for a read that finds this queue, of
+    /// With [`Bypass::TimedOut`]: the share of Data to mark for a read that finds this queue, of
     /// [`ALL`]. It grows from none, where the read takes a sixteenth of what is too long, to all.
     fn lateness(&self, queue: DiskQueue) -> u32 {
         let late_ns = self.policy.late_after_ns as f64;

@@ -19,7 +19,7 @@ pub(crate) struct DiskState {
     pub(crate) reads: Reads,
     pub(crate) neighbours: Neighbours,
     pub(crate) adaptive: Adaptive,
-    /// With [`Bypass::Late`](crate::content::busy::Bypass::Late): of Data that waits for a disk.
+    /// With [`Bypass::TimedOut`](crate::content::busy::Bypass::Late): of Data that waits for a disk.
     pub(crate) read_marker: Marker,
     /// Of Data that disks have yet to write.
     pub(crate) write_marks: WriteMarks,

@@ -25,7 +25,7 @@ fn pages_in_memory(span: NonNull<u8>, bytes: usize) -> (usize, usize) {
 }
 
 #[test]
-fn spans_are_apart_aligned_and_clear() {
+fn spans_are_disjoint_aligned_zeroed() {
     let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
     let bytes = arena.span_bytes();
     assert_eq!(bytes, 256 << 10);
@@ -43,17 +43,17 @@ fn spans_are_apart_aligned_and_clear() {
         // SAFETY: taken above and not used again.
         unsafe { arena.give_back(span, 1) };
     }
-    assert_eq!(lock(&arena.state).mappings.len(), 2);
+    assert_eq!(lock(&arena.free_spans).mappings.len(), 2);
     assert!(places.contains(&(arena.take(1).unwrap().as_ptr() as usize / bytes)));
 }
 
 /// A limit of memory gives a store an odd size.
 #[test]
-fn mappings_are_of_whole_spans_whatever_the_size_of_the_store() {
+fn mappings_hold_whole_spans() {
     for bytes in [16 * MIB, 46_918_656, 102_498_817, 1 << 40] {
         let (arena, _) = Arena::new(bytes, 0, 1).unwrap();
         assert_eq!(arena.mapping_bytes % arena.span_bytes(), 0);
-        assert!(arena.mapping_bytes <= MAPPING_BYTES_MOST);
+        assert!(arena.mapping_bytes <= MAPPING_BYTES_MAX);
         arena.take(1).unwrap();
     }
 }
@@ -66,7 +66,7 @@ fn small_stores_have_no_spans() {
 }
 
 #[test]
-fn memory_is_made_ready_ahead_and_no_more_than_the_store_takes() {
+fn prepares_memory_up_to_capacity() {
     let mut preparer = Preparer::new(16 * MIB, 4 * MIB, 1).unwrap();
     preparer.start();
     let (arena, bytes) = (preparer.arena(), preparer.arena().span_bytes());
@@ -98,7 +98,7 @@ fn spans_in_memory(spans: &[NonNull<u8>], bytes: usize) -> usize {
 }
 
 #[test]
-fn what_a_lower_bound_leaves_over_goes_to_the_system() {
+fn lower_capacity_returns_memory() {
     let mut preparer = Preparer::new(16 * MIB, 4 * MIB, 1).unwrap();
     preparer.start();
     let arena = Arc::clone(preparer.arena());
@@ -107,16 +107,16 @@ fn what_a_lower_bound_leaves_over_goes_to_the_system() {
     for &span in &taken {
         touch(&Span(span), bytes);
     }
-    wait_for("the rest ready", || arena.taken_bytes() >= 16 * MIB);
+    wait_for("the rest ready", || arena.touched_bytes() >= 16 * MIB);
     // 48 spans in use, 16 ready: those go at once, the others when they come back.
     preparer.set_capacity(MIB);
-    assert_eq!(arena.taken_bytes(), 48 * bytes as u64);
+    assert_eq!(arena.touched_bytes(), 48 * bytes as u64);
     for &span in &taken {
         // SAFETY: taken above and not used again, but for a look at its pages.
         unsafe { arena.give_back(span, 1) };
     }
-    let kept = (MIB / bytes as u64 + SPANS_KEPT) as usize;
-    assert_eq!(arena.taken_bytes() as usize, kept * bytes);
+    let kept = (MIB / bytes as u64 + SPANS_OVER_CAPACITY) as usize;
+    assert_eq!(arena.touched_bytes() as usize, kept * bytes);
     assert_eq!(spans_in_memory(&taken, bytes), kept);
     // They are given out again, each once.
     preparer.set_capacity(16 * MIB);
@@ -129,7 +129,7 @@ fn what_a_lower_bound_leaves_over_goes_to_the_system() {
 }
 
 #[test]
-fn what_entries_of_small_data_take_is_not_made_ready() {
+fn entries_reduce_prepared_memory() {
     let mut preparer = Preparer::new(16 * MIB, 16 * MIB, 1).unwrap();
     preparer.start();
     let arena = preparer.arena();
@@ -143,12 +143,12 @@ fn what_entries_of_small_data_take_is_not_made_ready() {
     }
     let entries_bytes = fit * u64::from(blocks) * ENTRY_BYTES;
     let most_bytes = 16 * MIB - entries_bytes + span_bytes;
-    assert!(arena.taken_bytes() <= most_bytes, "{} of {most_bytes}", arena.taken_bytes());
-    assert!(fit > spans / 2 && arena.taken_bytes() >= fit * span_bytes);
+    assert!(arena.touched_bytes() <= most_bytes, "{} of {most_bytes}", arena.touched_bytes());
+    assert!(fit > spans / 2 && arena.touched_bytes() >= fit * span_bytes);
 }
 
 #[test]
-fn nothing_goes_to_the_system_while_the_bound_stays() {
+fn unchanged_capacity_keeps_memory() {
     let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
     let taken: Vec<_> = (0..80).map(|_| arena.take(1).unwrap()).collect();
     for &span in &taken {
@@ -160,7 +160,7 @@ fn nothing_goes_to_the_system_while_the_bound_stays() {
 }
 
 #[test]
-fn without_its_thread_the_arena_has_memory_as_it_is_asked() {
+fn works_without_preparer_thread() {
     let preparer = Preparer::new(16 * MIB, 4 * MIB, 1).unwrap();
     let span = preparer.arena().take(1).unwrap();
     assert_eq!(pages_in_memory(span, preparer.arena().span_bytes()).0, 0);
@@ -168,17 +168,17 @@ fn without_its_thread_the_arena_has_memory_as_it_is_asked() {
 
 /// A store on an arena of which the system gives no more than one mapping.
 #[test]
-fn a_store_without_more_memory_goes_on_with_what_it_has() {
+fn store_survives_exhausted_memory() {
     let (arena, _) = Arena::new(16 * MIB, 0, 1).unwrap();
     let spans = arena.mapping_bytes / arena.span_bytes();
     // The rest of the first mapping, given back later.
     let all: Vec<_> = std::iter::from_fn(|| {
-        let is_first = lock(&arena.state).mappings.len() <= 1;
+        let is_first = lock(&arena.free_spans).mappings.len() <= 1;
         is_first.then(|| arena.take(1).unwrap())
     })
     .collect();
     arena.note_exhausted();
-    lock(&arena.state).fresh.0.clear();
+    lock(&arena.free_spans).untouched.0.clear();
     assert!(arena.take(1).is_none() && all.len() >= spans - 1);
     let config = StoreConfig { capacity_bytes: 16 * MIB, ..StoreConfig::default() };
     let mut store = Store::new(config);
@@ -215,7 +215,7 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
             let number = 20_000 * (1 + round as u64) + number;
             bytes_most = bytes_most.max(put(number, &vec![7; len], &mut store));
             // What the system has meanwhile is not asked for.
-            match lock(&arena.state).returned.is_empty() {
+            match lock(&arena.free_spans).returned.is_empty() {
                 true => arena.note_exhausted(),
                 false => arena.exhausted_ms.store(0, Ordering::Relaxed),
             }
@@ -228,7 +228,7 @@ fn a_store_without_more_memory_goes_on_with_what_it_has() {
 }
 
 #[test]
-fn packets_outlive_the_arena_s_thread() {
+fn packets_outlive_preparer() {
     let mut preparer = Preparer::new(16 * MIB, MIB, 1).unwrap();
     preparer.start();
     let mut pool = Pool::of_spans(0, Arc::clone(preparer.arena()) as _);

@@ -99,7 +99,7 @@ impl Snapshots {
         job.sum.faces.sort_by_key(|face| face.id);
         job.sum.disks = disks.map_or_else(Vec::new, Disks::snapshots);
         job.sum.add_runtime_drop("connection-refused", faces.refused_connections());
-        job.sum.add_runtime_drop("miss-untold", self.mailbox.untold());
+        job.sum.add_runtime_drop("miss-untold", self.mailbox.dropped_misses());
         let memory = self.shared_memory.as_ref();
         let refused = memory.map_or(0, |memory| memory.refused());
         job.sum.add_runtime_drop("shared-memory-refused", refused);

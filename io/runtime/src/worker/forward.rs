@@ -13,7 +13,7 @@ use super::shard::Shard;
 use crate::cross::Crossing;
 use crate::face::Face;
 use crate::message::{CloseReason, InternalPacket, ToControl};
-use crate::questions::Missed;
+use crate::questions::Miss;
 
 impl Worker {
     /// Hands the batch to the shard, and delivers what it leaves in its outbox.
@@ -123,7 +123,7 @@ impl Worker {
             match event {
                 // Strangers cause them: the queue for them is bounded.
                 Event::Missed { ingress, is_local, object } => {
-                    self.control.send_missed(Missed { ingress, is_local, object });
+                    self.control.send_miss(Miss { ingress, is_local, object });
                 }
                 event => self.control.send(ToControl::Event { worker: self.index, event }),
             }

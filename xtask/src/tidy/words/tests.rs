@@ -32,7 +32,19 @@ fn code_is_no_prose() {
     let text = "`beside`, ```\n\n```sh\nbeside\n```\n\nbeside\n";
     assert_eq!(found("a.md", text), [(7, "beside")]);
     assert_eq!(found("a.toml", "told = \"told\" # told\n"), [(1, "told")]);
+    assert_eq!(found("a.toml", "told = \"is told\"\n"), [(1, "told")]);
     assert_eq!(found("a.csv", "told\n"), []);
+}
+
+#[test]
+fn reads_comments_and_strings_of_other_languages() {
+    let python = "\"\"\"Runs it\n\nanew.\"\"\"\ntold = f('told', \"is told\")  # beside\n";
+    assert_eq!(found("a.py", python), [(3, "anew"), (4, "told"), (4, "beside")]);
+    let script = "const told = /\"/; // beside\n/* so\n   many */ f(`is\n${told} anew`);\n";
+    assert_eq!(found("a.js", script), [(1, "beside"), (2, "so many"), (4, "told"), (4, "anew")]);
+    assert_eq!(found("a.sql", "SELECT told -- is told\n"), [(1, "told")]);
+    let page = "<p class=\"told\">beside</p>\n<script>told();\n</script>anew\n";
+    assert_eq!(found("a.html", page), [(1, "beside"), (3, "anew")]);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use weir_wire::Name;
 use self::merge::{merge_changes, merge_pages};
 use self::shares::shares;
 use super::workers::Workers;
-use crate::questions::{Answer, AnswerTo, ContentsError, ContentsPage, Question};
+use crate::questions::{ContentsError, ContentsPage, ContentsReply, ContentsRequest, ReplySender};
 
 /// Questions that wait for packet threads at most.
 const JOBS_MAX: usize = 64;
@@ -25,7 +25,7 @@ const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the answer goes.
 enum AskedBy {
-    Thread(AnswerTo),
+    Thread(ReplySender),
     Manager { txn: u64 },
 }
 
@@ -95,9 +95,9 @@ impl Contents {
     pub(super) fn on_question(
         &mut self,
         now: Instant,
-        question: Question,
+        question: ContentsRequest,
         within: Duration,
-        answer: AnswerTo,
+        answer: ReplySender,
     ) {
         let deadline = now.plus_ns(within.as_nanos() as u64);
         self.ask(question, deadline, AskedBy::Thread(answer));
@@ -114,36 +114,36 @@ impl Contents {
             self.track(Some(HoldingsConfig::default()));
         }
         let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
-        self.ask(Question::ListOne { object }, deadline, AskedBy::Manager { txn })
+        self.ask(ContentsRequest::ListOne { object }, deadline, AskedBy::Manager { txn })
     }
 
     /// Returns the answer to the manager, if it is known already.
     fn ask(
         &mut self,
-        question: Question,
+        question: ContentsRequest,
         deadline: Instant,
         asked_by: AskedBy,
     ) -> Option<ManagerInput> {
         let result = match question {
-            Question::Track(config) => {
+            ContentsRequest::Track(config) => {
                 self.track(config);
-                Ok(Answer::Done)
+                Ok(ContentsReply::Done)
             }
-            Question::RestartChanges => {
+            ContentsRequest::RestartChanges => {
                 self.reported = None;
-                Ok(Answer::Done)
+                Ok(ContentsReply::Done)
             }
-            Question::StopChanges => {
+            ContentsRequest::StopChanges => {
                 self.reported = None;
                 self.send_stores(|| StoreCommand::StopChanges);
-                Ok(Answer::Done)
+                Ok(ContentsReply::Done)
             }
-            Question::WatchMisses(watches) => {
+            ContentsRequest::WatchMisses(watches) => {
                 self.workers.send_all_shards(|| Command::WatchMisses(watches));
-                Ok(Answer::Done)
+                Ok(ContentsReply::Done)
             }
             _ if self.jobs.len() >= JOBS_MAX => Err(ContentsError::Busy),
-            Question::List { prefix, from, visits_max } => {
+            ContentsRequest::List { prefix, from, visits_max } => {
                 let cursors = from.map(|from| from.shards);
                 return self.start_job(JobKind::Page, deadline, asked_by, |transaction, shard| {
                     let from = match &cursors {
@@ -154,12 +154,12 @@ impl Contents {
                     Some(StoreCommand::List { transaction, prefix, from, visits_max })
                 });
             }
-            Question::ListOne { object } => {
+            ContentsRequest::ListOne { object } => {
                 return self.start_job(JobKind::Page, deadline, asked_by, |transaction, _| {
                     Some(StoreCommand::ListOne { transaction, object: object.clone() })
                 });
             }
-            Question::TakeChanges { blocks_max } => match self.start_changes(blocks_max) {
+            ContentsRequest::TakeChanges { blocks_max } => match self.start_changes(blocks_max) {
                 Ok(kind) => {
                     let take = |transaction, _| {
                         Some(StoreCommand::TakeChanges { transaction, blocks_max })
@@ -168,8 +168,8 @@ impl Contents {
                 }
                 Err(error) => Err(error),
             },
-            Question::SetRules(rules) => match self.check_rules(rules) {
-                Ok(None) => Ok(Answer::Done),
+            ContentsRequest::SetRules(rules) => match self.check_rules(rules) {
+                Ok(None) => Ok(ContentsReply::Done),
                 Ok(Some(mut shares)) => {
                     return self.start_job(
                         JobKind::Rules,
@@ -254,17 +254,16 @@ impl Contents {
     fn finish_job(&mut self, job: Job) -> Option<ManagerInput> {
         let Job { asked_by, kind, waiting, deadline, parts } = job;
         let result = match kind {
-            JobKind::Page => {
-                merge_pages(parts, usize::from(self.workers.count()), waiting).map(Answer::Page)
-            }
+            JobKind::Page => merge_pages(parts, usize::from(self.workers.count()), waiting)
+                .map(ContentsReply::Page),
             JobKind::Rules => rules_result(parts, waiting),
             JobKind::Changes { .. } if waiting != 0 => {
                 self.reported = None;
-                Err(ContentsError::Late)
+                Err(ContentsError::TimedOut)
             }
             JobKind::Changes { blocks_max, is_restart } => {
                 match self.merge_changes(parts, is_restart) {
-                    Ok(Some(changes)) => Ok(Answer::Changes(changes)),
+                    Ok(Some(changes)) => Ok(ContentsReply::Changes(changes)),
                     // A shard has begun a generation by itself: all do.
                     Ok(None) if !is_restart => {
                         self.send_stores(|| StoreCommand::RestartChanges);
@@ -273,7 +272,7 @@ impl Contents {
                             Some(StoreCommand::TakeChanges { transaction, blocks_max })
                         });
                     }
-                    Ok(None) => Err(ContentsError::Late),
+                    Ok(None) => Err(ContentsError::TimedOut),
                     Err(error) => Err(error),
                 }
             }
@@ -360,7 +359,7 @@ impl Contents {
 }
 
 /// Sends an answer to the thread that asked, or returns it for the manager.
-fn answer(asked_by: AskedBy, result: Result<Answer, ContentsError>) -> Option<ManagerInput> {
+fn answer(asked_by: AskedBy, result: Result<ContentsReply, ContentsError>) -> Option<ManagerInput> {
     match asked_by {
         AskedBy::Thread(answer) => {
             // The thread may have stopped waiting.
@@ -369,7 +368,7 @@ fn answer(asked_by: AskedBy, result: Result<Answer, ContentsError>) -> Option<Ma
         }
         AskedBy::Manager { txn } => {
             let page = match result {
-                Ok(Answer::Page(page)) => page,
+                Ok(ContentsReply::Page(page)) => page,
                 _ => ContentsPage { is_partial: true, ..ContentsPage::default() },
             };
             let (holdings, is_partial) = (page.holdings, page.is_partial);
@@ -378,7 +377,10 @@ fn answer(asked_by: AskedBy, result: Result<Answer, ContentsError>) -> Option<Ma
     }
 }
 
-fn rules_result(parts: Vec<(u16, StoreEvent)>, waiting: u64) -> Result<Answer, ContentsError> {
+fn rules_result(
+    parts: Vec<(u16, StoreEvent)>,
+    waiting: u64,
+) -> Result<ContentsReply, ContentsError> {
     for (shard, event) in parts {
         if let StoreEvent::RulesSet { refused: Some(refused), .. } = event {
             // They were checked before, so that this is a disagreement between two parts of ours.
@@ -386,5 +388,5 @@ fn rules_result(parts: Vec<(u16, StoreEvent)>, waiting: u64) -> Result<Answer, C
             return Err(refused.into());
         }
     }
-    if waiting == 0 { Ok(Answer::Done) } else { Err(ContentsError::Late) }
+    if waiting == 0 { Ok(ContentsReply::Done) } else { Err(ContentsError::TimedOut) }
 }

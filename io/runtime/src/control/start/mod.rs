@@ -36,7 +36,7 @@ use crate::face_quota::FaceQuota;
 use crate::handle::Handle;
 use crate::limits;
 use crate::mailbox::{ControlReceiver, ControlSender};
-use crate::memory::memory_bytes_least;
+use crate::memory::memory_bytes_min;
 use crate::metrics::MetricsServer;
 
 /// What was opened before the first thread starts.
@@ -71,8 +71,8 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         None => None,
     };
     let index_bytes_max = disks.as_ref().map_or(0, OpenDisks::index_bytes);
-    let store_bytes_max = limits::fit(&mut config, index_bytes_max);
-    limits::tell_processors(config.threads);
+    let store_bytes_max = limits::fit_to_limits(&mut config, index_bytes_max);
+    limits::log_processors(config.threads);
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), WAKER_TOKEN).map_err(system("an event queue"))?;
     let (sender, receiver) = ControlSender::new(Arc::new(waker));
@@ -80,7 +80,7 @@ pub(crate) fn start(mut config: RuntimeConfig) -> Result<Handle, StartError> {
         Some(address) => Some(MetricsServer::start(address, sender.clone())?),
         None => None,
     };
-    let contents = StoreContents::new(sender.clone(), receiver.missed.clone(), config.threads);
+    let contents = StoreContents::new(sender.clone(), receiver.misses.clone(), config.threads);
     let listening = sockets.listening.clone();
     let keeps_index = config.management.holdings_for_neighbours;
     let mailbox = sender.clone();
@@ -109,7 +109,7 @@ fn check(config: &RuntimeConfig) -> Result<(), StartError> {
     if !(1..=THREADS_MAX).contains(&config.threads) {
         return fail(format!("threads is {}; give 1 to {THREADS_MAX}", config.threads));
     }
-    let least_bytes = memory_bytes_least(config.threads);
+    let least_bytes = memory_bytes_min(config.threads);
     if config.memory_bytes_max < least_bytes {
         return fail(format!(
             "memory_bytes_max is {}; {} packet threads need {least_bytes}",

@@ -7,7 +7,7 @@ use weir_face::{BindError, SharedMemory, TcpListener, UdpOptions, UdpPort, UnixL
 
 use crate::config::{Listener, RuntimeConfig};
 use crate::error::StartError;
-use crate::memory::shared_bytes;
+use crate::memory::shared_memory_bytes_max;
 
 #[derive(Default)]
 pub(super) struct Sockets {
@@ -96,7 +96,7 @@ impl Sockets {
         if !config.face_defaults.shared_memory {
             return None;
         }
-        let memory = Arc::new(SharedMemory::new(shared_bytes(config.memory_bytes_max)));
+        let memory = Arc::new(SharedMemory::new(shared_memory_bytes_max(config.memory_bytes_max)));
         for listener in &mut self.streams {
             if let weir_face::Listener::Unix(listener) = listener {
                 listener.share_memory(Arc::clone(&memory));
