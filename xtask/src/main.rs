@@ -63,13 +63,13 @@ fn run(arguments: &[String]) -> anyhow::Result<()> {
         Some("tidy") => match words.next() {
             None => report("tidy", &tidy::check(&root)?),
             Some("--words") => {
-                let places = tidy::words::findings(&root)?;
-                places.iter().for_each(|place| println!("{place}"));
-                println!("{}", tidy::words::summary(&places));
+                let findings = tidy::words::findings(&root)?;
+                findings.iter().for_each(|finding| println!("{finding}"));
+                println!("{}", tidy::words::summary(&findings));
                 Ok(())
             }
             Some("--sentences") => {
-                tidy::long_sentences(&root)?.iter().for_each(|place| println!("{place}"));
+                tidy::long_sentences(&root)?.iter().for_each(|finding| println!("{finding}"));
                 Ok(())
             }
             Some(other) => bail!("unexpected argument `{other}`\n\n{USAGE}"),

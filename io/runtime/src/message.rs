@@ -103,18 +103,18 @@ pub(crate) enum ToWorker {
     Evict(FaceClass),
     /// Give this face to thread `to`. [`ToControl::FaceMoved`] follows in any case. There it has
     /// `socket`, or else its own.
-    GiveFace {
+    MoveFace {
         id: FaceId,
         to: u16,
         socket: Option<NewSocket>,
     },
     /// Take a face that another thread had, with this socket.
-    TakeFace {
+    AdoptFace {
         face: Box<Face>,
         socket: Box<NewSocket>,
     },
     /// Answer with [`ToControl::Reported`].
-    TellHeard(FaceId),
+    ReportLastHeard(FaceId),
     /// Thread `owner` has this face now.
     FaceMoved {
         id: FaceId,
@@ -178,7 +178,7 @@ pub(crate) struct WorkerSnapshot {
     pub(crate) router: RouterStats,
     pub(crate) faces: Vec<WorkerFace>,
     /// Link drops of faces that are gone, in the order of [`LinkDrop::ALL`].
-    pub(crate) gone_drops: [u64; LinkDrop::COUNT],
+    pub(crate) removed_face_drops: [u64; LinkDrop::COUNT],
     pub(crate) worker: WorkerCounters,
     /// Of all shared UDP ports together.
     pub(crate) udp: UdpCounters,
@@ -207,7 +207,7 @@ pub(crate) enum CloseReason {
     /// A command made a face to the same peer.
     Replaced,
     /// There was no room for another peer, and this one was used least.
-    Displaced,
+    Evicted,
     /// The peer accepted nothing for the stall timeout, or for longest while too much waited.
     Stalled,
 }
@@ -259,7 +259,7 @@ pub(crate) enum ToControl {
         worker: u16,
     },
     /// When the peer of a face was last heard, or the face was made.
-    Heard {
+    LastHeard {
         id: FaceId,
         at: Instant,
     },

@@ -104,7 +104,7 @@ pub(crate) struct WorkerCounters {
     /// Applications' faces that closed because they wrote nonsense into shared memory.
     pub(crate) rings_broken: u64,
     /// Peers' faces that gave way to others.
-    pub(crate) faces_displaced: u64,
+    pub(crate) faces_evicted: u64,
     /// Connections that closed because their peers took nothing.
     pub(crate) faces_stalled: u64,
     /// Errors that broke a UDP port.
@@ -134,7 +134,7 @@ impl Snapshot {
     /// Adds the counters of a packet thread.
     pub(crate) fn add_worker(&mut self, worker: &WorkerCounters) {
         let counts = [
-            ("face-displaced", worker.faces_displaced),
+            ("face-displaced", worker.faces_evicted),
             ("face-gone", worker.face_gone),
             ("face-stalled", worker.faces_stalled),
             ("framing-lost", worker.framing_lost),

@@ -110,7 +110,10 @@ impl Syntax {
         let mut rest = text;
         while let Some(first) = rest.chars().next() {
             let (content, is_prose) = self.token(rest);
-            if is_prose {
+            if is_prose && content.starts_with('`') {
+                // Here a backtick quotes a string, and no code.
+                prose.push_str(&content.replace('`', "'"));
+            } else if is_prose {
                 prose.push_str(content);
             } else {
                 prose.extend(content.chars().map(|it| if it == '\n' { it } else { CODE }));

@@ -62,7 +62,7 @@ const NAMES: &[(&str, &str)] = &[
 /// The table of words itself.
 const OWN_FILES: &str = "xtask/src/tidy/words";
 
-/// A word or name at one place.
+/// One occurrence of a word or name to replace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     file: String,
@@ -78,22 +78,22 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// All places in the repository, in the order of its files.
+/// All findings in the repository, in the order of its files.
 pub(crate) fn findings(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    let mut places = Vec::new();
+    let mut findings = Vec::new();
     for file in repository_files(root)?.iter().filter(|file| !file.starts_with(OWN_FILES)) {
         if let Ok(text) = fs::read_to_string(root.join(file)) {
-            places.extend(places_in(file, &text));
+            findings.extend(findings_in(file, &text));
         }
     }
-    Ok(places)
+    Ok(findings)
 }
 
 /// How often each word occurs, then how many occur in each crate.
-pub(crate) fn summary(places: &[Finding]) -> String {
-    let by_word = counts(places.iter().map(|it| it.word));
-    let by_crate = counts(places.iter().map(|it| crate_of(&it.file)));
-    format!("words to replace: {}\n  {by_word}\n  {by_crate}", places.len())
+pub(crate) fn summary(findings: &[Finding]) -> String {
+    let by_word = counts(findings.iter().map(|it| it.word));
+    let by_crate = counts(findings.iter().map(|it| crate_of(&it.file)));
+    format!("words to replace: {}\n  {by_word}\n  {by_crate}", findings.len())
 }
 
 /// Each name with its count, the most frequent first.
@@ -116,22 +116,22 @@ fn crate_of(file: &str) -> &str {
     file.match_indices('/').nth(levels - 1).map_or(file, |(end, _)| &file[..end])
 }
 
-fn places_in(file: &str, text: &str) -> Vec<Finding> {
+fn findings_in(file: &str, text: &str) -> Vec<Finding> {
     let words = prose::words(file, text);
-    let mut places = Vec::new();
+    let mut findings = Vec::new();
     for (index, first) in words.iter().enumerate() {
         for (forms, instead) in WORDS {
             if let Some(word) = forms.iter().find(|form| matches(&words[index..], form)) {
-                places.push(Finding { file: file.to_owned(), line: first.line, word, instead });
+                findings.push(Finding { file: file.to_owned(), line: first.line, word, instead });
             }
         }
     }
     if file.ends_with(".rs")
         && let Ok(parsed) = syn::parse_file(text)
     {
-        NameReader { file, places: &mut places }.visit_file(&parsed);
+        NameReader { file, findings: &mut findings }.visit_file(&parsed);
     }
-    places
+    findings
 }
 
 /// Whether the words begin with this form.
@@ -144,14 +144,14 @@ fn matches(words: &[Word], form: &str) -> bool {
 
 struct NameReader<'a> {
     file: &'a str,
-    places: &'a mut Vec<Finding>,
+    findings: &'a mut Vec<Finding>,
 }
 
 impl NameReader<'_> {
     fn read(&mut self, name: &syn::Ident) {
         if let Some((word, instead)) = NAMES.iter().find(|(word, _)| name == word) {
             let line = name.span().start().line;
-            self.places.push(Finding { file: self.file.to_owned(), line, word, instead });
+            self.findings.push(Finding { file: self.file.to_owned(), line, word, instead });
         }
     }
 }

@@ -145,13 +145,13 @@ impl OpenDisks {
             stalls,
             reports: vec![None; self.shards],
             started: now,
-            news: News {
-                failures: std::iter::repeat_with(Repeated::default).take(count).collect(),
+            logged: LoggedDiskState {
+                failures: std::iter::repeat_with(ThrottledCount::default).take(count).collect(),
                 are_dead: vec![false; count],
-                ..News::default()
+                ..LoggedDiskState::default()
             },
             stop_timeout: self.config.stop_timeout,
-            last_writes: None,
+            final_flush: None,
         };
         Ok((disks, ports))
     }
@@ -159,26 +159,26 @@ impl OpenDisks {
 
 /// What was logged of the disks last.
 #[derive(Default)]
-struct News {
+struct LoggedDiskState {
     has_recovered: bool,
     stalls: u64,
     stalled_set: u64,
-    damaged: Repeated,
-    no_room: Repeated,
-    failures: Vec<Repeated>,
+    damaged: ThrottledCount,
+    not_stored: ThrottledCount,
+    failures: Vec<ThrottledCount>,
     are_dead: Vec<bool>,
 }
 
 /// A count that grows often and is logged seldom.
 #[derive(Default)]
-struct Repeated {
+struct ThrottledCount {
     logged: u64,
     logged_at: Option<Instant>,
 }
 
-impl Repeated {
+impl ThrottledCount {
     /// How much is new, if it is time to log it.
-    fn news(&mut self, now: Instant, count: u64) -> Option<u64> {
+    fn take_unlogged(&mut self, now: Instant, count: u64) -> Option<u64> {
         let is_time = self.logged_at.is_none_or(|at| now.ns_since(at) >= LOG_INTERVAL_NS);
         if count == self.logged || !is_time {
             return None;
@@ -189,7 +189,7 @@ impl Repeated {
 }
 
 /// Writing what is in memory to the disks, before the end.
-struct LastWrites {
+struct FinalFlush {
     began: Instant,
     until: Instant,
     logged_at: Instant,
@@ -208,9 +208,9 @@ pub(super) struct Disks {
     /// The last report of each packet thread.
     reports: Vec<Option<DiskTierStats>>,
     started: Instant,
-    news: News,
+    logged: LoggedDiskState,
     stop_timeout: Duration,
-    last_writes: Option<LastWrites>,
+    final_flush: Option<FinalFlush>,
 }
 
 impl Disks {
@@ -222,14 +222,14 @@ impl Disks {
     /// When [`Self::run_timers`] must be called.
     pub(super) fn next_wakeup(&self) -> Option<Instant> {
         let writes = self
-            .last_writes
+            .final_flush
             .as_ref()
             .map(|writes| writes.until.min(writes.logged_at.plus_ns(PROGRESS_INTERVAL_NS)));
         [writes, self.stalls.next_wakeup()].into_iter().flatten().min()
     }
 
     /// A device did not answer in time, so that a packet thread may never end.
-    pub(super) fn are_left_busy(&self) -> bool {
+    pub(super) fn has_unresponsive(&self) -> bool {
         (0..self.paths.len()).any(|disk| self.monitor.is_left_busy(disk))
     }
 
@@ -254,7 +254,7 @@ impl Disks {
             sum.merge(report);
         }
         self.log_errors(now);
-        let news = &mut self.news;
+        let news = &mut self.logged;
         if !sum.is_recovering() && !std::mem::replace(&mut news.has_recovered, true) {
             let ms = now.ns_since(self.started) / NS_PER_MS;
             tracing::info!(records = sum.recovered, ms, "what is on the disks is read in");
@@ -281,11 +281,11 @@ impl Disks {
             tracing::warn!(stalls = sum.stalls, "a disk did not answer for a moment");
         }
         (news.stalled_set, news.stalls) = (sum.stalled_set, sum.stalls);
-        if let Some(records) = news.damaged.news(now, sum.damaged) {
+        if let Some(records) = news.damaged.take_unlogged(now, sum.damaged) {
             let total = sum.damaged;
             tracing::warn!(records, total, "damaged records found on disk; none was served");
         }
-        if let Some(packets) = news.no_room.news(now, sum.no_room) {
+        if let Some(packets) = news.not_stored.take_unlogged(now, sum.no_room) {
             let (index_bytes, total) = (sum.index_bytes, sum.no_room);
             let read_only = self.read_only.join(", ");
             if self.is_read_only() {
@@ -304,11 +304,11 @@ impl Disks {
     }
 
     fn log_errors(&mut self, now: Instant) {
-        let news = &mut self.news;
+        let news = &mut self.logged;
         for (disk, path) in self.paths.iter().enumerate() {
             let path = path.display();
             let failures = self.monitor.counters(disk).failures;
-            if let Some(failures) = news.failures[disk].news(now, failures) {
+            if let Some(failures) = news.failures[disk].take_unlogged(now, failures) {
                 let error = self.monitor.take_error(disk).map(|error| error.to_string());
                 tracing::warn!(%path, failures, error, "reads or writes of a disk failed");
             }
@@ -321,8 +321,8 @@ impl Disks {
     }
 
     /// Logs the progress of the last writes. Returns whether the router should wait for them.
-    fn is_writing(&mut self, now: Instant) -> bool {
-        let Some(writes) = &mut self.last_writes else { return false };
+    fn is_flushing(&mut self, now: Instant) -> bool {
+        let Some(writes) = &mut self.final_flush else { return false };
         let records: u64 = self.reports.iter().flatten().map(|report| report.writes_waiting).sum();
         if writes.waiting.is_empty() {
             let ms = now.ns_since(writes.began) / NS_PER_MS;
@@ -351,7 +351,7 @@ impl Disks {
         if self.stop_timeout.is_zero() {
             return true;
         }
-        if let Some(writes) = &self.last_writes {
+        if let Some(writes) = &self.final_flush {
             let is_second = now.ns_since(writes.began) >= SECOND_SIGNAL_NS;
             if is_second {
                 tracing::warn!("asked to stop once more: ending without the last writes");
@@ -371,13 +371,13 @@ impl Disks {
         }
         let until = now.plus_ns(timeout_ns);
         let waiting = (0..u64::from(workers.count())).collect();
-        self.last_writes = Some(LastWrites { began: now, until, logged_at: now, waiting });
+        self.final_flush = Some(FinalFlush { began: now, until, logged_at: now, waiting });
         false
     }
 
     /// A shard has written what it had in memory.
     pub(super) fn on_flushed(&mut self, transaction: u64) {
-        if let Some(writes) = &mut self.last_writes {
+        if let Some(writes) = &mut self.final_flush {
             writes.waiting.retain(|&waiting| waiting != transaction);
         }
     }
@@ -385,9 +385,9 @@ impl Disks {
     /// Returns whether the router may stop now, since the last writes are over.
     pub(super) fn run_timers(&mut self, now: Instant) -> bool {
         self.stalls.check(now);
-        let has_ended = self.last_writes.is_some() && !self.is_writing(now);
+        let has_ended = self.final_flush.is_some() && !self.is_flushing(now);
         if has_ended {
-            self.last_writes = None;
+            self.final_flush = None;
         }
         has_ended
     }

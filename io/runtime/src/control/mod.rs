@@ -52,7 +52,7 @@ use self::faces::Faces;
 use self::management::Management;
 use self::signals::Signals;
 pub use self::signals::is_kept_ignored;
-use self::snapshots::{SnapshotFor, Snapshots};
+use self::snapshots::{SnapshotRequester, Snapshots};
 pub(crate) use self::start::start;
 use self::store::Store;
 use self::workers::{WorkerThreads, Workers};
@@ -178,7 +178,7 @@ impl Control {
     }
 
     fn on_message(&mut self, now: Instant, message: ToControl) {
-        let can_move = !self.snapshots.is_open();
+        let can_move = !self.snapshots.is_in_progress();
         match message {
             ToControl::PeerFace { worker, id, port, path } => {
                 self.faces.on_peer_face(worker, id, port, path);
@@ -193,7 +193,7 @@ impl Control {
                 self.faces.on_move_ended(id, worker);
                 self.snapshots.start_deferred();
             }
-            ToControl::Heard { id, at } => self.faces.on_heard(now, id, at),
+            ToControl::LastHeard { id, at } => self.faces.on_last_heard(now, id, at),
             ToControl::Connected(outcome) => self.faces.on_connected(now, *outcome, can_move),
             ToControl::Local(socket) => self.faces.on_accepted(now, *socket),
             ToControl::Disks { worker, stats } => {
@@ -202,12 +202,12 @@ impl Control {
                 }
             }
             ToControl::Event { worker, event } => self.on_event(worker, event),
-            ToControl::Query(answer) => self.start_snapshot(SnapshotFor::Query(answer)),
+            ToControl::Query(answer) => self.start_snapshot(SnapshotRequester::Query(answer)),
             ToControl::Snapshot { transaction, snapshot } => {
                 self.on_snapshot(transaction, &snapshot);
             }
             ToControl::Contents { question, within, answer } => {
-                self.contents.on_question(now, question, within, answer);
+                self.contents.on_request(now, question, within, answer);
             }
             ToControl::Ended { worker, panicked } => self.on_ended(worker, panicked),
             ToControl::Stop => self.begin_stop(now),
@@ -232,18 +232,18 @@ impl Control {
         self.management.extend(answer);
     }
 
-    fn start_snapshot(&mut self, asked_by: SnapshotFor) {
+    fn start_snapshot(&mut self, asked_by: SnapshotRequester) {
         self.snapshots.start(asked_by, self.faces.is_moving());
     }
 
     fn on_snapshot(&mut self, transaction: u64, part: &WorkerSnapshot) {
         let disks = self.disks.as_ref();
-        match self.snapshots.on_part(transaction, part, &self.faces, disks) {
-            Some((SnapshotFor::Query(answer), snapshot)) => {
+        match self.snapshots.on_worker_snapshot(transaction, part, &self.faces, disks) {
+            Some((SnapshotRequester::Query(answer), snapshot)) => {
                 // The thread that asked may have stopped waiting.
                 let _ = answer.send(snapshot);
             }
-            Some((SnapshotFor::Manager { txn, kind }, snapshot)) => {
+            Some((SnapshotRequester::Manager { txn, kind }, snapshot)) => {
                 let snapshot = datasets::dataset(kind, &snapshot, &self.faces);
                 self.management.push(ManagerInput::Snapshot { txn, snapshot });
             }
@@ -324,7 +324,7 @@ impl Control {
                 self.management.extend(answer);
             }
             Action::Snapshot { txn, kind } => {
-                self.start_snapshot(SnapshotFor::Manager { txn, kind });
+                self.start_snapshot(SnapshotRequester::Manager { txn, kind });
             }
         }
     }
@@ -358,7 +358,7 @@ impl Control {
     fn end(mut self) -> Result<(), StopError> {
         notify_stopping(STOP_TIMEOUT);
         self.acceptor.close();
-        let is_disk_busy = || self.disks.as_ref().is_some_and(Disks::are_left_busy);
+        let is_disk_busy = || self.disks.as_ref().is_some_and(Disks::has_unresponsive);
         let failed = self.threads.stop(STOP_TIMEOUT, is_disk_busy);
         let failure =
             failed.map(|index| StopError::Panicked { thread: format!("packet ({index})") });

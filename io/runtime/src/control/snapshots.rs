@@ -17,7 +17,7 @@ use crate::message::{ToWorker, WorkerSnapshot};
 use crate::snapshot::{FaceSnapshot, SharedMemorySnapshot, Snapshot};
 
 #[derive(Debug)]
-pub(super) enum SnapshotFor {
+pub(super) enum SnapshotRequester {
     Manager { txn: u64, kind: SnapshotKind },
     Query(Sender<Snapshot>),
 }
@@ -32,11 +32,11 @@ pub(super) struct Snapshots {
     next_transaction: u64,
     /// Requests that wait until a face has arrived at another thread: meanwhile it would be counted
     /// twice, or not at all.
-    deferred: Vec<SnapshotFor>,
+    deferred: Vec<SnapshotRequester>,
 }
 
 struct Job {
-    asked_by: SnapshotFor,
+    requester: SnapshotRequester,
     waiting: u16,
     sum: Snapshot,
     /// Faces whose packets go through shared memory.
@@ -60,18 +60,18 @@ impl Snapshots {
     }
 
     /// Whether threads are being asked: then no face may move.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn is_in_progress(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    pub(super) fn start(&mut self, asked_by: SnapshotFor, is_face_moving: bool) {
+    pub(super) fn start(&mut self, asked_by: SnapshotRequester, is_face_moving: bool) {
         if is_face_moving {
             return self.deferred.push(asked_by);
         }
         let transaction = self.next_transaction;
         self.next_transaction += 1;
         let (waiting, sum) = (self.workers.count(), Snapshot::default());
-        self.jobs.insert(transaction, Job { asked_by, waiting, sum, shared_faces: 0 });
+        self.jobs.insert(transaction, Job { requester: asked_by, waiting, sum, shared_faces: 0 });
         self.workers.send_all(|| ToWorker::Snapshot { transaction });
     }
 
@@ -83,13 +83,13 @@ impl Snapshots {
     }
 
     /// The answer of one packet thread. Returns the snapshot when it was the last.
-    pub(super) fn on_part(
+    pub(super) fn on_worker_snapshot(
         &mut self,
         transaction: u64,
         part: &WorkerSnapshot,
         faces: &Faces,
         disks: Option<&Disks>,
-    ) -> Option<(SnapshotFor, Snapshot)> {
+    ) -> Option<(SnapshotRequester, Snapshot)> {
         let job = self.jobs.get_mut(&transaction)?;
         job.add(part, faces);
         if job.waiting != 0 {
@@ -109,7 +109,7 @@ impl Snapshots {
             bytes_max: memory.bytes_max(),
             taken: memory.taken(),
         });
-        Some((job.asked_by, job.sum))
+        Some((job.requester, job.sum))
     }
 }
 
@@ -119,7 +119,7 @@ impl Job {
         self.sum.router.merge(&part.router);
         self.sum.add_worker(&part.worker);
         self.sum.add_udp(&part.udp);
-        self.sum.add_link_drops(part.gone_drops);
+        self.sum.add_link_drops(part.removed_face_drops);
         for face in &part.faces {
             self.sum.add_link_drops(face.counters.drops.iter().map(|(_, count)| count));
             self.shared_faces += u64::from(face.is_shared);

@@ -37,15 +37,15 @@ impl Worker {
             }
             ToWorker::Evict(class) => {
                 if let Some((slot, _)) = self.admission.least_used(now, class, self.faces.table()) {
-                    self.close_face(slot, CloseReason::Displaced);
+                    self.close_face(slot, CloseReason::Evicted);
                 }
             }
-            ToWorker::GiveFace { id, to, socket } => self.give_face(now, id, to, socket),
-            ToWorker::TakeFace { face, socket } => self.take_face(*face, *socket),
-            ToWorker::TellHeard(id) => {
+            ToWorker::MoveFace { id, to, socket } => self.move_face(now, id, to, socket),
+            ToWorker::AdoptFace { face, socket } => self.adopt_face(*face, *socket),
+            ToWorker::ReportLastHeard(id) => {
                 if let Some(face) = self.faces.table_mut().find_mut(id) {
                     let at = face.last_heard();
-                    self.control.send(ToControl::Heard { id, at });
+                    self.control.send(ToControl::LastHeard { id, at });
                 }
             }
             ToWorker::FaceMoved { id, owner } => {
@@ -97,26 +97,26 @@ impl Worker {
     /// Gives a face to thread `to`, whose sockets have less to do. The shards of its packets stay
     /// where they are. Each thread keeps the order of a face's packets; it may be lost between the
     /// last that one thread reads and the first that the other reads.
-    fn give_face(&mut self, now: Instant, id: FaceId, to: u16, socket: Option<NewSocket>) {
+    fn move_face(&mut self, now: Instant, id: FaceId, to: u16, socket: Option<NewSocket>) {
         // What was read from it goes to its shards first, and what they have for it to its socket.
         self.forward(now);
         self.flush(now);
         let siblings = self.siblings.as_mut().expect("there is another thread");
-        match self.faces.give(id, socket) {
-            Some((face, socket)) => siblings.give(to, face, socket),
+        match self.faces.detach_for_move(id, socket) {
+            Some((face, socket)) => siblings.hand_over(to, face, socket),
             // It may have lost its socket or its place meanwhile.
             None => self.control.send(ToControl::FaceMoved { id, worker: self.index }),
         }
     }
 
     /// Takes a face that another thread had.
-    fn take_face(&mut self, mut face: Face, socket: NewSocket) {
+    fn adopt_face(&mut self, mut face: Face, socket: NewSocket) {
         let id = face.id;
         self.control.send(ToControl::FaceMoved { id, worker: self.index });
         let siblings = self.siblings.as_mut().expect("another thread gave it");
         if !siblings.remove_face(id) {
             // It was destroyed on its way.
-            return self.stats.add_gone(&face);
+            return self.stats.add_removed_face(&face);
         }
         // What it did before was another thread's work.
         let _ = face.work_since_report(1);
@@ -143,7 +143,7 @@ impl Worker {
         WorkerSnapshot {
             router: self.shard.stats(),
             faces: faces.collect(),
-            gone_drops: self.stats.gone_drops(),
+            removed_face_drops: self.stats.removed_face_drops(),
             worker,
             udp: self.faces.ports().counters(),
         }

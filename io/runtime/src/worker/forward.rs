@@ -182,7 +182,7 @@ impl Worker {
 
     /// The shard forgets a face that this thread no longer has.
     pub(super) fn drop_face(&mut self, face: &Face) {
-        self.stats.add_gone(face);
+        self.stats.add_removed_face(face);
         self.shard.command(Command::RemoveFace { face: face.id });
     }
 }

@@ -17,7 +17,7 @@
 //! | [`Admission`] | quota, searches for idle faces | an identifier, a face to evict |
 //! | [`Sweep`] | timeouts | idle and stalled faces |
 //! | [`LoadMeter`] | time of the last report | each face's work |
-//! | [`Stats`] | counters that belong to no face | copies of them |
+//! | [`WorkerStats`] | counters that belong to no face | copies of them |
 //!
 //! The methods of [`Worker`] lie in four files, each of which calls only those to its right: the
 //! loop (this one), `commands`, `receive`, `forward`. Inside [`Faces`] stand `UdpPorts`,
@@ -53,7 +53,7 @@ use self::load::LoadMeter;
 use self::receive::ReadBuffers;
 use self::shard::Shard;
 pub(crate) use self::siblings::Siblings;
-use self::stats::Stats;
+use self::stats::WorkerStats;
 use self::sweep::Sweep;
 use crate::clock::{Clock, sleep_until};
 use crate::config::FaceDefaults;
@@ -100,7 +100,7 @@ pub(crate) struct Worker {
     admission: Admission,
     sweep: Sweep,
     load: LoadMeter,
-    stats: Stats,
+    stats: WorkerStats,
     is_stopping: bool,
 }
 
@@ -121,7 +121,7 @@ impl Worker {
             admission: Admission::new(setup.quota, now),
             sweep: Sweep::new(&setup.face_defaults, now),
             load: LoadMeter::new(setup.rebalance_interval, now),
-            stats: Stats::default(),
+            stats: WorkerStats::default(),
             is_stopping: false,
         }
     }

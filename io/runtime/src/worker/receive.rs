@@ -77,7 +77,7 @@ impl Worker {
             return true;
         }
         for crowding in self.faces.connections_to_shed(slot) {
-            self.close_face(crowding, CloseReason::Displaced);
+            self.close_face(crowding, CloseReason::Evicted);
         }
         match end {
             ReadEnd::Drained => self.faces.check_room(slot),
@@ -196,7 +196,7 @@ impl Worker {
             }
         };
         if let Some(evicted) = claim.evicted {
-            self.close_face(evicted, CloseReason::Displaced);
+            self.close_face(evicted, CloseReason::Evicted);
         }
         let id = claim.id;
         let slot = self.faces.insert_peer(now, id, port, path);

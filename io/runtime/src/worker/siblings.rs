@@ -112,13 +112,13 @@ impl Siblings {
     }
 
     /// Thread `to` owns a face of this thread from now on.
-    pub(super) fn give(&mut self, to: u16, face: Face, socket: NewSocket) {
+    pub(super) fn hand_over(&mut self, to: u16, face: Face, socket: NewSocket) {
         let id = face.id;
         self.owners.insert(id, to);
         for other in self.others().filter(|&other| other != to) {
             self.send(other, ToWorker::FaceMoved { id, owner: to });
         }
-        self.send(to, ToWorker::TakeFace { face: Box::new(face), socket: Box::new(socket) });
+        self.send(to, ToWorker::AdoptFace { face: Box::new(face), socket: Box::new(socket) });
         self.rings.rouse(to);
     }
 

@@ -10,18 +10,18 @@ use crate::snapshot::WorkerCounters;
 
 /// Counters, and the log of what repeats.
 #[derive(Default)]
-pub(super) struct Stats {
+pub(super) struct WorkerStats {
     pub(super) counters: WorkerCounters,
     /// Link drops of faces that are gone.
-    gone_drops: [u64; LinkDrop::COUNT],
+    removed_face_drops: [u64; LinkDrop::COUNT],
     stalls: RateLimitedLog,
 }
 
-impl Stats {
+impl WorkerStats {
     /// A face's socket was closed.
     pub(super) fn note_closed(&mut self, reason: &CloseReason) {
         match reason {
-            CloseReason::Displaced => self.counters.faces_displaced += 1,
+            CloseReason::Evicted => self.counters.faces_evicted += 1,
             CloseReason::Stalled => self.counters.faces_stalled += 1,
             CloseReason::RingBroken => self.counters.rings_broken += 1,
             _ => {}
@@ -36,13 +36,15 @@ impl Stats {
     }
 
     /// A face is gone: its drops stay.
-    pub(super) fn add_gone(&mut self, face: &Face) {
-        for (sum, (_, count)) in self.gone_drops.iter_mut().zip(face.link.counters().drops.iter()) {
+    pub(super) fn add_removed_face(&mut self, face: &Face) {
+        for (sum, (_, count)) in
+            self.removed_face_drops.iter_mut().zip(face.link.counters().drops.iter())
+        {
             *sum += count;
         }
     }
 
-    pub(super) fn gone_drops(&self) -> [u64; LinkDrop::COUNT] {
-        self.gone_drops
+    pub(super) fn removed_face_drops(&self) -> [u64; LinkDrop::COUNT] {
+        self.removed_face_drops
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn found(file: &str, text: &str) -> Vec<(usize, &'static str)> {
-    places_in(file, text).into_iter().map(|place| (place.line, place.word)).collect()
+    findings_in(file, text).into_iter().map(|it| (it.line, it.word)).collect()
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn finds_names_of_types_and_functions() {
 
 #[test]
 fn the_summary_counts_by_word_and_crate() {
-    let mut places = places_in("core/wire/src/a.rs", "// told anew\n");
-    places.extend(places_in("README.md", "told\n"));
-    places.extend(places_in("docs/a/b.md", "told\n"));
+    let mut findings = findings_in("core/wire/src/a.rs", "// told anew\n");
+    findings.extend(findings_in("README.md", "told\n"));
+    findings.extend(findings_in("docs/a/b.md", "told\n"));
     let expected = "words to replace: 4\n  told 3, anew 1\n  core/wire 2, README.md 1, docs 1";
-    assert_eq!(summary(&places), expected);
+    assert_eq!(summary(&findings), expected);
 }

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_of_shards_interlock() {
+    fn merges_interleaved_ranges() {
         let one = listed(vec![range(0, 63), range(128, 191)], false);
         let two = listed(vec![range(64, 127), range(200, 210)], false);
         let parts = vec![(1, two.clone()), (0, one.clone())];
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segment_number_joins() {
+    fn joins_up_to_last_segment_number() {
         let joined = SegmentRange::join(vec![range(5, u64::MAX), range(0, 3), range(4, 4)]);
         assert_eq!(joined, [range(0, u64::MAX)]);
     }

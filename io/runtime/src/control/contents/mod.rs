@@ -24,7 +24,7 @@ const JOBS_MAX: usize = 64;
 const MANAGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Where the answer goes.
-enum AskedBy {
+enum Requester {
     Thread(ReplySender),
     Manager { txn: u64 },
 }
@@ -42,12 +42,12 @@ enum JobKind {
 
 /// A question that some threads have not answered yet.
 struct Job {
-    asked_by: AskedBy,
+    requester: Requester,
     kind: JobKind,
     /// Shards still to answer, a bit for each.
     waiting: u64,
     deadline: Instant,
-    parts: Vec<(u16, StoreEvent)>,
+    replies: Vec<(u16, StoreEvent)>,
 }
 
 /// Questions that wait for their answers, and what is in force.
@@ -92,7 +92,7 @@ impl Contents {
     }
 
     /// A question of another thread.
-    pub(super) fn on_question(
+    pub(super) fn on_request(
         &mut self,
         now: Instant,
         question: ContentsRequest,
@@ -100,7 +100,7 @@ impl Contents {
         answer: ReplySender,
     ) {
         let deadline = now.plus_ns(within.as_nanos() as u64);
-        self.ask(question, deadline, AskedBy::Thread(answer));
+        self.handle_request(question, deadline, Requester::Thread(answer));
     }
 
     /// A management client wants to know what is held of an object.
@@ -114,15 +114,19 @@ impl Contents {
             self.track(Some(HoldingsConfig::default()));
         }
         let deadline = now.plus_ns(MANAGER_TIMEOUT.as_nanos() as u64);
-        self.ask(ContentsRequest::ListOne { object }, deadline, AskedBy::Manager { txn })
+        self.handle_request(
+            ContentsRequest::ListOne { object },
+            deadline,
+            Requester::Manager { txn },
+        )
     }
 
     /// Returns the answer to the manager, if it is known already.
-    fn ask(
+    fn handle_request(
         &mut self,
         question: ContentsRequest,
         deadline: Instant,
-        asked_by: AskedBy,
+        asked_by: Requester,
     ) -> Option<ManagerInput> {
         let result = match question {
             ContentsRequest::Track(config) => {
@@ -184,7 +188,7 @@ impl Contents {
                 Err(refused) => Err(refused.into()),
             },
         };
-        answer(asked_by, result)
+        send_reply(asked_by, result)
     }
 
     /// Begins to keep an index of what is held, or ends that.
@@ -208,7 +212,7 @@ impl Contents {
         &mut self,
         kind: JobKind,
         deadline: Instant,
-        asked_by: AskedBy,
+        asked_by: Requester,
         mut command: impl FnMut(u64, usize) -> Option<StoreCommand>,
     ) -> Option<ManagerInput> {
         let transaction = self.next_transaction;
@@ -220,7 +224,7 @@ impl Contents {
                 self.workers.send_shard(shard, Command::Store(command));
             }
         }
-        let job = Job { asked_by, kind, waiting, deadline, parts: Vec::new() };
+        let job = Job { requester: asked_by, kind, waiting, deadline, replies: Vec::new() };
         if waiting == 0 {
             return self.finish_job(job);
         }
@@ -235,7 +239,7 @@ impl Contents {
         | StoreEvent::RulesSet { transaction, .. }) = event;
         let job = self.jobs.get_mut(&transaction)?;
         job.waiting &= !(1 << worker);
-        job.parts.push((worker, event));
+        job.replies.push((worker, event));
         if job.waiting != 0 {
             return None;
         }
@@ -252,7 +256,7 @@ impl Contents {
     }
 
     fn finish_job(&mut self, job: Job) -> Option<ManagerInput> {
-        let Job { asked_by, kind, waiting, deadline, parts } = job;
+        let Job { requester: asked_by, kind, waiting, deadline, replies: parts } = job;
         let result = match kind {
             JobKind::Page => merge_pages(parts, usize::from(self.workers.count()), waiting)
                 .map(ContentsReply::Page),
@@ -277,7 +281,7 @@ impl Contents {
                 }
             }
         };
-        answer(asked_by, result)
+        send_reply(asked_by, result)
     }
 
     /// Checks that changes can be requested now.
@@ -359,14 +363,17 @@ impl Contents {
 }
 
 /// Sends an answer to the thread that asked, or returns it for the manager.
-fn answer(asked_by: AskedBy, result: Result<ContentsReply, ContentsError>) -> Option<ManagerInput> {
+fn send_reply(
+    asked_by: Requester,
+    result: Result<ContentsReply, ContentsError>,
+) -> Option<ManagerInput> {
     match asked_by {
-        AskedBy::Thread(answer) => {
+        Requester::Thread(answer) => {
             // The thread may have stopped waiting.
             let _ = answer.send(result);
             None
         }
-        AskedBy::Manager { txn } => {
+        Requester::Manager { txn } => {
             let page = match result {
                 Ok(ContentsReply::Page(page)) => page,
                 _ => ContentsPage { is_partial: true, ..ContentsPage::default() },

@@ -5,9 +5,9 @@ use weir_forward::shard::shard_of_name;
 use weir_store::{Retention, Rule, Rules, SegmentRange};
 
 /// Segments in a row that share a shard (decision 0014).
-const BLOCK: u64 = 64;
+const RANGE_SEGMENTS: u64 = 64;
 /// Blocks of all rules that are counted; what comes beyond is shared out evenly.
-const BLOCKS_COUNTED_MAX: u64 = 1 << 20;
+const RANGES_COUNTED_MAX: u64 = 1 << 20;
 /// As stores have it: all but this share may be kept.
 const SPARE_SHARE: u64 = 16;
 
@@ -15,17 +15,19 @@ const SPARE_SHARE: u64 = 16;
 /// its range. A shard that would keep more than it may keeps as much less of each.
 pub(super) fn shares(rules: &Rules, key: &HashKey, shards: u16, capacity_bytes: u64) -> Vec<Rules> {
     let mut shares = vec![Rules { generation: rules.generation, rules: Vec::new() }; shards.into()];
-    let mut blocks_left = BLOCKS_COUNTED_MAX;
+    let mut blocks_left = RANGES_COUNTED_MAX;
     for rule in &rules.rules {
         let counts = match rule.retention {
-            Retention::Keep { .. } if shards > 1 => counts(rule, key, shards, &mut blocks_left),
+            Retention::Keep { .. } if shards > 1 => {
+                segments_per_shard(rule, key, shards, &mut blocks_left)
+            }
             _ => vec![1; shards.into()],
         };
         let total = counts.iter().sum::<u64>().max(1);
         for (share, count) in shares.iter_mut().zip(counts) {
             let retention = match rule.retention {
                 Retention::Keep { bytes_max } => {
-                    Retention::Keep { bytes_max: part(bytes_max, count, total) }
+                    Retention::Keep { bytes_max: scale(bytes_max, count, total) }
                 }
                 other => other,
             };
@@ -34,41 +36,44 @@ pub(super) fn shares(rules: &Rules, key: &HashKey, shards: u16, capacity_bytes: 
     }
     let capacity_bytes = capacity_bytes / u64::from(shards);
     for share in &mut shares {
-        limit(share, capacity_bytes - capacity_bytes / SPARE_SHARE);
+        fit_into(share, capacity_bytes - capacity_bytes / SPARE_SHARE);
     }
     shares
 }
 
 /// `count` of `total` parts.
-fn part(bytes: u64, count: u64, total: u64) -> u64 {
+fn scale(bytes: u64, count: u64, total: u64) -> u64 {
     (u128::from(bytes) * u128::from(count) / u128::from(total)) as u64
 }
 
 /// How many segments of a rule's range each shard has, or the same for all when that cannot be
 /// known: the range is too long, or the prefix may have several objects.
-fn counts(rule: &Rule, key: &HashKey, shards: u16, blocks_left: &mut u64) -> Vec<u64> {
+fn segments_per_shard(rule: &Rule, key: &HashKey, shards: u16, blocks_left: &mut u64) -> Vec<u64> {
     let SegmentRange { first, last } = rule.segments;
     let even = vec![1; shards.into()];
     if first > last {
         return even;
     }
-    let blocks = last / BLOCK - first / BLOCK + 1;
+    let blocks = last / RANGE_SEGMENTS - first / RANGE_SEGMENTS + 1;
     if blocks > *blocks_left {
         return even;
     }
     *blocks_left -= blocks;
     let mut counts = vec![0; shards.into()];
-    for block in first / BLOCK..=last / BLOCK {
+    for block in first / RANGE_SEGMENTS..=last / RANGE_SEGMENTS {
         let mut name = rule.prefix.clone();
-        name.append_segment(block * BLOCK);
+        name.append_segment(block * RANGE_SEGMENTS);
         let shard = shard_of_name(key, name.as_view(), shards);
-        let (from, to) = (first.max(block * BLOCK), last.min(block * BLOCK + (BLOCK - 1)));
+        let (from, to) = (
+            first.max(block * RANGE_SEGMENTS),
+            last.min(block * RANGE_SEGMENTS + (RANGE_SEGMENTS - 1)),
+        );
         counts[usize::from(shard)] += to - from + 1;
     }
     counts
 }
 
-fn limit(share: &mut Rules, bytes_max: u64) {
+fn fit_into(share: &mut Rules, bytes_max: u64) {
     let kept = |rule: &Rule| match rule.retention {
         Retention::Keep { bytes_max } => bytes_max,
         Retention::Refuse | Retention::Admit => 0,
@@ -79,7 +84,7 @@ fn limit(share: &mut Rules, bytes_max: u64) {
     }
     for rule in &mut share.rules {
         if let Retention::Keep { bytes_max: own } = &mut rule.retention {
-            *own = part(*own, bytes_max, bytes);
+            *own = scale(*own, bytes_max, bytes);
         }
     }
 }
@@ -106,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_shard_keeps_the_segments_that_it_has() {
+    fn rules_follow_segments_of_shards() {
         let key = HashKey::new([1, 2]);
         // 30 segments of one block: one shard has all of them.
         let bytes = kept(&shares(&keep(70, 99, 30_000), &key, 4, 1 << 30));
@@ -122,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_together_fits_each_shard() {
+    fn shares_fit_each_shard() {
         let key = HashKey::new([1, 2]);
         let rules = keep(70, 99, 3_000_000);
         let capacity_bytes = 4_000_000;

@@ -10,7 +10,7 @@ const WORK_LEAST: u64 = 5_000;
 
 /// The last report of a packet thread.
 #[derive(Clone, Debug, Default)]
-struct Work {
+struct WorkerLoad {
     reported_at: Instant,
     report: WorkReport,
 }
@@ -18,11 +18,11 @@ struct Work {
 /// The reports of all packet threads, and the face that is being moved.
 #[derive(Debug)]
 pub(super) struct Balance {
-    threads: Vec<Work>,
+    threads: Vec<WorkerLoad>,
     interval_ns: u64,
     /// Not before: all must have reported of the time since the last face was moved.
     decide_at: Option<Instant>,
-    moving: Option<Moving>,
+    moving: Option<MovingFace>,
 }
 
 /// A face, the thread that has it, and the thread that should.
@@ -35,19 +35,24 @@ pub(super) struct Move {
 
 /// A face on its way from thread to thread, and the commands for it that wait until it has arrived.
 #[derive(Debug)]
-struct Moving {
+struct MovingFace {
     id: FaceId,
     commands: Vec<ToWorker>,
 }
 
 impl Balance {
     pub(super) fn new(threads: usize, interval_ns: u64) -> Self {
-        Self { threads: vec![Work::default(); threads], interval_ns, decide_at: None, moving: None }
+        Self {
+            threads: vec![WorkerLoad::default(); threads],
+            interval_ns,
+            decide_at: None,
+            moving: None,
+        }
     }
 
     /// The face is on its way from now on. Only one may be.
     pub(super) fn begin(&mut self, id: FaceId) {
-        self.moving = Some(Moving { id, commands: Vec::new() });
+        self.moving = Some(MovingFace { id, commands: Vec::new() });
     }
 
     pub(super) fn is_moving(&self) -> bool {
@@ -71,7 +76,7 @@ impl Balance {
     }
 
     pub(super) fn note_work(&mut self, now: Instant, worker: u16, report: WorkReport) {
-        self.threads[usize::from(worker)] = Work { reported_at: now, report };
+        self.threads[usize::from(worker)] = WorkerLoad { reported_at: now, report };
     }
 
     /// The face that should be moved now, if any.
@@ -85,7 +90,7 @@ impl Balance {
         let oldest_ns = 3 * self.interval_ns;
         for thread in &mut self.threads {
             if now.ns_since(thread.reported_at) > oldest_ns {
-                *thread = Work::default();
+                *thread = WorkerLoad::default();
             }
         }
         let totals =

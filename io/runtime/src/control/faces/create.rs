@@ -13,7 +13,7 @@ use weir_manage::{
 
 use super::links::{apply_changes, begin_runs, link_config};
 use super::table::FaceRecord;
-use super::{Draft, Faces};
+use super::{FaceDraft, Faces};
 use crate::config::StaticFace;
 use crate::face_quota::Claimant;
 use crate::message::{ConnectOutcome, ConnectPurpose, NewSocket, ToWorker};
@@ -23,7 +23,7 @@ impl Faces {
 
     pub(in crate::control) fn on_accepted(&mut self, now: Instant, socket: Socket) {
         let is_operator = self.operators.includes(&socket);
-        let draft = Draft { is_operator, ..self.draft(socket, FacePersistency::OnDemand) };
+        let draft = FaceDraft { is_operator, ..self.draft(socket, FacePersistency::OnDemand) };
         let claimant = match draft.socket.peer() {
             Some(peer) => Claimant::Stream(peer),
             None => Claimant::Local,
@@ -34,8 +34,8 @@ impl Faces {
         }
     }
 
-    fn draft(&self, socket: Socket, persistency: FacePersistency) -> Draft {
-        Draft {
+    fn draft(&self, socket: Socket, persistency: FacePersistency) -> FaceDraft {
+        FaceDraft {
             remote: socket.remote_uri(),
             local: socket.local_uri(),
             scope: if socket.is_local() { FaceScope::Local } else { FaceScope::NonLocal },
@@ -108,7 +108,7 @@ impl Faces {
                 None => return,
             },
             // First the face's thread says whether the peer is silent.
-            ConnectPurpose::Recheck { face } => return self.request_heard(*face),
+            ConnectPurpose::Recheck { face } => return self.request_last_heard(*face),
         };
         self.connector.start(uri, None, purpose);
     }
@@ -166,9 +166,9 @@ impl Faces {
         &mut self,
         peer: SocketAddr,
         persistency: FacePersistency,
-    ) -> Result<Draft, FaceError> {
-        let port = self.ports.toward(peer, &mut self.turn)?;
-        Ok(Draft {
+    ) -> Result<FaceDraft, FaceError> {
+        let port = self.ports.toward(peer, &mut self.next_worker)?;
+        Ok(FaceDraft {
             remote: FaceUri::Udp(peer),
             local: udp_local_toward(port.local, peer),
             scope: FaceScope::NonLocal,
@@ -224,7 +224,7 @@ impl Faces {
                 if let Err(error) = self.update_declared(id, &request.changes, Some(&config)) {
                     tracing::error!(uri = config.uri, ?error, "[[face]] cannot be as configured");
                 }
-                self.adopt(id, index, may_move);
+                self.make_static(id, index, may_move);
                 id
             }
             Err(error) => {
@@ -251,7 +251,7 @@ impl Faces {
     }
 
     /// A face that exists becomes one of the configuration.
-    fn adopt(&mut self, id: FaceId, index: usize, may_move: bool) {
+    fn make_static(&mut self, id: FaceId, index: usize, may_move: bool) {
         let may_move = may_move && !self.is_moving();
         let Some(face) = self.table.find_mut(id) else { return };
         face.static_index = Some(index);

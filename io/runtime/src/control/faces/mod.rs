@@ -43,20 +43,20 @@ const EVICT_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 /// The faces of all packet threads.
 pub(super) struct Faces {
     workers: Workers,
-    turn: RoundRobin,
+    next_worker: RoundRobin,
     defaults: FaceDefaults,
     operators: Operators,
     quota: Arc<FaceQuota>,
     table: FaceTable,
     ports: UdpPorts,
-    statics: Vec<Static>,
+    statics: Vec<StaticEntry>,
     connector: Connector,
     balance: Balance,
     refused: RefusedConnections,
     notices: VecDeque<ManagerInput>,
 }
 
-struct Static {
+struct StaticEntry {
     config: StaticFace,
     /// Attempts so far to make it.
     attempts: u32,
@@ -71,7 +71,7 @@ struct RefusedConnections {
     evict_at: Instant,
 }
 
-struct Draft {
+struct FaceDraft {
     remote: FaceUri,
     local: FaceUri,
     scope: FaceScope,
@@ -94,13 +94,13 @@ impl Faces {
         let statics = config.static_faces.iter().cloned();
         let interval_ns = config.rebalance_interval.as_nanos() as u64;
         Self {
-            turn: RoundRobin::new(workers.count()),
+            next_worker: RoundRobin::new(workers.count()),
             defaults: config.face_defaults.clone(),
             operators: Operators::new(config),
             quota,
             table: FaceTable::default(),
             ports: UdpPorts::new(workers.clone(), config.face_defaults.clone()),
-            statics: statics.map(|config| Static { config, attempts: 0 }).collect(),
+            statics: statics.map(|config| StaticEntry { config, attempts: 0 }).collect(),
             connector: Connector::new(control),
             balance: Balance::new(config.threads, interval_ns),
             refused: RefusedConnections::default(),
@@ -124,7 +124,7 @@ impl Faces {
 
     /// Opens a UDP port on packet threads.
     pub(super) fn add_port(&mut self, sockets: Vec<UdpPort>) {
-        self.ports.add(sockets, &mut self.turn);
+        self.ports.add(sockets, &mut self.next_worker);
     }
 
     /// Informs the manager of a face.
@@ -143,12 +143,12 @@ impl Faces {
     // New faces.
 
     /// Claims an identifier, gives the face to a packet thread and informs all others.
-    fn add(&mut self, mut draft: Draft, claimant: Claimant) -> Result<FaceId, Refusal> {
+    fn add(&mut self, mut draft: FaceDraft, claimant: Claimant) -> Result<FaceId, Refusal> {
         if let Some(declared) = draft.static_index.and_then(|index| self.statics.get(index)) {
             declared.config.configure(&mut draft.link);
         }
         let id = self.quota.claim(claimant)?;
-        let owner = draft.worker.unwrap_or_else(|| self.turn.next());
+        let owner = draft.worker.unwrap_or_else(|| self.next_worker.next());
         let token = self.pit_token(draft.static_index, draft.scope);
         let attributes = draft.socket.attributes(draft.scope, token);
         self.workers.send_others(owner, || ToWorker::AddRemoteFace { id, attributes, owner });
@@ -173,7 +173,7 @@ impl Faces {
             is_up: true,
             static_index: draft.static_index,
             attempts: 0,
-            downs: RateLimitedLog::default(),
+            down_log: RateLimitedLog::default(),
         });
         self.notify(FaceEventKind::Created, id);
         Ok(id)
@@ -196,7 +196,7 @@ impl Faces {
             is_up: true,
             static_index: None,
             attempts: 0,
-            downs: RateLimitedLog::default(),
+            down_log: RateLimitedLog::default(),
         });
         self.notify(FaceEventKind::Created, id);
     }
@@ -210,7 +210,7 @@ impl Faces {
         if matches!(claimant, Claimant::Stream(_)) && self.refused.evict_at <= now {
             self.refused.evict_at = now.plus_ns(EVICT_INTERVAL_NS);
             let class = FaceClass { is_stream: true, network: refusal.network() };
-            self.workers.send(self.turn.next(), ToWorker::Evict(class));
+            self.workers.send(self.next_worker.next(), ToWorker::Evict(class));
         }
     }
 
@@ -263,7 +263,7 @@ impl Faces {
         let face = self.table.find_mut(id).ok_or(FaceError::NotFound)?;
         let peer = face.remote.socket_addr().map(|peer| peer.ip());
         let mtu_default = peer.map_or(face.link.codec.mtu, |peer| udp_mtu(&self.defaults, peer));
-        let (persistency, mut link) = face.changed(changes, mtu_default)?;
+        let (persistency, mut link) = face.with_changes(changes, mtu_default)?;
         if let Some(declared) = declared {
             declared.configure(&mut link);
         }
@@ -280,7 +280,7 @@ impl Faces {
     pub(super) fn destroy(&mut self, id: FaceId) {
         if let Some(face) = self.table.find(id) {
             self.workers.send(face.worker, ToWorker::RemoveFace(id));
-            self.forget(id);
+            self.remove(id);
         }
     }
 
@@ -296,9 +296,9 @@ impl Faces {
         let remote = face.remote.to_string();
         if removed {
             tracing::debug!(face = id.0, remote, ?reason, "face closed");
-            return self.forget(id);
+            return self.remove(id);
         }
-        if let Some(count) = face.downs.add(now) {
+        if let Some(count) = face.down_log.add(now) {
             tracing::warn!(face = id.0, remote, ?reason, count, "permanent face is down");
         }
         face.is_up = false;
@@ -307,7 +307,7 @@ impl Faces {
     }
 
     /// Takes a face that its packet thread has closed out of all tables.
-    fn forget(&mut self, id: FaceId) {
+    fn remove(&mut self, id: FaceId) {
         self.notify(FaceEventKind::Destroyed, id);
         if let Some(face) = self.table.remove(id) {
             self.quota.release(id);
@@ -360,7 +360,7 @@ impl Faces {
         {
             tracing::debug!(face = face.0, from, to, "a face goes to another packet thread");
             self.balance.begin(face);
-            self.workers.send(from, ToWorker::GiveFace { id: face, to, socket: None });
+            self.workers.send(from, ToWorker::MoveFace { id: face, to, socket: None });
         }
     }
 

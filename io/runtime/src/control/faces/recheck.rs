@@ -22,14 +22,14 @@ impl Faces {
     }
 
     /// Asks the face's thread when its peer was last heard.
-    pub(super) fn request_heard(&self, id: FaceId) {
+    pub(super) fn request_last_heard(&self, id: FaceId) {
         if let Some(face) = self.table.find(id) {
-            self.workers.send(face.worker, ToWorker::TellHeard(id));
+            self.workers.send(face.worker, ToWorker::ReportLastHeard(id));
         }
     }
 
     /// The peer of a face was last heard at `at`: if that is long ago its host is looked up.
-    pub(in crate::control) fn on_heard(&mut self, now: Instant, id: FaceId, at: Instant) {
+    pub(in crate::control) fn on_last_heard(&mut self, now: Instant, id: FaceId, at: Instant) {
         let Some(face) = self.table.find_mut(id) else { return };
         let Some(index) = face.static_index else { return };
         let purpose = ConnectPurpose::Recheck { face: id };
@@ -75,7 +75,7 @@ impl Faces {
         {
             return Err(FaceError::Exists(other));
         }
-        let port = self.ports.toward(peer, &mut self.turn)?;
+        let port = self.ports.toward(peer, &mut self.next_worker)?;
         let (to, local) = (port.worker_of(peer), udp_local_toward(port.local, peer));
         let socket = port.socket(peer.into());
         let from = self.table.find(id).ok_or(FaceError::NotFound)?.worker;
@@ -85,7 +85,7 @@ impl Faces {
             ToWorker::AttachSocket { id, socket }
         } else {
             self.balance.begin(id);
-            ToWorker::GiveFace { id, to, socket: Some(socket) }
+            ToWorker::MoveFace { id, to, socket: Some(socket) }
         };
         self.workers.send(from, command);
         self.notify(FaceEventKind::Up, id);

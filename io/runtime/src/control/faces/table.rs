@@ -33,7 +33,7 @@ pub(in crate::control) struct FaceRecord {
     /// Attempts to connect since it was last up.
     pub(super) attempts: u32,
     /// Warnings that it went down.
-    pub(super) downs: RateLimitedLog,
+    pub(super) down_log: RateLimitedLog,
 }
 
 impl FaceRecord {
@@ -83,7 +83,7 @@ impl FaceRecord {
     }
 
     /// What the face would be after `changes`, or why it cannot be that.
-    pub(super) fn changed(
+    pub(super) fn with_changes(
         &self,
         changes: &FaceChanges,
         mtu_default: usize,
@@ -176,7 +176,7 @@ mod tests {
             is_up: true,
             static_index: None,
             attempts: 0,
-            downs: RateLimitedLog::default(),
+            down_log: RateLimitedLog::default(),
         }
     }
 
@@ -186,30 +186,30 @@ mod tests {
         let tcp = record("tcp4://127.0.0.1:6363", FaceScope::Local);
         let fd = record("fd://9", FaceScope::Local);
         let refused = |record: &FaceRecord, changes: FaceChanges| {
-            matches!(record.changed(&changes, 1420), Err(FaceError::Unsupported(_)))
+            matches!(record.with_changes(&changes, 1420), Err(FaceError::Unsupported(_)))
         };
         let mtu = |mtu| FaceChanges { mtu: Some(mtu), ..Default::default() };
-        assert_eq!(udp.changed(&mtu(9000), 1420).unwrap().1.codec.mtu, 8800);
-        assert_eq!(udp.changed(&mtu(MTU_AUTO), 1420).unwrap().1.codec.mtu, 1420);
-        assert_eq!(udp.changed(&mtu(MTU_AUTO), 8800).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.with_changes(&mtu(9000), 1420).unwrap().1.codec.mtu, 8800);
+        assert_eq!(udp.with_changes(&mtu(MTU_AUTO), 1420).unwrap().1.codec.mtu, 1420);
+        assert_eq!(udp.with_changes(&mtu(MTU_AUTO), 8800).unwrap().1.codec.mtu, 8800);
         assert!(refused(&udp, mtu(63)));
         assert!(refused(&tcp, mtu(1420)));
         let fields = FaceChanges { local_fields: Some(true), ..Default::default() };
         assert!(refused(&udp, fields));
-        assert!(tcp.changed(&fields, 1420).unwrap().1.codec.local_fields);
+        assert!(tcp.with_changes(&fields, 1420).unwrap().1.codec.local_fields);
         let permanent =
             FaceChanges { persistency: Some(FacePersistency::Permanent), ..Default::default() };
         assert!(refused(&fd, permanent));
-        assert_eq!(udp.changed(&permanent, 1420).unwrap().0, FacePersistency::Permanent);
+        assert_eq!(udp.with_changes(&permanent, 1420).unwrap().0, FacePersistency::Permanent);
         let reliability = FaceChanges { reliability: Some(true), ..Default::default() };
-        assert!(udp.changed(&reliability, 1420).unwrap().1.codec.reliability);
+        assert!(udp.with_changes(&reliability, 1420).unwrap().1.codec.reliability);
         assert!(refused(&tcp, reliability) && refused(&fd, reliability));
         let off = FaceChanges { reliability: Some(false), ..Default::default() };
-        assert!(!tcp.changed(&off, 1420).unwrap().1.codec.reliability);
+        assert!(!tcp.with_changes(&off, 1420).unwrap().1.codec.reliability);
     }
 
     #[test]
-    fn one_face_to_one_remote_but_many_unix_connections() {
+    fn one_face_per_remote_except_unix() {
         let mut table = FaceTable::default();
         table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
         let remote: FaceUri = "udp4://192.0.2.1:6363".parse().unwrap();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_face_made_by_command_outlives_the_strangers_face_it_replaced() {
+    fn command_face_outlives_replaced_face() {
         let mut table = FaceTable::default();
         table.insert(record("udp4://192.0.2.1:6363", FaceScope::NonLocal));
         let late = record("udp4://192.0.2.1:6363", FaceScope::NonLocal);

@@ -14,7 +14,7 @@ use weir_manage::{ManagerConfig, ManagerInput, StoreSettings};
 
 use self::sockets::Sockets;
 pub(super) use self::sockets::warn_if_shared;
-use self::threads::Common;
+use self::threads::WorkerStarter;
 use super::acceptor::Acceptor;
 use super::anchors::Anchors;
 use super::contents::Contents;
@@ -138,7 +138,7 @@ impl Control {
         let quota = Arc::new(FaceQuota::new(config.faces));
         let (store_bytes, ahead_bytes) = (config.store.capacity_bytes, config.memory_ahead_bytes);
         let memory = Preparer::new(store_bytes, ahead_bytes, config.threads);
-        let common = Common {
+        let common = WorkerStarter {
             config: &config,
             clock,
             hash_key,

@@ -54,7 +54,7 @@ impl Sockets {
                 }
             }
         }
-        sockets.warn_of_lacking();
+        sockets.warn_missing_features();
         Ok(sockets)
     }
 
@@ -79,7 +79,7 @@ impl Sockets {
     }
 
     /// What one port lacks, all of them do.
-    fn warn_of_lacking(&self) {
+    fn warn_missing_features(&self) {
         let ports = self.ports.iter().flatten();
         let lacking = ports.map(UdpPort::lacking).max_by_key(|lacking| lacking.len());
         if let Some(lacking @ [_, ..]) = lacking {

@@ -27,7 +27,7 @@ use crate::message::ToWorker;
 use crate::worker::{Siblings, WAKER_TOKEN, Worker, WorkerSetup};
 
 /// What all packet threads have in common.
-pub(super) struct Common<'a> {
+pub(super) struct WorkerStarter<'a> {
     pub(super) config: &'a RuntimeConfig,
     pub(super) clock: Clock,
     pub(super) hash_key: HashKey,
@@ -43,7 +43,7 @@ struct ShardDisks {
     ports: Option<DiskPorts>,
 }
 
-impl Common<'_> {
+impl WorkerStarter<'_> {
     /// Starts the disks and the threads. Threads that were started end if one cannot be.
     pub(super) fn start_workers(
         &self,

@@ -281,7 +281,7 @@ impl Faces {
 
     /// Takes out a face for another thread, with the socket that it will have there: its own,
     /// unless another is given. Returns none if the face, or its own socket, is gone.
-    pub(super) fn give(
+    pub(super) fn detach_for_move(
         &mut self,
         id: FaceId,
         socket: Option<NewSocket>,
