@@ -23,7 +23,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use weir_base::units::Size;
 use weir_options::{DisksOptions, StoreOptions};
-use weir_runtime::{FaceBounds, RuntimeConfig, StaticFace, memory_bytes_min};
+use weir_runtime::{FaceLimits, RuntimeConfig, StaticFace, memory_bytes_min};
 
 pub(crate) use self::controller::ControllerSection;
 use self::disk::DiskSection;
@@ -179,7 +179,7 @@ impl FileConfig {
             data_source: self.router.data_from,
             unsolicited: self.store.unsolicited,
             producer_regions: self.router.producer_regions.iter().map(|r| r.0.clone()).collect(),
-            faces: FaceBounds {
+            faces: FaceLimits {
                 faces_max: self.faces.faces_max,
                 per_host_max: self.faces.faces_per_host_max,
                 per_network_max: self.faces.faces_per_network_max,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use weir_control::message::{Configuration, SetupPart};
-use weir_runtime::{Handle, OuterMetric};
+use weir_runtime::{ExtraMetric, Handle};
 
 use crate::apply::Applier;
 use crate::config::AgentConfig;
@@ -115,12 +115,12 @@ impl std::fmt::Debug for Agent {
 }
 
 /// What `/metrics` of the router says of its controller.
-fn metrics(health: &ControllerHealth, shared: &Shared) -> Vec<OuterMetric> {
+fn metrics(health: &ControllerHealth, shared: &Shared) -> Vec<ExtraMetric> {
     let is_reachable = u64::from(health.is_reachable.load(Ordering::Relaxed));
     let refused = health.refused.load(Ordering::Relaxed);
     let unanswered = health.unanswered.load(Ordering::Relaxed);
-    let gauge = |name, help, value| OuterMetric { name, help, is_total: false, value };
-    let total = |name, help, value| OuterMetric { name, help, is_total: true, value };
+    let gauge = |name, help, value| ExtraMetric { name, help, is_total: false, value };
+    let total = |name, help, value| ExtraMetric { name, help, is_total: true, value };
     let reachable = "Whether the controller answered the last request";
     let generation = "Number of the configuration that is set up, 0 before the first";
     let mut metrics = vec![

@@ -235,7 +235,7 @@ impl UdpPort {
         self.counters
     }
 
-    /// Receives one batch and appends it to `datagrams`. Never [`RecvStatus::Closed`].
+    /// Receives one batch and appends it to `datagrams`. Never [`RecvStatus::ClosedFace`].
     ///
     /// # Errors
     /// Only if the socket itself is broken; errors that peers cause are counted.

@@ -15,7 +15,7 @@ use weir_store::StoreConfig;
 use weir_store::disk::DiskTierConfig;
 use weir_wire::Name;
 
-use crate::face_quota::FaceBounds;
+use crate::face_quota::FaceLimits;
 
 /// Everything [`Runtime::start`](crate::Runtime::start) needs to know.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct RuntimeConfig {
     pub producer_regions: Vec<Name>,
     /// Most faces. Beyond it the least used peer makes room if it is silent; else a connection or a
     /// UDP peer is refused and counted.
-    pub faces: FaceBounds,
+    pub faces: FaceLimits,
     /// Where the router waits for peers.
     pub listeners: Vec<Listener>,
     /// Who may connect to its Unix sockets.

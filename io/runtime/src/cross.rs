@@ -32,7 +32,7 @@ const COPY_BYTES_MAX: usize = 1024;
 
 /// What one packet thread hands to another.
 #[derive(Debug)]
-pub(crate) enum Crossing {
+pub(crate) enum RingMessage {
     /// A packet for the shard over there.
     In {
         face: FaceId,
@@ -52,42 +52,42 @@ pub(crate) enum Crossing {
 }
 
 /// One thread's ends of all rings.
-pub(crate) struct CrossPorts {
-    outgoing: Vec<Option<Outgoing>>,
-    incoming: Vec<Incoming>,
+pub(crate) struct ShardRings {
+    outgoing: Vec<Option<OutboundRing>>,
+    incoming: Vec<InboundRing>,
     /// The ring whose noted crossings are being taken; those before it have none left.
-    taking_from: usize,
+    next_ring: usize,
     /// Whether this thread sleeps.
-    bell: Arc<Doorbell>,
+    doorbell: Arc<Doorbell>,
     /// Crossings lost to full rings.
     pub(crate) overflows: u64,
 }
 
-struct Outgoing {
+struct OutboundRing {
     octets: Producer<u8>,
-    references: Producer<Crossing>,
-    bell: Arc<Doorbell>,
+    references: Producer<RingMessage>,
+    doorbell: Arc<Doorbell>,
     waker: Arc<Waker>,
     /// Something was handed over since it was last looked whether the other side sleeps.
-    is_unseen: bool,
+    needs_wake_check: bool,
 }
 
-struct Incoming {
+struct InboundRing {
     octets: Consumer<u8>,
-    references: Consumer<Crossing>,
+    references: Consumer<RingMessage>,
     /// Octets that waited when they were last noted and have not been taken yet.
     waiting: usize,
 }
 
-impl CrossPorts {
+impl ShardRings {
     /// Connects all pairs of threads; `wakers[i]` rouses thread `i`.
     pub(crate) fn connect_all(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let count = wakers.len();
         let unconnected = || Self {
             outgoing: Vec::new(),
             incoming: Vec::new(),
-            taking_from: 0,
-            bell: Arc::new(Doorbell::new()),
+            next_ring: 0,
+            doorbell: Arc::new(Doorbell::new()),
             overflows: 0,
         };
         let mut all: Vec<Self> = (0..count).map(|_| unconnected()).collect();
@@ -97,7 +97,7 @@ impl CrossPorts {
                     all[from].outgoing.push(None);
                     continue;
                 }
-                let bell = Arc::clone(&all[to].bell);
+                let bell = Arc::clone(&all[to].doorbell);
                 let (outgoing, incoming) = ring(bell, Arc::clone(&wakers[to]));
                 all[from].outgoing.push(Some(outgoing));
                 all[to].incoming.push(incoming);
@@ -106,29 +106,29 @@ impl CrossPorts {
         all
     }
 
-    /// Hands `crossing` to thread `to`; counts it when the ring is full. A packet that was copied
+    /// Hands `message` to thread `to`; counts it when the ring is full. A packet that was copied
     /// goes back to `pool`.
-    pub(crate) fn push(&mut self, to: u16, crossing: Crossing, pool: &mut Pool) {
+    pub(crate) fn push(&mut self, to: u16, crossing: RingMessage, pool: &mut Pool) {
         if self.try_push(to, crossing, pool).is_err() {
             self.overflows += 1;
         }
     }
 
-    /// Hands `crossing` to thread `to`.
+    /// Hands `message` to thread `to`.
     ///
     /// # Errors
     /// The crossing, when the ring is full.
     pub(crate) fn try_push(
         &mut self,
         to: u16,
-        crossing: Crossing,
+        crossing: RingMessage,
         pool: &mut Pool,
-    ) -> Result<(), Crossing> {
+    ) -> Result<(), RingMessage> {
         let outgoing = self.outgoing[usize::from(to)].as_mut().expect("no ring leads to oneself");
-        outgoing.is_unseen = true;
+        outgoing.needs_wake_check = true;
         let (kind, face, header, packet) = match &crossing {
-            Crossing::In { face, header, packet } => (Record::IN, *face, header, packet),
-            Crossing::Out(out) => (Record::OUT, out.face, &out.header, &out.packet),
+            RingMessage::In { face, header, packet } => (Record::IN, *face, header, packet),
+            RingMessage::Out(out) => (Record::OUT, out.face, &out.header, &out.packet),
             _ => return outgoing.push_reference(crossing),
         };
         let Some(record) = Record::of(kind, face, header, packet) else {
@@ -137,47 +137,49 @@ impl CrossPorts {
         if !outgoing.copy(record, header.pit_token.as_slice(), packet) {
             return Err(crossing);
         }
-        if let Crossing::In { packet, .. } | Crossing::Out(OutPacket { packet, .. }) = crossing {
+        if let RingMessage::In { packet, .. } | RingMessage::Out(OutPacket { packet, .. }) =
+            crossing
+        {
             pool.recycle(packet);
         }
         Ok(())
     }
 
     /// Notes what waits in each ring now.
-    pub(crate) fn note_waiting(&mut self) {
-        self.taking_from = 0;
+    pub(crate) fn note_lengths(&mut self) {
+        self.next_ring = 0;
         for incoming in &mut self.incoming {
             incoming.waiting = incoming.octets.slots();
         }
     }
 
-    /// The next of the crossings that waited when [`Self::note_waiting`] was called.
-    pub(crate) fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
-        while let Some(incoming) = self.incoming.get_mut(self.taking_from) {
-            if let Some(crossing) = incoming.next_noted(pool) {
+    /// The next of the crossings that waited when [`Self::note_lengths`] was called.
+    pub(crate) fn next_message(&mut self, pool: &mut Pool) -> Option<RingMessage> {
+        while let Some(incoming) = self.incoming.get_mut(self.next_ring) {
+            if let Some(crossing) = incoming.next_message(pool) {
                 return Some(crossing);
             }
-            self.taking_from += 1;
+            self.next_ring += 1;
         }
         None
     }
 
     /// Thread `to` was handed something by another way than the rings, and is woken with the next
     /// call of [`Self::wake_pending`] if it sleeps.
-    pub(crate) fn rouse(&mut self, to: u16) {
+    pub(crate) fn mark_for_wake(&mut self, to: u16) {
         if let Some(outgoing) = &mut self.outgoing[usize::from(to)] {
-            outgoing.is_unseen = true;
+            outgoing.needs_wake_check = true;
         }
     }
 
     /// Wakes those that were handed something since the last call and sleep.
     pub(crate) fn wake_pending(&mut self) {
-        if !self.outgoing.iter().flatten().any(|outgoing| outgoing.is_unseen) {
+        if !self.outgoing.iter().flatten().any(|outgoing| outgoing.needs_wake_check) {
             return;
         }
         published();
         for outgoing in self.outgoing.iter_mut().flatten() {
-            if std::mem::take(&mut outgoing.is_unseen) && outgoing.bell.must_ring() {
+            if std::mem::take(&mut outgoing.needs_wake_check) && outgoing.doorbell.must_ring() {
                 // A waker fails only when its poll is gone, that is, at the end.
                 let _ = outgoing.waker.wake();
             }
@@ -186,27 +188,33 @@ impl CrossPorts {
 
     /// Says that this thread is about to sleep, for others to wake it. False when something waits
     /// in a ring already: then it should not. [`Self::wake_up`] comes afterwards in either case.
-    pub(crate) fn fall_asleep(&self) -> bool {
-        self.bell.fall_asleep();
+    pub(crate) fn begin_sleep(&self) -> bool {
+        self.doorbell.fall_asleep();
         self.incoming.iter().all(|incoming| incoming.octets.is_empty())
     }
 
     /// Says that this thread will look at its rings.
-    pub(crate) fn wake_up(&self) {
-        self.bell.wake_up();
+    pub(crate) fn end_sleep(&self) {
+        self.doorbell.wake_up();
     }
 }
 
-fn ring(bell: Arc<Doorbell>, waker: Arc<Waker>) -> (Outgoing, Incoming) {
+fn ring(bell: Arc<Doorbell>, waker: Arc<Waker>) -> (OutboundRing, InboundRing) {
     let (octets_in, octets_out) = RingBuffer::new(RING_BYTES);
     let (references_in, references_out) = RingBuffer::new(RING_SLOTS);
     (
-        Outgoing { octets: octets_in, references: references_in, bell, waker, is_unseen: false },
-        Incoming { octets: octets_out, references: references_out, waiting: 0 },
+        OutboundRing {
+            octets: octets_in,
+            references: references_in,
+            doorbell: bell,
+            waker,
+            needs_wake_check: false,
+        },
+        InboundRing { octets: octets_out, references: references_out, waiting: 0 },
     )
 }
 
-impl Outgoing {
+impl OutboundRing {
     /// False when the ring is full.
     #[inline]
     fn copy(&mut self, record: Record, token: &[u8], packet: &[u8]) -> bool {
@@ -230,7 +238,7 @@ impl Outgoing {
         }
     }
 
-    fn push_reference(&mut self, crossing: Crossing) -> Result<(), Crossing> {
+    fn push_reference(&mut self, crossing: RingMessage) -> Result<(), RingMessage> {
         if self.octets.is_full() {
             return Err(crossing);
         }
@@ -240,9 +248,9 @@ impl Outgoing {
     }
 }
 
-impl Incoming {
+impl InboundRing {
     #[inline]
-    fn next_noted(&mut self, pool: &mut Pool) -> Option<Crossing> {
+    fn next_message(&mut self, pool: &mut Pool) -> Option<RingMessage> {
         while self.waiting > 0 {
             let chunk = self.octets.read_chunk(self.waiting).expect("that much waits");
             let (octets, _) = chunk.as_slices();
@@ -250,7 +258,7 @@ impl Incoming {
                 Record::SKIP => (octets.len(), None),
                 Record::REFERENCE => {
                     let crossing = self.references.pop().expect("its mark is here");
-                    if let Crossing::In { packet, .. } = &crossing {
+                    if let RingMessage::In { packet, .. } = &crossing {
                         // The shard looks at it when the batch is full.
                         packet.prefetch_block();
                     }
@@ -259,7 +267,7 @@ impl Incoming {
                 _ => {
                     let (head, rest) = octets.split_first_chunk().expect("records are whole");
                     let record = Record::decode(head);
-                    (record.len(), Some(record.crossing(rest, pool)))
+                    (record.len(), Some(record.to_message(rest, pool)))
                 }
             };
             chunk.commit(taken);
@@ -357,7 +365,7 @@ impl Record {
 
     /// What crossed; `octets` begin with the token and the packet.
     #[inline]
-    fn crossing(&self, octets: &[u8], pool: &mut Pool) -> Crossing {
+    fn to_message(&self, octets: &[u8], pool: &mut Pool) -> RingMessage {
         let (token, rest) = octets.split_at(usize::from(self.token_len));
         let packet = pool.copy(&rest[..usize::from(self.packet_len)]);
         let header = LpHeader {
@@ -368,8 +376,8 @@ impl Record {
         };
         let face = self.face;
         match self.kind {
-            Self::IN => Crossing::In { face, header, packet },
-            _ => Crossing::Out(OutPacket { face, header, packet }),
+            Self::IN => RingMessage::In { face, header, packet },
+            _ => RingMessage::Out(OutPacket { face, header, packet }),
         }
     }
 }

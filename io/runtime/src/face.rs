@@ -43,7 +43,7 @@ pub(crate) struct Face {
     /// list of blocked faces.
     pub(crate) awaits_writable: bool,
     /// The face's own socket accepted no more, and has not become writable since.
-    pub(crate) is_full: bool,
+    pub(crate) is_socket_full: bool,
     /// Frames that were read and not processed yet.
     pub(crate) unread: Vec<Packet>,
     /// Packets dropped while a permanent face had no socket.
@@ -88,7 +88,7 @@ impl Face {
             is_dirty: false,
             is_ready: false,
             awaits_writable: false,
-            is_full: false,
+            is_socket_full: false,
             unread: Vec::new(),
             down_drops: 0,
             blocked: None,
@@ -99,7 +99,7 @@ impl Face {
 
     /// The socket accepted no more.
     pub(crate) fn note_blocked(&mut self, now: Instant) {
-        self.is_full = true;
+        self.is_socket_full = true;
         let out_bytes = self.link.counters().out_bytes;
         if self.blocked.is_none_or(|blocked| blocked.out_bytes != out_bytes) {
             self.blocked = Some(Blocked { since: now, out_bytes });
@@ -117,10 +117,10 @@ impl Face {
     }
 
     /// Ends the socket and drops what was queued for it.
-    pub(crate) fn take_down(&mut self) -> FaceSocket {
+    pub(crate) fn close_socket(&mut self) -> FaceSocket {
         self.link.discard_all();
         self.awaits_writable = false;
-        self.is_full = false;
+        self.is_socket_full = false;
         self.blocked = None;
         mem::replace(&mut self.socket, FaceSocket::Down)
     }

@@ -12,7 +12,7 @@ use weir_base::FaceId;
 
 /// Most faces of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaceBounds {
+pub struct FaceLimits {
     /// Of local applications; of configuration and commands; of UDP peers; of TCP peers: each.
     pub faces_max: usize,
     /// Of one host, over UDP and over TCP each: an IPv4 address, or the /64 of an IPv6 address.
@@ -85,7 +85,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn holds(self, peer: IpAddr) -> bool {
+    pub(crate) fn contains(self, peer: IpAddr) -> bool {
         self == Self::of(peer, self.bits, self.bits)
     }
 
@@ -121,11 +121,11 @@ pub(crate) struct FaceClass {
 /// Which bound a claim exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// [`FaceBounds::faces_max`].
+    /// [`FaceLimits::faces_max`].
     Kind { max: usize },
-    /// [`FaceBounds::per_host_max`].
+    /// [`FaceLimits::per_host_max`].
     Host { host: Network, max: usize },
-    /// [`FaceBounds::per_network_max`].
+    /// [`FaceLimits::per_network_max`].
     Site { network: Network, max: usize },
 }
 
@@ -163,7 +163,7 @@ impl fmt::Display for Refusal {
 #[derive(Debug)]
 pub(crate) struct FaceQuota {
     next_face_id: AtomicU64,
-    bounds: FaceBounds,
+    limits: FaceLimits,
     counts: Mutex<Counts>,
 }
 
@@ -176,16 +176,16 @@ struct Counts {
 }
 
 impl FaceQuota {
-    pub(crate) fn new(bounds: FaceBounds) -> Self {
+    pub(crate) fn new(bounds: FaceLimits) -> Self {
         let next_face_id = AtomicU64::new(FaceId::FIRST.0);
-        Self { next_face_id, bounds, counts: Mutex::default() }
+        Self { next_face_id, limits: bounds, counts: Mutex::default() }
     }
 
     /// An identifier for a new face.
     pub(crate) fn claim(&self, claimant: Claimant) -> Result<FaceId, Refusal> {
         self.with_counts(|counts| {
             counts
-                .refusal(claimant, &self.bounds)
+                .refusal(claimant, &self.limits)
                 .map_or_else(|| Ok(counts.add(claimant, &self.next_face_id)), Err)
         })
     }
@@ -194,7 +194,7 @@ impl FaceQuota {
     pub(crate) fn replace(&self, face: FaceId, claimant: Claimant) -> Result<FaceId, Refusal> {
         self.with_counts(|counts| {
             let former = counts.remove(face);
-            match counts.refusal(claimant, &self.bounds) {
+            match counts.refusal(claimant, &self.limits) {
                 None => Ok(counts.add(claimant, &self.next_face_id)),
                 Some(refusal) => {
                     if let Some(former) = former {
@@ -220,7 +220,7 @@ impl FaceQuota {
 }
 
 impl Counts {
-    fn refusal(&self, claimant: Claimant, bounds: &FaceBounds) -> Option<Refusal> {
+    fn refusal(&self, claimant: Claimant, bounds: &FaceLimits) -> Option<Refusal> {
         let kind = claimant.kind();
         let used = |network| self.by_network.get(&(kind, network)).copied().unwrap_or(0);
         if let Some(peer) = claimant.peer() {

@@ -12,7 +12,7 @@ use crate::contents::Contents;
 use crate::error::StopError;
 use crate::mailbox::ControlSender;
 use crate::message::ToControl;
-use crate::metrics::{MetricsServer, OuterMetric};
+use crate::metrics::{ExtraMetric, MetricsServer};
 use crate::snapshot::Snapshot;
 
 /// A running router. Dropping it stops the router too.
@@ -63,9 +63,9 @@ impl Handle {
     }
 
     /// Adds metrics of something that runs beside the router to those of `/metrics`.
-    pub fn add_metrics(&self, source: impl Fn() -> Vec<OuterMetric> + Send + Sync + 'static) {
+    pub fn add_metrics(&self, source: impl Fn() -> Vec<ExtraMetric> + Send + Sync + 'static) {
         if let Some(metrics) = &self.metrics {
-            metrics.outer().add(Box::new(source));
+            metrics.extra().add(Box::new(source));
         }
     }
 

@@ -33,10 +33,10 @@ pub use config::{
 pub use contents::Contents;
 pub use control::is_kept_ignored;
 pub use error::{StartError, StopError};
-pub use face_quota::FaceBounds;
+pub use face_quota::FaceLimits;
 pub use handle::{Handle, LocalPort};
 pub use memory::memory_bytes_min;
-pub use metrics::OuterMetric;
+pub use metrics::ExtraMetric;
 pub use profile::{FunctionSamples, Profiler};
 pub use questions::{ContentsCursor, ContentsError, ContentsPage, Miss};
 pub use snapshot::{DiskSnapshot, FaceSnapshot, SharedMemorySnapshot, Snapshot};

@@ -21,8 +21,8 @@ use crate::error::StartError;
 use crate::mailbox::ControlSender;
 use crate::snapshot::Snapshot;
 use http::{Answer, HttpServer, Request};
-pub use outer::OuterMetric;
-pub(crate) use outer::OuterMetrics;
+pub use outer::ExtraMetric;
+pub(crate) use outer::ExtraMetrics;
 
 /// A router that does not answer within this time is reported as unavailable.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -30,17 +30,17 @@ const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The HTTP server and its threads.
 pub(crate) struct MetricsServer {
     server: HttpServer,
-    outer: OuterMetrics,
+    extra: ExtraMetrics,
 }
 
 impl MetricsServer {
     pub(crate) fn start(address: SocketAddr, control: ControlSender) -> Result<Self, StartError> {
-        let outer = OuterMetrics::default();
+        let outer = ExtraMetrics::default();
         let others = outer.clone();
         let handler = move |request: &Request<'_>| answer(request, &control, &others);
         let server = HttpServer::start(address, Box::new(handler))
             .map_err(|error| StartError::Metrics { address, reason: error.to_string() })?;
-        Ok(Self { server, outer })
+        Ok(Self { server, extra: outer })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -48,8 +48,8 @@ impl MetricsServer {
     }
 
     /// Metrics of what runs beside the router.
-    pub(crate) fn outer(&self) -> &OuterMetrics {
-        &self.outer
+    pub(crate) fn extra(&self) -> &ExtraMetrics {
+        &self.extra
     }
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for MetricsServer {
     }
 }
 
-fn answer(request: &Request<'_>, control: &ControlSender, outer: &OuterMetrics) -> Answer {
+fn answer(request: &Request<'_>, control: &ControlSender, outer: &ExtraMetrics) -> Answer {
     let plain = |status, text: &str| {
         let content_type = "text/plain; charset=utf-8";
         Answer { status, content_type, body: text.to_owned() }
@@ -78,7 +78,7 @@ fn answer(request: &Request<'_>, control: &ControlSender, outer: &OuterMetrics) 
     }
 }
 
-pub(crate) fn encode(snapshot: Snapshot, outer: &OuterMetrics) -> String {
+pub(crate) fn encode(snapshot: Snapshot, outer: &ExtraMetrics) -> String {
     let mut registry = Registry::with_prefix("weir");
     registry.register_collector(Box::new(SnapshotCollector(snapshot, outer.clone())));
     let mut text = String::new();
@@ -88,7 +88,7 @@ pub(crate) fn encode(snapshot: Snapshot, outer: &OuterMetrics) -> String {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceKind {
+struct FaceKindLabels {
     face: u64,
     remote: String,
     direction: &'static str,
@@ -96,33 +96,33 @@ struct FaceKind {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceOctets {
+struct FaceDirectionLabels {
     face: u64,
     remote: String,
     direction: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct FaceOutcome {
+struct FaceOutcomeLabels {
     face: u64,
     remote: String,
     outcome: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Face {
+struct FaceLabels {
     face: u64,
     remote: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Drop {
+struct DropLabels {
     layer: &'static str,
     reason: &'static str,
 }
 
 #[derive(Debug)]
-struct SnapshotCollector(Snapshot, OuterMetrics);
+struct SnapshotCollector(Snapshot, ExtraMetrics);
 
 impl Collector for SnapshotCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -139,7 +139,7 @@ impl Collector for SnapshotCollector {
 }
 
 /// Writes one counter for each label set.
-fn counters<L: EncodeLabelSet>(
+fn encode_counters<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
@@ -154,7 +154,7 @@ fn counters<L: EncodeLabelSet>(
 
 /// Writes every metric that a table of counters declares. Rows of one metric stand together in the
 /// table and differ in their label.
-fn table<T: Counters>(encoder: &mut DescriptorEncoder, stats: &T) -> Result<(), fmt::Error> {
+fn encode_table<T: Counters>(encoder: &mut DescriptorEncoder, stats: &T) -> Result<(), fmt::Error> {
     let rows = stats.rows().filter_map(|(counter, value)| Some((counter.metric?, counter, value)));
     for rows in rows.collect::<Vec<_>>().chunk_by(|(one, ..), (other, ..)| one == other) {
         let (name, first, _) = rows[0];
@@ -205,22 +205,32 @@ impl SnapshotCollector {
                 ("out", "nack", c.out_nacks),
             ];
             rows.map(|(direction, kind, count)| {
-                (FaceKind { face: face.id.0, remote: face.uri.clone(), direction, kind }, count)
+                (
+                    FaceKindLabels { face: face.id.0, remote: face.uri.clone(), direction, kind },
+                    count,
+                )
             })
         });
-        counters(encoder, "packets", "Packets by face, direction and kind", packets)?;
+        encode_counters(encoder, "packets", "Packets by face, direction and kind", packets)?;
         let octets = self.0.faces.iter().flat_map(|face| {
             [("in", face.counters.in_bytes), ("out", face.counters.out_bytes)].map(
                 |(direction, count)| {
-                    (FaceOctets { face: face.id.0, remote: face.uri.clone(), direction }, count)
+                    (
+                        FaceDirectionLabels {
+                            face: face.id.0,
+                            remote: face.uri.clone(),
+                            direction,
+                        },
+                        count,
+                    )
                 },
             )
         });
-        counters(encoder, "octets", "Octets by face and direction", octets)?;
+        encode_counters(encoder, "octets", "Octets by face and direction", octets)?;
         let marks = self.0.faces.iter().map(|face| {
-            (Face { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
+            (FaceLabels { face: face.id.0, remote: face.uri.clone() }, face.counters.marks_set)
         });
-        counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
+        encode_counters(encoder, "congestion_marks", "Congestion marks set, by face", marks)?;
         self.link_outcomes(encoder)?;
         let mut queues = encoder.encode_descriptor(
             "egress_queue_bytes",
@@ -229,7 +239,7 @@ impl SnapshotCollector {
             MetricType::Gauge,
         )?;
         for face in &self.0.faces {
-            let labels = Face { face: face.id.0, remote: face.uri.clone() };
+            let labels = FaceLabels { face: face.id.0, remote: face.uri.clone() };
             queues.encode_family(&labels)?.encode_gauge(&face.queue_bytes)?;
         }
         Ok(())
@@ -238,7 +248,7 @@ impl SnapshotCollector {
     /// What faces did beside passing packets on.
     fn link_outcomes(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let help = "Frames of link reliability by face and outcome; those given up are packets";
-        self.outcomes(encoder, "reliability", help, |c| {
+        self.encode_outcomes(encoder, "reliability", help, |c| {
             [
                 ("acknowledged", c.acknowledged),
                 ("retransmitted", c.retransmitted),
@@ -248,7 +258,7 @@ impl SnapshotCollector {
             ]
         })?;
         let help = "Frames that stood for several Interests, and these Interests, by face";
-        self.outcomes(encoder, "runs", help, |c| {
+        self.encode_outcomes(encoder, "runs", help, |c| {
             [
                 ("received", c.in_runs),
                 ("interests-received", c.in_run_interests),
@@ -257,13 +267,13 @@ impl SnapshotCollector {
             ]
         })?;
         let delayed = self.0.faces.iter().map(|face| {
-            let labels = Face { face: face.id.0, remote: face.uri.clone() };
+            let labels = FaceLabels { face: face.id.0, remote: face.uri.clone() };
             (labels, face.counters.out_interests_delayed)
         });
         let help = "Interests that the queue discipline made wait, by face";
-        counters(encoder, "delayed_interests", help, delayed)?;
+        encode_counters(encoder, "delayed_interests", help, delayed)?;
         let help = "Interests that shaping held, by face and outcome; those refused got a Nack";
-        self.outcomes(encoder, "shaped_interests", help, |c| {
+        self.encode_outcomes(encoder, "shaped_interests", help, |c| {
             [
                 ("held", c.interests_held),
                 ("released", c.interests_released),
@@ -274,7 +284,7 @@ impl SnapshotCollector {
     }
 
     /// What came to pass at each face, and how often.
-    fn outcomes<const N: usize>(
+    fn encode_outcomes<const N: usize>(
         &self,
         encoder: &mut DescriptorEncoder,
         name: &str,
@@ -284,10 +294,10 @@ impl SnapshotCollector {
         let outcomes = self.0.faces.iter().flat_map(|face| {
             let rows = rows(&face.counters).into_iter().filter(|&(_, count)| count > 0);
             rows.map(|(outcome, count)| {
-                (FaceOutcome { face: face.id.0, remote: face.uri.clone(), outcome }, count)
+                (FaceOutcomeLabels { face: face.id.0, remote: face.uri.clone(), outcome }, count)
             })
         });
-        counters(encoder, name, help, outcomes)
+        encode_counters(encoder, name, help, outcomes)
     }
 
     fn drops(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -300,7 +310,12 @@ impl SnapshotCollector {
         let runtime = self.0.runtime_drops.iter().map(|&(reason, n)| ("runtime", reason, n));
         let rows = link.chain(forward).chain(decoder).chain(runtime);
         let help = "Packets dropped, by layer and reason; decoder details forward's malformed";
-        counters(encoder, "drops", help, rows.map(|(layer, reason, n)| (Drop { layer, reason }, n)))
+        encode_counters(
+            encoder,
+            "drops",
+            help,
+            rows.map(|(layer, reason, n)| (DropLabels { layer, reason }, n)),
+        )
     }
 
     fn tables(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -308,8 +323,8 @@ impl SnapshotCollector {
         encoder
             .encode_descriptor("faces", "Faces", None, MetricType::Gauge)?
             .encode_gauge(&faces)?;
-        table(encoder, &self.0.router)?;
-        table(encoder, &self.0.router.store)
+        encode_table(encoder, &self.0.router)?;
+        encode_table(encoder, &self.0.router.store)
     }
 
     fn shared_memory(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
@@ -331,14 +346,14 @@ impl SnapshotCollector {
 
     fn latency(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let help = "Time from an Interest sent to its Data";
-        histogram(encoder, "upstream_latency_seconds", help, &self.0.router.upstream_latency)
+        write_histogram(encoder, "upstream_latency_seconds", help, &self.0.router.upstream_latency)
     }
 }
 
 /// Shorter times are counted together.
 const BUCKET_NS_MIN: u64 = 1000;
 
-fn histogram(
+fn write_histogram(
     encoder: &mut DescriptorEncoder,
     name: &str,
     help: &str,
@@ -389,7 +404,7 @@ mod tests {
         for time_ns in [300, 10_000, 12_000] {
             snapshot.router.upstream_latency.record(time_ns);
         }
-        let text = encode(snapshot, &OuterMetrics::default());
+        let text = encode(snapshot, &ExtraMetrics::default());
         let face = "face=\"256\",remote=\"udp4://192.0.2.1:6363\"";
         for line in [
             format!("weir_packets_total{{{face},direction=\"in\",kind=\"data\"}} 7"),
@@ -410,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_for_people_and_not_for_rustdoc() {
+    fn help_has_no_rustdoc_markup() {
         let mut snapshot = Snapshot::default();
         snapshot.disks.push(crate::DiskSnapshot {
             path: "/d".into(),
@@ -419,7 +434,7 @@ mod tests {
             counters: weir_disk::DiskCounters::default(),
             is_dead: false,
         });
-        let text = encode(snapshot, &OuterMetrics::default());
+        let text = encode(snapshot, &ExtraMetrics::default());
         for line in text.lines().filter(|line| line.starts_with("# HELP")) {
             assert!(!line.contains("::") && !line.contains("]("), "{line}");
             assert!(!line.contains("bit n"), "{line}");
@@ -430,8 +445,8 @@ mod tests {
     }
 
     #[test]
-    fn disks_are_told_of_when_there_are_any() {
-        assert!(!encode(Snapshot::default(), &OuterMetrics::default()).contains("disk_"));
+    fn disk_metrics_need_disks() {
+        assert!(!encode(Snapshot::default(), &ExtraMetrics::default()).contains("disk_"));
         let mut snapshot = Snapshot::default();
         snapshot.disks.push(crate::DiskSnapshot {
             path: "/d".into(),
@@ -443,7 +458,7 @@ mod tests {
         snapshot.router.store.disk.damaged = 3;
         snapshot.router.store.disk.filter_saturated = 5;
         snapshot.router.busy.bypassed_stalled = 2;
-        let text = encode(snapshot, &OuterMetrics::default());
+        let text = encode(snapshot, &ExtraMetrics::default());
         for line in [
             "weir_disk_damaged_total 3",
             "weir_disk_filter_saturated 5",

@@ -205,7 +205,7 @@ mod tests {
     /// It works until enough samples have come, however long that takes, so that nothing depends
     /// on how busy the machine is.
     #[test]
-    fn time_is_found_where_it_is_spent() {
+    fn samples_busy_function() {
         let profiler = Profiler::start(1000).unwrap();
         assert!(Profiler::start(1000).is_err(), "one at a time");
         while COUNT.load(Ordering::Relaxed) < 40 {

@@ -2,16 +2,16 @@ use super::*;
 use weir_wire::NackReason;
 
 /// The ends of two threads, and what the second waits with.
-fn two_threads() -> (CrossPorts, CrossPorts, mio::Poll) {
+fn two_threads() -> (ShardRings, ShardRings, mio::Poll) {
     let poll = mio::Poll::new().expect("a poll");
     let waker = Arc::new(Waker::new(poll.registry(), mio::Token(0)).expect("a waker"));
-    let mut ports = CrossPorts::connect_all(&[Arc::clone(&waker), waker]);
+    let mut ports = ShardRings::connect_all(&[Arc::clone(&waker), waker]);
     let second = ports.pop().expect("two threads");
     (ports.pop().expect("two threads"), second, poll)
 }
 
 /// Whether the waker has been used since this was asked last.
-fn has_rung(poll: &mut mio::Poll) -> bool {
+fn was_woken(poll: &mut mio::Poll) -> bool {
     let mut events = mio::Events::with_capacity(4);
     poll.poll(&mut events, Some(std::time::Duration::ZERO)).expect("a poll");
     !events.is_empty()
@@ -33,50 +33,55 @@ fn header(number: usize) -> LpHeader {
     }
 }
 
-fn crossing(number: usize) -> Crossing {
+fn message(number: usize) -> RingMessage {
     let (face, header) = (FaceId(number as u64), header(number));
     let packet = Packet::from(octets(number));
     match number % 5 {
-        0 => Crossing::SignalOut { face, signal: HopSignal::Unavailable { for_ms: number as u64 } },
-        1 | 2 => Crossing::In { face, header, packet },
-        _ => Crossing::Out(OutPacket { face, header, packet }),
+        0 => RingMessage::SignalOut {
+            face,
+            signal: HopSignal::Unavailable { for_ms: number as u64 },
+        },
+        1 | 2 => RingMessage::In { face, header, packet },
+        _ => RingMessage::Out(OutPacket { face, header, packet }),
     }
 }
 
 /// All that a crossing says, for comparison.
-fn said(crossing: &Crossing) -> (String, Vec<u8>) {
+fn describe(crossing: &RingMessage) -> (String, Vec<u8>) {
     let octets = match crossing {
-        Crossing::In { packet, .. } | Crossing::Out(OutPacket { packet, .. }) => packet.to_vec(),
+        RingMessage::In { packet, .. } | RingMessage::Out(OutPacket { packet, .. }) => {
+            packet.to_vec()
+        }
         _ => Vec::new(),
     };
     (format!("{crossing:?}"), octets)
 }
 
 #[test]
-fn what_crosses_arrives_whole_and_in_order() {
+fn messages_arrive_whole_and_in_order() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
     let (mut pushed, mut taken) = (0, 0);
     // Many times round the ring of octets, at other distances between the two each time.
     while pushed < 20_000 {
         for _ in 0..pushed % 97 + 1 {
-            here.push(1, crossing(pushed), &mut pool);
+            here.push(1, message(pushed), &mut pool);
             pushed += 1;
         }
         here.wake_pending();
-        there.note_waiting();
-        while let Some(got) = there.next_noted(&mut pool) {
-            assert_eq!(said(&got), said(&crossing(taken)));
+        there.note_lengths();
+        while let Some(got) = there.next_message(&mut pool) {
+            assert_eq!(describe(&got), describe(&message(taken)));
             taken += 1;
         }
         assert_eq!(taken, pushed);
     }
     assert_eq!(here.overflows, 0);
-    assert!(here.next_noted(&mut pool).is_none());
+    assert!(here.next_message(&mut pool).is_none());
 }
 
 #[test]
-fn a_ring_that_is_full_at_its_end_goes_on_at_its_beginning() {
+fn records_wrap_at_ring_end() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
     let (mut pushed, mut taken) = (0, 0);
@@ -85,14 +90,14 @@ fn a_ring_that_is_full_at_its_end_goes_on_at_its_beginning() {
         loop {
             let (face, header) = (FaceId(pushed), LpHeader::default());
             let packet = Packet::from(vec![7; 1001]);
-            if here.try_push(1, Crossing::In { face, header, packet }, &mut pool).is_err() {
+            if here.try_push(1, RingMessage::In { face, header, packet }, &mut pool).is_err() {
                 break;
             }
             pushed += 1;
         }
         assert!(pushed - taken >= (RING_BYTES / 1025) as u64 - 1);
-        there.note_waiting();
-        while let Some(Crossing::In { face, .. }) = there.next_noted(&mut pool) {
+        there.note_lengths();
+        while let Some(RingMessage::In { face, .. }) = there.next_message(&mut pool) {
             assert_eq!(face.0, taken);
             taken += 1;
         }
@@ -101,10 +106,10 @@ fn a_ring_that_is_full_at_its_end_goes_on_at_its_beginning() {
 }
 
 #[test]
-fn a_full_ring_gives_back_what_it_has_no_room_for() {
+fn full_ring_returns_message() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
-    let small = |face| Crossing::In {
+    let small = |face| RingMessage::In {
         face: FaceId(face),
         header: LpHeader::default(),
         packet: Packet::from(vec![7; 1000]),
@@ -116,13 +121,13 @@ fn a_full_ring_gives_back_what_it_has_no_room_for() {
             Err(refused) => break refused,
         }
     };
-    assert_eq!(said(&refused), said(&small(count)));
+    assert_eq!(describe(&refused), describe(&small(count)));
     assert_eq!(count, (RING_BYTES / (Record::HEAD_BYTES + 1000)) as u64);
     here.push(1, refused, &mut pool);
     assert_eq!(here.overflows, 1);
-    there.note_waiting();
+    there.note_lengths();
     let mut faces = 0..count;
-    while let Some(Crossing::In { face, packet, .. }) = there.next_noted(&mut pool) {
+    while let Some(RingMessage::In { face, packet, .. }) = there.next_message(&mut pool) {
         assert_eq!((Some(face.0), packet.len()), (faces.next(), 1000));
     }
     assert!(faces.is_empty());
@@ -130,48 +135,48 @@ fn a_full_ring_gives_back_what_it_has_no_room_for() {
 }
 
 #[test]
-fn only_what_was_noted_is_taken() {
+fn takes_only_noted_messages() {
     let (mut here, mut there, _poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
-    here.push(1, crossing(1), &mut pool);
-    there.note_waiting();
-    here.push(1, crossing(2), &mut pool);
-    assert!(there.next_noted(&mut pool).is_some());
-    assert!(there.next_noted(&mut pool).is_none());
-    there.note_waiting();
-    assert!(there.next_noted(&mut pool).is_some());
+    here.push(1, message(1), &mut pool);
+    there.note_lengths();
+    here.push(1, message(2), &mut pool);
+    assert!(there.next_message(&mut pool).is_some());
+    assert!(there.next_message(&mut pool).is_none());
+    there.note_lengths();
+    assert!(there.next_message(&mut pool).is_some());
 }
 
 #[test]
-fn a_thread_is_woken_if_it_sleeps_and_not_else() {
+fn wakes_only_sleeping_threads() {
     let (mut here, mut there, mut poll) = two_threads();
     let mut pool = Pool::new(1 << 20);
     // Busy: it will look.
-    here.push(1, crossing(1), &mut pool);
+    here.push(1, message(1), &mut pool);
     here.wake_pending();
-    assert!(!has_rung(&mut poll));
+    assert!(!was_woken(&mut poll));
     // It may not sleep over what has come, and after that it may.
-    assert!(!there.fall_asleep());
-    there.wake_up();
-    there.note_waiting();
-    assert!(there.next_noted(&mut pool).is_some());
-    assert!(there.fall_asleep());
+    assert!(!there.begin_sleep());
+    there.end_sleep();
+    there.note_lengths();
+    assert!(there.next_message(&mut pool).is_some());
+    assert!(there.begin_sleep());
     here.wake_pending();
-    assert!(!has_rung(&mut poll), "nothing was handed over since");
-    here.push(1, crossing(2), &mut pool);
-    here.push(1, crossing(3), &mut pool);
+    assert!(!was_woken(&mut poll), "nothing was handed over since");
+    here.push(1, message(2), &mut pool);
+    here.push(1, message(3), &mut pool);
     here.wake_pending();
-    assert!(has_rung(&mut poll));
+    assert!(was_woken(&mut poll));
     // It is about to look.
-    here.push(1, crossing(4), &mut pool);
+    here.push(1, message(4), &mut pool);
     here.wake_pending();
-    assert!(!has_rung(&mut poll));
-    there.wake_up();
-    there.note_waiting();
-    while there.next_noted(&mut pool).is_some() {}
+    assert!(!was_woken(&mut poll));
+    there.end_sleep();
+    there.note_lengths();
+    while there.next_message(&mut pool).is_some() {}
     // By another way than the rings.
-    assert!(there.fall_asleep());
-    here.rouse(1);
+    assert!(there.begin_sleep());
+    here.mark_for_wake(1);
     here.wake_pending();
-    assert!(has_rung(&mut poll));
+    assert!(was_woken(&mut poll));
 }

@@ -5,8 +5,8 @@ fn peer(text: &str) -> Claimant {
 }
 
 #[test]
-fn each_kind_has_its_own_room() {
-    let quota = FaceQuota::new(FaceBounds { faces_max: 2, per_host_max: 9, per_network_max: 9 });
+fn each_kind_has_own_limit() {
+    let quota = FaceQuota::new(FaceLimits { faces_max: 2, per_host_max: 9, per_network_max: 9 });
     let stream = Claimant::Stream("192.0.2.1".parse().expect("an address"));
     for claimant in [Claimant::Local, Claimant::Operator, peer("192.0.2.1"), stream] {
         let face = quota.claim(claimant).expect("room");
@@ -21,8 +21,8 @@ fn each_kind_has_its_own_room() {
 }
 
 #[test]
-fn a_host_and_a_network_take_room_from_themselves_alone() {
-    let quota = FaceQuota::new(FaceBounds { faces_max: 99, per_host_max: 2, per_network_max: 3 });
+fn host_and_network_limits_are_separate() {
+    let quota = FaceQuota::new(FaceLimits { faces_max: 99, per_host_max: 2, per_network_max: 3 });
     let refusal = |text| quota.claim(peer(text)).expect_err("refused").to_string();
     let first = quota.claim(peer("192.0.2.1")).expect("room");
     quota.claim(peer("192.0.2.1")).expect("room");

@@ -5,11 +5,11 @@ use std::fmt;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use super::{counters, histogram, table};
+use super::{encode_counters, encode_table, write_histogram};
 use crate::snapshot::{DiskSnapshot, Snapshot};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Disk {
+struct DiskLabels {
     disk: String,
 }
 
@@ -18,17 +18,17 @@ pub(super) fn encode(
     encoder: &mut DescriptorEncoder,
 ) -> Result<(), fmt::Error> {
     let busy = &snapshot.router.busy;
-    table(encoder, &snapshot.router.store.disk)?;
-    table(encoder, busy)?;
+    encode_table(encoder, &snapshot.router.store.disk)?;
+    encode_table(encoder, busy)?;
     let help = "Time that Interests waited for a disk, to their Data";
-    histogram(encoder, "disk_read_latency_seconds", help, &busy.read_latency)?;
+    write_histogram(encoder, "disk_read_latency_seconds", help, &busy.read_latency)?;
     let help = "Time to Data of Interests that passed the store by";
-    histogram(encoder, "disk_bypass_latency_seconds", help, &busy.bypass_latency)?;
+    write_histogram(encoder, "disk_bypass_latency_seconds", help, &busy.bypass_latency)?;
     devices(snapshot, encoder)
 }
 
 fn devices(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
-    let label = |disk: &DiskSnapshot| Disk { disk: disk.path.display().to_string() };
+    let label = |disk: &DiskSnapshot| DiskLabels { disk: disk.path.display().to_string() };
     type Value = fn(&DiskSnapshot) -> u64;
     let values: [(&str, &str, Value); 6] = [
         ("disk_device_reads", "Reads of a disk", |disk| disk.counters.reads),
@@ -40,7 +40,7 @@ fn devices(snapshot: &Snapshot, encoder: &mut DescriptorEncoder) -> Result<(), f
     ];
     for (name, help, value) in values {
         let rows = snapshot.disks.iter().map(|disk| (label(disk), value(disk)));
-        counters(encoder, name, help, rows)?;
+        encode_counters(encoder, name, help, rows)?;
     }
     let gauges: [(&str, &str, Value); 2] = [
         ("disk_device_capacity_bytes", "Octets for records", |disk| disk.capacity_bytes),

@@ -46,13 +46,13 @@ pub(super) struct HttpServer {
     is_stopping: Arc<AtomicBool>,
     waker: Waker,
     thread: Option<JoinHandle<()>>,
-    open: Open,
+    open: OpenConnections,
     pub(super) address: SocketAddr,
 }
 
 /// The connections, oldest first.
 #[derive(Clone, Default)]
-struct Open(Arc<Mutex<VecDeque<Connection>>>);
+struct OpenConnections(Arc<Mutex<VecDeque<Connection>>>);
 
 struct Connection {
     number: u64,
@@ -61,14 +61,14 @@ struct Connection {
 }
 
 /// The oldest connection of the host that has the most.
-fn crowding(open: &VecDeque<Connection>) -> Option<usize> {
+fn oldest_of_busiest_host(open: &VecDeque<Connection>) -> Option<usize> {
     let count = |host| open.iter().filter(|other| other.host == host).count();
     // The first of equals.
     let most = open.iter().enumerate().rev().max_by_key(|(_, one)| count(one.host))?.1.host;
     open.iter().position(|one| one.host == most)
 }
 
-impl Open {
+impl OpenConnections {
     fn with<T>(&self, act: impl FnOnce(&mut VecDeque<Connection>) -> T) -> T {
         // A thread that panicked has not left the list half changed.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
@@ -78,7 +78,7 @@ impl Open {
     fn add(&self, connection: Connection) {
         self.with(|open| {
             if open.len() >= CONNECTIONS_MAX
-                && let Some(displaced) = crowding(open).and_then(|at| open.remove(at))
+                && let Some(displaced) = oldest_of_busiest_host(open).and_then(|at| open.remove(at))
             {
                 let _ = displaced.stream.shutdown(Shutdown::Both);
             }
@@ -109,7 +109,7 @@ impl HttpServer {
         let waker = Waker::new(poll.registry(), WAKER_TOKEN)?;
         poll.registry().register(&mut listener, LISTENER_TOKEN, Interest::READABLE)?;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let open = Open::default();
+        let open = OpenConnections::default();
         let mut acceptor = Acceptor {
             listener,
             poll,
@@ -141,7 +141,7 @@ struct Acceptor {
     listener: mio::net::TcpListener,
     poll: Poll,
     handler: Arc<Handler>,
-    open: Open,
+    open: OpenConnections,
     is_stopping: Arc<AtomicBool>,
     next_number: u64,
 }

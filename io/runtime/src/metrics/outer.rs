@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 
 /// One number of something that runs beside the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OuterMetric {
+pub struct ExtraMetric {
     /// Its name, without the prefix `weir_` and, for a total, the suffix `_total`.
     pub name: &'static str,
     /// What it is, without a full stop.
@@ -18,20 +18,20 @@ pub struct OuterMetric {
     pub value: u64,
 }
 
-type Source = Box<dyn Fn() -> Vec<OuterMetric> + Send + Sync>;
+type Source = Box<dyn Fn() -> Vec<ExtraMetric> + Send + Sync>;
 
 /// All sources. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct OuterMetrics(Arc<Mutex<Vec<Source>>>);
+pub(crate) struct ExtraMetrics(Arc<Mutex<Vec<Source>>>);
 
-impl OuterMetrics {
+impl ExtraMetrics {
     pub(crate) fn add(&self, source: Source) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(source);
     }
 
     pub(crate) fn encode(&self, encoder: &mut DescriptorEncoder) -> Result<(), fmt::Error> {
         let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for OuterMetric { name, help, is_total, value } in
+        for ExtraMetric { name, help, is_total, value } in
             sources.iter().flat_map(|source| source())
         {
             let kind = if is_total { MetricType::Counter } else { MetricType::Gauge };
@@ -45,7 +45,7 @@ impl OuterMetrics {
     }
 }
 
-impl fmt::Debug for OuterMetrics {
+impl fmt::Debug for ExtraMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OuterMetrics")
     }

@@ -13,19 +13,19 @@ use crate::face_quota::{Claimant, FaceClass, FaceQuota, Refusal};
 use crate::rate_limited_log::RateLimitedLog;
 
 /// A face may be evicted when its peer has been silent for this long.
-const SILENCE_NS: u64 = NS_PER_S;
+const IDLE_NS: u64 = NS_PER_S;
 /// How often all faces are searched, at most, so that a flood of peers costs little.
 const SEARCH_INTERVAL_NS: u64 = 20 * NS_PER_MS;
 /// Faces that one search finds, for all peers until the next search. Each eviction is work for the
 /// control thread, too.
-const FOUND_MAX: usize = 32;
+const CANDIDATES_MAX: usize = 32;
 
 /// Claims identifiers for new faces and chooses faces to evict.
-pub(super) struct Admission {
+pub(super) struct PeerAdmission {
     quota: Arc<FaceQuota>,
     searches: [Search; 4],
     /// When the other threads were last asked to evict a face.
-    others_asked_at: Instant,
+    eviction_requested_at: Instant,
     refusals: RateLimitedLog,
 }
 
@@ -39,24 +39,24 @@ struct Search {
 }
 
 /// An identifier for a new face.
-pub(super) struct Claim {
+pub(super) struct ClaimedFace {
     pub(super) id: FaceId,
     /// The face in this slot must be closed: the new one is in its place.
     pub(super) evicted: Option<u32>,
 }
 
 /// There is no room for a peer.
-pub(super) struct Refused {
+pub(super) struct PeerRefused {
     pub(super) refusal: Refusal,
     /// Other threads should evict a face of this class, for the peer's next datagram.
-    pub(super) ask_others: Option<FaceClass>,
+    pub(super) evict_elsewhere: Option<FaceClass>,
     pub(super) log: Option<u64>,
 }
 
-impl Admission {
+impl PeerAdmission {
     pub(super) fn new(quota: Arc<FaceQuota>, now: Instant) -> Self {
         let (searches, refusals) = Default::default();
-        Self { quota, searches, others_asked_at: now, refusals }
+        Self { quota, searches, eviction_requested_at: now, refusals }
     }
 
     /// An identifier for a UDP peer's face, in the place of the least used one where there is no
@@ -66,22 +66,22 @@ impl Admission {
         now: Instant,
         peer: IpAddr,
         faces: &FaceTable,
-    ) -> Result<Claim, Refused> {
+    ) -> Result<ClaimedFace, PeerRefused> {
         let claimant = Claimant::Datagram(peer);
         let refusal = match self.quota.claim(claimant) {
-            Ok(id) => return Ok(Claim { id, evicted: None }),
+            Ok(id) => return Ok(ClaimedFace { id, evicted: None }),
             Err(refusal) => refusal,
         };
         let class = FaceClass { is_stream: false, network: refusal.network() };
-        let Some((slot, face)) = self.least_used(now, class, faces) else {
-            let may_ask = now >= self.others_asked_at.plus_ns(SEARCH_INTERVAL_NS);
+        let Some((slot, face)) = self.pop_least_used(now, class, faces) else {
+            let may_ask = now >= self.eviction_requested_at.plus_ns(SEARCH_INTERVAL_NS);
             if may_ask {
-                self.others_asked_at = now;
+                self.eviction_requested_at = now;
             }
             return Err(self.refused(now, refusal, may_ask.then_some(class)));
         };
         match self.quota.replace(face, claimant) {
-            Ok(id) => Ok(Claim { id, evicted: Some(slot) }),
+            Ok(id) => Ok(ClaimedFace { id, evicted: Some(slot) }),
             Err(refusal) => Err(self.refused(now, refusal, None)),
         }
     }
@@ -91,12 +91,12 @@ impl Admission {
         now: Instant,
         refusal: Refusal,
         ask_others: Option<FaceClass>,
-    ) -> Refused {
-        Refused { refusal, ask_others, log: self.refusals.add(now) }
+    ) -> PeerRefused {
+        PeerRefused { refusal, evict_elsewhere: ask_others, log: self.refusals.add(now) }
     }
 
     /// The least used face of a class, if one may be evicted.
-    pub(super) fn least_used(
+    pub(super) fn pop_least_used(
         &mut self,
         now: Instant,
         class: FaceClass,
@@ -133,7 +133,7 @@ impl Search {
             })
             .collect();
         silent.sort_unstable();
-        let surplus = silent.len().saturating_sub(FOUND_MAX);
+        let surplus = silent.len().saturating_sub(CANDIDATES_MAX);
         self.found.clear();
         self.found.extend(silent[surplus..].iter().map(|&(_, slot, id)| (slot, id)));
     }
@@ -146,9 +146,9 @@ fn is_of_class(face: &Face, class: FaceClass) -> bool {
         FaceSocket::Own(_) => class.is_stream,
         FaceSocket::Down => false,
     };
-    is_kind && class.network.is_none_or(|network| network.holds(peer))
+    is_kind && class.network.is_none_or(|network| network.contains(peer))
 }
 
 fn is_evictable(face: &Face, now: Instant) -> bool {
-    face.persistency == FacePersistency::OnDemand && face.last_heard().plus_ns(SILENCE_NS) <= now
+    face.persistency == FacePersistency::OnDemand && face.last_heard().plus_ns(IDLE_NS) <= now
 }

@@ -36,7 +36,9 @@ impl Worker {
                 self.faces.update(id, link, persistency);
             }
             ToWorker::Evict(class) => {
-                if let Some((slot, _)) = self.admission.least_used(now, class, self.faces.table()) {
+                if let Some((slot, _)) =
+                    self.admission.pop_least_used(now, class, self.faces.table())
+                {
                     self.close_face(slot, CloseReason::Evicted);
                 }
             }
@@ -90,7 +92,7 @@ impl Worker {
             self.shard.command(Command::RemoveFace { face: id });
         } else if let Some(slot) = self.faces.table().slot_of(id) {
             let face = self.faces.detach(slot);
-            self.drop_face(&face);
+            self.remove_from_shard(&face);
         }
     }
 
@@ -122,7 +124,7 @@ impl Worker {
         let _ = face.work_since_report(1);
         let slot = self.faces.insert(face);
         self.attach(slot, socket);
-        self.faces.settle(slot);
+        self.faces.resume_moved(slot);
     }
 
     fn snapshot(&self, now: Instant) -> WorkerSnapshot {

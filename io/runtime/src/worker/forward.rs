@@ -8,9 +8,9 @@ use weir_forward::{Command, Event, OutPacket};
 use weir_wire::HopSignal;
 
 use super::Worker;
-use super::faces::{Closed, FlushEvent};
+use super::faces::{ClosedFace, FlushEvent};
 use super::shard::Shard;
-use crate::cross::Crossing;
+use crate::cross::RingMessage;
 use crate::face::Face;
 use crate::message::{CloseReason, InternalPacket, ToControl};
 use crate::questions::Miss;
@@ -68,7 +68,7 @@ impl Worker {
         if let Some(siblings) = &mut self.siblings
             && let Some(owner) = siblings.owner_of(out.face)
         {
-            siblings.rings.push(owner, Crossing::Out(out), &mut self.pool);
+            siblings.rings.push(owner, RingMessage::Out(out), &mut self.pool);
             return;
         }
         self.enqueue(now, out);
@@ -87,7 +87,7 @@ impl Worker {
     fn forward_to_owner(&mut self, out: OutPacket) {
         match &mut self.siblings {
             Some(siblings) if let Some(owner) = siblings.owner_of(out.face) => {
-                siblings.rings.push(owner, Crossing::Out(out), &mut self.pool);
+                siblings.rings.push(owner, RingMessage::Out(out), &mut self.pool);
             }
             _ => self.stats.counters.face_gone += 1,
         }
@@ -108,7 +108,7 @@ impl Worker {
         } else if let Some(siblings) = &mut self.siblings
             && let Some(owner) = siblings.owner_of(face)
         {
-            siblings.rings.push(owner, Crossing::SignalOut { face, signal }, &mut self.pool);
+            siblings.rings.push(owner, RingMessage::SignalOut { face, signal }, &mut self.pool);
         }
     }
 
@@ -169,9 +169,9 @@ impl Worker {
     /// another socket, and keeps its next hops.
     pub(super) fn close_face(&mut self, slot: u32, reason: CloseReason) {
         let (id, removed) = match self.faces.close(slot) {
-            Some(Closed::Down(id)) => (id, false),
-            Some(Closed::Removed(face)) => {
-                self.drop_face(&face);
+            Some(ClosedFace::Down(id)) => (id, false),
+            Some(ClosedFace::Removed(face)) => {
+                self.remove_from_shard(&face);
                 (face.id, true)
             }
             None => return,
@@ -181,7 +181,7 @@ impl Worker {
     }
 
     /// The shard forgets a face that this thread no longer has.
-    pub(super) fn drop_face(&mut self, face: &Face) {
+    pub(super) fn remove_from_shard(&mut self, face: &Face) {
         self.stats.add_removed_face(face);
         self.shard.command(Command::RemoveFace { face: face.id });
     }

@@ -45,7 +45,7 @@ use weir_base::{Instant, Pool};
 use weir_disk::DiskPorts;
 use weir_forward::{Extension, Input, RouterConfig};
 
-use self::admission::Admission;
+use self::admission::PeerAdmission;
 use self::disks::Disks;
 use self::faces::Faces;
 pub(crate) use self::faces::WAKER_TOKEN;
@@ -97,7 +97,7 @@ pub(crate) struct Worker {
     shard: Shard,
     siblings: Option<Siblings>,
     disks: Option<Disks>,
-    admission: Admission,
+    admission: PeerAdmission,
     sweep: Sweep,
     load: LoadMeter,
     stats: WorkerStats,
@@ -118,7 +118,7 @@ impl Worker {
             shard: Shard::new(now, setup.router, setup.extension.as_deref()),
             siblings: setup.siblings,
             disks: setup.disks.map(|ports| Disks::new(ports, now)),
-            admission: Admission::new(setup.quota, now),
+            admission: PeerAdmission::new(setup.quota, now),
             sweep: Sweep::new(&setup.face_defaults, now),
             load: LoadMeter::new(setup.rebalance_interval, now),
             stats: WorkerStats::default(),
@@ -146,7 +146,7 @@ impl Worker {
             self.forward(now);
             self.flush(now);
         }
-        self.faces.send_rest();
+        self.faces.flush_at_exit();
         if let Some(disks) = self.disks.take() {
             disks.close();
         }
@@ -161,11 +161,11 @@ impl Worker {
         // From here on other threads wake this one; what they handed over just before is checked
         // once more.
         let may_sleep = timeout != Some(Duration::ZERO);
-        if may_sleep && !(siblings.rings.fall_asleep() && self.commands.is_empty()) {
+        if may_sleep && !(siblings.rings.begin_sleep() && self.commands.is_empty()) {
             timeout = Some(Duration::ZERO);
         }
         let polled = self.faces.poll(events, timeout);
-        siblings.rings.wake_up();
+        siblings.rings.end_sleep();
         polled
     }
 
@@ -193,10 +193,10 @@ impl Worker {
     /// queue before its packets are in the rings, so the rings' lengths are read first.
     fn take_from_threads(&mut self, now: Instant) {
         if let Some(siblings) = &mut self.siblings {
-            siblings.rings.note_waiting();
+            siblings.rings.note_lengths();
         }
         self.take_commands(now);
-        self.take_crossings(now);
+        self.take_ring_messages(now);
     }
 
     fn run_timers(&mut self, now: Instant) {

@@ -10,7 +10,7 @@ use weir_wire::{HopSignal, LpHeader, LpView, peek_frame};
 
 use super::Worker;
 use super::faces::{ReadEnd, Source};
-use crate::cross::Crossing;
+use crate::cross::RingMessage;
 use crate::message::{CloseReason, ToControl};
 
 /// Sources read in one turn before what they brought is sent on.
@@ -76,11 +76,11 @@ impl Worker {
         if is_unread {
             return true;
         }
-        for crowding in self.faces.connections_to_shed(slot) {
-            self.close_face(crowding, CloseReason::Evicted);
+        for slot_to_close in self.faces.connections_to_shed(slot) {
+            self.close_face(slot_to_close, CloseReason::Evicted);
         }
         match end {
-            ReadEnd::Drained => self.faces.check_room(slot),
+            ReadEnd::Drained => self.faces.recheck_writable(slot),
             ReadEnd::More => return true,
             ReadEnd::Closed(reason) => self.end_face(now, slot, reason),
         }
@@ -185,7 +185,8 @@ impl Worker {
             Ok(claim) => claim,
             Err(refused) => {
                 self.stats.counters.unknown_peer_refused += 1;
-                if let (Some(siblings), Some(class)) = (&mut self.siblings, refused.ask_others) {
+                if let (Some(siblings), Some(class)) = (&mut self.siblings, refused.evict_elsewhere)
+                {
                     siblings.request_eviction(class);
                 }
                 if let Some(count) = refused.log {
@@ -210,30 +211,30 @@ impl Worker {
         Some(slot)
     }
 
-    /// Packets and signals that other threads handed over before [`CrossPorts::note_waiting`].
+    /// Packets and signals that other threads handed over before [`ShardRings::note_lengths`].
     ///
-    /// [`CrossPorts::note_waiting`]: crate::cross::CrossPorts::note_waiting
-    pub(super) fn take_crossings(&mut self, now: Instant) {
+    /// [`ShardRings::note_lengths`]: crate::cross::CrossPorts::note_waiting
+    pub(super) fn take_ring_messages(&mut self, now: Instant) {
         while let Some(siblings) = &mut self.siblings
-            && let Some(crossing) = siblings.rings.next_noted(&mut self.pool)
+            && let Some(crossing) = siblings.rings.next_message(&mut self.pool)
         {
             match crossing {
-                Crossing::In { face, header, packet } => {
+                RingMessage::In { face, header, packet } => {
                     self.shard.push(Input::Packet { face, header, packet });
                 }
-                Crossing::Shard { from, message } => {
+                RingMessage::Shard { from, message } => {
                     self.shard.push(Input::Shard { from, message });
                 }
-                Crossing::Out(out) => {
+                RingMessage::Out(out) => {
                     self.enqueue(now, out);
                     if self.faces.has_much_unsent() {
                         self.flush(now);
                     }
                 }
-                Crossing::SignalIn { face, signal } => {
+                RingMessage::SignalIn { face, signal } => {
                     self.shard.push(Input::Signal { face, signal });
                 }
-                Crossing::SignalOut { face, signal } => self.signal(face, signal),
+                RingMessage::SignalOut { face, signal } => self.signal(face, signal),
             }
             if self.shard.is_batch_full() {
                 self.forward(now);

@@ -9,7 +9,7 @@ use weir_forward::shard::shard_of_packet;
 use weir_forward::{FaceAttributes, ShardMessage};
 use weir_wire::{HopSignal, LpHeader};
 
-use crate::cross::{CrossPorts, Crossing};
+use crate::cross::{RingMessage, ShardRings};
 use crate::face::{Face, FaceIdHasher};
 use crate::face_quota::FaceClass;
 use crate::message::{NewSocket, ToWorker};
@@ -18,7 +18,7 @@ use crate::message::{NewSocket, ToWorker};
 pub(crate) struct Siblings {
     index: u16,
     key: HashKey,
-    pub(super) rings: CrossPorts,
+    pub(super) rings: ShardRings,
     /// For what must not be lost to a full ring. Every thread reads it before the rings.
     queues: Vec<Sender<ToWorker>>,
     owners: HashMap<FaceId, u16, BuildHasherDefault<FaceIdHasher>>,
@@ -29,7 +29,7 @@ impl Siblings {
     pub(crate) fn new(
         index: u16,
         key: HashKey,
-        rings: CrossPorts,
+        rings: ShardRings,
         queues: Vec<Sender<ToWorker>>,
     ) -> Self {
         Self { index, key, rings, queues, owners: HashMap::default() }
@@ -64,18 +64,18 @@ impl Siblings {
         packet: Packet,
         pool: &mut Pool,
     ) {
-        self.rings.push(to, Crossing::In { face, header, packet }, pool);
+        self.rings.push(to, RingMessage::In { face, header, packet }, pool);
     }
 
     /// What a neighbour says of itself concerns every shard.
     pub(super) fn send_signal(&mut self, face: FaceId, signal: HopSignal, pool: &mut Pool) {
         for other in self.others() {
-            self.rings.push(other, Crossing::SignalIn { face, signal }, pool);
+            self.rings.push(other, RingMessage::SignalIn { face, signal }, pool);
         }
     }
 
     pub(super) fn send_message(&mut self, to: u16, message: ShardMessage, pool: &mut Pool) {
-        self.rings.push(to, Crossing::Shard { from: self.index, message }, pool);
+        self.rings.push(to, RingMessage::Shard { from: self.index, message }, pool);
     }
 
     // Packets to the thread that owns their face.
@@ -119,14 +119,14 @@ impl Siblings {
             self.send(other, ToWorker::FaceMoved { id, owner: to });
         }
         self.send(to, ToWorker::AdoptFace { face: Box::new(face), socket: Box::new(socket) });
-        self.rings.rouse(to);
+        self.rings.mark_for_wake(to);
     }
 
     /// Requests that the other threads evict a face of this class each.
     pub(super) fn request_eviction(&mut self, class: FaceClass) {
         for other in self.others() {
             self.send(other, ToWorker::Evict(class));
-            self.rings.rouse(other);
+            self.rings.mark_for_wake(other);
         }
     }
 }

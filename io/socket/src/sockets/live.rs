@@ -80,7 +80,7 @@ impl LiveWriter {
     ///
     /// # Errors
     /// [`SocketError::TooLong`] for the output buffer or, as a segment, for a packet;
-    /// [`SocketError::Closed`]. Nothing has been published then.
+    /// [`SocketError::ClosedFace`]. Nothing has been published then.
     pub fn append(&mut self, content: &[u8]) -> Result<(), SocketError> {
         self.push(content, false)?.wait()
     }
@@ -92,7 +92,7 @@ impl LiveWriter {
     /// [`SocketError::TooLong`]; [`SocketError::Refused`] while as many octets as
     /// [`output_buffer`](ProducerOptions::output_buffer) has are under way, counted with headers
     /// and signatures: wait for an earlier answer. Nothing has been published then.
-    /// [`SocketError::Closed`], now or as the answer.
+    /// [`SocketError::ClosedFace`], now or as the answer.
     pub fn append_async(&mut self, content: &[u8]) -> Result<Pending<()>, SocketError> {
         if self.under_way.load(Ordering::Relaxed) >= self.under_way_max {
             return Err(SocketError::Refused("too much is under way already".into()));
@@ -103,7 +103,7 @@ impl LiveWriter {
     /// Says that nothing follows, with an empty segment.
     ///
     /// # Errors
-    /// [`SocketError::Closed`].
+    /// [`SocketError::ClosedFace`].
     pub fn finish(self) -> Result<(), SocketError> {
         self.finish_async()?.wait()
     }
@@ -111,7 +111,7 @@ impl LiveWriter {
     /// As [`LiveWriter::finish`], and waits for nothing but signing.
     ///
     /// # Errors
-    /// [`SocketError::Closed`], now or as the answer.
+    /// [`SocketError::ClosedFace`], now or as the answer.
     pub fn finish_async(mut self) -> Result<Pending<()>, SocketError> {
         self.push(&[], true)
     }

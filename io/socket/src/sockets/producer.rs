@@ -320,7 +320,7 @@ impl Producer {
     /// any.
     ///
     /// # Errors
-    /// [`SocketError::OutsidePrefix`], [`SocketError::Closed`].
+    /// [`SocketError::OutsidePrefix`], [`SocketError::ClosedFace`].
     pub fn offer_of(&self, name: &Name) -> Result<Option<Offer>, SocketError> {
         self.check_unmapped("offers")?;
         self.check(name)?;
@@ -389,7 +389,7 @@ impl Producer {
     /// What it did so far: Interests that came, Data sent, and so on.
     ///
     /// # Errors
-    /// [`SocketError::Closed`].
+    /// [`SocketError::ClosedFace`].
     pub fn stats(&self) -> Result<ProducerStats, SocketError> {
         self.outbound.submit(|stats| Told::Asked { stats })
     }
@@ -419,7 +419,7 @@ impl Producer {
     /// [`request_wait`](ProducerOptions::request_wait) and its lifetime say.
     ///
     /// # Errors
-    /// [`SocketError::Closed`].
+    /// [`SocketError::ClosedFace`].
     pub fn recv(&self) -> Result<Request, SocketError> {
         self.requests.recv(None).map(|request| request.expect("it waits as long as it takes"))
     }
@@ -427,7 +427,7 @@ impl Producer {
     /// As [`Producer::recv`]; `None` if none comes within that time.
     ///
     /// # Errors
-    /// [`SocketError::Closed`].
+    /// [`SocketError::ClosedFace`].
     pub fn recv_timeout(&self, wait: Duration) -> Result<Option<Request>, SocketError> {
         self.requests.recv(Some(wait))
     }
@@ -435,7 +435,7 @@ impl Producer {
     /// As [`Producer::recv`], for tasks: all that asked are woken, and one gets it.
     ///
     /// # Errors
-    /// [`SocketError::Closed`].
+    /// [`SocketError::ClosedFace`].
     pub fn poll_recv(&self, context: &mut task::Context<'_>) -> Poll<Result<Request, SocketError>> {
         self.requests.poll(context)
     }

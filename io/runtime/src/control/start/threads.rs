@@ -18,7 +18,7 @@ use crate::control::disks::{Disks, OpenDisks};
 use crate::control::random_u64;
 use crate::control::store::shard_store;
 use crate::control::workers::{WorkerQueue, WorkerThreads, Workers};
-use crate::cross::CrossPorts;
+use crate::cross::ShardRings;
 use crate::error::StartError;
 use crate::face_quota::FaceQuota;
 use crate::mailbox::ControlSender;
@@ -66,7 +66,7 @@ impl WorkerStarter<'_> {
         let queues = queues.map(|(commands, waker)| WorkerQueue { commands, waker });
         let workers = Workers::new(queues.collect(), self.hash_key);
         let mut threads = WorkerThreads::new(workers.clone());
-        let rings = CrossPorts::connect_all(&wakers);
+        let rings = ShardRings::connect_all(&wakers);
         let parts = polls.into_iter().zip(receivers).zip(rings).zip(shard_disks);
         for (index, (((poll, commands), rings), disks)) in (0..).zip(parts) {
             let siblings =

@@ -35,16 +35,16 @@ impl Budget {
     }
 
     /// How much may stay when something is released.
-    fn kept_bytes(&self) -> u64 {
+    fn target_bytes(&self) -> u64 {
         self.max_bytes / 4 * 3
     }
 
     /// The first of `faces`, oldest first, that hold what must be released.
-    fn first_beyond(&self, mut faces: Vec<(Instant, u32, u64)>) -> Vec<u32> {
+    fn oldest_to_release(&self, mut faces: Vec<(Instant, u32, u64)>) -> Vec<u32> {
         faces.sort_unstable();
         let mut left_bytes = self.used_bytes;
         let is_needed = |&(_, _, bytes): &(Instant, u32, u64)| {
-            let is_needed = left_bytes > self.kept_bytes();
+            let is_needed = left_bytes > self.target_bytes();
             left_bytes = left_bytes.saturating_sub(bytes);
             is_needed
         };
@@ -108,7 +108,7 @@ impl MemoryBudgets {
         let queues = faces.iter().map(|(slot, face)| (face.counted.egress, slot));
         let mut queues: Vec<(u64, u32)> = queues.filter(|&(bytes, _)| bytes > 0).collect();
         queues.sort_unstable();
-        let level_bytes = level_of(&queues, self.egress.kept_bytes());
+        let level_bytes = cut_length(&queues, self.egress.target_bytes());
         for &(_, slot) in queues.iter().rev().take_while(|&&(bytes, _)| bytes > level_bytes) {
             let Some(face) = faces.at(slot) else { continue };
             face.link.shed_egress(level_bytes, matches!(face.socket, FaceSocket::Own(_)));
@@ -119,7 +119,7 @@ impl MemoryBudgets {
         }
         let blocked =
             |(slot, face): (u32, &Face)| Some((face.blocked_since()?, slot, face.counted.egress));
-        self.egress.first_beyond(faces.iter().filter_map(blocked).collect())
+        self.egress.oldest_to_release(faces.iter().filter_map(blocked).collect())
     }
 
     /// Discards the oldest partial packets.
@@ -131,7 +131,7 @@ impl MemoryBudgets {
         }
         partials.sort_unstable();
         for (_, slot, id) in partials {
-            if self.reassembly.used_bytes <= self.reassembly.kept_bytes() {
+            if self.reassembly.used_bytes <= self.reassembly.target_bytes() {
                 return;
             }
             let Some(face) = faces.at(slot) else { continue };
@@ -147,13 +147,13 @@ impl MemoryBudgets {
         let waiting = faces.iter().filter(|(_, face)| face.counted.connection > 0);
         let waiting =
             waiting.map(|(slot, face)| (face.last_heard(), slot, face.counted.connection));
-        self.connections.first_beyond(waiting.collect())
+        self.connections.oldest_to_release(waiting.collect())
     }
 }
 
 /// The length to which the longest of `queues` (shortest first) must be cut, so that all together
 /// use `bytes_max`.
-fn level_of(queues: &[(u64, u32)], bytes_max: u64) -> u64 {
+fn cut_length(queues: &[(u64, u32)], bytes_max: u64) -> u64 {
     let mut left_bytes = bytes_max;
     for (index, &(bytes, _)) in queues.iter().enumerate() {
         let level_bytes = left_bytes / (queues.len() - index) as u64;
@@ -167,13 +167,13 @@ fn level_of(queues: &[(u64, u32)], bytes_max: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::level_of;
+    use super::cut_length;
 
     #[test]
     fn longest_queues_are_cut_to_one_length() {
         let cut = |queues: &[u64], bytes_max| {
             let queues: Vec<_> = queues.iter().map(|&bytes| (bytes, 0)).collect();
-            level_of(&queues, bytes_max)
+            cut_length(&queues, bytes_max)
         };
         assert_eq!(cut(&[], 10), u64::MAX);
         assert_eq!(cut(&[1, 2, 3], 6), u64::MAX);

@@ -55,7 +55,7 @@ pub(super) struct Faces {
 }
 
 /// A face whose socket was ended.
-pub(super) enum Closed {
+pub(super) enum ClosedFace {
     /// It is permanent and waits for another socket.
     Down(FaceId),
     Removed(Box<Face>),
@@ -120,7 +120,7 @@ impl Faces {
         match source {
             Source::Face(slot) => {
                 if let Some(face) = self.table.at(slot) {
-                    face.is_full = false;
+                    face.is_socket_full = false;
                 }
                 self.mark_dirty(slot);
             }
@@ -216,7 +216,7 @@ impl Faces {
         if let Some(face) = self.table.at(slot) {
             face.socket = socket;
             face.peer = peer;
-            (face.awaits_writable, face.is_full) = (false, false);
+            (face.awaits_writable, face.is_socket_full) = (false, false);
             if matches!(face.socket, FaceSocket::Own(_)) {
                 // What came before the socket was registered raises no event on some systems.
                 self.mark_ready(Source::Face(slot));
@@ -245,19 +245,19 @@ impl Faces {
     }
 
     /// Ends a face's socket and, unless it is permanent, removes the face.
-    pub(super) fn close(&mut self, slot: u32) -> Option<Closed> {
+    pub(super) fn close(&mut self, slot: u32) -> Option<ClosedFace> {
         let face = self.table.at(slot)?;
         if face.persistency != FacePersistency::Permanent {
-            return Some(Closed::Removed(Box::new(self.detach(slot))));
+            return Some(ClosedFace::Removed(Box::new(self.detach(slot))));
         }
         let id = face.id;
-        let socket = face.take_down();
+        let socket = face.close_socket();
         self.memory.forget(mem::take(&mut face.counted));
         self.memory.recount_reassembly(face);
         if let FaceSocket::Own(mut socket) = socket {
             let _ = self.poll.registry().deregister(&mut socket);
         }
-        Some(Closed::Down(id))
+        Some(ClosedFace::Down(id))
     }
 
     /// Takes a face out of the table and all lists.
@@ -301,7 +301,7 @@ impl Faces {
 
     /// A face that came from another thread has its socket: it sends what waits, sets its timers
     /// and is counted at the end of the turn, its partial packets now.
-    pub(super) fn settle(&mut self, slot: u32) {
+    pub(super) fn resume_moved(&mut self, slot: u32) {
         self.mark_dirty(slot);
         if let Some(face) = self.table.at(slot)
             && self.memory.recount_reassembly(face)

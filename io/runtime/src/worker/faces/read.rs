@@ -69,13 +69,13 @@ impl Faces {
     }
 
     /// A read may have brought the only notice that there is room to send again.
-    pub(in crate::worker) fn check_room(&mut self, slot: u32) {
+    pub(in crate::worker) fn recheck_writable(&mut self, slot: u32) {
         if let Some(face) = self.table.at(slot)
-            && face.is_full
+            && face.is_socket_full
             && let FaceSocket::Own(socket) = &face.socket
             && socket.has_room_again()
         {
-            face.is_full = false;
+            face.is_socket_full = false;
             self.mark_dirty(slot);
         }
     }

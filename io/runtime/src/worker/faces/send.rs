@@ -98,7 +98,7 @@ impl Faces {
         let status = match &mut face.socket {
             // Trying again would cost a system call for each batch that an unresponsive peer
             // requests.
-            FaceSocket::Own(_) if face.is_full => SendStatus::WouldBlock,
+            FaceSocket::Own(_) if face.is_socket_full => SendStatus::WouldBlock,
             FaceSocket::Own(socket) => socket.send(&mut face.link).map_err(failed)?,
             &mut FaceSocket::Peer { port, path } => {
                 self.flush_peer(now, slot, port, path, pool);
@@ -158,7 +158,7 @@ impl Faces {
     }
 
     /// The end: sends what the sockets accept at once.
-    pub(in crate::worker) fn send_rest(&mut self) {
+    pub(in crate::worker) fn flush_at_exit(&mut self) {
         for face in self.table.iter_mut() {
             if let FaceSocket::Own(socket) = &mut face.socket {
                 let _ = socket.send(&mut face.link);
