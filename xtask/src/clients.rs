@@ -104,7 +104,7 @@ fn install_python(requirements: &Path, target: &Path, modules: &str) -> anyhow::
     stamp.write()
 }
 
-/// NDNts wants Node 22, whatever the machine has: npm delivers that as a package of its own.
+/// NDNts needs Node 22. npm delivers it as a package, so the machine may have another version.
 fn install_node(source: &Path, target: &Path) -> anyhow::Result<()> {
     let manifests = [source.join("package.json"), source.join("package-lock.json")];
     let stamp = Stamp::new(target, &[&manifests[0], &manifests[1]])?;

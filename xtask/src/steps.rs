@@ -92,7 +92,7 @@ pub(crate) fn size(root: &Path) -> anyhow::Result<()> {
 pub(crate) fn test(root: &Path, options: &TestOptions) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         let install = scope.spawn(|| clients::install(root));
-        // Tests that start examples would build them anew, alone and so with other features of
+        // Tests that start examples would build them again, alone and so with other features of
         // what they need.
         let kinds = ["--bins", "--tests", "--examples"];
         let build = [&["build", "--workspace"], &kinds[..], &WITH_LAB[..]].concat();

@@ -15,7 +15,7 @@ use weir_base::{Packet, Rng};
 use weir_benches::median;
 use weir_disk::{DiskFileConfig, DiskMonitor, DiskPorts, Engine, open};
 use weir_store::disk::{
-    DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart, record,
+    DiskGeometry, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WriteChunk, record,
 };
 
 /// Octets of a Data of 8,192 octets of content, with a name, MetaInfo and an ECDSA signature.
@@ -116,9 +116,9 @@ impl Driver {
         let offset = self.offset(place, row.records);
         let len = (row.records * self.record_bytes()) as u32;
         let kind = if row.is_write {
-            let part = || WritePart::Data { packet: self.packet.clone(), fresh_until_unix_ms: 0 };
+            let part = || WriteChunk::Data { packet: self.packet.clone(), fresh_until_unix_ms: 0 };
             let parts = (0..row.records).map(|_| part()).collect();
-            DiskOpKind::Write { offset, len, sequence: 1, parts }
+            DiskOpKind::Write { offset, len, sequence: 1, chunks: parts }
         } else {
             DiskOpKind::ReadRecord { offset, len, sequence: 1 }
         };

@@ -242,7 +242,7 @@ impl Tree {
         best.map(|(_, index)| index)
     }
 
-    /// The node after `at` in depth-first order that may have Data which came at `front` or later.
+    /// The node after `write_offset` in depth-first order that may have Data which came at `front` or later.
     fn next_of_interest(&self, at: u32, top: u32, last: Option<Instant>) -> Option<u32> {
         let may_have = |node: u32| {
             node != NONE && last.is_none_or(|last| self.nodes[node].newest_arrival >= last)

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_base::Pool;
-use weir_store::disk::record::{self, Place};
-use weir_store::disk::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart};
+use weir_store::disk::record::{self, RecordLocation};
+use weir_store::disk::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WriteChunk};
 
 use crate::buffer::{Buffer, Buffers};
 use crate::monitor::DiskShared;
@@ -50,11 +50,11 @@ pub(crate) trait Backend: Send {
 
 /// What an operation is about, once it is under way.
 enum Task {
-    Record(Place),
+    Record(RecordLocation),
     Raw,
     /// The parts hold their packets until the write is over.
     Write {
-        _parts: Vec<WritePart>,
+        _parts: Vec<WriteChunk>,
     },
 }
 
@@ -230,8 +230,8 @@ impl Lane {
         self.answers.extend(failed);
     }
 
-    fn place(&self, offset: u64, sequence: u32) -> Place {
-        Place { store_id: self.shared.store_id, offset, sequence }
+    fn place(&self, offset: u64, sequence: u32) -> RecordLocation {
+        RecordLocation { store_id: self.shared.store_id, offset, sequence }
     }
 
     /// Answers now, or when a paced or stalled disk would.
@@ -265,7 +265,7 @@ impl Lane {
         match &running.task {
             Task::Raw => DiskOutcome::Raw(octets.to_vec()),
             Task::Write { .. } => DiskOutcome::Written,
-            Task::Record(place) => match record::open_data(octets, place, crate::checksum) {
+            Task::Record(place) => match record::parse_data(octets, place, crate::checksum) {
                 Ok(record) => DiskOutcome::Record {
                     packet: self.pool.copy(record.body),
                     fresh_until_unix_ms: record.fresh_until_unix_ms,
@@ -288,7 +288,7 @@ impl Lane {
             | DiskOpKind::Write { offset, len, .. } => (*offset, *len as usize),
         };
         let services = match &op.kind {
-            DiskOpKind::Write { parts, .. } => parts.len().max(1) as u32,
+            DiskOpKind::Write { chunks: parts, .. } => parts.len().max(1) as u32,
             _ => 1,
         };
         let is_write = matches!(op.kind, DiskOpKind::Write { .. });
@@ -303,11 +303,11 @@ impl Lane {
         let task = match op.kind {
             DiskOpKind::ReadRecord { sequence, .. } => Task::Record(self.place(offset, sequence)),
             DiskOpKind::ReadRaw { .. } => Task::Raw,
-            DiskOpKind::Write { sequence, parts: records, .. } => {
+            DiskOpKind::Write { sequence, chunks: records, .. } => {
                 let first = self.place(offset, sequence);
                 let out = &mut buffer[..len];
                 let block_bytes = self.shared.block_bytes;
-                record::lay_out(&records, &first, block_bytes, crate::checksum, out);
+                record::encode_chunks(&records, &first, block_bytes, crate::checksum, out);
                 Task::Write { _parts: records }
             }
         };

@@ -9,7 +9,7 @@ use common::{LONG, MIB, Shard, config, data, record, start, ways, write};
 use weir_base::Rng;
 use weir_disk::{DiskFileConfig, Engine, Faults, OpenError, Pace, Service, open};
 use weir_store::disk::{
-    DiskFailure, DiskGeometry, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart,
+    DiskFailure, DiskGeometry, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WriteChunk,
 };
 
 fn read(offset: u64, len: u64, sequence: u32) -> DiskOpKind {
@@ -80,7 +80,7 @@ fn raw_reads_end_with_the_file() {
         let (_monitor, mut shards) = start(set, 4, 1);
         let octets: Vec<u8> = data(3 * block as usize, 9).to_vec();
         let end = 4 * MIB;
-        let parts = vec![WritePart::Raw(octets.clone())];
+        let parts = vec![WriteChunk::Raw(octets.clone())];
         let written = shards[0].one(0, write(end - 3 * block, 1, parts, block as u32));
         assert!(matches!(written, DiskOutcome::Written));
         let mut raw = |offset, len: u64| match shards[0]
@@ -266,7 +266,7 @@ fn what_the_system_refuses_fails_and_does_no_harm() {
         let at = set.geometry(0, 0).data_offset;
         let (_monitor, mut shards) = start(set, 4, 1);
         let huge = 1 << 62;
-        let parts = vec![WritePart::Raw(vec![1; 4096])];
+        let parts = vec![WriteChunk::Raw(vec![1; 4096])];
         let outcome = shards[0].one(0, write(huge, 1, parts, 4096));
         assert!(matches!(outcome, DiskOutcome::Failed(_)), "{way:?}: {outcome:?}");
         let raw = shards[0].one(0, DiskOpKind::ReadRaw { offset: at, len: 4096 });

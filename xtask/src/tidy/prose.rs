@@ -45,7 +45,7 @@ fn rust_prose(text: &str) -> Option<String> {
         at = name.end;
     }
     prose.push_str(text.get(at..)?);
-    // A line that ends so goes on; a line feed or tab that is written as an escape ends a word.
+    // A backslash at the end continues the line. Escaped line feeds and tabs end a word.
     Some(prose.replace("\\\n", " \n").replace("\\n", "  ").replace("\\t", "  "))
 }
 

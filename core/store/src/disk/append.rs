@@ -2,10 +2,10 @@
 
 use super::checkpoint::{Erasure, RECORD_BYTES_MAX};
 use super::config::Admission;
-use super::device::{Region, Reused};
-use super::op::WritePart;
+use super::device::{Region, ReusedRegion};
+use super::op::WriteChunk;
 use super::pending::Pending;
-use super::place::{Key, Place, UNIT_BYTES};
+use super::place::{Key, RecordAddress, SECTOR_BYTES};
 use super::tier::DiskTier;
 use crate::store::COMPONENTS_MAX;
 use alloc::vec::Vec;
@@ -23,56 +23,56 @@ pub(crate) struct Offer<'a> {
     pub(crate) was_used: bool,
     /// Whether it may differ from the record on disk, with no fingerprint to compare the two by.
     pub(crate) is_unverified: bool,
-    pub(crate) urgency: Urgency,
+    pub(crate) reason: OfferReason,
 }
 
 /// Why Data is offered now.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Urgency {
+pub(crate) enum OfferReason {
     /// The disk has time. What is refused is not counted: it will be offered again.
     Early,
     /// RAM evicts it.
-    Due,
+    Eviction,
     /// The router stops: the bounds of the queues do not hold.
-    Forced,
+    Shutdown,
 }
 
 /// What became of Data that was offered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Offered {
+pub(crate) enum OfferResult {
     /// It is on disk, or Data is that will be compared with it.
     OnDisk,
     /// It waits to be written, as this pending record.
-    Waiting(u32),
+    Queued(u32),
     /// It is not stored: admission or the size of disks and index say so.
-    Refused,
+    Rejected,
     /// It is not stored: disks are too slow, or do not answer.
     Lost,
 }
 
 /// What is on disk under the key of Data that is offered.
 #[derive(Copy, Clone)]
-enum Before {
-    Nothing,
+enum ExistingRecord {
+    Absent,
     /// The same waits to be written, as this pending record.
-    Waiting(u32),
+    Queued(u32),
     /// The same, or it will be compared when it is read: it need not be written.
     Same,
     /// The same, but it will soon make room: it is to be written anew, and to the same disk, where
     /// a note that it was erased holds for both.
-    Due(Place),
-    Other(Place),
+    Aging(RecordAddress),
+    Different(RecordAddress),
     /// The same or other Data.
-    Perhaps(Place),
+    Unverified(RecordAddress),
 }
 
 /// Whether Data that has come can be compared with the record on disk under its name later.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Comparison {
     /// There is no record that may differ.
-    Needless,
+    NotNeeded,
     /// A fingerprint of the Data is kept.
-    Possible,
+    Deferred,
     /// As many fingerprints as may be are kept: the Data must be written in place of the record.
     Impossible,
 }
@@ -106,49 +106,56 @@ impl DiskTier {
         now: Instant,
         offer: Offer<'_>,
         path: impl FnOnce(&mut Vec<u64>),
-    ) -> Offered {
-        let before = self.before(&offer);
+    ) -> OfferResult {
+        let before = self.existing_record(&offer);
         match before {
-            Before::Same => return Offered::OnDisk,
-            Before::Waiting(at) => return Offered::Waiting(at),
-            Before::Nothing | Before::Due(_) | Before::Other(_) | Before::Perhaps(_) => {}
+            ExistingRecord::Same => return OfferResult::OnDisk,
+            ExistingRecord::Queued(at) => return OfferResult::Queued(at),
+            ExistingRecord::Absent
+            | ExistingRecord::Aging(_)
+            | ExistingRecord::Different(_)
+            | ExistingRecord::Unverified(_) => {}
         }
         // On one disk what is newer counts, so that nothing is lost if it dies between a note of
         // what was erased and what was written instead.
         let only = match before {
-            Before::Due(place) | Before::Perhaps(place) | Before::Other(place) => {
-                Some(usize::from(place.disk()))
-            }
-            Before::Nothing | Before::Same | Before::Waiting(_) => None,
+            ExistingRecord::Aging(place)
+            | ExistingRecord::Unverified(place)
+            | ExistingRecord::Different(place) => Some(usize::from(place.disk())),
+            ExistingRecord::Absent | ExistingRecord::Same | ExistingRecord::Queued(_) => None,
         };
         let disk = match self.admit(now, &offer, only) {
             Ok(disk) => disk,
             Err(refusal) => {
                 let refused = match refusal {
-                    Refusal::Busy => Offered::Lost,
-                    Refusal::NotAdmitted | Refusal::NoRoom => Offered::Refused,
+                    Refusal::Busy => OfferResult::Lost,
+                    Refusal::NotAdmitted | Refusal::NoRoom => OfferResult::Rejected,
                 };
                 return match before {
-                    Before::Perhaps(_) | Before::Due(_) => Offered::OnDisk,
+                    ExistingRecord::Unverified(_) | ExistingRecord::Aging(_) => OfferResult::OnDisk,
                     // Memory still has it.
-                    Before::Other(_) if offer.urgency == Urgency::Early => refused,
-                    Before::Other(_) => {
+                    ExistingRecord::Different(_) if offer.reason == OfferReason::Early => refused,
+                    ExistingRecord::Different(_) => {
                         self.erase_key(offer.key);
                         refused
                     }
                     // What was on disk before a start may yet be read in.
-                    Before::Nothing if offer.is_unverified && offer.urgency != Urgency::Early => {
+                    ExistingRecord::Absent
+                        if offer.is_unverified && offer.reason != OfferReason::Early =>
+                    {
                         self.erase_key(offer.key);
                         refused
                     }
-                    Before::Nothing | Before::Same | Before::Waiting(_) => refused,
+                    ExistingRecord::Absent | ExistingRecord::Same | ExistingRecord::Queued(_) => {
+                        refused
+                    }
                 };
             }
         };
-        if matches!(before, Before::Perhaps(_) | Before::Other(_)) {
+        if matches!(before, ExistingRecord::Unverified(_) | ExistingRecord::Different(_)) {
             self.reads.outdate(offer.key);
         }
-        Offered::Waiting(self.append(now, disk, offer, path))
+        OfferResult::Queued(self.append(now, disk, offer, path))
     }
 
     /// The disk that has room for Data that may be stored.
@@ -169,12 +176,12 @@ impl DiskTier {
             Refusal::NoRoom
         } else {
             match self.choose_disk(now, offer, only) {
-                Ok(disk) if self.make_room(now, disk, offer.packet.len()) => return Ok(disk),
+                Ok(disk) if self.prepare_append(now, disk, offer.packet.len()) => return Ok(disk),
                 Ok(_) => Refusal::Busy,
                 Err(refusal) => refusal,
             }
         };
-        if offer.urgency != Urgency::Early {
+        if offer.reason != OfferReason::Early {
             self.count_refusal(refusal);
         }
         Err(refusal)
@@ -189,35 +196,41 @@ impl DiskTier {
     }
 
     /// What is on disk under the key of Data that is offered.
-    fn before(&mut self, offer: &Offer<'_>) -> Before {
-        let Some(place) = self.find(offer.key) else { return Before::Nothing };
+    fn existing_record(&mut self, offer: &Offer<'_>) -> ExistingRecord {
+        let Some(place) = self.find(offer.key) else { return ExistingRecord::Absent };
         if let Some(at) = self.pending.find(place) {
             let is_same = *self.pending.get(at).packet == **offer.packet;
-            return if is_same { Before::Waiting(at) } else { Before::Other(place) };
+            return if is_same {
+                ExistingRecord::Queued(at)
+            } else {
+                ExistingRecord::Different(place)
+            };
         }
         if offer.is_unverified {
-            return Before::Other(place);
+            return ExistingRecord::Different(place);
         }
         let device = &self.devices[usize::from(place.disk())];
-        let is_due_again = offer.was_used && device.will_go_soon(place);
+        let is_due_again = offer.was_used && device.is_evicted_soon(place);
         match (self.fingerprints.find(offer.key).is_some(), is_due_again) {
             // Before a stop there is no later chance to compare it.
-            (true, false) if offer.urgency == Urgency::Forced => Before::Perhaps(place),
-            (true, true) => Before::Perhaps(place),
-            (_, false) => Before::Same,
-            (false, true) => Before::Due(place),
+            (true, false) if offer.reason == OfferReason::Shutdown => {
+                ExistingRecord::Unverified(place)
+            }
+            (true, true) => ExistingRecord::Unverified(place),
+            (_, false) => ExistingRecord::Same,
+            (false, true) => ExistingRecord::Aging(place),
         }
     }
 
     /// From now on only this Data is served under this key, if there is room to note so.
-    fn note(&mut self, key: Key, wire: &[u8]) -> Comparison {
+    fn record_fingerprint(&mut self, key: Key, wire: &[u8]) -> Comparison {
         let fingerprint = self.config.hash_key.hash(wire);
         if self.fingerprints.insert(key, fingerprint) {
-            return Comparison::Possible;
+            return Comparison::Deferred;
         }
         self.forget_stale_fingerprints();
         if self.fingerprints.insert(key, fingerprint) {
-            return Comparison::Possible;
+            return Comparison::Deferred;
         }
         self.reads.outdate(key);
         Comparison::Impossible
@@ -248,7 +261,7 @@ impl DiskTier {
         for step in 0..count {
             let disk = (self.next_disk + step) % count;
             let device = &self.devices[disk];
-            if !device.is_of_use() || !device.fits_empty(device.record_bytes(len), RECORD_BYTES_MAX)
+            if !device.is_usable() || !device.fits_empty(device.record_bytes(len), RECORD_BYTES_MAX)
             {
                 continue;
             }
@@ -259,7 +272,7 @@ impl DiskTier {
                 is_held_up = true;
                 continue;
             }
-            if device.bytes_waiting >= backlog_max && offer.urgency != Urgency::Forced {
+            if device.bytes_waiting >= backlog_max && offer.reason != OfferReason::Shutdown {
                 is_full = true;
                 continue;
             }
@@ -288,12 +301,13 @@ impl DiskTier {
 
     /// Makes room for a packet of `len` octets in the region that a disk fills, after all erasures
     /// that wait for it.
-    fn make_room(&mut self, now: Instant, disk: usize, len: usize) -> bool {
+    fn prepare_append(&mut self, now: Instant, disk: usize, len: usize) -> bool {
         let size = self.devices[disk].record_bytes(len);
-        self.append_erasures(now, disk) && self.ensure_room(now, disk, size, RECORD_BYTES_MAX)
+        self.append_erasures(now, disk)
+            && self.ensure_region_space(now, disk, size, RECORD_BYTES_MAX)
     }
 
-    fn ensure_room(&mut self, now: Instant, disk: usize, size: u64, growth: usize) -> bool {
+    fn ensure_region_space(&mut self, now: Instant, disk: usize, size: u64, growth: usize) -> bool {
         if self.devices[disk].fits(size, growth) {
             return true;
         }
@@ -307,7 +321,7 @@ impl DiskTier {
         let Some(reused) = device.open_next(now, &mut self.last_sequence, ticket) else {
             return false;
         };
-        let Reused { before: Region { records, .. }, batch } = reused;
+        let ReusedRegion { before: Region { records, .. }, batch } = reused;
         self.recovery.on_reused(disk, batch.region);
         device.writes.push_back(batch);
         self.stats.evictions += u64::from(records);
@@ -322,7 +336,7 @@ impl DiskTier {
     pub(super) fn append_erasures(&mut self, now: Instant, disk: usize) -> bool {
         while !self.devices[disk].erasures.is_empty() {
             let (size, growth) = self.devices[disk].erasure_room();
-            if !self.ensure_room(now, disk, size, growth) {
+            if !self.ensure_region_space(now, disk, size, growth) {
                 return false;
             }
             let write_bytes_max = u64::from(self.config.write_bytes_max);
@@ -344,7 +358,7 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         let size = device.record_bytes(packet.len());
         let Some(log) = &mut device.open else { unreachable!("room was made") };
-        let (region, at) = (log.region, log.at);
+        let (region, at) = (log.region, log.write_offset);
         let (mut path, mut prefixes) = (Some(path), mem::take(&mut self.path));
         prefixes.clear();
         if !log.checkpoint.knows(key.object)
@@ -352,9 +366,9 @@ impl DiskTier {
         {
             path(&mut prefixes);
         }
-        let (at_units, units) = ((at / UNIT_BYTES) as u32, (size / UNIT_BYTES) as u8);
+        let (at_units, units) = ((at / SECTOR_BYTES) as u32, (size / SECTOR_BYTES) as u8);
         log.checkpoint.record(key, &prefixes, at_units, units);
-        let place = device.place(disk as u8, region, at, size);
+        let place = device.address(disk as u8, region, at, size);
         device.regions[region as usize].records += 1;
         device.regions[region as usize].bytes += size;
         let append_path = |out: &mut Vec<u64>| match path.take() {
@@ -375,23 +389,23 @@ impl DiskTier {
         let write_bytes_max = u64::from(self.config.write_bytes_max);
         let device = &mut self.devices[disk];
         let batch = device.batch_for(now, size, write_bytes_max, &mut self.tickets);
-        debug_assert_eq!(batch.at + batch.len, at);
+        debug_assert_eq!(batch.offset + batch.len, at);
         batch.len += size;
-        batch.parts.push(WritePart::Data { packet, fresh_until_unix_ms });
+        batch.chunks.push(WriteChunk::Data { packet, fresh_until_unix_ms });
         batch.records.push(pending);
         if batch.len >= write_bytes_max {
             device.finish_batch();
         }
         if let Some(log) = &mut device.open {
-            log.at += size;
+            log.write_offset += size;
         }
         self.sweep(disk, size);
         pending
     }
 
-    /// A record on `disk` is in the index, in place of the one at `before`.
+    /// A record on `disk` is in the index, in place of the one at `existing_record`.
     #[inline]
-    fn on_indexed(&mut self, disk: usize, key: Key, before: Option<Place>) {
+    fn on_indexed(&mut self, disk: usize, key: Key, before: Option<RecordAddress>) {
         let Some(before) = before else { return };
         self.uncount(before);
         if usize::from(before.disk()) != disk && self.may_come_back(before) {
@@ -422,16 +436,16 @@ impl DiskTier {
         let Self { catalog, devices, .. } = self;
         catalog.sweep(steps as usize, |_, place| {
             let device = devices.get(usize::from(place.disk()));
-            device.is_some_and(|device| device.may_come_back(place))
+            device.is_some_and(|device| device.may_be_recovered(place))
         });
     }
 
     /// New Data has come that RAM did not have: the record on disk under its name may be other
     /// Data.
-    pub(crate) fn on_new(&mut self, key: Key, wire: &[u8]) -> Comparison {
+    pub(crate) fn on_new_data(&mut self, key: Key, wire: &[u8]) -> Comparison {
         if self.catalog.is_ruled_out(key) && !self.is_recovering() {
             self.reads.outdate(key);
-            return Comparison::Needless;
+            return Comparison::NotNeeded;
         }
         let place = self.find(key);
         match place.and_then(|place| self.pending.find(place)) {
@@ -439,11 +453,13 @@ impl DiskTier {
             Some(_) => {
                 self.erase_key(key);
             }
-            None if place.is_some() || self.is_recovering() => return self.note(key, wire),
+            None if place.is_some() || self.is_recovering() => {
+                return self.record_fingerprint(key, wire);
+            }
             // The region of the record may have been reused since a read of it was begun.
             None => self.reads.outdate(key),
         }
-        Comparison::Needless
+        Comparison::NotNeeded
     }
 
     /// Data of this name that is not stored has come, and the record cannot be compared with it.
@@ -462,12 +478,12 @@ impl DiskTier {
         if let Some(place) = place {
             self.remove_from_index(key, place);
         }
-        self.note_erased(key, place);
+        self.log_erasure(key, place);
         was_there
     }
 
     /// Has it noted on disk that what is there under this key, or may be, was erased.
-    fn note_erased(&mut self, key: Key, place: Option<Place>) {
+    fn log_erasure(&mut self, key: Key, place: Option<RecordAddress>) {
         self.erase_unread(Erasure::Key(key));
         for (disk, device) in self.devices.iter_mut().enumerate() {
             let is_its = place.is_some_and(|place| usize::from(place.disk()) == disk);
@@ -479,13 +495,13 @@ impl DiskTier {
 
     /// Gives up a record that is there and cannot be served, so that nothing else of its name that
     /// is written elsewhere is ever taken for older.
-    pub(super) fn give_up(&mut self, key: Key, place: Place) {
+    pub(super) fn discard_record(&mut self, key: Key, place: RecordAddress) {
         if !self.is_valid(place) || !self.remove_from_index(key, place) {
             return;
         }
         let device = &mut self.devices[usize::from(place.disk())];
         let (region, at) = device.locate(place);
-        let end = (at / UNIT_BYTES) as u32 + u32::from(place.units());
+        let end = (at / SECTOR_BYTES) as u32 + u32::from(place.sectors());
         let before = (device.regions[region].sequence, end);
         device.erase_before(Erasure::Key(key), Some(before));
     }
@@ -510,7 +526,7 @@ impl DiskTier {
                 let (is_valid, may_come_back) = (self.is_valid(place), self.may_come_back(place));
                 self.uncount(place);
                 if may_come_back && !is_all {
-                    self.note_erased(key, Some(place));
+                    self.log_erasure(key, Some(place));
                 }
                 if is_valid {
                     erased += 1;

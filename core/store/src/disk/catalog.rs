@@ -2,7 +2,7 @@
 
 use super::config::{DiskTierConfig, FilterKind};
 use super::index::{Cursor, DiskIndex};
-use super::place::{Key, Place, WHOLE};
+use super::place::{Key, RecordAddress, WHOLE};
 use crate::holdings::{Holdings, HoldingsConfig};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -65,7 +65,7 @@ impl Catalog {
     }
 
     #[inline]
-    pub(super) fn find(&self, key: Key) -> Option<Place> {
+    pub(super) fn find(&self, key: Key) -> Option<RecordAddress> {
         self.index.find(key)
     }
 
@@ -74,8 +74,8 @@ impl Catalog {
         &self,
         prefix: Option<u64>,
         visits_max: usize,
-        is_wanted: impl FnMut(Key, Place) -> bool,
-    ) -> Option<(Key, Place)> {
+        is_wanted: impl FnMut(Key, RecordAddress) -> bool,
+    ) -> Option<(Key, RecordAddress)> {
         self.index.below(prefix, visits_max, is_wanted)
     }
 
@@ -88,10 +88,10 @@ impl Catalog {
     pub(super) fn insert(
         &mut self,
         key: Key,
-        place: Place,
+        place: RecordAddress,
         path: impl FnOnce(&mut Vec<u64>),
         name: impl FnOnce() -> Vec<u8>,
-    ) -> Option<Place> {
+    ) -> Option<RecordAddress> {
         let before = self.index.insert(key, place, path);
         if let Some(holdings) = self.holdings.as_mut().filter(|_| key.segment != WHOLE) {
             holdings.add(key.object, key.segment, name);
@@ -103,7 +103,7 @@ impl Catalog {
     }
 
     /// Removes a record if it is in this place. Returns whether it was.
-    pub(super) fn remove(&mut self, key: Key, place: Place) -> bool {
+    pub(super) fn remove(&mut self, key: Key, place: RecordAddress) -> bool {
         let was_there = self.index.remove(key, place);
         if was_there {
             forget(&mut self.filter, &mut self.holdings, key);
@@ -112,7 +112,11 @@ impl Catalog {
     }
 
     /// Removes at most `limit` records at or below a prefix. Returns them.
-    pub(super) fn remove_below(&mut self, prefix: Option<u64>, limit: usize) -> Vec<(Key, Place)> {
+    pub(super) fn remove_below(
+        &mut self,
+        prefix: Option<u64>,
+        limit: usize,
+    ) -> Vec<(Key, RecordAddress)> {
         let mut removed = Vec::new();
         self.index.erase_below(prefix, limit, |key, place| removed.push((key, place)));
         for &(key, _) in &removed {
@@ -127,7 +131,11 @@ impl Catalog {
     }
 
     /// Continues through the index and removes what must not be kept.
-    pub(super) fn sweep(&mut self, steps: usize, mut is_kept: impl FnMut(Key, Place) -> bool) {
+    pub(super) fn sweep(
+        &mut self,
+        steps: usize,
+        mut is_kept: impl FnMut(Key, RecordAddress) -> bool,
+    ) {
         let Self { index, filter, holdings, .. } = self;
         index.sweep(steps, |key, place| {
             let is_kept = is_kept(key, place);
@@ -160,7 +168,11 @@ impl Catalog {
 
     /// Adds records that were there before to the list, `steps` further. Returns whether that was
     /// all.
-    pub(super) fn build_holdings(&mut self, steps: u32, is_valid: impl Fn(Place) -> bool) -> bool {
+    pub(super) fn build_holdings(
+        &mut self,
+        steps: u32,
+        is_valid: impl Fn(RecordAddress) -> bool,
+    ) -> bool {
         let Self { index, holdings: Some(holdings), building, .. } = self else { return true };
         index.walk(building, steps, |key, place| {
             if key.segment != WHOLE && is_valid(place) {
@@ -172,7 +184,7 @@ impl Catalog {
     /// The filter knows what is in the index, each key is there once. Returns all with their
     /// places.
     #[cfg(test)]
-    pub(super) fn check(&mut self) -> std::collections::BTreeMap<Key, Place> {
+    pub(super) fn check(&mut self) -> std::collections::BTreeMap<Key, RecordAddress> {
         let Self { index, filter, .. } = self;
         let mut seen = std::collections::BTreeMap::new();
         index.sweep(2 * index.round_steps() + 2, |key, place| {

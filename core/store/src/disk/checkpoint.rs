@@ -32,18 +32,18 @@ pub(super) enum Erasure {
 }
 
 /// A position in the log of a disk: the sequence number of the region, and units in it.
-pub(super) type Position = (u32, u32);
+pub(super) type LogPosition = (u32, u32);
 
 /// What was erased, of what lies before a position on the same disk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) struct Erased {
+pub(super) struct LoggedErasure {
     pub(super) erasure: Erasure,
-    pub(super) before: Position,
+    pub(super) before: LogPosition,
 }
 
 /// An item of a region, with its place in it in units of 512 octets.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Item {
+pub(super) enum RegionItem {
     Record {
         /// What it is known by.
         key: Key,
@@ -54,19 +54,19 @@ pub(super) enum Item {
         units: u8,
     },
     /// Something was erased that had been appended before.
-    Erased(Erased),
+    Erased(LoggedErasure),
 }
 
 /// A checkpoint that grows with its region.
 #[derive(Debug)]
-pub(super) struct Builder {
+pub(super) struct CheckpointBuilder {
     /// Room for the header, then the items.
     octets: Vec<u8>,
     nodes: Table,
     hashes: Vec<u64>,
 }
 
-impl Builder {
+impl CheckpointBuilder {
     pub(super) fn new() -> Self {
         Self { octets: vec![0; HEADER_BYTES], nodes: Table::with_capacity(0), hashes: Vec::new() }
     }
@@ -82,8 +82,8 @@ impl Builder {
     }
 
     /// What it says.
-    pub(super) fn contents(&self) -> Contents {
-        Contents::decode(&self.octets[HEADER_BYTES..])
+    pub(super) fn contents(&self) -> RegionContents {
+        RegionContents::decode(&self.octets[HEADER_BYTES..])
             .unwrap_or_else(|| unreachable!("what was encoded can be decoded"))
     }
 
@@ -108,9 +108,9 @@ impl Builder {
             }
         };
         self.octets.push(RECORD);
-        self.number(node.into());
-        self.number(key.segment.wrapping_add(1));
-        self.number(at_units.into());
+        self.push_varint(node.into());
+        self.push_varint(key.segment.wrapping_add(1));
+        self.push_varint(at_units.into());
         self.octets.push(units);
     }
 
@@ -119,7 +119,7 @@ impl Builder {
             return node + 1;
         }
         self.octets.push(NODE);
-        self.number(parent.into());
+        self.push_varint(parent.into());
         self.octets.extend_from_slice(&hash.to_le_bytes());
         let index = self.hashes.len() as u32;
         self.hashes.push(hash);
@@ -127,16 +127,16 @@ impl Builder {
         index + 1
     }
 
-    pub(super) fn erased(&mut self, erased: Erased) {
+    pub(super) fn erased(&mut self, erased: LoggedErasure) {
         encode_erased(erased, &mut self.octets);
     }
 
-    fn number(&mut self, number: u64) {
-        push_number(number, &mut self.octets);
+    fn push_varint(&mut self, number: u64) {
+        push_varint_to(number, &mut self.octets);
     }
 }
 
-fn push_number(mut number: u64, octets: &mut Vec<u8>) {
+fn push_varint_to(mut number: u64, octets: &mut Vec<u8>) {
     while number >= 0x80 {
         octets.push(number as u8 | 0x80);
         number >>= 7;
@@ -145,12 +145,12 @@ fn push_number(mut number: u64, octets: &mut Vec<u8>) {
 }
 
 /// Appends an erasure as it stands in checkpoints and in records of erasures.
-pub(super) fn encode_erased(erased: Erased, octets: &mut Vec<u8>) {
+pub(super) fn encode_erased(erased: LoggedErasure, octets: &mut Vec<u8>) {
     match erased.erasure {
         Erasure::Key(key) => {
             octets.push(ERASED_KEY);
             octets.extend_from_slice(&key.object.to_le_bytes());
-            push_number(key.segment.wrapping_add(1), octets);
+            push_varint_to(key.segment.wrapping_add(1), octets);
         }
         Erasure::Below(prefix) => {
             octets.push(ERASED_BELOW);
@@ -158,19 +158,19 @@ pub(super) fn encode_erased(erased: Erased, octets: &mut Vec<u8>) {
             octets.extend_from_slice(&prefix.unwrap_or(0).to_le_bytes());
         }
     }
-    push_number(erased.before.0.into(), octets);
-    push_number(erased.before.1.into(), octets);
+    push_varint_to(erased.before.0.into(), octets);
+    push_varint_to(erased.before.1.into(), octets);
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Contents {
+pub(super) struct RegionContents {
     /// Parent's number plus 1, or [`ROOT`], and hash.
     nodes: Vec<(u32, u64)>,
     /// In the order in which they were appended.
-    pub(super) items: Vec<Item>,
+    pub(super) items: Vec<RegionItem>,
 }
 
-impl Contents {
+impl RegionContents {
     /// Reads the body of a checkpoint; nothing when it is malformed.
     pub(super) fn decode(body: &[u8]) -> Option<Self> {
         let mut reader = Reader(body);
@@ -190,10 +190,10 @@ impl Contents {
                     let key = Key { object, segment: reader.number()?.wrapping_sub(1) };
                     let at_units = u32::try_from(reader.number()?).ok()?;
                     let units = reader.octet()?;
-                    contents.items.push(Item::Record { key, node, at_units, units });
+                    contents.items.push(RegionItem::Record { key, node, at_units, units });
                 }
                 _ => {
-                    contents.items.push(Item::Erased(reader.erased(tag)?));
+                    contents.items.push(RegionItem::Erased(reader.erased(tag)?));
                 }
             }
         }
@@ -215,7 +215,7 @@ impl Contents {
 }
 
 /// Reads the body of a record of erasures; nothing when it is malformed.
-pub(super) fn decode_erasures(body: &[u8]) -> Option<Vec<Erased>> {
+pub(super) fn decode_erasures(body: &[u8]) -> Option<Vec<LoggedErasure>> {
     let mut reader = Reader(body);
     let mut erasures = Vec::new();
     while let Some(tag) = reader.octet() {
@@ -251,10 +251,10 @@ impl Reader<'_> {
         None
     }
 
-    fn erased(&mut self, tag: u8) -> Option<Erased> {
+    fn erased(&mut self, tag: u8) -> Option<LoggedErasure> {
         let erasure = self.erasure(tag)?;
         let mut half = || u32::try_from(self.number()?).ok();
-        Some(Erased { erasure, before: (half()?, half()?) })
+        Some(LoggedErasure { erasure, before: (half()?, half()?) })
     }
 
     fn erasure(&mut self, tag: u8) -> Option<Erasure> {
@@ -281,20 +281,20 @@ mod tests {
 
     #[test]
     fn what_was_appended_is_read_back() {
-        let mut builder = Builder::new();
+        let mut builder = CheckpointBuilder::new();
         let object = |object, segment| Key { object, segment };
         builder.record(object(30, 0), &[10, 20], 8, 17);
         builder.record(object(30, u64::MAX - 1), &[], 25, 1);
         builder.record(object(31, WHOLE), &[10], u32::MAX, 255);
-        let of = |erasure, before| Erased { erasure, before };
+        let of = |erasure, before| LoggedErasure { erasure, before };
         builder.erased(of(Erasure::Key(object(30, 0)), (3, 300)));
         builder.erased(of(Erasure::Below(None), (u32::MAX, 0)));
         builder.erased(of(Erasure::Below(Some(10)), (0, u32::MAX)));
         assert!(builder.knows(20) && !builder.knows(40));
         let octets = builder.into_octets();
-        let contents = Contents::decode(&octets[HEADER_BYTES..]).unwrap();
-        let record = |key, node, at_units, units| Item::Record { key, node, at_units, units };
-        let erased = |erasure, before| Item::Erased(of(erasure, before));
+        let contents = RegionContents::decode(&octets[HEADER_BYTES..]).unwrap();
+        let record = |key, node, at_units, units| RegionItem::Record { key, node, at_units, units };
+        let erased = |erasure, before| RegionItem::Erased(of(erasure, before));
         let expected = [
             record(object(30, 0), 2, 8, 17),
             record(object(30, u64::MAX - 1), 2, 25, 1),
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(path, [10]);
         for end in HEADER_BYTES..octets.len() {
             // Cut anywhere, it is either malformed or the items before.
-            if let Some(cut) = Contents::decode(&octets[HEADER_BYTES..end]) {
+            if let Some(cut) = RegionContents::decode(&octets[HEADER_BYTES..end]) {
                 assert_eq!(cut.items[..], expected[..cut.items.len()]);
             }
         }

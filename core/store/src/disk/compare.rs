@@ -1,7 +1,7 @@
 //! Records that are compared, before a stop, with Data that has come since they were written.
 
 use super::op::{DiskOpKind, DiskOutcome};
-use super::place::{Key, Place};
+use super::place::{Key, RecordAddress};
 use super::running::Purpose;
 use super::tier::DiskTier;
 
@@ -39,7 +39,7 @@ impl DiskTier {
         None
     }
 
-    pub(super) fn on_comparison(&mut self, key: Key, place: Place, outcome: &DiskOutcome) {
+    pub(super) fn on_comparison(&mut self, key: Key, place: RecordAddress, outcome: &DiskOutcome) {
         self.devices[usize::from(place.disk())].comparing -= 1;
         if self.find(key) != Some(place) {
             return;
@@ -59,7 +59,7 @@ impl DiskTier {
             }
             DiskOutcome::Damaged(_) | DiskOutcome::Raw(_) | DiskOutcome::Written => {
                 self.stats.damaged += 1;
-                self.give_up(key, place);
+                self.discard_record(key, place);
             }
         }
     }

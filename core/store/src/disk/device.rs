@@ -1,11 +1,13 @@
 //! One disk: its regions, the one being filled, and what waits for it.
 
-use super::checkpoint::{Builder, ERASURE_BYTES_MAX, Erased, Erasure, Position, encode_erased};
+use super::checkpoint::{
+    CheckpointBuilder, ERASURE_BYTES_MAX, Erasure, LogPosition, LoggedErasure, encode_erased,
+};
 use super::config::{Checksum, DiskGeometry};
-use super::op::{DiskOpId, DiskOpKind, WritePart};
-use super::place::{Key, Place, UNIT_BYTES, WHOLE};
+use super::op::{DiskOpId, DiskOpKind, WriteChunk};
+use super::place::{Key, RecordAddress, SECTOR_BYTES, WHOLE};
 use super::queue::Tickets;
-use super::record::{self, HEADER_BYTES, Kind};
+use super::record::{self, HEADER_BYTES, RecordKind};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,9 +27,9 @@ pub(super) struct Region {
     /// Of its present use; 0 when it holds nothing.
     pub(super) sequence: u32,
     /// Of its last use, if it holds nothing.
-    pub(super) former: u32,
+    pub(super) last_sequence: u32,
     /// Of the use that a start would take it for, while no later header is on disk.
-    pub(super) found_as: u32,
+    pub(super) recoverable_as: u32,
     /// Times that its header could not be written, one after another.
     pub(super) failures: u8,
     /// Records in it that the index leads to.
@@ -37,12 +39,12 @@ pub(super) struct Region {
 
 /// A region that is being filled or closed.
 #[derive(Debug)]
-pub(super) struct Log {
+pub(super) struct RegionWriter {
     pub(super) region: u32,
     pub(super) sequence: u32,
     /// Where the next record begins in the region.
-    pub(super) at: u64,
-    pub(super) checkpoint: Builder,
+    pub(super) write_offset: u64,
+    pub(super) checkpoint: CheckpointBuilder,
     /// Whether its header is on disk: other writes wait for that, so that a start never takes the
     /// region for what it was before.
     pub(super) has_header: bool,
@@ -56,7 +58,7 @@ pub(super) struct Log {
 
 /// What a write is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Content {
+pub(super) enum BatchContent {
     Header,
     Records,
     Checkpoint,
@@ -64,27 +66,27 @@ pub(super) enum Content {
 
 /// A write that is gathered, waits or is under way.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct WriteBatch {
     pub(super) ticket: u64,
-    pub(super) content: Content,
+    pub(super) content: BatchContent,
     pub(super) region: u32,
     pub(super) sequence: u32,
     /// Where it begins in the region.
-    pub(super) at: u64,
+    pub(super) offset: u64,
     pub(super) len: u64,
-    pub(super) parts: Vec<WritePart>,
+    pub(super) chunks: Vec<WriteChunk>,
     /// The records that wait to be written with it.
     pub(super) records: Vec<u32>,
     /// The erasures that are noted with it.
-    pub(super) erasures: Vec<Erased>,
+    pub(super) erasures: Vec<LoggedErasure>,
     /// When its first part came.
     pub(super) began: Instant,
 }
 
 /// A region to be filled, and what was in it before.
-pub(super) struct Reused {
+pub(super) struct ReusedRegion {
     pub(super) before: Region,
-    pub(super) batch: Batch,
+    pub(super) batch: WriteBatch,
 }
 
 pub(super) struct Device {
@@ -92,12 +94,12 @@ pub(super) struct Device {
     pub(super) store_id: u64,
     pub(super) checksum: Checksum,
     pub(super) regions: Vec<Region>,
-    pub(super) open: Option<Log>,
-    pub(super) closing: Vec<Log>,
+    pub(super) open: Option<RegionWriter>,
+    pub(super) closing: Vec<RegionWriter>,
     /// Being gathered.
-    pub(super) batch: Option<Batch>,
+    pub(super) batch: Option<WriteBatch>,
     /// Gathered; in the order in which they go.
-    pub(super) writes: VecDeque<Batch>,
+    pub(super) writes: VecDeque<WriteBatch>,
     pub(super) reads: VecDeque<u32>,
     pub(super) under_way: u32,
     /// Operations in the order in which they were begun. Some may have ended.
@@ -113,10 +115,10 @@ pub(super) struct Device {
     pub(super) comparing: u32,
     /// What was erased and is not noted on the disk yet, and before which position: that at which
     /// it will be noted, unless this has failed at another one.
-    pub(super) erasures: BTreeMap<Erasure, Option<Position>>,
+    pub(super) erasures: BTreeMap<Erasure, Option<LogPosition>>,
     pub(super) is_stalled: bool,
     /// Operations begun before count as begun now: the disk has answered since.
-    pub(super) patient_since: Instant,
+    pub(super) last_answer: Instant,
     /// Regions of lower sequence numbers are the oldest eighth of a full log.
     pub(super) old_below: u32,
     /// Scratch: the sequence numbers of all regions.
@@ -152,7 +154,7 @@ impl Device {
             comparing: 0,
             erasures: BTreeMap::new(),
             is_stalled: false,
-            patient_since: Instant::ZERO,
+            last_answer: Instant::ZERO,
             old_below: 0,
             sequences: Vec::new(),
             is_ready: false,
@@ -164,14 +166,14 @@ impl Device {
 
     /// Whether it may ever store anything.
     #[inline]
-    pub(super) fn is_of_use(&self) -> bool {
+    pub(super) fn is_usable(&self) -> bool {
         self.geometry.is_writable && self.geometry.regions >= 2
     }
 
     /// Whether it takes records now.
     #[inline]
     pub(super) fn takes_writes(&self, now: Instant) -> bool {
-        self.is_of_use() && self.is_ready && !self.is_stalled && now >= self.paused_until
+        self.is_usable() && self.is_ready && !self.is_stalled && now >= self.paused_until
     }
 
     /// Whether it should do some of its work before it is offered more.
@@ -181,11 +183,11 @@ impl Device {
     }
 
     /// The operation that reads the record in a place.
-    pub(super) fn read_record(&self, place: Place) -> DiskOpKind {
+    pub(super) fn read_record(&self, place: RecordAddress) -> DiskOpKind {
         let (region, within) = self.locate(place);
         DiskOpKind::ReadRecord {
             offset: self.offset(region as u32, within),
-            len: (u64::from(place.units()) * UNIT_BYTES) as u32,
+            len: (u64::from(place.sectors()) * SECTOR_BYTES) as u32,
             // Of its use at present: if that is another, the record will not be found.
             sequence: self.regions[region].sequence,
         }
@@ -193,15 +195,15 @@ impl Device {
 
     /// The region of a place, and where in it.
     #[inline]
-    pub(super) fn locate(&self, place: Place) -> (usize, u64) {
-        let at = place.offset_units() * UNIT_BYTES;
+    pub(super) fn locate(&self, place: RecordAddress) -> (usize, u64) {
+        let at = place.offset_sectors() * SECTOR_BYTES;
         let region = at / self.geometry.region_bytes;
         (region as usize, at - region * self.geometry.region_bytes)
     }
 
     /// Whether what was written there is still there.
     #[inline]
-    pub(super) fn is_valid(&self, place: Place) -> bool {
+    pub(super) fn is_valid(&self, place: RecordAddress) -> bool {
         self.regions.get(self.locate(place).0).is_some_and(|region| {
             region.sequence != 0 && region.sequence as u8 == place.generation()
         })
@@ -210,20 +212,20 @@ impl Device {
     /// Whether a start would find what was written there: it is there, or its region is used again
     /// and the header that says so is not on disk yet.
     #[inline]
-    pub(super) fn may_come_back(&self, place: Place) -> bool {
+    pub(super) fn may_be_recovered(&self, place: RecordAddress) -> bool {
         let is = |sequence: u32| sequence != 0 && sequence as u8 == place.generation();
         let region = self.regions.get(self.locate(place).0);
-        region.is_some_and(|region| is(region.sequence) || is(region.found_as))
+        region.is_some_and(|region| is(region.sequence) || is(region.recoverable_as))
     }
 
     /// Whether what was written there will soon make room for other records.
     #[inline]
-    pub(super) fn will_go_soon(&self, place: Place) -> bool {
+    pub(super) fn is_evicted_soon(&self, place: RecordAddress) -> bool {
         self.regions[self.locate(place).0].sequence < self.old_below
     }
 
     /// Finds out which regions are the oldest eighth.
-    pub(super) fn sort_by_age(&mut self) {
+    pub(super) fn update_oldest_eighth(&mut self) {
         let sequences = &mut self.sequences;
         sequences.clear();
         sequences.extend(self.regions.iter().map(|region| region.sequence));
@@ -232,10 +234,10 @@ impl Device {
         self.old_below = if is_full { *sequences.select_nth_unstable(eighth).1 } else { 0 };
     }
 
-    pub(super) fn place(&self, disk: u8, region: u32, at: u64, size: u64) -> Place {
+    pub(super) fn address(&self, disk: u8, region: u32, at: u64, size: u64) -> RecordAddress {
         let offset = u64::from(region) * self.geometry.region_bytes + at;
         let generation = self.regions[region as usize].sequence as u8;
-        Place::new(disk, offset / UNIT_BYTES, (size / UNIT_BYTES) as u8, generation)
+        RecordAddress::new(disk, offset / SECTOR_BYTES, (size / SECTOR_BYTES) as u8, generation)
     }
 
     /// Octets from the start of the file or device to a place in a region.
@@ -246,8 +248,17 @@ impl Device {
         geometry.data_offset + region * geometry.region_bytes + at
     }
 
-    pub(super) fn record_place(&self, region: u32, at: u64, sequence: u32) -> record::Place {
-        record::Place { store_id: self.store_id, offset: self.offset(region, at), sequence }
+    pub(super) fn record_location(
+        &self,
+        region: u32,
+        at: u64,
+        sequence: u32,
+    ) -> record::RecordLocation {
+        record::RecordLocation {
+            store_id: self.store_id,
+            offset: self.offset(region, at),
+            sequence,
+        }
     }
 
     /// Octets of a record, by the octets of its body.
@@ -274,7 +285,7 @@ impl Device {
     #[inline]
     pub(super) fn fits(&self, size: u64, growth: usize) -> bool {
         let Some(log) = &self.open else { return false };
-        self.has_room(log.at, log.checkpoint.len(), size, growth)
+        self.has_room(log.write_offset, log.checkpoint.len(), size, growth)
     }
 
     /// Whether an empty region has room.
@@ -291,7 +302,7 @@ impl Device {
         // waits for its turn.
         let age = |region: &Region| match region.failures {
             0 | 1 => (region.sequence, region.failures),
-            _ => (region.sequence.max(region.former), 0),
+            _ => (region.sequence.max(region.last_sequence), 0),
         };
         idle.min_by_key(|(region, _)| age(region)).map(|(_, index)| index)
     }
@@ -302,50 +313,50 @@ impl Device {
         now: Instant,
         last_sequence: &mut u32,
         ticket: u64,
-    ) -> Option<Reused> {
+    ) -> Option<ReusedRegion> {
         debug_assert!(self.open.is_none() && self.batch.is_none());
         let region = self.next_region()?;
         let before = self.regions[region as usize];
         *last_sequence += 1;
-        let found_as = if before.sequence != 0 { before.sequence } else { before.found_as };
+        let found_as = if before.sequence != 0 { before.sequence } else { before.recoverable_as };
         // So that places of its last use are told apart.
-        while [before.former as u8, found_as as u8].contains(&(*last_sequence as u8)) {
+        while [before.last_sequence as u8, found_as as u8].contains(&(*last_sequence as u8)) {
             *last_sequence += 1;
         }
         let sequence = *last_sequence;
         let failures = before.failures;
         self.regions[region as usize] =
-            Region { sequence, failures, found_as, ..Region::default() };
-        self.sort_by_age();
+            Region { sequence, failures, recoverable_as: found_as, ..Region::default() };
+        self.update_oldest_eighth();
         let mut header = vec![0; HEADER_BYTES];
         header.extend_from_slice(&self.geometry.first.to_le_bytes());
         header.extend_from_slice(&self.geometry.stride.to_le_bytes());
-        let place = self.record_place(region, 0, sequence);
-        record::seal(&mut header, &place, Kind::Region, 0, self.checksum);
+        let place = self.record_location(region, 0, sequence);
+        record::write_header(&mut header, &place, RecordKind::Region, 0, self.checksum);
         let block_bytes = u64::from(self.geometry.block_bytes);
-        self.open = Some(Log {
+        self.open = Some(RegionWriter {
             region,
             sequence,
-            at: block_bytes,
-            checkpoint: Builder::new(),
+            write_offset: block_bytes,
+            checkpoint: CheckpointBuilder::new(),
             has_header: false,
             writes: 1,
             has_failed: false,
             is_sealed: false,
         });
-        let batch = Batch {
+        let batch = WriteBatch {
             ticket,
-            content: Content::Header,
+            content: BatchContent::Header,
             region,
             sequence,
-            at: 0,
+            offset: 0,
             len: block_bytes,
-            parts: vec![WritePart::Raw(header)],
+            chunks: vec![WriteChunk::Raw(header)],
             records: Vec::new(),
             erasures: Vec::new(),
             began: now,
         };
-        Some(Reused { before, batch })
+        Some(ReusedRegion { before, batch })
     }
 
     /// The write that the next part goes into.
@@ -355,21 +366,21 @@ impl Device {
         size: u64,
         write_bytes_max: u64,
         tickets: &mut Tickets,
-    ) -> &mut Batch {
+    ) -> &mut WriteBatch {
         if self.batch.as_ref().is_some_and(|batch| batch.len + size > write_bytes_max) {
             self.finish_batch();
         }
         let log = self.open.as_mut().unwrap_or_else(|| unreachable!("asked for with room"));
         self.batch.get_or_insert_with(|| {
             log.writes += 1;
-            Batch {
+            WriteBatch {
                 ticket: tickets.next(),
-                content: Content::Records,
+                content: BatchContent::Records,
                 region: log.region,
                 sequence: log.sequence,
-                at: log.at,
+                offset: log.write_offset,
                 len: 0,
-                parts: Vec::new(),
+                chunks: Vec::new(),
                 records: Vec::new(),
                 erasures: Vec::new(),
                 began: now,
@@ -389,7 +400,7 @@ impl Device {
     }
 
     /// The log of a region, unless it is done with.
-    pub(super) fn log_mut(&mut self, region: u32, sequence: u32) -> Option<&mut Log> {
+    pub(super) fn writer_mut(&mut self, region: u32, sequence: u32) -> Option<&mut RegionWriter> {
         let open = self.open.as_mut();
         open.into_iter()
             .chain(&mut self.closing)
@@ -397,9 +408,9 @@ impl Device {
     }
 
     /// Whether this write must wait until the header of its region is on disk.
-    pub(super) fn must_wait(&self, batch: &Batch) -> bool {
+    pub(super) fn must_wait_for_header(&self, batch: &WriteBatch) -> bool {
         let mut logs = self.open.iter().chain(&self.closing);
-        batch.content == Content::Records
+        batch.content == BatchContent::Records
             && logs.any(|log| log.sequence == batch.sequence && !log.has_header)
     }
 
@@ -422,15 +433,15 @@ impl Device {
             if log.has_failed || log.is_sealed {
                 continue;
             }
-            let Log { region, sequence, checkpoint, at: log_at, .. } = log;
+            let RegionWriter { region, sequence, checkpoint, write_offset: log_at, .. } = log;
             let batch = self.checkpoint(now, region, sequence, checkpoint, tickets.next());
-            debug_assert!(batch.at >= log_at, "room was kept for the checkpoint");
+            debug_assert!(batch.offset >= log_at, "room was kept for the checkpoint");
             self.writes.push_back(batch);
-            self.closing.push(Log {
+            self.closing.push(RegionWriter {
                 region,
                 sequence,
-                at: self.geometry.region_bytes,
-                checkpoint: Builder::new(),
+                write_offset: self.geometry.region_bytes,
+                checkpoint: CheckpointBuilder::new(),
                 has_header: true,
                 writes: 1,
                 has_failed: false,
@@ -444,29 +455,29 @@ impl Device {
         now: Instant,
         region: u32,
         sequence: u32,
-        checkpoint: Builder,
+        checkpoint: CheckpointBuilder,
         ticket: u64,
-    ) -> Batch {
+    ) -> WriteBatch {
         let block_bytes = u64::from(self.geometry.block_bytes);
         let mut octets = checkpoint.into_octets();
         let checkpoint_len = (octets.len() as u64).next_multiple_of(block_bytes);
         let footer_at = self.geometry.region_bytes - block_bytes;
         let at = footer_at - checkpoint_len;
-        let place = self.record_place(region, at, sequence);
-        record::seal(&mut octets, &place, Kind::Checkpoint, 0, self.checksum);
+        let place = self.record_location(region, at, sequence);
+        record::write_header(&mut octets, &place, RecordKind::Checkpoint, 0, self.checksum);
         let mut footer = vec![0; HEADER_BYTES];
         footer.extend_from_slice(&at.to_le_bytes());
         footer.extend_from_slice(&checkpoint_len.to_le_bytes());
-        let place = self.record_place(region, footer_at, sequence);
-        record::seal(&mut footer, &place, Kind::Footer, 0, self.checksum);
-        Batch {
+        let place = self.record_location(region, footer_at, sequence);
+        record::write_header(&mut footer, &place, RecordKind::Footer, 0, self.checksum);
+        WriteBatch {
             ticket,
-            content: Content::Checkpoint,
+            content: BatchContent::Checkpoint,
             region,
             sequence,
-            at,
+            offset: at,
             len: checkpoint_len + block_bytes,
-            parts: vec![WritePart::Raw(octets), WritePart::Raw(footer)],
+            chunks: vec![WriteChunk::Raw(octets), WriteChunk::Raw(footer)],
             records: Vec::new(),
             erasures: Vec::new(),
             began: now,
@@ -479,34 +490,34 @@ impl Device {
     }
 
     /// Notes that something is to be erased from what is before a position.
-    pub(super) fn erase_before(&mut self, erasure: Erasure, before: Option<Position>) {
+    pub(super) fn erase_before(&mut self, erasure: Erasure, before: Option<LogPosition>) {
         if !self.geometry.is_writable {
             return; // Nothing can be noted there; a start reads it as it is.
         }
         if self.erasures.len() >= ERASURES_WAITING_MAX {
-            self.erase_objects();
+            self.coarsen_erasures();
         }
         if self.erasures.len() >= ERASURES_WAITING_MAX {
             self.erasures.clear();
-            self.add_erasure(Erasure::Below(None), None);
+            self.merge_erasure(Erasure::Below(None), None);
         }
-        self.add_erasure(erasure, before);
+        self.merge_erasure(erasure, before);
     }
 
-    fn add_erasure(&mut self, erasure: Erasure, before: Option<Position>) {
+    fn merge_erasure(&mut self, erasure: Erasure, before: Option<LogPosition>) {
         let waiting = self.erasures.entry(erasure).or_insert(before);
         // Nothing stands for a position that is yet to come.
         *waiting = waiting.zip(before).map(|(one, other)| one.max(other));
     }
 
     /// Has erasures of several segments count for their objects.
-    fn erase_objects(&mut self) {
+    fn coarsen_erasures(&mut self) {
         for (erasure, before) in mem::take(&mut self.erasures) {
             let object = match erasure {
                 Erasure::Key(key) if key.segment != WHOLE => Erasure::Below(Some(key.object)),
                 other => other,
             };
-            self.add_erasure(object, before);
+            self.merge_erasure(object, before);
         }
     }
 
@@ -539,27 +550,27 @@ impl Device {
         let count = self.next_erasures();
         let mut octets = vec![0; HEADER_BYTES];
         let Some(log) = &mut self.open else { return };
-        let (region, sequence, at) = (log.region, log.sequence, log.at);
-        let here = (sequence, (at / UNIT_BYTES) as u32);
-        let erased = |(erasure, before): (Erasure, Option<Position>)| Erased {
+        let (region, sequence, at) = (log.region, log.sequence, log.write_offset);
+        let here = (sequence, (at / SECTOR_BYTES) as u32);
+        let erased = |(erasure, before): (Erasure, Option<LogPosition>)| LoggedErasure {
             erasure,
             before: before.unwrap_or(here),
         };
         let next = core::iter::from_fn(|| self.erasures.pop_first());
-        let noted: Vec<Erased> = next.take(count).map(erased).collect();
+        let noted: Vec<LoggedErasure> = next.take(count).map(erased).collect();
         for &erased in &noted {
             encode_erased(erased, &mut octets);
             log.checkpoint.erased(erased);
         }
-        let place = self.record_place(region, at, sequence);
-        record::seal(&mut octets, &place, Kind::Erasures, 0, self.checksum);
+        let place = self.record_location(region, at, sequence);
+        record::write_header(&mut octets, &place, RecordKind::Erasures, 0, self.checksum);
         let size = (octets.len() as u64).next_multiple_of(u64::from(self.geometry.block_bytes));
         let batch = self.batch_for(now, size, write_bytes_max, tickets);
         batch.len += size;
-        batch.parts.push(WritePart::Raw(octets));
+        batch.chunks.push(WriteChunk::Raw(octets));
         batch.erasures.extend(noted);
         if let Some(log) = &mut self.open {
-            log.at += size;
+            log.write_offset += size;
         }
     }
 }

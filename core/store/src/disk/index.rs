@@ -4,7 +4,7 @@ mod cells;
 mod nodes;
 mod segments;
 
-use super::place::{Key, Place, WHOLE};
+use super::place::{Key, RecordAddress, WHOLE};
 use alloc::vec::Vec;
 use core::fmt;
 use nodes::{NONE, Nodes, ROOT, list_growth_bytes};
@@ -147,11 +147,11 @@ impl DiskIndex {
 
     /// Where `key`'s Data is.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<Place> {
+    pub(crate) fn find(&self, key: Key) -> Option<RecordAddress> {
         let node = self.nodes.find(key.object)?;
         let (whole, segments) = self.parts(self.nodes.get(node).content);
         match key.segment {
-            WHOLE => Place::from_word(whole),
+            WHOLE => RecordAddress::from_word(whole),
             segment => self.segments.find(segments, segment),
         }
     }
@@ -163,9 +163,9 @@ impl DiskIndex {
     pub(crate) fn insert(
         &mut self,
         key: Key,
-        place: Place,
+        place: RecordAddress,
         path: impl FnOnce(&mut Vec<u64>),
-    ) -> Option<Place> {
+    ) -> Option<RecordAddress> {
         let node = match self.nodes.find(key.object) {
             Some(node) => node,
             None => {
@@ -178,7 +178,7 @@ impl DiskIndex {
         let content = self.nodes.get(node).content;
         let (whole, segments) = self.parts(content);
         let (whole, segments, before) = match key.segment {
-            WHOLE => (place.to_word(), segments, Place::from_word(whole)),
+            WHOLE => (place.to_word(), segments, RecordAddress::from_word(whole)),
             segment => {
                 let (segments, before) = self.segments.insert(segments, segment, place);
                 (whole, segments, before)
@@ -190,7 +190,7 @@ impl DiskIndex {
     }
 
     /// Removes `key` if it is at `place`. Says whether it was.
-    pub(crate) fn remove(&mut self, key: Key, place: Place) -> bool {
+    pub(crate) fn remove(&mut self, key: Key, place: RecordAddress) -> bool {
         if self.find(key) != Some(place) {
             return false;
         }
@@ -209,8 +209,8 @@ impl DiskIndex {
         &self,
         prefix: Option<u64>,
         visits_max: usize,
-        mut is_wanted: impl FnMut(Key, Place) -> bool,
-    ) -> Option<(Key, Place)> {
+        mut is_wanted: impl FnMut(Key, RecordAddress) -> bool,
+    ) -> Option<(Key, RecordAddress)> {
         let top = self.top(prefix)?;
         let mut at = top;
         let mut visits = 0;
@@ -239,7 +239,7 @@ impl DiskIndex {
         &mut self,
         prefix: Option<u64>,
         limit: usize,
-        mut erased: impl FnMut(Key, Place),
+        mut erased: impl FnMut(Key, RecordAddress),
     ) -> usize {
         let Some(top) = self.top(prefix) else { return 0 };
         let mut count = 0;
@@ -275,7 +275,7 @@ impl DiskIndex {
     pub(crate) fn sweep(
         &mut self,
         steps: usize,
-        mut keep: impl FnMut(Key, Place) -> bool,
+        mut keep: impl FnMut(Key, RecordAddress) -> bool,
     ) -> usize {
         let mut removed = 0;
         for _ in 0..steps {
@@ -307,7 +307,7 @@ impl DiskIndex {
         &self,
         cursor: &mut Cursor,
         steps: u32,
-        mut visit: impl FnMut(Key, Place),
+        mut visit: impl FnMut(Key, RecordAddress),
     ) -> bool {
         for _ in 0..steps {
             if cursor.node >= self.nodes.slots() {
@@ -341,7 +341,7 @@ impl DiskIndex {
         prefix.map_or(Some(ROOT), |hash| self.nodes.find(hash))
     }
 
-    /// The node that follows `at` below `top`. Counts its steps.
+    /// The node that follows `write_offset` below `top`. Counts its steps.
     fn node_after(&self, mut at: u32, top: u32, visits: &mut usize) -> Option<u32> {
         *visits += 1;
         let first_child = self.nodes.get(at).first_child;
@@ -360,12 +360,12 @@ impl DiskIndex {
     }
 
     /// The first Data of a node from `from` on.
-    fn entry(&self, node: u32, from: Entry) -> Option<(Key, Place)> {
+    fn entry(&self, node: u32, from: Entry) -> Option<(Key, RecordAddress)> {
         let node = self.nodes.get(node);
         let (whole, segments) = self.parts(node.content);
         let first = match from {
             Entry::From(first) => first,
-            Entry::Whole => match Place::from_word(whole) {
+            Entry::Whole => match RecordAddress::from_word(whole) {
                 Some(place) => return Some((Key { object: node.hash, segment: WHOLE }, place)),
                 None => 0,
             },

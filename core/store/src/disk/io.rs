@@ -1,11 +1,11 @@
 //! What is asked of the disks, and what they answer.
 
-use super::checkpoint::{Erased, Erasure};
+use super::checkpoint::{Erasure, LoggedErasure};
 use super::config::Contention;
-use super::device::{Batch, Content, Region};
+use super::device::{BatchContent, Region, WriteBatch};
 use super::lookup::ReadOutcome;
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
-use super::place::UNIT_BYTES;
+use super::place::SECTOR_BYTES;
 use super::queue::{Turn, turn};
 use super::reads::Read;
 use super::running::{Purpose, Running};
@@ -37,7 +37,7 @@ impl DiskTier {
             device.paused_until = Instant::ZERO;
         }
         let takes_writes = device.is_ready && !device.is_stalled && now >= device.paused_until;
-        if !device.erasures.is_empty() && takes_writes && device.is_of_use() {
+        if !device.erasures.is_empty() && takes_writes && device.is_usable() {
             self.append_erasures(now, disk);
         }
         let delay_ns = self.config.write_delay_max_ns;
@@ -61,7 +61,8 @@ impl DiskTier {
         let device = &self.devices[disk];
         let read = device.reads.front().map(|&at| self.reads.get(at).ticket);
         let write = device.writes.front();
-        let write = write.filter(|batch| !device.must_wait(batch)).map(|batch| batch.ticket);
+        let write =
+            write.filter(|batch| !device.must_wait_for_header(batch)).map(|batch| batch.ticket);
         // Reads must not hold up writes until memory for these runs out.
         let contention = match device.bytes_waiting > self.device_backlog_max() / 4 {
             true => Contention::Fifo,
@@ -98,10 +99,10 @@ impl DiskTier {
     fn begin_next_write(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
         let mut batch = self.devices[disk].writes.pop_front()?;
         let kind = DiskOpKind::Write {
-            offset: self.devices[disk].offset(batch.region, batch.at),
+            offset: self.devices[disk].offset(batch.region, batch.offset),
             len: batch.len as u32,
             sequence: batch.sequence,
-            parts: mem::take(&mut batch.parts),
+            chunks: mem::take(&mut batch.chunks),
         };
         Some(self.begin(now, disk, Purpose::Write(batch), kind))
     }
@@ -113,7 +114,7 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         device.under_way -= 1;
         device.is_stalled = false;
-        device.patient_since = now;
+        device.last_answer = now;
         self.forget_ended(disk);
         match purpose {
             Purpose::Read(at) => self.on_read(disk, at, outcome),
@@ -149,7 +150,7 @@ impl DiskTier {
                 // Where the region was used again meanwhile, it is only gone.
                 if self.is_valid(read.place) {
                     self.stats.damaged += 1;
-                    self.give_up(read.key, read.place);
+                    self.discard_record(read.key, read.place);
                 }
                 None
             }
@@ -185,30 +186,30 @@ impl DiskTier {
         let device = &mut self.devices[disk];
         device.read_failures = device.read_failures.saturating_add(1);
         if device.read_failures == 1 {
-            self.give_up(read.key, read.place);
+            self.discard_record(read.key, read.place);
         }
     }
 
-    fn on_write(&mut self, now: Instant, disk: usize, batch: Batch, outcome: &DiskOutcome) {
+    fn on_write(&mut self, now: Instant, disk: usize, batch: WriteBatch, outcome: &DiskOutcome) {
         let failure = match outcome {
             DiskOutcome::Written => None,
             DiskOutcome::Failed(failure) => Some(*failure),
             _ => Some(DiskFailure::Io),
         };
         let device = &mut self.devices[disk];
-        if let Some(log) = device.log_mut(batch.region, batch.sequence) {
+        if let Some(log) = device.writer_mut(batch.region, batch.sequence) {
             log.writes -= 1;
             log.has_failed |= failure.is_some();
-            log.has_header |= batch.content == Content::Header && failure.is_none();
+            log.has_header |= batch.content == BatchContent::Header && failure.is_none();
         }
         if let Some(failure) = failure {
             self.stats.write_errors += 1;
             self.drop_parts(disk, &batch);
             self.on_write_failed(now, disk, &batch, failure);
         } else {
-            if batch.content == Content::Header {
+            if batch.content == BatchContent::Header {
                 let region = &mut device.regions[batch.region as usize];
-                (region.failures, region.found_as) = (0, 0);
+                (region.failures, region.recoverable_as) = (0, 0);
             }
             device.write_failures = 0;
             device.paused_until = Instant::ZERO;
@@ -222,8 +223,8 @@ impl DiskTier {
     }
 
     /// Records that may not be on the disk are not served, and not after a restart either.
-    fn drop_parts(&mut self, disk: usize, batch: &Batch) {
-        let end = (batch.sequence, ((batch.at + batch.len) / UNIT_BYTES) as u32);
+    fn drop_parts(&mut self, disk: usize, batch: &WriteBatch) {
+        let end = (batch.sequence, ((batch.offset + batch.len) / SECTOR_BYTES) as u32);
         for &record in &batch.records {
             let pending = self.remove_pending(record);
             // What was erased meanwhile is not lost.
@@ -234,18 +235,24 @@ impl DiskTier {
             self.devices[disk].erase_before(Erasure::Key(pending.key), Some(end));
         }
         // What came since then is not to be erased with it.
-        for &Erased { erasure, before } in &batch.erasures {
+        for &LoggedErasure { erasure, before } in &batch.erasures {
             self.devices[disk].erase_before(erasure, Some(before));
         }
     }
 
-    fn on_write_failed(&mut self, now: Instant, disk: usize, batch: &Batch, failure: DiskFailure) {
+    fn on_write_failed(
+        &mut self,
+        now: Instant,
+        disk: usize,
+        batch: &WriteBatch,
+        failure: DiskFailure,
+    ) {
         let device = &mut self.devices[disk];
         device.write_failures = device.write_failures.saturating_add(1);
         if let Some(doubled) = device.write_failures.checked_sub(FAILURES_MAX) {
             device.paused_until = now.plus_ns(PAUSE.delay_ns(doubled + 1));
         }
-        if batch.content == Content::Header {
+        if batch.content == BatchContent::Header {
             return self.give_up_region(disk, batch, failure);
         }
         let is_open = device.open.as_ref().is_some_and(|log| log.sequence == batch.sequence);
@@ -256,12 +263,13 @@ impl DiskTier {
     }
 
     /// A region without a header holds nothing.
-    fn give_up_region(&mut self, disk: usize, header: &Batch, failure: DiskFailure) {
+    fn give_up_region(&mut self, disk: usize, header: &WriteBatch, failure: DiskFailure) {
         let device = &mut self.devices[disk];
         device.finish_batch();
-        let is_of_region = |batch: &Batch| batch.sequence == header.sequence;
+        let is_of_region = |batch: &WriteBatch| batch.sequence == header.sequence;
         let writes = mem::take(&mut device.writes);
-        let (dropped, kept): (Vec<Batch>, Vec<Batch>) = writes.into_iter().partition(is_of_region);
+        let (dropped, kept): (Vec<WriteBatch>, Vec<WriteBatch>) =
+            writes.into_iter().partition(is_of_region);
         device.writes.extend(kept);
         device.open.take_if(|log| log.sequence == header.sequence);
         device.closing.retain(|log| log.sequence != header.sequence);
@@ -272,8 +280,13 @@ impl DiskTier {
         let is_its_own = u8::from(failure == DiskFailure::Io);
         let region = &mut self.devices[disk].regions[header.region as usize];
         let failures = region.failures.saturating_add(is_its_own);
-        let (former, found_as) = (header.sequence, region.found_as);
-        *region = Region { former, found_as, failures, ..Region::default() };
+        let (former, found_as) = (header.sequence, region.recoverable_as);
+        *region = Region {
+            last_sequence: former,
+            recoverable_as: found_as,
+            failures,
+            ..Region::default()
+        };
         // Sequence numbers go by without a record: stale entries must still go before they look
         // valid.
         self.sweep(disk, self.devices[disk].geometry.region_bytes);
@@ -293,7 +306,7 @@ impl DiskTier {
     fn stalls_at(&self, disk: usize) -> Option<Instant> {
         let device = &self.devices[disk];
         let &(begun, _) = device.begun.front().filter(|_| !device.is_stalled)?;
-        Some(begun.max(device.patient_since).plus_ns(self.config.stalled_after_ns))
+        Some(begun.max(device.last_answer).plus_ns(self.config.stalled_after_ns))
     }
 
     /// Lets go all who wait for a disk.
@@ -326,7 +339,7 @@ impl DiskTier {
                 consider(batch.began.plus_ns(self.config.write_delay_max_ns));
             }
             let waits = !device.erasures.is_empty() && device.is_ready && !device.is_stalled;
-            if waits && device.is_of_use() && device.paused_until > Instant::ZERO {
+            if waits && device.is_usable() && device.paused_until > Instant::ZERO {
                 consider(device.paused_until);
             }
         }
@@ -344,12 +357,12 @@ impl DiskTier {
             let is_held_up = device.is_stalled || now < device.paused_until;
             let is_written = device.is_ready && !device.has_writes() && device.erasures.is_empty();
             let is_compared = device.comparisons.is_empty() && device.comparing == 0;
-            device.is_of_use() && !is_held_up && !(is_written && is_compared)
+            device.is_usable() && !is_held_up && !(is_written && is_compared)
         })
     }
 
     /// Whether all disks that may be written to are known well enough for it.
     pub(crate) fn is_ready(&self) -> bool {
-        self.devices.iter().all(|device| device.is_ready || !device.is_of_use())
+        self.devices.iter().all(|device| device.is_ready || !device.is_usable())
     }
 }

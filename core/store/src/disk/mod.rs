@@ -34,10 +34,10 @@ pub use config::{
 };
 pub use lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 pub use lost::LostSegment;
-pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WritePart};
+pub use op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome, RecordFault, WriteChunk};
 pub use stats::DiskTierStats;
 
-pub(crate) use append::{Comparison, Offer, Offered, Urgency};
+pub(crate) use append::{Comparison, Offer, OfferReason, OfferResult};
 pub(crate) use place::{key_of, segment_at_end};
 pub(crate) use tier::DiskTier;
 

@@ -22,7 +22,7 @@ pub struct DiskOp {
 /// multiples of [`DiskGeometry::block_bytes`](super::DiskGeometry::block_bytes).
 #[derive(Debug)]
 pub enum DiskOpKind {
-    /// Read a record, and check it with [`record::open_data`](super::record::open_data).
+    /// Read a record, and check it with [`record::parse_data`](super::record::open_data).
     ReadRecord {
         /// Where it begins.
         offset: u64,
@@ -38,7 +38,7 @@ pub enum DiskOpKind {
         /// Octets to read.
         len: u32,
     },
-    /// Write `parts` one after another with [`record::lay_out`](super::record::lay_out).
+    /// Write `parts` one after another with [`record::encode_chunks`](super::record::lay_out).
     Write {
         /// Where the first begins.
         offset: u64,
@@ -46,14 +46,14 @@ pub enum DiskOpKind {
         len: u32,
         /// The sequence number of the region.
         sequence: u32,
-        parts: Vec<WritePart>,
+        chunks: Vec<WriteChunk>,
     },
 }
 
 /// A part of a write. Each begins at a multiple of the block size; what is left of its last block
 /// is zeros.
 #[derive(Debug)]
-pub enum WritePart {
+pub enum WriteChunk {
     Data {
         /// The whole Data TLV.
         packet: Packet,

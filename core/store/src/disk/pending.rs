@@ -1,12 +1,12 @@
 //! Records that are not known to be on disk yet.
 
-use super::place::{Key, Place};
+use super::place::{Key, RecordAddress};
 use weir_base::{Packet, Pool, Slab, Table, mix};
 
 /// A record that is not known to be on disk yet.
 pub(super) struct Pending {
     pub(super) key: Key,
-    pub(super) place: Place,
+    pub(super) place: RecordAddress,
     pub(super) packet: Packet,
     pub(super) fresh_until_unix_ms: u64,
     /// Whether the store has evicted the Data, so that the packet takes memory for this alone.
@@ -22,8 +22,8 @@ pub(super) struct PendingRecords {
 }
 
 #[inline]
-fn hash(place: Place) -> u64 {
-    mix(u64::from(place.disk()) << 36 | place.offset_units())
+fn hash(place: RecordAddress) -> u64 {
+    mix(u64::from(place.disk()) << 36 | place.offset_sectors())
 }
 
 impl PendingRecords {
@@ -39,7 +39,7 @@ impl PendingRecords {
         &mut self.records[at].packet
     }
 
-    pub(super) fn find(&self, place: Place) -> Option<u32> {
+    pub(super) fn find(&self, place: RecordAddress) -> Option<u32> {
         if self.by_place.is_empty() {
             return None;
         }

@@ -6,16 +6,16 @@ use weir_base::mix;
 use weir_wire::{NameView, tlv};
 
 /// Octets that offsets and lengths of records are counted in.
-pub(crate) const UNIT_BYTES: u64 = 512;
+pub(crate) const SECTOR_BYTES: u64 = 512;
 /// Units that a store's part of one disk may have: 32 TiB.
-const OFFSET_UNITS_MAX: u64 = 1 << OFFSET_BITS;
+const OFFSET_SECTORS_MAX: u64 = 1 << OFFSET_BITS;
 
 const OFFSET_BITS: u32 = 36;
 const GENERATION_AT: u32 = OFFSET_BITS;
-const UNITS_AT: u32 = GENERATION_AT + 8;
-const DISK_AT: u32 = UNITS_AT + 8;
+const SECTORS_AT: u32 = GENERATION_AT + 8;
+const DISK_AT: u32 = SECTORS_AT + 8;
 /// A bit that is always set: no place is 0.
-const PLACE: NonZeroU64 = NonZeroU64::new(1 << 60).unwrap();
+const ADDRESS_BIT: NonZeroU64 = NonZeroU64::new(1 << 60).unwrap();
 /// Bits that no place sets; the index keeps what it likes there.
 pub(super) const SPARE_BITS: u64 = 0b111 << 61;
 
@@ -25,21 +25,21 @@ pub(super) const SPARE_BITS: u64 = 0b111 << 61;
 /// The generation is the low bits of the sequence number of the region when the record was written.
 /// Once the region is used again they differ, and the place says nothing any more.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(NonZeroU64);
+pub struct RecordAddress(NonZeroU64);
 
-impl Place {
-    /// The record of `units` at `offset_units` of the store's part of disk number `disk`.
+impl RecordAddress {
+    /// The record of `sectors` at `offset_sectors` of the store's part of disk number `disk`.
     ///
     /// # Panics
-    /// In debug builds, when `disk` is over 15 or `offset_units` not below 2^36.
+    /// In debug builds, when `disk` is over 15 or `offset_sectors` not below 2^36.
     #[inline]
     pub(crate) fn new(disk: u8, offset_units: u64, units: u8, generation: u8) -> Self {
-        debug_assert!(disk < 16 && offset_units < OFFSET_UNITS_MAX);
+        debug_assert!(disk < 16 && offset_units < OFFSET_SECTORS_MAX);
         let fields = u64::from(disk & 15) << DISK_AT
-            | u64::from(units) << UNITS_AT
+            | u64::from(units) << SECTORS_AT
             | u64::from(generation) << GENERATION_AT
-            | offset_units & (OFFSET_UNITS_MAX - 1);
-        Self(PLACE | fields)
+            | offset_units & (OFFSET_SECTORS_MAX - 1);
+        Self(ADDRESS_BIT | fields)
     }
 
     /// The disk, an index into the disks of the store.
@@ -50,14 +50,14 @@ impl Place {
 
     /// Where the record begins in the store's part of the disk, in units.
     #[inline]
-    pub(crate) fn offset_units(self) -> u64 {
-        self.0.get() & (OFFSET_UNITS_MAX - 1)
+    pub(crate) fn offset_sectors(self) -> u64 {
+        self.0.get() & (OFFSET_SECTORS_MAX - 1)
     }
 
     /// Units that the record takes.
     #[inline]
-    pub(crate) fn units(self) -> u8 {
-        (self.0.get() >> UNITS_AT) as u8
+    pub(crate) fn sectors(self) -> u8 {
+        (self.0.get() >> SECTORS_AT) as u8
     }
 
     /// The low bits of the sequence number of its region.
@@ -74,19 +74,19 @@ impl Place {
     /// The place in a word, whose spare bits are not looked at.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
-        if word & PLACE.get() == 0 {
+        if word & ADDRESS_BIT.get() == 0 {
             return None;
         }
         NonZeroU64::new(word & !SPARE_BITS).map(Self)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for RecordAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place")
             .field("disk", &self.disk())
-            .field("offset_units", &self.offset_units())
-            .field("units", &self.units())
+            .field("offset_units", &self.offset_sectors())
+            .field("units", &self.sectors())
             .field("generation", &self.generation())
             .finish()
     }
@@ -144,7 +144,7 @@ pub(crate) fn key_of(name: NameView<'_>, whole: u64, parent: Option<u64>) -> Key
 #[inline]
 pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
     const SEGMENT: u8 = tlv::SEGMENT_NAME_COMPONENT as u8;
-    let Some(end) = value.last_chunk::<10>() else { return segment_of_short(value) };
+    let Some(end) = value.last_chunk::<10>() else { return segment_at_short_end(value) };
     let number =
         u64::from_be_bytes([end[2], end[3], end[4], end[5], end[6], end[7], end[8], end[9]]);
     if end[..2] == [SEGMENT, 8] && number > u32::MAX.into() && number != WHOLE {
@@ -162,7 +162,7 @@ pub(crate) fn segment_at_end(value: &[u8]) -> Option<u64> {
 
 /// The same of a name that has no room for the longest number.
 #[cold]
-fn segment_of_short(value: &[u8]) -> Option<u64> {
+fn segment_at_short_end(value: &[u8]) -> Option<u64> {
     let mut padded = [0; 10];
     let begin = padded.len() - value.len();
     padded[begin..].copy_from_slice(value);

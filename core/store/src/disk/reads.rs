@@ -1,7 +1,7 @@
 //! Reads that Interests wait for.
 
 use super::lookup::{FinishedRead, ReadId, ReadOutcome};
-use super::place::{Key, Place};
+use super::place::{Key, RecordAddress};
 use alloc::collections::VecDeque;
 use weir_base::{Slab, Table};
 
@@ -9,7 +9,7 @@ use weir_base::{Slab, Table};
 pub(super) struct Read {
     pub(super) id: ReadId,
     pub(super) key: Key,
-    pub(super) place: Place,
+    pub(super) place: RecordAddress,
     pub(super) ticket: u64,
     /// The Interests that waited have continued already.
     pub(super) is_let_go: bool,
@@ -40,7 +40,7 @@ impl Reads {
     }
 
     /// The read of this record that others may join.
-    pub(super) fn find(&self, key: Key, place: Place) -> Option<u32> {
+    pub(super) fn find(&self, key: Key, place: RecordAddress) -> Option<u32> {
         if self.by_key.is_empty() {
             return None;
         }
@@ -63,7 +63,7 @@ impl Reads {
     }
 
     /// Begins a read. Returns its index, too.
-    pub(super) fn begin(&mut self, key: Key, place: Place, ticket: u64) -> (ReadId, u32) {
+    pub(super) fn begin(&mut self, key: Key, place: RecordAddress, ticket: u64) -> (ReadId, u32) {
         let id = self.next_id();
         let read = Read { id, key, place, ticket, is_let_go: false, is_outdated: false };
         let at = self.reads.insert(read);

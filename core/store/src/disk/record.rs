@@ -18,7 +18,7 @@
 //! | 44..48 | zeros |
 
 use super::config::Checksum;
-use super::op::{RecordFault, WritePart};
+use super::op::{RecordFault, WriteChunk};
 
 pub(crate) const HEADER_BYTES: usize = 48;
 
@@ -27,7 +27,7 @@ const MAGIC: [u8; 4] = *b"WRec";
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     Data = 1,
     Region = 2,
     /// What a region holds, written when it is full.
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Erasures = 5,
 }
 
-impl Kind {
+impl RecordKind {
     fn of(number: u32) -> Option<Self> {
         [Self::Data, Self::Region, Self::Checkpoint, Self::Footer, Self::Erasures]
             .into_iter()
@@ -47,7 +47,7 @@ impl Kind {
 }
 
 #[derive(Copy, Clone, Debug)]
-pub struct Place {
+pub struct RecordLocation {
     /// The store: [`DiskTierConfig::store_id`](super::DiskTierConfig::store_id).
     pub store_id: u64,
     /// From the start of the file or device.
@@ -60,7 +60,7 @@ pub struct Place {
 #[derive(Copy, Clone, Debug)]
 pub struct Record<'a> {
     /// What it is about.
-    pub(crate) kind: Kind,
+    pub(crate) kind: RecordKind,
     /// Sequence number of the region.
     pub(crate) sequence: u32,
     /// Until when the Data is fresh, ms since 1970.
@@ -75,7 +75,7 @@ pub fn size(body_len: usize, block_bytes: u32) -> u64 {
     ((HEADER_BYTES + body_len) as u64).next_multiple_of(u64::from(block_bytes))
 }
 
-impl WritePart {
+impl WriteChunk {
     pub fn size(&self, block_bytes: u32) -> u64 {
         match self {
             Self::Data { packet, .. } => size(packet.len(), block_bytes),
@@ -88,10 +88,10 @@ impl WritePart {
 ///
 /// # Panics
 /// When `octets` has no room for a header.
-pub(crate) fn seal(
+pub(crate) fn write_header(
     octets: &mut [u8],
-    place: &Place,
-    kind: Kind,
+    place: &RecordLocation,
+    kind: RecordKind,
     fresh_until_unix_ms: u64,
     checksum: Checksum,
 ) {
@@ -112,9 +112,9 @@ pub(crate) fn seal(
 ///
 /// # Panics
 /// When `out` is not as long as all parts with their padding.
-pub fn lay_out(
-    parts: &[WritePart],
-    first: &Place,
+pub fn encode_chunks(
+    parts: &[WriteChunk],
+    first: &RecordLocation,
     block_bytes: u32,
     checksum: Checksum,
     out: &mut [u8],
@@ -124,14 +124,20 @@ pub fn lay_out(
         let end = at + part.size(block_bytes) as usize;
         let block = &mut out[at..end];
         let used = match part {
-            WritePart::Data { packet, fresh_until_unix_ms } => {
+            WriteChunk::Data { packet, fresh_until_unix_ms } => {
                 let used = HEADER_BYTES + packet.len();
                 block[HEADER_BYTES..used].copy_from_slice(packet);
-                let place = Place { offset: first.offset + at as u64, ..*first };
-                seal(&mut block[..used], &place, Kind::Data, *fresh_until_unix_ms, checksum);
+                let place = RecordLocation { offset: first.offset + at as u64, ..*first };
+                write_header(
+                    &mut block[..used],
+                    &place,
+                    RecordKind::Data,
+                    *fresh_until_unix_ms,
+                    checksum,
+                );
                 used
             }
-            WritePart::Raw(octets) => {
+            WriteChunk::Raw(octets) => {
                 block[..octets.len()].copy_from_slice(octets);
                 octets.len()
             }
@@ -143,7 +149,7 @@ pub fn lay_out(
 }
 
 /// The record at the beginning of `octets`, which were read at `place`, of any region's use.
-pub(crate) fn open_any<'a>(
+pub(crate) fn parse_any<'a>(
     octets: &'a [u8],
     store_id: u64,
     offset: u64,
@@ -155,7 +161,7 @@ pub(crate) fn open_any<'a>(
     if header[..4] != MAGIC || long(8) != store_id || long(16) != offset {
         return Err(RecordFault::Foreign);
     }
-    let kind = Kind::of(word(40)).ok_or(RecordFault::Foreign)?;
+    let kind = RecordKind::of(word(40)).ok_or(RecordFault::Foreign)?;
     let end = HEADER_BYTES.saturating_add(word(28) as usize);
     let covered = octets.get(8..end).ok_or(RecordFault::Truncated)?;
     if checksum(covered) != word(4) {
@@ -166,12 +172,12 @@ pub(crate) fn open_any<'a>(
 }
 
 /// The Data record at the beginning of `octets`, which were read at `place`.
-pub fn open_data<'a>(
+pub fn parse_data<'a>(
     octets: &'a [u8],
-    place: &Place,
+    place: &RecordLocation,
     checksum: Checksum,
 ) -> Result<Record<'a>, RecordFault> {
-    let record = open_any(octets, place.store_id, place.offset, checksum)?;
-    let is_it = record.kind == Kind::Data && record.sequence == place.sequence;
+    let record = parse_any(octets, place.store_id, place.offset, checksum)?;
+    let is_it = record.kind == RecordKind::Data && record.sequence == place.sequence;
     if is_it { Ok(record) } else { Err(RecordFault::Foreign) }
 }

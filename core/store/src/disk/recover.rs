@@ -5,11 +5,11 @@
 //! region is taken in first: what it erases or replaces is never taken in from an older one, and
 //! lookups may go on all the time with what is known so far.
 
-use super::checkpoint::{Contents, Erased, Erasure, Item, Position};
-use super::device::Log;
+use super::checkpoint::{Erasure, LogPosition, LoggedErasure, RegionContents, RegionItem};
+use super::device::RegionWriter;
 use super::op::{DiskOpKind, DiskOutcome, RecordFault};
-use super::place::{Key, UNIT_BYTES};
-use super::record::{self, HEADER_BYTES, Kind};
+use super::place::{Key, SECTOR_BYTES};
+use super::record::{self, HEADER_BYTES, RecordKind};
 use super::recovery::{DiskRecovery, Job, Request, Source, Stage, What};
 use super::running::Purpose;
 use super::scan::{Medium, Scan};
@@ -97,9 +97,11 @@ impl DiskTier {
     fn on_header(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
         let Medium { store_id, checksum, offset, .. } = self.medium(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
-        let opened = octets.map(|octets| record::open_any(octets, store_id, offset, checksum));
+        let opened = octets.map(|octets| record::parse_any(octets, store_id, offset, checksum));
         match opened {
-            Some(Ok(record)) if record.kind == Kind::Region => ends.header = Some(record.sequence),
+            Some(Ok(record)) if record.kind == RecordKind::Region => {
+                ends.header = Some(record.sequence)
+            }
             _ => ends.is_odd |= is_odd(octets),
         }
         if is_damaged(opened) {
@@ -112,9 +114,10 @@ impl DiskTier {
             self.medium(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         let at = region_bytes - u64::from(block_bytes);
-        let opened = octets.map(|octets| record::open_any(octets, store_id, offset + at, checksum));
+        let opened =
+            octets.map(|octets| record::parse_any(octets, store_id, offset + at, checksum));
         match opened {
-            Some(Ok(record)) if record.kind == Kind::Footer && record.body.len() == 16 => {
+            Some(Ok(record)) if record.kind == RecordKind::Footer && record.body.len() == 16 => {
                 let word = |at: usize| {
                     record.body[at..at + 8]
                         .iter()
@@ -151,12 +154,12 @@ impl DiskTier {
             Source::Checkpoint { at, .. } => {
                 let offset = medium.offset + *at;
                 let record = octets.and_then(|octets| {
-                    record::open_any(octets, medium.store_id, offset, medium.checksum).ok()
+                    record::parse_any(octets, medium.store_id, offset, medium.checksum).ok()
                 });
                 let is_it = |record: &record::Record<'_>| {
-                    record.kind == Kind::Checkpoint && record.sequence == job.sequence
+                    record.kind == RecordKind::Checkpoint && record.sequence == job.sequence
                 };
-                match record.filter(is_it).and_then(|record| Contents::decode(record.body)) {
+                match record.filter(is_it).and_then(|record| RegionContents::decode(record.body)) {
                     Some(contents) => job.know(contents),
                     None => {
                         let scan = Scan::new(job.sequence, medium.block_bytes);
@@ -240,7 +243,7 @@ impl DiskTier {
             recovery.later.sort_unstable_by_key(|job| core::cmp::Reverse(job.sequence));
             recovery.jobs.extend(recovery.later.drain(..));
             recovery.stage = Stage::Regions;
-            device.sort_by_age();
+            device.update_oldest_eighth();
         }
     }
 
@@ -264,7 +267,7 @@ impl DiskTier {
 
     /// Takes in nothing more that lies before a position, or before the place where this will be
     /// noted.
-    fn give_up_rest(&mut self, disk: usize, before: Option<Position>) {
+    fn give_up_rest(&mut self, disk: usize, before: Option<LogPosition>) {
         let recovery = &mut self.recovery.disks[disk];
         recovery.is_given_up = true;
         recovery.erased.clear();
@@ -306,11 +309,11 @@ impl DiskTier {
                 continue;
             }
             match contents.items[job.left] {
-                Item::Erased(Erased { erasure, before }) => {
+                RegionItem::Erased(LoggedErasure { erasure, before }) => {
                     let known = self.recovery.disks[disk].erased.entry(erasure).or_default();
                     *known = before.max(*known);
                 }
-                Item::Record { key, node, at_units, units } => {
+                RegionItem::Record { key, node, at_units, units } => {
                     self.path.clear();
                     contents.path(node, &mut self.path);
                     self.take_in_record(disk, job.region, key, at_units, units);
@@ -321,7 +324,7 @@ impl DiskTier {
 
     fn take_in_record(&mut self, disk: usize, region: u32, key: Key, at_units: u32, units: u8) {
         let device = &self.devices[disk];
-        let (at, size) = (u64::from(at_units) * UNIT_BYTES, u64::from(units) * UNIT_BYTES);
+        let (at, size) = (u64::from(at_units) * SECTOR_BYTES, u64::from(units) * SECTOR_BYTES);
         let is_sensible = size > 0
             && at + size <= device.geometry.region_bytes
             && (at | size).is_multiple_of(device.geometry.block_bytes.into());
@@ -329,7 +332,7 @@ impl DiskTier {
         if !is_sensible || self.recovery.disks[disk].is_erased(key, &self.path, position) {
             return;
         }
-        let place = device.place(disk as u8, region, at, size);
+        let place = device.address(disk as u8, region, at, size);
         let end = (position.0, at_units + u32::from(units));
         if let Some(known) = self.find_at_all(key) {
             // On one disk what is known already is newer. Between two it counts, and the other one
@@ -358,22 +361,22 @@ impl DiskTier {
     fn on_taken_in(&mut self, disk: usize, job: Job) {
         let Source::Scan(scan) = job.source else { return };
         let device = &mut self.devices[disk];
-        if scan.has_gaps || !device.is_of_use() {
+        if scan.has_gaps || !device.is_usable() {
             return;
         }
         let has_header =
             self.recovery.disks[disk].ends[job.region as usize].header == Some(job.sequence);
-        let log = Log {
+        let log = RegionWriter {
             region: job.region,
             sequence: job.sequence,
-            at: scan.end,
+            write_offset: scan.end,
             checkpoint: scan.checkpoint,
             has_header,
             writes: 0,
             has_failed: false,
             is_sealed: false,
         };
-        if !device.has_room(log.at, log.checkpoint.len(), 0, 0) {
+        if !device.has_room(log.write_offset, log.checkpoint.len(), 0, 0) {
             return;
         }
         if device.is_ready || !has_header {

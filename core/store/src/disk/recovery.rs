@@ -1,6 +1,6 @@
 //! What of the disks has yet to be found again at a start.
 
-use super::checkpoint::{Contents, Erasure, Item, Position};
+use super::checkpoint::{Erasure, LogPosition, RegionContents, RegionItem};
 use super::device::Device;
 use super::place::Key;
 use super::scan::Scan;
@@ -63,7 +63,7 @@ pub(super) struct Job {
     pub(super) source: Source,
     pub(super) is_reading: bool,
     /// What the region holds, once that is known.
-    pub(super) contents: Option<Contents>,
+    pub(super) contents: Option<RegionContents>,
     /// Items of it that have yet to be looked at.
     pub(super) left: usize,
 }
@@ -91,7 +91,7 @@ pub(super) struct DiskRecovery {
     /// Regions whose turn comes then.
     pub(super) later: Vec<Job>,
     /// What was erased, of what lies before which position.
-    pub(super) erased: BTreeMap<Erasure, Position>,
+    pub(super) erased: BTreeMap<Erasure, LogPosition>,
     /// How many of these came since the start.
     pub(super) erased_since: usize,
     /// Whether nothing more is taken in.
@@ -155,12 +155,12 @@ impl DiskRecovery {
     }
 
     /// Where what was taken in last lies; nothing if it is nothing.
-    pub(super) fn last_taken_in(&self) -> Option<Position> {
+    pub(super) fn last_taken_in(&self) -> Option<LogPosition> {
         let job = self.jobs.front().filter(|_| self.stage == Stage::Regions)?;
         let taken = job.contents.iter().flat_map(|contents| &contents.items[job.left..]);
         let units = taken.filter_map(|item| match item {
-            Item::Record { at_units, .. } => Some(*at_units),
-            Item::Erased(_) => None,
+            RegionItem::Record { at_units, .. } => Some(*at_units),
+            RegionItem::Erased(_) => None,
         });
         Some((job.sequence, units.min().unwrap_or(u32::MAX)))
     }
@@ -195,7 +195,7 @@ impl DiskRecovery {
         Some((What::Job(job.region), 0))
     }
 
-    pub(super) fn is_erased(&self, key: Key, path: &[u64], at: Position) -> bool {
+    pub(super) fn is_erased(&self, key: Key, path: &[u64], at: LogPosition) -> bool {
         if self.erased.is_empty() {
             return false;
         }
@@ -223,7 +223,7 @@ impl Job {
         Some(Self { region, sequence, source, is_reading: false, contents: None, left: 0 })
     }
 
-    pub(super) fn know(&mut self, contents: Contents) {
+    pub(super) fn know(&mut self, contents: RegionContents) {
         self.left = contents.items.len();
         self.contents = Some(contents);
     }

@@ -1,17 +1,17 @@
 //! Operations that are under way.
 
-use super::device::Batch;
+use super::device::WriteBatch;
 use super::op::DiskOpId;
-use super::place::{Key, Place};
+use super::place::{Key, RecordAddress};
 use weir_base::Slab;
 
 /// What an operation is for.
 pub(super) enum Purpose {
     Read(u32),
-    Write(Batch),
+    Write(WriteBatch),
     Recovery(u32),
     /// Whether a record is the Data that has come since, whose fingerprint is known.
-    Comparison(Key, Place),
+    Comparison(Key, RecordAddress),
 }
 
 /// An operation that is under way.

@@ -1,11 +1,11 @@
 //! Reading a region whose checkpoint is missing: record by record, and on from the next block where
 //! there is none.
 
-use super::checkpoint::{Builder, decode_erasures};
+use super::checkpoint::{CheckpointBuilder, decode_erasures};
 use super::config::Checksum;
 use super::op::RecordFault;
-use super::place::{UNIT_BYTES, key_of};
-use super::record::{self, HEADER_BYTES, Kind, Record};
+use super::place::{SECTOR_BYTES, key_of};
+use super::record::{self, HEADER_BYTES, Record, RecordKind};
 use alloc::vec::Vec;
 use weir_base::HashKey;
 use weir_wire::{DataView, NameView};
@@ -37,7 +37,7 @@ pub(super) struct Scan {
     /// What is left of the last one.
     carry: Vec<u8>,
     /// What was found.
-    pub(super) checkpoint: Builder,
+    pub(super) checkpoint: CheckpointBuilder,
     /// Where the last record ends.
     pub(super) end: u64,
     /// Whether a part of it could not be read.
@@ -55,7 +55,7 @@ impl Scan {
             sequence,
             next_at: 0,
             carry: Vec::new(),
-            checkpoint: Builder::new(),
+            checkpoint: CheckpointBuilder::new(),
             end: block_bytes.into(),
             has_gaps: false,
             has_checkpoint: false,
@@ -93,7 +93,7 @@ impl Scan {
         while at + block_bytes <= buffer.len() {
             let rest = &buffer[at..];
             let offset = medium.offset + base + at as u64;
-            match record::open_any(rest, medium.store_id, offset, medium.checksum) {
+            match record::parse_any(rest, medium.store_id, offset, medium.checksum) {
                 Ok(record) => {
                     let size = record::size(record.body.len(), medium.block_bytes);
                     self.on_record(&record, base + at as u64, size, medium);
@@ -121,26 +121,26 @@ impl Scan {
         if record.sequence > self.sequence {
             // What was found so far is from an earlier use.
             self.sequence = record.sequence;
-            self.checkpoint = Builder::new();
+            self.checkpoint = CheckpointBuilder::new();
             self.end = medium.block_bytes.into();
             self.has_checkpoint = false;
         }
-        let at_units = (at / UNIT_BYTES) as u32;
+        let at_units = (at / SECTOR_BYTES) as u32;
         match record.kind {
-            Kind::Data => {
+            RecordKind::Data => {
                 let Ok(data) = DataView::decode(record.body) else { return };
-                self.on_data(data.name, at_units, (size / UNIT_BYTES) as u8, medium);
+                self.on_data(data.name, at_units, (size / SECTOR_BYTES) as u8, medium);
             }
-            Kind::Erasures => {
+            RecordKind::Erasures => {
                 let erasures = decode_erasures(record.body).unwrap_or_default();
                 erasures.into_iter().for_each(|erased| self.checkpoint.erased(erased));
             }
-            Kind::Region => {}
-            Kind::Checkpoint => {
+            RecordKind::Region => {}
+            RecordKind::Checkpoint => {
                 self.has_checkpoint = true;
                 return;
             }
-            Kind::Footer => return,
+            RecordKind::Footer => return,
         }
         self.end = self.end.max(at + size);
     }

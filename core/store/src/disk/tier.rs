@@ -7,7 +7,7 @@ use super::fingerprints::PendingFingerprints;
 use super::lookup::{FinishedRead, OnDisk, ReadId, ReadOutcome, ReadRefused};
 use super::lost::LostSegments;
 use super::pending::{Pending, PendingRecords};
-use super::place::{Key, Place, UNIT_BYTES, key_of};
+use super::place::{Key, RecordAddress, SECTOR_BYTES, key_of};
 use super::queue::Tickets;
 use super::reads::Reads;
 use super::recovery::Recovery;
@@ -85,16 +85,16 @@ impl DiskTier {
     }
 
     #[inline]
-    pub(super) fn is_valid(&self, place: Place) -> bool {
+    pub(super) fn is_valid(&self, place: RecordAddress) -> bool {
         let device = self.devices.get(usize::from(place.disk()));
         device.is_some_and(|device| device.is_valid(place))
     }
 
     /// Whether a start would find what was written there.
     #[inline]
-    pub(super) fn may_come_back(&self, place: Place) -> bool {
+    pub(super) fn may_come_back(&self, place: RecordAddress) -> bool {
         let device = self.devices.get(usize::from(place.disk()));
-        device.is_some_and(|device| device.may_come_back(place))
+        device.is_some_and(|device| device.may_be_recovered(place))
     }
 
     /// Octets of memory for index and filter.
@@ -124,7 +124,7 @@ impl DiskTier {
 
     /// See [`Store::is_disk_behind`](crate::Store::is_disk_behind).
     pub(crate) fn is_behind(&self, records: u32) -> bool {
-        let answers = |device: &&Device| device.is_of_use() && !device.is_stalled;
+        let answers = |device: &&Device| device.is_usable() && !device.is_stalled;
         let mut answering = self.devices.iter().filter(answers).peekable();
         answering.peek().is_some() && answering.all(|device| device.is_behind(records))
     }
@@ -179,7 +179,7 @@ impl DiskTier {
     pub(super) fn insert_pending(&mut self, pending: Pending) -> u32 {
         let device = &mut self.devices[usize::from(pending.place.disk())];
         device.records_waiting += 1;
-        device.bytes_waiting += u64::from(pending.place.units()) * UNIT_BYTES;
+        device.bytes_waiting += u64::from(pending.place.sectors()) * SECTOR_BYTES;
         self.pending.insert(pending)
     }
 
@@ -187,7 +187,7 @@ impl DiskTier {
         let pending = self.pending.remove(at);
         let device = &mut self.devices[usize::from(pending.place.disk())];
         device.records_waiting -= 1;
-        device.bytes_waiting -= u64::from(pending.place.units()) * UNIT_BYTES;
+        device.bytes_waiting -= u64::from(pending.place.sectors()) * SECTOR_BYTES;
         pending
     }
 
@@ -290,12 +290,12 @@ impl DiskTier {
     }
 
     /// Where Data is, if it still is.
-    pub(super) fn find(&mut self, key: Key) -> Option<Place> {
+    pub(super) fn find(&mut self, key: Key) -> Option<RecordAddress> {
         self.find_at_all(key).filter(|&place| self.is_valid(place))
     }
 
     /// Where Data is, or where a start may still find it.
-    pub(super) fn find_at_all(&mut self, key: Key) -> Option<Place> {
+    pub(super) fn find_at_all(&mut self, key: Key) -> Option<RecordAddress> {
         let place = self.catalog.find(key)?;
         if self.may_come_back(place) {
             return Some(place);
@@ -305,7 +305,7 @@ impl DiskTier {
     }
 
     /// Removes an entry that may be stale. Says whether it was there.
-    pub(super) fn remove_from_index(&mut self, key: Key, place: Place) -> bool {
+    pub(super) fn remove_from_index(&mut self, key: Key, place: RecordAddress) -> bool {
         let was_there = self.catalog.remove(key, place);
         if was_there {
             self.uncount(place);
@@ -314,14 +314,14 @@ impl DiskTier {
     }
 
     /// The index leads no more to what is in a place.
-    pub(super) fn uncount(&mut self, place: Place) {
+    pub(super) fn uncount(&mut self, place: RecordAddress) {
         let Some(device) = self.devices.get_mut(usize::from(place.disk())) else { return };
         if device.is_valid(place) {
             let region = device.locate(place).0;
             let region = &mut device.regions[region];
             debug_assert!(region.records > 0, "what leads to a region is counted there");
             region.records = region.records.saturating_sub(1);
-            region.bytes = region.bytes.saturating_sub(u64::from(place.units()) * UNIT_BYTES);
+            region.bytes = region.bytes.saturating_sub(u64::from(place.sectors()) * SECTOR_BYTES);
         }
     }
 
@@ -343,7 +343,13 @@ impl DiskTier {
     }
 
     /// The answer from a place that is valid.
-    fn answer(&mut self, now: Instant, query: &Query<'_>, key: Key, place: Place) -> Lookup {
+    fn answer(
+        &mut self,
+        now: Instant,
+        query: &Query<'_>,
+        key: Key,
+        place: RecordAddress,
+    ) -> Lookup {
         if let Some(at) = self.pending.find(place) {
             return self.answer_unwritten(now, query, at);
         }

@@ -4,7 +4,8 @@ use super::COMPONENTS_MAX;
 use super::memory::{ArrivedData, Memory};
 use super::write_queue::WriteQueue;
 use crate::disk::{
-    Comparison, DiskTier, DiskTierConfig, LostSegment, Offer, OfferAt, Offered, Urgency, key_of,
+    Comparison, DiskTier, DiskTierConfig, LostSegment, Offer, OfferAt, OfferReason, OfferResult,
+    key_of,
 };
 use crate::entry::{Entry, NACK, UNVERIFIED, USED};
 use crate::holdings::Holdings;
@@ -72,7 +73,7 @@ impl Disks {
     #[inline]
     pub(super) fn on_new_data(&mut self, arrival: &ArrivedData<'_>) -> bool {
         let key = key_of(arrival.data.name, arrival.hashes.whole, arrival.hashes.parent);
-        self.tier.on_new(key, arrival.data.wire) == Comparison::Impossible
+        self.tier.on_new_data(key, arrival.data.wire) == Comparison::Impossible
     }
 
     /// Data that [`Disks::on_new_data`] said so of is not stored.
@@ -111,10 +112,10 @@ impl Disks {
     /// Data leaves memory to make room: offers it.
     #[inline]
     pub(super) fn offer_evicted(&mut self, now: Instant, memory: &mut Memory, index: u32) {
-        match self.offer_entry(now, memory, index, Urgency::Due) {
-            Offered::Waiting(at) => self.tier.on_evicted(at),
-            Offered::OnDisk | Offered::Refused => {}
-            Offered::Lost => self.tier.lost.add(&memory.entries[index].packet),
+        match self.offer_entry(now, memory, index, OfferReason::Eviction) {
+            OfferResult::Queued(at) => self.tier.on_evicted(at),
+            OfferResult::OnDisk | OfferResult::Rejected => {}
+            OfferResult::Lost => self.tier.lost.add(&memory.entries[index].packet),
         }
     }
 
@@ -143,7 +144,7 @@ impl Disks {
             fresh_until: (data.freshness_ms > 0).then_some(fresh_until),
             was_used: false,
             is_unverified,
-            urgency: Urgency::Due,
+            reason: OfferReason::Eviction,
         };
         let offered = self.tier.offer(now, offer, |path| {
             prefixes(path);
@@ -152,11 +153,11 @@ impl Disks {
             }
         });
         match offered {
-            Offered::Waiting(at) => self.tier.on_evicted(at),
-            Offered::Lost => self.tier.lost.add(&packet),
-            Offered::OnDisk | Offered::Refused => {}
+            OfferResult::Queued(at) => self.tier.on_evicted(at),
+            OfferResult::Lost => self.tier.lost.add(&packet),
+            OfferResult::OnDisk | OfferResult::Rejected => {}
         }
-        (!matches!(offered, Offered::Refused | Offered::Lost)).then_some(packet)
+        (!matches!(offered, OfferResult::Rejected | OfferResult::Lost)).then_some(packet)
     }
 
     /// Offers Data before memory has to evict it, oldest first, as far as [`OfferAt`] says and the
@@ -170,7 +171,7 @@ impl Disks {
                 self.has_more_early_offers = true;
                 break;
             }
-            if self.offer_entry(now, memory, index, Urgency::Early) == Offered::Lost {
+            if self.offer_entry(now, memory, index, OfferReason::Early) == OfferResult::Lost {
                 break;
             }
             self.unqueue(index, &memory.entries[index]);
@@ -218,7 +219,7 @@ impl Disks {
             self.is_flushed = true;
             let indices: Vec<u32> = memory.entries.iter().map(|(index, _)| index).collect();
             for index in indices {
-                self.offer_entry(now, memory, index, Urgency::Forced);
+                self.offer_entry(now, memory, index, OfferReason::Shutdown);
             }
             if !core::mem::replace(&mut self.is_comparing, true) {
                 self.tier.begin_comparisons();
@@ -235,13 +236,15 @@ impl Disks {
         now: Instant,
         memory: &mut Memory,
         index: u32,
-        urgency: Urgency,
-    ) -> Offered {
+        urgency: OfferReason,
+    ) -> OfferResult {
         let (entry, tree) = memory.entry_mut(index);
         if entry.flags & NACK != 0 {
-            return Offered::Refused;
+            return OfferResult::Rejected;
         }
-        let Ok(name) = NameView::from_value(entry.name_value()) else { return Offered::Refused };
+        let Ok(name) = NameView::from_value(entry.name_value()) else {
+            return OfferResult::Rejected;
+        };
         let key = key_of(name, entry.hash, tree.hash(entry.node));
         let (node, is_whole) = (entry.node, key.object == entry.hash);
         let offer = Offer {
@@ -249,11 +252,11 @@ impl Disks {
             fresh_until: (entry.freshness_ms > 0).then_some(entry.fresh_until),
             was_used: entry.flags & USED != 0,
             is_unverified: entry.flags & UNVERIFIED != 0,
-            urgency,
+            reason: urgency,
             packet: &mut entry.packet,
         };
         let offered = self.tier.offer(now, offer, |path| tree.path(node, is_whole, path));
-        if let Offered::Waiting(_) = offered {
+        if let OfferResult::Queued(_) = offered {
             entry.flags &= !UNVERIFIED;
         }
         offered

@@ -6,7 +6,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use weir_base::Packet;
 use weir_disk::{DiskFileConfig, DiskMonitor, DiskPorts, DiskSet, Engine, open};
-use weir_store::disk::{DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WritePart};
+use weir_store::disk::{DiskOp, DiskOpId, DiskOpKind, DiskOutcome, WriteChunk};
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -107,13 +107,13 @@ pub(crate) fn data(len: usize, seed: u64) -> Packet {
 pub(crate) fn write(
     offset: u64,
     sequence: u32,
-    parts: Vec<WritePart>,
+    parts: Vec<WriteChunk>,
     block_bytes: u32,
 ) -> DiskOpKind {
     let len = parts.iter().map(|part| part.size(block_bytes)).sum::<u64>() as u32;
-    DiskOpKind::Write { offset, len, sequence, parts }
+    DiskOpKind::Write { offset, len, sequence, chunks: parts }
 }
 
-pub(crate) fn record(packet: Packet) -> WritePart {
-    WritePart::Data { packet, fresh_until_unix_ms: 77 }
+pub(crate) fn record(packet: Packet) -> WriteChunk {
+    WriteChunk::Data { packet, fresh_until_unix_ms: 77 }
 }

@@ -29,7 +29,7 @@ const PART_BYTES: usize = 8 << 20;
 const PARTS_MAX: u64 = 9_000;
 /// Parts of an upload under way at a time.
 const PARTS_AT_A_TIME: usize = 4;
-/// Octets of small uploads under way at a time, in units of [`UNIT_BYTES`].
+/// Octets of small uploads under way at a time, in units of [`SECTOR_BYTES`].
 const UPLOAD_UNITS: usize = 1024;
 const UNIT_BYTES: usize = 64 << 10;
 /// Small uploads under way at a time.

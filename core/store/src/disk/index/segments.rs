@@ -1,4 +1,4 @@
-use super::super::place::{Place, SPARE_BITS};
+use super::super::place::{RecordAddress, SPARE_BITS};
 use super::cells::{CAPACITIES, Cells, HEADER_WORDS, class_for};
 
 /// The word of an object without segments.
@@ -107,9 +107,9 @@ impl Segments {
     }
 
     #[inline]
-    pub(super) fn find(&self, object: u64, segment: u64) -> Option<Place> {
+    pub(super) fn find(&self, object: u64, segment: u64) -> Option<RecordAddress> {
         if object & ROOT == 0 {
-            return Place::from_word(object).filter(|_| segment == 0);
+            return RecordAddress::from_word(object).filter(|_| segment == 0);
         }
         let mut cell = object as u32;
         loop {
@@ -121,22 +121,22 @@ impl Segments {
             }
             let entry = words[header.position(digit)];
             if header.level == 0 {
-                return Place::from_word(entry);
+                return RecordAddress::from_word(entry);
             }
             cell = entry as u32;
         }
     }
 
     /// The first segment from number `from` on.
-    pub(super) fn first_from(&self, object: u64, from: u64) -> Option<(u64, Place)> {
+    pub(super) fn first_from(&self, object: u64, from: u64) -> Option<(u64, RecordAddress)> {
         if object & ROOT == 0 {
-            return Place::from_word(object).filter(|_| from == 0).map(|place| (0, place));
+            return RecordAddress::from_word(object).filter(|_| from == 0).map(|place| (0, place));
         }
         self.first_in(object as u32, from)
     }
 
     /// Calls itself for the cells below: as deep as there are levels.
-    fn first_in(&self, cell: u32, from: u64) -> Option<(u64, Place)> {
+    fn first_in(&self, cell: u32, from: u64) -> Option<(u64, RecordAddress)> {
         let words = self.cells.words(cell);
         let header = Header::of(words);
         let mut from = from.max(header.base);
@@ -149,7 +149,7 @@ impl Segments {
             let least = header.base | u64::from(digit) << (6 * header.level);
             from = from.max(least);
             let found = match header.level {
-                0 => Place::from_word(entry).map(|place| (least, place)),
+                0 => RecordAddress::from_word(entry).map(|place| (least, place)),
                 _ => self.first_in(entry as u32, from),
             };
             if found.is_some() {
@@ -165,11 +165,11 @@ impl Segments {
         &mut self,
         object: u64,
         segment: u64,
-        place: Place,
-    ) -> (u64, Option<Place>) {
+        place: RecordAddress,
+    ) -> (u64, Option<RecordAddress>) {
         let word = place.to_word();
         if object & ROOT == 0 {
-            let Some(sole) = Place::from_word(object) else {
+            let Some(sole) = RecordAddress::from_word(object) else {
                 let is_sole = segment == 0;
                 return (if is_sole { SOLE | word } else { self.leaf(segment, word) }, None);
             };
@@ -199,7 +199,7 @@ impl Segments {
                 return (root, None);
             }
             if header.level == 0 {
-                return (root, Place::from_word(core::mem::replace(&mut words[at], word)));
+                return (root, RecordAddress::from_word(core::mem::replace(&mut words[at], word)));
             }
             above = Some(Step { cell, at });
             cell = words[at] as u32;
@@ -246,9 +246,9 @@ impl Segments {
         object: u64,
         segment: u64,
         may_add_page: bool,
-    ) -> (u64, Option<Place>) {
+    ) -> (u64, Option<RecordAddress>) {
         if object & ROOT == 0 {
-            let place = Place::from_word(object).filter(|_| segment == 0);
+            let place = RecordAddress::from_word(object).filter(|_| segment == 0);
             return (if place.is_some() { EMPTY } else { object }, place);
         }
         let mut path = [Step { cell: 0, at: 0 }; LEVELS];
@@ -265,7 +265,7 @@ impl Segments {
             path[depth] = Step { cell, at };
             depth += 1;
             if header.level == 0 {
-                break Place::from_word(words[at]);
+                break RecordAddress::from_word(words[at]);
             }
             cell = words[at] as u32;
         };

@@ -9,8 +9,8 @@ const ALL: usize = usize::MAX;
 /// A name: its components, all alike but for a number.
 type Path = Vec<u8>;
 
-fn place(number: u64) -> Place {
-    Place::new((number % 16) as u8, number, (number % 251) as u8, (number % 256) as u8)
+fn place(number: u64) -> RecordAddress {
+    RecordAddress::new((number % 16) as u8, number, (number % 251) as u8, (number % 256) as u8)
 }
 
 /// Different names have different hashes.
@@ -30,8 +30,8 @@ fn insert(
     hash_of: HashOf,
     path: &[u8],
     segment: u64,
-    place: Place,
-) -> Option<Place> {
+    place: RecordAddress,
+) -> Option<RecordAddress> {
     index.insert(Key { object: hash_of(path), segment }, place, |prefixes| {
         prefixes.extend((1..path.len()).map(|len| hash_of(&path[..len])));
     })
@@ -42,7 +42,7 @@ fn whole_order(key: &Key) -> u64 {
 }
 
 /// All Data at or below a prefix, in the order of lookups.
-fn all_below(index: &DiskIndex, prefix: Option<u64>) -> Vec<(Key, Place)> {
+fn all_below(index: &DiskIndex, prefix: Option<u64>) -> Vec<(Key, RecordAddress)> {
     let mut found = Vec::new();
     let none = index.below(prefix, ALL, |key, place| {
         found.push((key, place));
@@ -108,13 +108,13 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Model {
     index: DiskIndex,
-    places: BTreeMap<Key, Place>,
+    places: BTreeMap<Key, RecordAddress>,
     /// A name of each object; of one hash there may be several.
     paths: BTreeMap<u64, BTreeSet<Path>>,
 }
 
 impl Model {
-    fn nth(&self, at: usize) -> Option<(Key, Place)> {
+    fn nth(&self, at: usize) -> Option<(Key, RecordAddress)> {
         let at = at % self.places.len().max(1);
         self.places.iter().nth(at).map(|(&key, &place)| (key, place))
     }
@@ -144,7 +144,7 @@ impl Model {
             }
             Step::RemoveElsewhere(at) => {
                 let Some((key, at)) = self.nth(at) else { return };
-                assert!(!self.index.remove(key, place(at.offset_units() ^ 1)));
+                assert!(!self.index.remove(key, place(at.offset_sectors() ^ 1)));
             }
             Step::Erase(path, limit) => {
                 let mut erased = Vec::new();
@@ -165,7 +165,7 @@ impl Model {
                 let places = &mut self.places;
                 let swept = self.index.sweep(steps, |key, place| {
                     assert_eq!(places.get(&key), Some(&place));
-                    let keep = !mix(salt ^ place.offset_units()).is_multiple_of(4);
+                    let keep = !mix(salt ^ place.offset_sectors()).is_multiple_of(4);
                     if !keep {
                         places.remove(&key);
                         removed += 1;
@@ -196,7 +196,7 @@ impl Model {
             for code in 0..3usize.pow(len) {
                 let prefix: Path = (0..len).map(|at| (code / 3usize.pow(at) % 3) as u8).collect();
                 let found = all_below(&self.index, (len > 0).then(|| hash(&prefix)));
-                let expected: BTreeMap<Key, Place> = self
+                let expected: BTreeMap<Key, RecordAddress> = self
                     .places
                     .iter()
                     .filter(|(key, _)| self.is_below(**key, &prefix))
@@ -289,15 +289,15 @@ fn a_place_keeps_what_it_was_made_of() {
     for (disk, offset, units, generation) in
         [(0, 0, 0, 0), (15, (1 << 36) - 1, 255, 255), (3, 1 << 35, 17, 200)]
     {
-        let place = Place::new(disk, offset, units, generation);
+        let place = RecordAddress::new(disk, offset, units, generation);
         assert_eq!(place.disk(), disk);
-        assert_eq!(place.offset_units(), offset);
-        assert_eq!(place.units(), units);
+        assert_eq!(place.offset_sectors(), offset);
+        assert_eq!(place.sectors(), units);
         assert_eq!(place.generation(), generation);
-        assert_eq!(Place::from_word(place.to_word()), Some(place));
+        assert_eq!(RecordAddress::from_word(place.to_word()), Some(place));
     }
-    assert_eq!(size_of::<Option<Place>>(), 8);
-    assert_eq!(Place::from_word(0), None);
+    assert_eq!(size_of::<Option<RecordAddress>>(), 8);
+    assert_eq!(RecordAddress::from_word(0), None);
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn memory_stays_within_its_bound_whatever_comes_and_goes() {
     let bytes_max = 600_000;
     let mut index = DiskIndex::with_bytes_max(bytes_max);
     let mut rng = Rng::from_seed(21);
-    let mut keys: Vec<(Key, Place)> = Vec::new();
+    let mut keys: Vec<(Key, RecordAddress)> = Vec::new();
     let mut counts = Vec::new();
     for round in 0..6u8 {
         let mut refused = 0;

@@ -1,7 +1,7 @@
 //! What must hold inside the tier at any time.
 
 use super::super::DiskTier;
-use super::super::place::{Key, UNIT_BYTES, WHOLE};
+use super::super::place::{Key, SECTOR_BYTES, WHOLE};
 use crate::holdings::{Holdings, HoldingsConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_base::Pool;
@@ -66,7 +66,7 @@ impl DiskTier {
             if device.is_valid(place) {
                 let region = regions.entry((place.disk(), device.locate(place).0)).or_default();
                 region.0 += 1;
-                region.1 += u64::from(place.units()) * UNIT_BYTES;
+                region.1 += u64::from(place.sectors()) * SECTOR_BYTES;
             }
         }
         self.check_holdings(&records.into_keys().collect());
@@ -85,7 +85,7 @@ impl DiskTier {
         let mut bytes_waiting = BTreeMap::<u8, u64>::new();
         let mut evicted_bytes = 0;
         for pending in self.pending.iter() {
-            let bytes = u64::from(pending.place.units()) * UNIT_BYTES;
+            let bytes = u64::from(pending.place.sectors()) * SECTOR_BYTES;
             *bytes_waiting.entry(pending.place.disk()).or_default() += bytes;
             let memory_bytes = Pool::footprint(pending.packet.len()) as u64;
             evicted_bytes += if pending.is_evicted { memory_bytes } else { 0 };

@@ -32,13 +32,13 @@ pub(super) fn tier_config(disks: Vec<DiskGeometry>) -> DiskTierConfig {
 
 /// What a write puts where.
 pub(super) fn laid_out(config: &DiskTierConfig, op: &DiskOp) -> Option<(u64, Vec<u8>)> {
-    let DiskOpKind::Write { offset, len, sequence, parts } = &op.kind else { return None };
+    let DiskOpKind::Write { offset, len, sequence, chunks: parts } = &op.kind else { return None };
     let geometry = &config.disks[usize::from(op.disk)];
     let block_bytes = u64::from(geometry.block_bytes);
     assert!(offset % block_bytes == 0 && u64::from(*len) % block_bytes == 0);
     let mut octets = vec![0xEE; *len as usize];
-    let place = record::Place { store_id: STORE_ID, offset: *offset, sequence: *sequence };
-    record::lay_out(parts, &place, geometry.block_bytes, checksum, &mut octets);
+    let place = record::RecordLocation { store_id: STORE_ID, offset: *offset, sequence: *sequence };
+    record::encode_chunks(parts, &place, geometry.block_bytes, checksum, &mut octets);
     Some((*offset, octets))
 }
 
@@ -47,8 +47,8 @@ pub(super) fn read(disk: &Octets, op: &DiskOpKind) -> DiskOutcome {
         DiskOpKind::ReadRaw { offset, len } => DiskOutcome::Raw(disk.read(offset, len)),
         DiskOpKind::ReadRecord { offset, len, sequence } => {
             let octets = disk.read(offset, len);
-            let place = record::Place { store_id: STORE_ID, offset, sequence };
-            match record::open_data(&octets, &place, checksum) {
+            let place = record::RecordLocation { store_id: STORE_ID, offset, sequence };
+            match record::parse_data(&octets, &place, checksum) {
                 Ok(record) => DiskOutcome::Record {
                     packet: Packet::from(record.body),
                     fresh_until_unix_ms: record.fresh_until_unix_ms,

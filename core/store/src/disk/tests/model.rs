@@ -327,7 +327,7 @@ impl Model {
     }
 
     fn note_write(&mut self, op: &DiskOp, fails: bool) {
-        let DiskOpKind::Write { offset, sequence, parts, .. } = &op.kind else { return };
+        let DiskOpKind::Write { offset, sequence, chunks: parts, .. } = &op.kind else { return };
         let region = self.region_of(op.disk, *offset);
         let highest = self.sequences.entry(region).or_default();
         *highest = (*highest).max(*sequence);
@@ -335,7 +335,7 @@ impl Model {
         let mut begin = *offset;
         for part in parts {
             let end = begin + part.size(block_bytes);
-            if let WritePart::Data { packet, .. } = part {
+            if let WriteChunk::Data { packet, .. } = part {
                 let known = self.names.get_mut(&self.all[&packet[..]]).unwrap();
                 known.after_crash.insert(packet.to_vec());
                 let data = DataView::decode(packet).unwrap();
@@ -480,12 +480,12 @@ impl Model {
 
     /// A write that nobody acknowledged has happened, or not.
     fn note_crashed(&mut self, op: &DiskOp) {
-        let DiskOpKind::Write { offset, sequence, parts, .. } = &op.kind else { return };
+        let DiskOpKind::Write { offset, sequence, chunks: parts, .. } = &op.kind else { return };
         let region = self.region_of(op.disk, *offset);
         let highest = self.sequences.entry(region).or_default();
         *highest = (*highest).max(*sequence);
         for part in parts {
-            if let WritePart::Data { packet, .. } = part {
+            if let WriteChunk::Data { packet, .. } = part {
                 let known = self.names.get_mut(&self.all[&packet[..]]).unwrap();
                 known.after_crash.insert(packet.to_vec());
             }

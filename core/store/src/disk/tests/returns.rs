@@ -178,8 +178,8 @@ fn what_is_erased_while_its_region_is_opened_again_stays_erased() {
             continue;
         };
         let is_header = match &op.kind {
-            DiskOpKind::Write { parts, .. } => {
-                matches!(&parts[..], [WritePart::Raw(raw)] if raw.len() < 100)
+            DiskOpKind::Write { chunks: parts, .. } => {
+                matches!(&parts[..], [WriteChunk::Raw(raw)] if raw.len() < 100)
             }
             _ => false,
         };

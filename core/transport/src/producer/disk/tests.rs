@@ -7,7 +7,7 @@ use alloc::{format, vec};
 
 use weir_base::{HashKey, Instant, NS_PER_MS, NS_PER_S, Packet, Rng};
 use weir_store::EvictionPolicy;
-use weir_store::disk::record::{self, Place};
+use weir_store::disk::record::{self, RecordLocation};
 use weir_store::disk::{
     DiskFailure, DiskGeometry, DiskOp, DiskOpKind, DiskOutcome, DiskTierConfig, OfferAt,
     RecordFault,
@@ -81,10 +81,10 @@ impl Disk {
                 DiskOutcome::Failed(DiskFailure::NoSpace)
             }
             DiskOpKind::Write { .. } if self.hits(self.faults.lies) => DiskOutcome::Written,
-            DiskOpKind::Write { offset, len, sequence, parts } => {
-                let place = Place { store_id: STORE_ID, offset, sequence };
+            DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
+                let place = RecordLocation { store_id: STORE_ID, offset, sequence };
                 let out = &mut self.octets[offset as usize..][..len as usize];
-                record::lay_out(&parts, &place, BLOCK_BYTES, checksum, out);
+                record::encode_chunks(&parts, &place, BLOCK_BYTES, checksum, out);
                 DiskOutcome::Written
             }
             DiskOpKind::ReadRaw { offset, len } => {
@@ -96,8 +96,8 @@ impl Disk {
                     let at = below(&mut self.rng, len) as usize;
                     octets[at] ^= 1 << below(&mut self.rng, 8);
                 }
-                let place = Place { store_id: STORE_ID, offset, sequence };
-                match record::open_data(&octets, &place, checksum) {
+                let place = RecordLocation { store_id: STORE_ID, offset, sequence };
+                match record::parse_data(&octets, &place, checksum) {
                     Ok(record) => DiskOutcome::Record {
                         packet: Packet::from(record.body),
                         fresh_until_unix_ms: record.fresh_until_unix_ms,

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use weir_base::Packet;
-use weir_store::disk::record::{self, Place};
-use weir_store::disk::{Checksum, DiskOutcome, RecordFault, WritePart};
+use weir_store::disk::record::{self, RecordLocation};
+use weir_store::disk::{Checksum, DiskOutcome, RecordFault, WriteChunk};
 
 use super::library::{Library, Made};
 
@@ -69,7 +69,7 @@ pub(crate) struct Image {
 pub(crate) struct Write {
     pub(crate) offset: u64,
     pub(crate) sequence: u32,
-    pub(crate) parts: Vec<WritePart>,
+    pub(crate) parts: Vec<WriteChunk>,
 }
 
 /// Which blocks of a write reach the disk: from one up to another.
@@ -184,8 +184,8 @@ impl Image {
 
     /// What octets that were read at `offset` are taken for.
     pub(crate) fn open(&self, octets: &[u8], offset: u64, sequence: u32) -> DiskOutcome {
-        let place = Place { store_id: self.format.store_id, offset, sequence };
-        match record::open_data(octets, &place, self.format.checksum) {
+        let place = RecordLocation { store_id: self.format.store_id, offset, sequence };
+        match record::parse_data(octets, &place, self.format.checksum) {
             Ok(record) => DiskOutcome::Record {
                 packet: Packet::from(record.body.to_vec()),
                 fresh_until_unix_ms: record.fresh_until_unix_ms,
@@ -227,9 +227,9 @@ impl Image {
             }
         };
         let Format { store_id, block_bytes, checksum } = self.format;
-        let place = Place { store_id, offset: extent.base, sequence };
-        let parts = [WritePart::Data { packet, fresh_until_unix_ms }];
-        record::lay_out(&parts, &place, block_bytes, checksum, &mut octets);
+        let place = RecordLocation { store_id, offset: extent.base, sequence };
+        let parts = [WriteChunk::Data { packet, fresh_until_unix_ms }];
+        record::encode_chunks(&parts, &place, block_bytes, checksum, &mut octets);
         octets
     }
 
@@ -260,13 +260,13 @@ impl Image {
     }
 }
 
-fn body_of(part: WritePart, sequence: u32, library: &mut Library) -> Body {
+fn body_of(part: WriteChunk, sequence: u32, library: &mut Library) -> Body {
     match part {
-        WritePart::Data { packet, fresh_until_unix_ms } => match library.find(&packet) {
+        WriteChunk::Data { packet, fresh_until_unix_ms } => match library.find(&packet) {
             Some(made) => Body::Made { made, sequence, fresh_until_unix_ms },
             None => Body::Data { packet, sequence, fresh_until_unix_ms },
         },
-        WritePart::Raw(octets) => Body::Octets(octets.into()),
+        WriteChunk::Raw(octets) => Body::Octets(octets.into()),
     }
 }
 

@@ -246,7 +246,7 @@ impl Disks {
             disk.under_way_by_shard.fill(0);
             let indexes: Vec<u32> = under_way.iter().map(|(index, _)| index).collect();
             for index in indexes {
-                let DiskOpKind::Write { offset, len, sequence, parts } =
+                let DiskOpKind::Write { offset, len, sequence, chunks: parts } =
                     under_way.remove(index).op.kind
                 else {
                     continue;
@@ -348,7 +348,7 @@ impl Disk {
     ) -> (DiskOutcome, Happened) {
         let flips = |share: f64, rng: &mut Rng| share > 0.0 && rng.unit() < share;
         match kind {
-            DiskOpKind::Write { offset, len, sequence, parts } => {
+            DiskOpKind::Write { offset, len, sequence, chunks: parts } => {
                 let block_count = len / self.image.block_bytes();
                 let write = Write { offset, sequence, parts };
                 self.write(write, block_count, has_failed, rng, library)

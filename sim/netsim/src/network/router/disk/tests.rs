@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use weir_base::Packet;
 use weir_netem::ServiceTime;
 use weir_options::DisksOptions;
-use weir_store::disk::WritePart;
+use weir_store::disk::WriteChunk;
 use weir_wire::Data;
 
 const BLOCK: u32 = 512;
@@ -35,12 +35,12 @@ fn packet(number: u8) -> Packet {
 /// Three records of 1,536 octets.
 fn write(id: u64) -> DiskOp {
     let parts =
-        (1..=3).map(|number| WritePart::Data { packet: packet(number), fresh_until_unix_ms: 0 });
+        (1..=3).map(|number| WriteChunk::Data { packet: packet(number), fresh_until_unix_ms: 0 });
     let kind = DiskOpKind::Write {
         offset: DATA_OFFSET,
         len: 3 * 1_536,
         sequence: 1,
-        parts: parts.collect(),
+        chunks: parts.collect(),
     };
     DiskOp { id: DiskOpId(id), disk: 0, kind }
 }

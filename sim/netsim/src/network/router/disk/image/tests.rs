@@ -14,15 +14,15 @@ fn data(number: u32, content_len: usize) -> Packet {
     Packet::from(Data::new(name).content(vec![number as u8; content_len]).encode_with_digest())
 }
 
-fn part(packet: &Packet) -> WritePart {
-    WritePart::Data { packet: packet.clone(), fresh_until_unix_ms: 5 }
+fn part(packet: &Packet) -> WriteChunk {
+    WriteChunk::Data { packet: packet.clone(), fresh_until_unix_ms: 5 }
 }
 
-fn laid_out(offset: u64, sequence: u32, parts: &[WritePart]) -> Vec<u8> {
+fn laid_out(offset: u64, sequence: u32, parts: &[WriteChunk]) -> Vec<u8> {
     let len: u64 = parts.iter().map(|part| part.size(BLOCK)).sum();
     let mut octets = vec![0; len as usize];
-    let place = Place { store_id: 77, offset, sequence };
-    record::lay_out(parts, &place, BLOCK, checksum, &mut octets);
+    let place = RecordLocation { store_id: 77, offset, sequence };
+    record::encode_chunks(parts, &place, BLOCK, checksum, &mut octets);
     octets
 }
 
@@ -35,9 +35,9 @@ fn an_image_is_an_array_of_octets() {
     let mut image = Image::new(format(), u64::from(blocks * BLOCK));
     let mut array = vec![0u8; (blocks * BLOCK) as usize];
     for sequence in 0..2_000 {
-        let parts: Vec<WritePart> = (0..1 + rng.below(3))
+        let parts: Vec<WriteChunk> = (0..1 + rng.below(3))
             .map(|_| match rng.below(4) {
-                0 => WritePart::Raw(vec![sequence as u8; 1 + rng.below(1_500) as usize]),
+                0 => WriteChunk::Raw(vec![sequence as u8; 1 + rng.below(1_500) as usize]),
                 _ => part(&data(sequence, rng.below(1_400) as usize)),
             })
             .collect();
