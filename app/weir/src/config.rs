@@ -40,14 +40,14 @@ pub(crate) use self::unix::UnixChoice;
 /// The commented default configuration, as `weir router --print-default-config` prints it. The
 /// options of the store and of disks have their texts from `weir-options`.
 pub(crate) fn default_config() -> String {
-    let store = described(StoreOptions::TEXTS, &StoreOptions::default());
-    let disks = described(DisksOptions::TEXTS, &DisksOptions::default());
+    let store = with_comments(StoreOptions::TEXTS, &StoreOptions::default());
+    let disks = with_comments(DisksOptions::TEXTS, &DisksOptions::default());
     let text = include_str!("default-config.toml");
     text.replace("{store options}\n", &store).replace("{disks options}\n", &disks)
 }
 
 /// Options with their texts as comments above them.
-fn described(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> String {
+fn with_comments(texts: &[(&str, &[&str])], options: &impl serde::Serialize) -> String {
     let table = toml::Table::try_from(options).unwrap_or_default();
     let mut described = String::new();
     for (option, lines) in texts {

@@ -58,7 +58,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let command = Cli::parse().command;
-    match signals::begin().and_then(|()| run(command)) {
+    match signals::install_no_op_handlers().and_then(|()| run(command)) {
         Ok(()) => ExitCode::SUCCESS,
         // The reader closed the pipe on purpose.
         Err(error) if error.downcast_ref().is_some_and(table::OutError::is_closed) => {

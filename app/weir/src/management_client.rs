@@ -38,13 +38,13 @@ pub(crate) struct ManagementClient(Client);
 
 impl ManagementClient {
     /// Sends a command; its answer, whatever its code.
-    pub(crate) fn respond(
+    pub(crate) fn send_command(
         &mut self,
         command: Command,
         parameters: &ControlParameters,
     ) -> anyhow::Result<ControlResponse> {
         let answer = self.0.respond(command, parameters);
-        answer.map_err(|error| self.failed(error, &path_of(command)))
+        answer.map_err(|error| self.explain_error(error, &command_path(command)))
     }
 
     /// Sends a command that has to succeed; the effective values.
@@ -54,31 +54,31 @@ impl ManagementClient {
         parameters: &ControlParameters,
     ) -> anyhow::Result<ControlParameters> {
         let effective = self.0.command(command, parameters);
-        effective.map_err(|error| self.failed(error, &path_of(command)))
+        effective.map_err(|error| self.explain_error(error, &command_path(command)))
     }
 
     /// The items of a dataset, for example `rib/list`.
     pub(crate) fn dataset<E: Element>(&mut self, dataset: &str) -> anyhow::Result<Vec<E>> {
-        self.0.dataset(dataset).map_err(|error| self.failed(error, dataset))
+        self.0.dataset(dataset).map_err(|error| self.explain_error(error, dataset))
     }
 
     /// What the router holds of an object.
     pub(crate) fn holdings(&mut self, object: &Name) -> anyhow::Result<HoldingsStatus> {
-        self.0.holdings(object).map_err(|error| self.failed(error, "cs/holdings"))
+        self.0.holdings(object).map_err(|error| self.explain_error(error, "cs/holdings"))
     }
 
     /// The router's general status.
     pub(crate) fn general_status(&mut self) -> anyhow::Result<GeneralStatus> {
         let dataset = "status/general";
         let content = self.0.dataset_content(dataset);
-        let content = content.map_err(|error| self.failed(error, dataset))?;
+        let content = content.map_err(|error| self.explain_error(error, dataset))?;
         GeneralStatus::decode_content(&content).context("the router's status makes no sense")
     }
 
-    fn failed(&self, error: CommandError, what: &str) -> anyhow::Error {
+    fn explain_error(&self, error: CommandError, what: &str) -> anyhow::Error {
         let uri = self.0.uri();
         match error {
-            CommandError::Refused(response) => refused(&response),
+            CommandError::Refused(response) => explain_response(&response),
             CommandError::TooLong(_) => anyhow::anyhow!("{what}: {error}"),
             CommandError::Malformed => {
                 anyhow::anyhow!(
@@ -105,13 +105,13 @@ impl ManagementClient {
     }
 }
 
-fn path_of(command: Command) -> String {
+fn command_path(command: Command) -> String {
     let (module, verb) = command.module_and_verb();
     format!("{module}/{verb}")
 }
 
 /// What a refusal means, and what to do.
-pub(crate) fn refused(response: &ControlResponse) -> anyhow::Error {
+pub(crate) fn explain_response(response: &ControlResponse) -> anyhow::Error {
     let hint = match response.code {
         400 => "; the router does not take these arguments",
         // NFD's text, which does not say who may.
@@ -142,7 +142,9 @@ mod tests {
     }
 
     /// A client whose router is `serve`: octets received in, octets to send out.
-    fn client_of(mut serve: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static) -> ManagementClient {
+    fn client_of_fake_router(
+        mut serve: impl FnMut(&[u8]) -> Vec<u8> + Send + 'static,
+    ) -> ManagementClient {
         let site = tempfile::tempdir().unwrap();
         let path = site.path().join("nfd.sock");
         let listener = UnixListener::bind(&path).unwrap();
@@ -160,12 +162,12 @@ mod tests {
     }
 
     /// A manager without a router; its Data in link packets, after one that nobody asked for.
-    fn managed() -> ManagementClient {
+    fn client_of_manager() -> ManagementClient {
         let mut out = ManagerOutbox::default();
         let mut manager = Manager::new(ManagerConfig::default(), &mut out);
         let now = weir_base::Instant::from_ns(1);
         let stray = weir_wire::Data::new("/stray".parse().unwrap()).encode_with_digest();
-        client_of(move |interest| {
+        client_of_fake_router(move |interest| {
             let mut out = ManagerOutbox::default();
             let packet = Packet::from(interest);
             let ingress = weir_base::FaceId(256);
@@ -182,7 +184,7 @@ mod tests {
 
     #[test]
     fn commands_and_datasets() {
-        let mut client = managed();
+        let mut client = client_of_manager();
         let prefix: Name = "/p".parse().unwrap();
         let strategy: Name = "/localhost/nfd/strategy/multicast".parse().unwrap();
         let parameters = ControlParameters {
@@ -203,11 +205,11 @@ mod tests {
 
     #[test]
     fn routers_that_are_none() {
-        let mut client = client_of(|_| b"HTTP/1.1 400 Bad Request".to_vec());
+        let mut client = client_of_fake_router(|_| b"HTTP/1.1 400 Bad Request".to_vec());
         let error = client.dataset::<RibEntry>("rib/list").unwrap_err();
         assert!(format!("{error:#}").contains("is not a router"), "{error:#}");
 
-        let mut client = client_of(|_| Vec::new());
+        let mut client = client_of_fake_router(|_| Vec::new());
         let error = client.general_status().unwrap_err();
         assert!(format!("{error:#}").contains("the router closed it"), "{error:#}");
 
@@ -215,7 +217,7 @@ mod tests {
             (NackReason::NoRoute, "(NoRoute): its management is not running"),
             (NackReason::Congestion, "(Congestion): it has no room for more Interests"),
         ] {
-            let mut client = client_of(move |interest| {
+            let mut client = client_of_fake_router(move |interest| {
                 weir_wire::LpHeader { nack: Some(reason), ..Default::default() }.encode(
                     &weir_wire::LpFraming::BARE,
                     &[],

@@ -12,14 +12,14 @@ pub(crate) type Fields = Vec<(&'static str, Value)>;
 
 /// The three kinds of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum PacketKind {
     Interest,
     Data,
     /// An LpPacket; a bare Interest or Data is one without header fields.
     Lp,
 }
 
-impl Kind {
+impl PacketKind {
     /// The kind that the first octet of a packet tells; anything unknown is left to the decoder of
     /// Interests to refuse.
     pub(crate) fn of(packet: &[u8]) -> Self {
@@ -42,11 +42,11 @@ impl Kind {
 
 /// Decodes a packet of a kind and tells what it holds. Checks signatures of type DigestSha256, and
 /// the packet within an LpPacket.
-pub(crate) fn packet(kind: Kind, wire: &[u8]) -> Result<Fields, DecodeError> {
+pub(crate) fn packet(kind: PacketKind, wire: &[u8]) -> Result<Fields, DecodeError> {
     match kind {
-        Kind::Interest => checked_interest(wire).map(|view| interest(&view)),
-        Kind::Data => checked_data(wire).map(|view| data(&view)),
-        Kind::Lp => lp(&LpView::decode(wire)?),
+        PacketKind::Interest => checked_interest(wire).map(|view| interest(&view)),
+        PacketKind::Data => checked_data(wire).map(|view| data(&view)),
+        PacketKind::Lp => lp(&LpView::decode(wire)?),
     }
 }
 
@@ -191,9 +191,9 @@ fn lp(view: &LpView<'_>) -> Result<Fields, DecodeError> {
 
 /// Kind and name of the packet that an LpPacket holds.
 fn inner(wire: &[u8]) -> Result<Value, DecodeError> {
-    let kind = Kind::of(wire);
+    let kind = PacketKind::of(wire);
     let view = match kind {
-        Kind::Data => PacketView::Data(checked_data(wire)?),
+        PacketKind::Data => PacketView::Data(checked_data(wire)?),
         _ => PacketView::Interest(checked_interest(wire)?),
     };
     Ok(object(vec![("kind", kind.name().into()), ("name", uri(view.name()))]))

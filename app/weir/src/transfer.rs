@@ -38,7 +38,7 @@ impl RouterArgs {
     }
 
     /// Whether several are given.
-    pub(crate) fn is_several(&self) -> bool {
+    pub(crate) fn has_several(&self) -> bool {
         self.router.len() > 1
     }
 
@@ -65,7 +65,7 @@ impl RouterArgs {
 
     /// Connects to all routers given; says which of several do not answer.
     pub(crate) fn connect_all(&self) -> anyhow::Result<Client> {
-        if !self.is_several() {
+        if !self.has_several() {
             return self.connect();
         }
         if self.router.len() > ROUTERS_MAX {
@@ -157,7 +157,7 @@ impl Stop {
 }
 
 /// A progress bar in octets on standard error, if that is a terminal.
-pub(crate) fn octet_bar(message: impl Into<String>, total: Option<u64>) -> ProgressBar {
+pub(crate) fn byte_bar(message: impl Into<String>, total: Option<u64>) -> ProgressBar {
     let template = match total {
         Some(_) => {
             "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} eta {eta}"
@@ -182,7 +182,7 @@ pub(crate) fn file_bar(message: impl Into<String>, total: u64) -> ProgressBar {
 }
 
 /// Says now and then what is going on where no progress bar is to be seen.
-pub(crate) struct Silence {
+pub(crate) struct ProgressLog {
     /// There is nothing to be seen otherwise.
     is_on: bool,
     since: Instant,
@@ -190,15 +190,15 @@ pub(crate) struct Silence {
     wait: Duration,
 }
 
-impl Silence {
-    pub(crate) const FIRST: Duration = Duration::from_secs(5);
+impl ProgressLog {
+    pub(crate) const FIRST_REPORT_AFTER: Duration = Duration::from_secs(5);
 
     pub(crate) fn new(is_on: bool) -> Self {
-        Self { is_on, since: Instant::now(), wait: Self::FIRST }
+        Self { is_on, since: Instant::now(), wait: Self::FIRST_REPORT_AFTER }
     }
 
     /// Prints a line after 5 seconds, then ever more rarely.
-    pub(crate) fn end(&mut self, text: impl FnOnce() -> String) {
+    pub(crate) fn report_if_due(&mut self, text: impl FnOnce() -> String) {
         let silent = self.since.elapsed();
         if self.is_on && silent >= self.wait {
             self.wait = silent * 2;

@@ -180,7 +180,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let config = file.to_config()?;
     let database = config.database.clone();
-    let mut signals = Signals::new(signals::ending()).context("cannot watch signals")?;
+    let mut signals = Signals::new(signals::stop_signals()).context("cannot watch signals")?;
     let server = Server::start(config).context("the controller cannot start")?;
     print(&ready_line(&server.url(), &database.to_string(), args.json))?;
     // Without systemd there is nobody to tell.

@@ -211,8 +211,8 @@ pub(crate) fn store_info(client: &mut ManagementClient) -> anyhow::Result<CsInfo
 /// The store for people.
 pub(crate) fn store_text(info: &CsInfo) -> String {
     let is_set = |flag| info.flags & flag != 0;
-    let asked = info.hits + info.misses;
-    let share = if asked == 0 { 0.0 } else { info.hits as f64 * 100.0 / asked as f64 };
+    let lookups = info.hits + info.misses;
+    let share = if lookups == 0 { 0.0 } else { info.hits as f64 * 100.0 / lookups as f64 };
     let capacity = match info.capacity_bytes {
         Some(bytes) => octets(bytes),
         None => count(info.capacity, "packet", "packets"),
@@ -230,7 +230,7 @@ pub(crate) fn store_text(info: &CsInfo) -> String {
         (false, false) => "off",
     };
     let answered =
-        format!("{} of {} ({share:.1} %)", info.hits, count(asked, "Interest", "Interests"));
+        format!("{} of {} ({share:.1} %)", info.hits, count(lookups, "Interest", "Interests"));
     let rows = [
         ("capacity", capacity),
         ("used", used),

@@ -8,7 +8,7 @@ use weir_face::FaceUri;
 use weir_manage::commands::Command;
 use weir_manage::{ControlParameters, FacePersistency, FaceStatus, MTU_AUTO, face_flags};
 
-use crate::management_client::{ManagementArgs, ManagementClient, refused};
+use crate::management_client::{ManagementArgs, ManagementClient, explain_response};
 use crate::table::{Align, Table, octets, out, outln, printable, span};
 use weir_base::units::{Size, Time};
 
@@ -148,8 +148,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         FaceCommand::Create(create) => {
             let mut parameters = ControlParameters::default();
             create.settings.fill(&mut parameters);
-            let made = make_face(&mut client, &create.uri, parameters)?;
-            print_made(&made, is_json)?;
+            let made = create_face(&mut client, &create.uri, parameters)?;
+            print_created(&made, is_json)?;
         }
         FaceCommand::Update { face, settings } => {
             let face = find_face(&mut client, &face)?;
@@ -180,14 +180,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 /// A face that now exists.
-pub(crate) struct MadeFace {
+pub(crate) struct CreatedFace {
     pub(crate) face_id: FaceId,
     pub(crate) uri: String,
     pub(crate) is_new: bool,
 }
 
-fn print_made(made: &MadeFace, is_json: bool) -> anyhow::Result<()> {
-    let MadeFace { face_id, uri, is_new } = made;
+fn print_created(made: &CreatedFace, is_json: bool) -> anyhow::Result<()> {
+    let CreatedFace { face_id, uri, is_new } = made;
     if is_json {
         outln!("{}", json!({ "faceId": face_id.0, "uri": uri, "created": is_new }))?;
     } else if *is_new {
@@ -212,17 +212,17 @@ pub(crate) fn canonical_uri(text: &str) -> anyhow::Result<String> {
 }
 
 /// Makes a face, or takes the one there is. One that closes when idle is told to stay.
-pub(crate) fn make_face(
+pub(crate) fn create_face(
     client: &mut ManagementClient,
     uri: &str,
     parameters: ControlParameters,
-) -> anyhow::Result<MadeFace> {
+) -> anyhow::Result<CreatedFace> {
     let uri = canonical_uri(uri)?;
     let parameters = ControlParameters { uri: Some(uri.clone()), ..parameters };
-    let response = client.respond(Command::FacesCreate, &parameters)?;
+    let response = client.send_command(Command::FacesCreate, &parameters)?;
     let is_new = response.code == 200;
     if !is_new && response.code != 409 {
-        return Err(refused(&response).context(format!("cannot make a face to {uri}")));
+        return Err(explain_response(&response).context(format!("cannot make a face to {uri}")));
     }
     let body = response.body.context("the router did not say which face it made")?;
     let face_id = body.face_id.context("the router did not say which face it made")?;
@@ -235,7 +235,7 @@ pub(crate) fn make_face(
         };
         client.command(Command::FacesUpdate, &update)?;
     }
-    Ok(MadeFace { face_id, uri: body.uri.unwrap_or(uri), is_new })
+    Ok(CreatedFace { face_id, uri: body.uri.unwrap_or(uri), is_new })
 }
 
 /// The face of a number or URI.
@@ -282,7 +282,7 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
             info.uri.clone(),
             info.scope.to_string(),
             info.persistency.to_string(),
-            heard(*heard_ms_ago),
+            last_heard_text(*heard_ms_ago),
             both(counters.in_interests, counters.out_interests),
             both(counters.in_data, counters.out_data),
             both(counters.in_nacks, counters.out_nacks),
@@ -293,7 +293,7 @@ pub(crate) fn faces_table(faces: &[FaceStatus]) -> String {
 }
 
 /// When the peer was last heard.
-fn heard(ms_ago: Option<u64>) -> String {
+fn last_heard_text(ms_ago: Option<u64>) -> String {
     ms_ago.map_or_else(|| "never".to_owned(), |ms| format!("{} ago", span(ms)))
 }
 
@@ -308,7 +308,7 @@ fn face_details(face: &FaceStatus) -> String {
         ("scope", info.scope.to_string()),
         ("kept", info.persistency.to_string()),
         ("link", info.link_type.to_string()),
-        ("last heard", heard(*heard_ms_ago)),
+        ("last heard", last_heard_text(*heard_ms_ago)),
         ("closes in", expiration_period_ms.map_or_else(|| "-".to_owned(), span)),
         ("mtu", optional(info.mtu.map(|mtu| format!("{mtu} B")))),
         ("local fields", flag(face_flags::LOCAL_FIELDS).to_owned()),

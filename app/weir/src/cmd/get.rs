@@ -141,11 +141,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     // Of a directory, hundreds of files are open at a time. Where there may be fewer, some fail.
     let _ = weir_face::raise_file_limit();
-    let place = Place::of(&args);
-    let mut fetch = Fetch::new(&args, &place, &mut trust, &stop, Report::new(&args));
+    let destination = Destination::of(&args);
+    let mut fetch = Fetch::new(&args, &destination, &mut trust, &stop, Report::new(&args));
     let result = download(&mut client, args.download_options(), &mut fetch);
-    let (report, failures, synced) = fetch.end();
-    for (name, error) in failures.told {
+    let (report, failures, synced) = fetch.finish();
+    for (name, error) in failures.reported {
         errln!("weir: cannot get {name}: {:#}", explain(error, &args));
     }
     if let Err(error) = result {
@@ -198,7 +198,7 @@ impl Args {
             fetch: ConsumerConfig {
                 lifetime_ms: u64::from(self.lifetime),
                 retries_max: self.retries,
-                schedule: match self.router.is_several() {
+                schedule: match self.router.has_several() {
                     true => PathSchedule::Parallel,
                     false => PathSchedule::Single,
                 },
@@ -217,38 +217,40 @@ impl Args {
 }
 
 /// Where something is to go.
-enum Place {
+enum Destination {
     /// To standard output.
     Stream,
     /// Where the user said.
-    At(PathBuf),
+    UserPath(PathBuf),
     /// Into the current directory, under the last component of its name if that makes a file name.
-    Named(Option<PathBuf>),
+    FromName(Option<PathBuf>),
 }
 
-impl Place {
+impl Destination {
     fn of(args: &Args) -> Self {
         match &args.output {
             _ if args.is_streamed() => Self::Stream,
-            Some(path) => Self::At(path.clone()),
-            None => Self::Named(default_file_name(&args.name)),
+            Some(path) => Self::UserPath(path.clone()),
+            None => Self::FromName(default_file_name(&args.name)),
         }
     }
 
     /// The file that an object becomes.
-    fn file(&self, name: &Name) -> Option<PathBuf> {
+    fn file_path(&self, name: &Name) -> Option<PathBuf> {
         match self {
             Self::Stream => None,
-            Self::At(path) if path.is_dir() => default_file_name(name).map(|file| path.join(file)),
-            Self::At(path) => Some(path.clone()),
-            Self::Named(path) => path.clone(),
+            Self::UserPath(path) if path.is_dir() => {
+                default_file_name(name).map(|file| path.join(file))
+            }
+            Self::UserPath(path) => Some(path.clone()),
+            Self::FromName(path) => path.clone(),
         }
     }
 
-    fn directory(&self) -> Result<PathBuf, String> {
+    fn directory_path(&self) -> Result<PathBuf, String> {
         match self {
-            Self::At(path) | Self::Named(Some(path)) => Ok(path.clone()),
-            Self::Named(None) => {
+            Self::UserPath(path) | Self::FromName(Some(path)) => Ok(path.clone()),
+            Self::FromName(None) => {
                 Err("it is a directory, and the name makes no directory name; say where with -o"
                     .into())
             }
@@ -305,7 +307,7 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
             if is_out_of_space(source) =>
         {
             let resumes = if args.is_streamed() { "" } else { "; it goes on where it was" };
-            anyhow::anyhow!("{}, and give the command again{resumes}", make_room(source))
+            anyhow::anyhow!("{}, and give the command again{resumes}", out_of_space_message(source))
         }
         DownloadError::Store(source) if args.is_streamed() => {
             anyhow::anyhow!("cannot write to standard output: {source}")
@@ -313,9 +315,9 @@ fn explain(error: DownloadError, args: &Args) -> anyhow::Error {
         DownloadError::Store(source) => anyhow::anyhow!("cannot write its file: {source}"),
         // This error tells its cause itself.
         DownloadError::Output(OutputError::Io { source, .. }) => {
-            anyhow::anyhow!("cannot write {error}{}", step_to_write(source))
+            anyhow::anyhow!("cannot write {error}{}", write_error_advice(source))
         }
-        DownloadError::Output(error) => anyhow::anyhow!("{error}{}", step_to_output(error)),
+        DownloadError::Output(error) => anyhow::anyhow!("{error}{}", output_error_advice(error)),
         DownloadError::Fetch(ConsumerError::Unverified { .. }) => anyhow::anyhow!(
             "{error}. It was damaged or forged on the way; nothing of it was kept under its name. \
              Try again, over another router if there is one (--router)"
@@ -354,7 +356,7 @@ fn explain_missing(missing: &MissingSegments, args: &Args) -> anyhow::Error {
 }
 
 /// What to do about a file that cannot be written.
-fn step_to_write(error: &std::io::Error) -> &'static str {
+fn write_error_advice(error: &std::io::Error) -> &'static str {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match error.kind() {
         PermissionDenied | ReadOnlyFilesystem => "; name a place of yours with -o",
@@ -363,7 +365,7 @@ fn step_to_write(error: &std::io::Error) -> &'static str {
 }
 
 /// What to do about an output that cannot be had.
-fn step_to_output(error: &OutputError) -> &'static str {
+fn output_error_advice(error: &OutputError) -> &'static str {
     match error {
         OutputError::Busy { .. } => "; wait for it, or name another file with -o",
         OutputError::Exists { .. } => "; give --force to replace it, or name another file with -o",
@@ -380,7 +382,7 @@ fn step_to_output(error: &OutputError) -> &'static str {
 }
 
 /// What to do about an error of [`is_out_of_space`].
-fn make_room(error: &std::io::Error) -> String {
+fn out_of_space_message(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::FileTooLarge => format!(
             "the file is larger than this process or the file system may write ({error}); raise \

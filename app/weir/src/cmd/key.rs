@@ -188,7 +188,7 @@ enum Form {
 }
 
 /// What the subcommands share.
-struct Session {
+struct KeyContext {
     chain: KeyChain,
     passphrases: PassphraseSource,
     json: bool,
@@ -201,7 +201,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         None => KeyChain::open()?,
     };
     let chain = chain.with_passphrases(passphrases.clone());
-    let session = Session { chain, passphrases, json: args.json };
+    let session = KeyContext { chain, passphrases, json: args.json };
     match args.command {
         Command::New { name, key_type, passphrase, default } => {
             session.new_key(name, key_type.into(), passphrase, default)
@@ -232,7 +232,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-impl Session {
+impl KeyContext {
     fn new_key(
         &self,
         name: Option<Name>,
@@ -253,7 +253,7 @@ impl Session {
             self.chain.set_default(&key.name)?;
         }
         let is_default = self.is_default(&key)?;
-        self.say(self.key_json(&key)?, || {
+        self.print_result(self.key_json(&key)?, || {
             let note = if is_default { " (the default)" } else { "" };
             format!("{}{note}\nkept in {}", key.name, key.path.display())
         })
@@ -288,14 +288,14 @@ impl Session {
             Some(name) => self.chain.set_default(&name)?,
             None => self.key_or_default(None)?,
         };
-        self.say(self.key_json(&key)?, || key.name.to_string())
+        self.print_result(self.key_json(&key)?, || key.name.to_string())
     }
 
     fn renew(&self, name: Option<Name>) -> anyhow::Result<()> {
         warn_about_clock();
         let key = self.key_or_default(name)?;
         let certificate = self.chain.renew(&key.name)?;
-        self.say(certificate_json(&certificate), || certificate_text(&certificate))
+        self.print_result(certificate_json(&certificate), || certificate_text(&certificate))
     }
 
     fn show(&self, name: Option<Name>) -> anyhow::Result<()> {
@@ -304,7 +304,7 @@ impl Session {
         let mut value = self.key_json(&key)?;
         value["certificates"] = certificates.iter().map(certificate_json).collect();
         let is_default = self.is_default(&key)?;
-        self.say(value, || {
+        self.print_result(value, || {
             let mut text = format!(
                 "key        {}\nidentity   {}\ntype       {}\n\
                  encrypted  {}\ndefault    {}\nfile       {}",
@@ -384,10 +384,12 @@ impl Session {
             .import(&octets, name.as_ref(), protect)
             .with_context(|| format!("cannot import {}", file.display()))?;
         match imported {
-            Imported::Key(key) => self.say(self.key_json(&key)?, || format!("key {}", key.name)),
+            Imported::Key(key) => {
+                self.print_result(self.key_json(&key)?, || format!("key {}", key.name))
+            }
             Imported::Certificate(name) => {
                 let value = json!({ "certificate": name.to_string() });
-                self.say(value, || format!("certificate {name}"))
+                self.print_result(value, || format!("certificate {name}"))
             }
         }
     }
@@ -398,7 +400,9 @@ impl Session {
             bail!("nothing was deleted");
         }
         let key = self.chain.delete(&key.name)?;
-        self.say(json!({ "deleted": key.name.to_string() }), || format!("deleted {}", key.name))
+        self.print_result(json!({ "deleted": key.name.to_string() }), || {
+            format!("deleted {}", key.name)
+        })
     }
 
     fn trust(&self, file: &Path) -> anyhow::Result<()> {
@@ -411,7 +415,7 @@ impl Session {
             validity_text(certificate.validity())
         );
         self.chain.add_anchor(&certificate)?;
-        self.say(certificate_json(&certificate), || {
+        self.print_result(certificate_json(&certificate), || {
             format!(
                 "trusting what {} signs below {}\npublic key {}",
                 certificate.name(),
@@ -449,7 +453,7 @@ impl Session {
     fn trust_remove(&self, name: &Name) -> anyhow::Result<()> {
         let removed = self.chain.remove_anchors(name)?;
         let names: Vec<String> = removed.iter().map(Name::to_string).collect();
-        self.say(json!({ "removed": names }), || {
+        self.print_result(json!({ "removed": names }), || {
             names
                 .iter()
                 .map(|name| format!("no longer trusted: {name}"))
@@ -463,7 +467,7 @@ impl Session {
             self.chain.forget_signer(name)?,
             "no signer is noted for exactly {name}; `weir key trust list` shows those noted"
         );
-        self.say(json!({ "forgotten": name.to_string() }), || format!("forgotten: {name}"))
+        self.print_result(json!({ "forgotten": name.to_string() }), || format!("forgotten: {name}"))
     }
 
     fn sign(
@@ -532,7 +536,7 @@ impl Session {
     }
 
     /// Prints the value for machines or the text for people.
-    fn say(&self, value: Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    fn print_result(&self, value: Value, text: impl FnOnce() -> String) -> anyhow::Result<()> {
         if self.json {
             print_json(&value)
         } else {

@@ -60,9 +60,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 
 /// Claims that differ without a cause that is shown, by id.
 #[derive(Debug)]
-struct ClaimsFail(Vec<String>);
+struct ClaimsFailed(Vec<String>);
 
-impl std::fmt::Display for ClaimsFail {
+impl std::fmt::Display for ClaimsFailed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -73,11 +73,11 @@ impl std::fmt::Display for ClaimsFail {
     }
 }
 
-impl std::error::Error for ClaimsFail {}
+impl std::error::Error for ClaimsFailed {}
 
 /// The program's exit code for an error of this command.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
-    if error.is::<ClaimsFail>() {
+    if error.is::<ClaimsFailed>() {
         return 3;
     }
     match error.downcast_ref::<SessionError>() {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(code(violation(ViolationKind::Correctness)), 12);
         assert_eq!(code(SessionError::Usage(String::new())), 2);
         assert_eq!(code(SessionError::Run(RunError::Interrupted)), 130);
-        assert_eq!(exit_code(&ClaimsFail(vec!["a".into()]).into()), 3);
+        assert_eq!(exit_code(&ClaimsFailed(vec!["a".into()]).into()), 3);
         assert_eq!(exit_code(&anyhow::anyhow!("else")), 1);
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow, bail, ensure};
 use serde_json::{Value, json};
 use weir_wire::{DecodeError, LpView, tlv};
 
-use crate::packet_json::{self, Fields, Kind};
+use crate::packet_json::{self, Fields, PacketKind};
 use crate::transfer::cannot_read;
 
 /// Largest input that is not a capture, in octets.
@@ -34,7 +34,7 @@ pub(crate) struct Args {
     file: Option<PathBuf>,
     /// What the packets are to be [default: what their first octet tells]
     #[arg(long = "as", value_name = "KIND", value_enum)]
-    kind: Option<Kind>,
+    kind: Option<PacketKind>,
     /// Print a JSON object for each packet, a line each
     #[arg(long)]
     json: bool,
@@ -108,7 +108,7 @@ fn read_input(mut input: impl BufRead, printer: &mut Printer<impl Write>) -> any
 }
 
 /// Where in a capture a packet was.
-pub(crate) struct Origin {
+pub(crate) struct FrameOrigin {
     /// Number of the frame, from 1.
     frame: u64,
     /// Microseconds since the Unix epoch.
@@ -119,7 +119,7 @@ pub(crate) struct Origin {
 }
 
 struct Printer<W> {
-    kind: Option<Kind>,
+    kind: Option<PacketKind>,
     json: bool,
     out: W,
     seen: u64,
@@ -128,9 +128,9 @@ struct Printer<W> {
 
 impl<W: Write> Printer<W> {
     /// Prints what one packet holds, or why it is refused.
-    fn packet(&mut self, wire: &[u8], origin: Option<Origin>) -> anyhow::Result<()> {
+    fn packet(&mut self, wire: &[u8], origin: Option<FrameOrigin>) -> anyhow::Result<()> {
         self.seen += 1;
-        let kind = self.kind.unwrap_or_else(|| Kind::of(wire));
+        let kind = self.kind.unwrap_or_else(|| PacketKind::of(wire));
         let printed = match packet_json::packet(kind, wire) {
             Err(error) => self.refusal(wire, error, origin),
             Ok(fields) if self.json => self.json_line(kind, fields, origin),
@@ -143,7 +143,7 @@ impl<W: Write> Printer<W> {
         &mut self,
         wire: &[u8],
         error: DecodeError,
-        origin: Option<Origin>,
+        origin: Option<FrameOrigin>,
     ) -> io::Result<()> {
         self.refused += 1;
         let place = origin.as_ref().map(|origin| format!("frame {}: ", origin.frame));
@@ -165,16 +165,16 @@ impl<W: Write> Printer<W> {
 
     fn json_line(
         &mut self,
-        kind: Kind,
+        kind: PacketKind,
         mut fields: Fields,
-        origin: Option<Origin>,
+        origin: Option<FrameOrigin>,
     ) -> io::Result<()> {
         fields.push(("kind", kind.name().into()));
         self.object_line(fields, origin)
     }
 
-    fn object_line(&mut self, mut fields: Fields, origin: Option<Origin>) -> io::Result<()> {
-        if let Some(Origin { frame, time_us, from, to }) = origin {
+    fn object_line(&mut self, mut fields: Fields, origin: Option<FrameOrigin>) -> io::Result<()> {
+        if let Some(FrameOrigin { frame, time_us, from, to }) = origin {
             let capture = json!({ "frame": frame, "timeUs": time_us, "from": from, "to": to });
             fields.push(("capture", capture));
         }
@@ -183,16 +183,16 @@ impl<W: Write> Printer<W> {
 
     fn text(
         &mut self,
-        kind: Kind,
+        kind: PacketKind,
         wire: &[u8],
         fields: &Fields,
-        origin: Option<Origin>,
+        origin: Option<FrameOrigin>,
     ) -> io::Result<()> {
         if self.seen > 1 {
             writeln!(self.out)?;
         }
         write!(self.out, "{}, {} octets", title(kind), wire.len())?;
-        if let Some(Origin { frame, from, to, .. }) = origin {
+        if let Some(FrameOrigin { frame, from, to, .. }) = origin {
             write!(self.out, ", frame {frame}")?;
             if !from.is_empty() {
                 write!(self.out, ", {from} to {to}")?;
@@ -202,7 +202,7 @@ impl<W: Write> Printer<W> {
         let mut outer = fields.iter().filter(|(key, _)| *key != "inner");
         outer.try_for_each(|(key, value)| self.text_field(key, value, 1))?;
         match LpView::decode(wire) {
-            Ok(view) if kind == Kind::Lp && view.framing.frag_count == 1 => {
+            Ok(view) if kind == PacketKind::Lp && view.framing.frag_count == 1 => {
                 view.fragment.map_or(Ok(()), |fragment| self.text_inner(fragment))
             }
             _ => Ok(()),
@@ -210,7 +210,7 @@ impl<W: Write> Printer<W> {
     }
 
     fn text_inner(&mut self, wire: &[u8]) -> io::Result<()> {
-        let kind = Kind::of(wire);
+        let kind = PacketKind::of(wire);
         writeln!(self.out, "  {}, {} octets", title(kind), wire.len())?;
         // The packet within was decoded with the one around it.
         let fields = packet_json::packet(kind, wire).unwrap_or_default();
@@ -251,11 +251,11 @@ impl<W: Write> Printer<W> {
     }
 }
 
-fn title(kind: Kind) -> &'static str {
+fn title(kind: PacketKind) -> &'static str {
     match kind {
-        Kind::Interest => "Interest",
-        Kind::Data => "Data",
-        Kind::Lp => "LpPacket",
+        PacketKind::Interest => "Interest",
+        PacketKind::Data => "Data",
+        PacketKind::Lp => "LpPacket",
     }
 }
 

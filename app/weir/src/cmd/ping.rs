@@ -72,7 +72,7 @@ enum Target {
     /// Whoever answers for a name.
     Name(Name),
     /// The router at this address.
-    Neighbour(String),
+    Router(String),
 }
 
 impl Target {
@@ -81,14 +81,14 @@ impl Target {
             return parse_name(text).map(Self::Name);
         }
         FaceUri::check(text).map_err(|error| error.to_string())?;
-        Ok(Self::Neighbour(text.to_owned()))
+        Ok(Self::Router(text.to_owned()))
     }
 
     /// What names begin with. No router hands on what is in /localhop.
     fn prefix(&self) -> Name {
         let mut prefix = match self {
             Self::Name(name) => name.clone(),
-            Self::Neighbour(_) => {
+            Self::Router(_) => {
                 let mut name = Name::new();
                 name.append_str("localhop");
                 name
@@ -103,7 +103,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => name.fmt(f),
-            Self::Neighbour(uri) => f.write_str(uri),
+            Self::Router(uri) => f.write_str(uri),
         }
     }
 }
@@ -111,8 +111,8 @@ impl fmt::Display for Target {
 fn connect(args: &Args) -> anyhow::Result<Client> {
     match &args.target {
         Target::Name(_) => args.router.connect(),
-        Target::Neighbour(_) if args.serve => bail!("--serve needs a prefix, not an address"),
-        Target::Neighbour(uri) => connect_to(uri),
+        Target::Router(_) if args.serve => bail!("--serve needs a prefix, not an address"),
+        Target::Router(uri) => connect_to(uri),
     }
 }
 
@@ -123,12 +123,12 @@ fn no_answer(target: &Target, client: &Client) -> anyhow::Error {
             "nobody answered for {name}. Does `weir ping --serve {name}` run there, and is there \
              a route to it (`weir route list`)?"
         ),
-        Target::Neighbour(_) if client.uri().is_refused() => anyhow::anyhow!(
+        Target::Router(_) if client.uri().is_refused() => anyhow::anyhow!(
             "nothing listens at {}, or it cannot be reached; start a router there with \
              `weir router`, or check the address",
             client.uri()
         ),
-        Target::Neighbour(_) => anyhow::anyhow!(
+        Target::Router(_) => anyhow::anyhow!(
             "no router answered at {}. Does one run there and listen, and does a firewall let \
              it through? Routers that drop what they have no route for, as ndnd does, are silent \
              although they run",
@@ -148,7 +148,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let next = match args.target {
         // Stores may have answers of others.
         Target::Name(_) => client.random(),
-        Target::Neighbour(_) => 1,
+        Target::Router(_) => 1,
     };
     let mut pinger = Pinger {
         args: &args,
@@ -264,7 +264,7 @@ impl Pinger<'_> {
         for sequence in late {
             self.outstanding.remove(&sequence);
             self.statistics.timeouts += 1;
-            self.say(sequence, "no answer")?;
+            self.print_reply(sequence, "no answer")?;
         }
         Ok(())
     }
@@ -281,13 +281,13 @@ impl Pinger<'_> {
             let ping = if is_ours { self.outstanding.remove(&sequence) } else { None };
             match (ping, &self.args.target) {
                 (None, _) => {}
-                (Some(ping), Target::Neighbour(_)) => {
+                (Some(ping), Target::Router(_)) => {
                     let what = format!(" (it has {})", describe(reason));
                     self.answered(now, sequence, ping, &what)?;
                 }
                 (Some(_), Target::Name(_)) => {
                     self.statistics.nacks += 1;
-                    self.say(sequence, describe(reason))?;
+                    self.print_reply(sequence, describe(reason))?;
                 }
             }
             return Ok(());
@@ -309,7 +309,7 @@ impl Pinger<'_> {
     ) -> anyhow::Result<()> {
         let rtt_ns = now.ns_since(ping.sent);
         self.statistics.answered(rtt_ns);
-        self.say(sequence, &format!("{:.3} ms{what}", rtt_ns as f64 / 1e6))
+        self.print_reply(sequence, &format!("{:.3} ms{what}", rtt_ns as f64 / 1e6))
     }
 
     fn sequence_of(&self, name: weir_wire::NameView<'_>) -> Option<u64> {
@@ -319,7 +319,7 @@ impl Pinger<'_> {
         std::str::from_utf8(last.value).ok()?.parse().ok()
     }
 
-    fn say(&self, sequence: u64, what: &str) -> anyhow::Result<()> {
+    fn print_reply(&self, sequence: u64, what: &str) -> anyhow::Result<()> {
         if !self.args.json {
             outln!("{} {sequence}: {what}", self.args.target)?;
         }
@@ -343,16 +343,16 @@ struct Statistics {
     answers: u64,
     nacks: u64,
     timeouts: u64,
-    least_ns: u64,
-    most_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
     sum_ns: f64,
     square_sum_ns: f64,
 }
 
 impl Statistics {
     fn answered(&mut self, rtt_ns: u64) {
-        self.least_ns = if self.answers == 0 { rtt_ns } else { self.least_ns.min(rtt_ns) };
-        self.most_ns = self.most_ns.max(rtt_ns);
+        self.min_ns = if self.answers == 0 { rtt_ns } else { self.min_ns.min(rtt_ns) };
+        self.max_ns = self.max_ns.max(rtt_ns);
         self.answers += 1;
         self.sum_ns += rtt_ns as f64;
         self.square_sum_ns += (rtt_ns as f64).powi(2);
@@ -379,9 +379,9 @@ impl Statistics {
         if args.json {
             let rtt = (self.answers > 0).then(|| {
                 json!({
-                    "min": milliseconds(self.least_ns as f64),
+                    "min": milliseconds(self.min_ns as f64),
                     "avg": milliseconds(self.mean_ns()),
-                    "max": milliseconds(self.most_ns as f64),
+                    "max": milliseconds(self.max_ns as f64),
                     "mdev": milliseconds(self.deviation_ns()),
                 })
             });
@@ -409,9 +409,9 @@ impl Statistics {
             writeln!(
                 out,
                 "round trip min/avg/max/mdev = {:.3}/{:.3}/{:.3}/{:.3} ms",
-                milliseconds(self.least_ns as f64),
+                milliseconds(self.min_ns as f64),
                 milliseconds(self.mean_ns()),
-                milliseconds(self.most_ns as f64),
+                milliseconds(self.max_ns as f64),
                 milliseconds(self.deviation_ns()),
             )?;
         }
@@ -430,8 +430,8 @@ mod tests {
             statistics.answered(milliseconds * NS_PER_MS);
         }
         statistics.timeouts = 1;
-        assert_eq!(statistics.least_ns, NS_PER_MS);
-        assert_eq!(statistics.most_ns, 4 * NS_PER_MS);
+        assert_eq!(statistics.min_ns, NS_PER_MS);
+        assert_eq!(statistics.max_ns, 4 * NS_PER_MS);
         assert!((statistics.mean_ns() - 2.5e6).abs() < 1.0);
         assert!((statistics.deviation_ns() - 1.118_034e6).abs() < 1.0);
         assert!((statistics.loss() - 0.2).abs() < 1e-9);

@@ -13,7 +13,7 @@ use weir_manage::{
 };
 use weir_wire::Name;
 
-use crate::cmd::face::{find_face, make_face};
+use crate::cmd::face::{create_face, find_face};
 use crate::management_client::{ManagementArgs, ManagementClient};
 use crate::table::{Align, Table, out, outln, span};
 use crate::transfer::parse_prefix;
@@ -133,7 +133,7 @@ fn add_route(client: &mut ManagementClient, add: AddArgs, is_json: bool) -> anyh
             (info.face_id, info.uri, false)
         }
         Err(_) => {
-            let made = make_face(client, &add.face, ControlParameters::default())?;
+            let made = create_face(client, &add.face, ControlParameters::default())?;
             (made.face_id, made.uri, made.is_new)
         }
     };

@@ -21,11 +21,11 @@ pub(crate) struct Args {
     router: ManagementArgs,
     /// What to show; everything by default
     #[arg(value_enum)]
-    parts: Vec<Part>,
+    parts: Vec<Section>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum Section {
     /// Version, uptime and packet counters
     General,
     /// Where the router waits for peers
@@ -42,7 +42,7 @@ enum Part {
     Strategies,
 }
 
-impl Part {
+impl Section {
     const ALL: [Self; 7] = [
         Self::General,
         Self::Channels,
@@ -80,27 +80,27 @@ impl Part {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let mut client = args.router.connect()?;
-    let parts = if args.parts.is_empty() { &Part::ALL[..] } else { &args.parts };
+    let parts = if args.parts.is_empty() { &Section::ALL[..] } else { &args.parts };
     if args.router.json {
         let mut object = Map::new();
         for part in parts {
-            object.insert(part.key().to_owned(), part_json(&mut client, *part)?);
+            object.insert(part.key().to_owned(), section_json(&mut client, *part)?);
         }
         outln!("{}", Value::Object(object))?;
         return Ok(());
     }
     for (at, part) in parts.iter().enumerate() {
-        let text = part_text(&mut client, *part)?;
+        let text = section_text(&mut client, *part)?;
         let gap = if at == 0 { "" } else { "\n" };
         out!("{gap}{}\n{text}", part.title())?;
     }
     Ok(())
 }
 
-fn part_text(client: &mut ManagementClient, part: Part) -> anyhow::Result<String> {
+fn section_text(client: &mut ManagementClient, part: Section) -> anyhow::Result<String> {
     Ok(match part {
-        Part::General => general_text(&client.general_status()?),
-        Part::Channels => {
+        Section::General => general_text(&client.general_status()?),
+        Section::Channels => {
             let channels = client.dataset::<ChannelStatus>("faces/channels")?;
             match channels.is_empty() {
                 true => "  nowhere\n".to_owned(),
@@ -109,35 +109,37 @@ fn part_text(client: &mut ManagementClient, part: Part) -> anyhow::Result<String
                 }
             }
         }
-        Part::Faces => faces_table(&client.dataset::<FaceStatus>("faces/list")?),
-        Part::Fib => {
+        Section::Faces => faces_table(&client.dataset::<FaceStatus>("faces/list")?),
+        Section::Fib => {
             let faces = client.dataset::<FaceStatus>("faces/list")?;
             fib_table(&client.dataset::<FibEntry>("fib/list")?, &faces)
         }
-        Part::Rib => {
+        Section::Rib => {
             let faces = client.dataset::<FaceStatus>("faces/list")?;
             routes_table(&client.dataset::<RibEntry>("rib/list")?, &faces)
         }
-        Part::Cs => store_text(&store_info(client)?),
-        Part::Strategies => {
+        Section::Cs => store_text(&store_info(client)?),
+        Section::Strategies => {
             choices_table(&client.dataset::<StrategyChoice>("strategy-choice/list")?)
         }
     })
 }
 
-fn part_json(client: &mut ManagementClient, part: Part) -> anyhow::Result<Value> {
+fn section_json(client: &mut ManagementClient, part: Section) -> anyhow::Result<Value> {
     Ok(match part {
-        Part::General => general_json(&client.general_status()?),
-        Part::Channels => client
+        Section::General => general_json(&client.general_status()?),
+        Section::Channels => client
             .dataset::<ChannelStatus>("faces/channels")?
             .into_iter()
             .map(|channel| json!({ "localUri": channel.local_uri }))
             .collect(),
-        Part::Faces => client.dataset::<FaceStatus>("faces/list")?.iter().map(face_json).collect(),
-        Part::Fib => client.dataset::<FibEntry>("fib/list")?.iter().map(fib_json).collect(),
-        Part::Rib => client.dataset::<RibEntry>("rib/list")?.iter().map(rib_json).collect(),
-        Part::Cs => store_json(&store_info(client)?),
-        Part::Strategies => client
+        Section::Faces => {
+            client.dataset::<FaceStatus>("faces/list")?.iter().map(face_json).collect()
+        }
+        Section::Fib => client.dataset::<FibEntry>("fib/list")?.iter().map(fib_json).collect(),
+        Section::Rib => client.dataset::<RibEntry>("rib/list")?.iter().map(rib_json).collect(),
+        Section::Cs => store_json(&store_info(client)?),
+        Section::Strategies => client
             .dataset::<StrategyChoice>("strategy-choice/list")?
             .iter()
             .map(choice_json)

@@ -134,8 +134,10 @@ impl ControllerSection {
             insecure: self.insecure,
         };
         let uris = match self.uris.is_empty() {
-            true => reachable(listening),
-            false => self.uris.iter().map(|uri| canonical(uri)).collect::<anyhow::Result<_>>()?,
+            true => reachable_uris(listening),
+            false => {
+                self.uris.iter().map(|uri| canonical_uri(uri)).collect::<anyhow::Result<_>>()?
+            }
         };
         if uris.is_empty() {
             tracing::warn!(
@@ -163,13 +165,13 @@ fn read(path: &Path, key: &str) -> anyhow::Result<String> {
     })
 }
 
-fn canonical(uri: &str) -> anyhow::Result<String> {
+fn canonical_uri(uri: &str) -> anyhow::Result<String> {
     let uri = FaceUri::resolve(uri).context("[controller] `uris`")?;
     Ok(uri.to_string())
 }
 
 /// The addresses that peers can use: not those that mean any of this machine's.
-fn reachable(listening: &[String]) -> Vec<String> {
+fn reachable_uris(listening: &[String]) -> Vec<String> {
     let is_peer = |uri: &&String| {
         let uri: Option<FaceUri> = uri.parse().ok();
         uri.is_some_and(|uri| uri.socket_addr().is_some() && uri.check_peer("").is_ok())

@@ -15,7 +15,7 @@ use weir_runtime::{
 use weir_wire::PACKET_SIZE_MAX;
 
 use super::link_kinds;
-use super::text::{above_zero, deserialize_text, positive, to_time};
+use super::text::{deserialize_text, nonzero_time, positive, to_time};
 use super::unix::{GroupText, ModeText, UnixChoice};
 
 /// NDN's port for UDP and TCP.
@@ -176,18 +176,18 @@ fn queue_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Size, D::Err
 fn mark_interval<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "an interval of 0 would mark every packet; give for example \"100ms\", or turn \
                   marking off with `congestion_marking = false`";
-    above_zero(Time::deserialize(deserializer)?, remedy)
+    nonzero_time(Time::deserialize(deserializer)?, remedy)
 }
 
 fn idle_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "a timeout of 0 would close every face at once; give for example \"600s\"";
-    above_zero(Time::deserialize(deserializer)?, remedy)
+    nonzero_time(Time::deserialize(deserializer)?, remedy)
 }
 
 fn stall_timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy =
         "a timeout of 0 would close every connection that is busy; give for example \"60s\"";
-    above_zero(Time::deserialize(deserializer)?, remedy)
+    nonzero_time(Time::deserialize(deserializer)?, remedy)
 }
 
 fn listen_addresses<'de, D: Deserializer<'de>>(

@@ -2,7 +2,7 @@
 //! them, in `[lab]`; the default configuration does not print them.
 
 /// Those keys, and where a build with the feature `lab` takes them.
-const KEYS: [(&str, &str); 12] = [
+const LAB_KEYS: [(&str, &str); 12] = [
     ("lab", ""),
     ("pace", "[[disk]]"),
     ("stalled_while", "[[disk]]"),
@@ -20,7 +20,7 @@ const KEYS: [(&str, &str); 12] = [
 /// What to add to the error of a file that cannot be read, if it names a key of experiments.
 pub(super) fn hint(error: &str) -> String {
     let unknown = error.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
-    let known = unknown.and_then(|(found, _)| KEYS.iter().find(|(key, _)| *key == found));
+    let known = unknown.and_then(|(found, _)| LAB_KEYS.iter().find(|(key, _)| *key == found));
     match known {
         None => String::new(),
         Some((_, section)) if cfg!(feature = "lab") => {

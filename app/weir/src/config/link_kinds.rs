@@ -12,23 +12,25 @@ const DISCIPLINES: &[weir_runtime::DisciplineKind] = &[];
 const MARKERS: &[weir_runtime::MarkerKind] = &[];
 
 /// Those that the laboratory has.
-const NAMES: [&str; 4] = ["hr-icp", "interest-rate", "rem", "step"];
+const LAB_NAMES: [&str; 4] = ["hr-icp", "interest-rate", "rem", "step"];
 
 pub(super) fn read_marking(text: &str) -> Result<MarkingPolicy, String> {
-    MarkingPolicy::read(text, MARKERS).map_err(explain)
+    MarkingPolicy::read(text, MARKERS).map_err(explain_missing_lab)
 }
 
 pub(super) fn read_discipline(text: &str) -> Result<DisciplineConfig, String> {
-    DisciplineConfig::read(text, DISCIPLINES).map_err(explain)
+    DisciplineConfig::read(text, DISCIPLINES).map_err(explain_missing_lab)
 }
 
-fn explain(error: ChoiceError) -> String {
+fn explain_missing_lab(error: ChoiceError) -> String {
     match error {
-        ChoiceError::Unknown { kind, name, names } if NAMES.contains(&name.as_str()) => format!(
-            "the {kind} `{name}` is for experiments, and this program was built without the \
+        ChoiceError::Unknown { kind, name, names } if LAB_NAMES.contains(&name.as_str()) => {
+            format!(
+                "the {kind} `{name}` is for experiments, and this program was built without the \
              laboratory; choose one of {}, or build weir with `--features lab`",
-            names.join(", ")
-        ),
+                names.join(", ")
+            )
+        }
         error => error.to_string(),
     }
 }
@@ -37,14 +39,14 @@ fn explain(error: ChoiceError) -> String {
 mod tests {
     use super::*;
 
-    /// A program with the laboratory accepts each of [`NAMES`]. Another says what is missing.
+    /// A program with the laboratory accepts each of [`LAB_NAMES`]. Another says what is missing.
     #[test]
     fn names_of_the_laboratory_are_known() {
         let read = |name: &str| match name {
             "hr-icp" | "interest-rate" => read_discipline(name).map(drop),
             _ => read_marking(name).map(drop),
         };
-        for name in NAMES {
+        for name in LAB_NAMES {
             let result = read(name);
             assert_eq!(result.is_ok(), cfg!(feature = "lab"), "{name}: {result:?}");
             let error = result.err().unwrap_or_default();
@@ -54,6 +56,6 @@ mod tests {
         }
         assert!(!read_marking("red").unwrap_err().contains("laboratory"));
         #[cfg(feature = "lab")]
-        assert_eq!(DISCIPLINES.len() + MARKERS.len(), NAMES.len());
+        assert_eq!(DISCIPLINES.len() + MARKERS.len(), LAB_NAMES.len());
     }
 }

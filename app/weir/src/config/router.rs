@@ -9,7 +9,7 @@ use weir_base::units::{Size, Time};
 use weir_forward::{DataSource, NAME_COMPONENTS_MAX};
 use weir_runtime::THREADS_MAX;
 
-use super::text::{Prefix, above_zero, positive, to_time};
+use super::text::{Prefix, nonzero_time, positive, to_time};
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(expecting = "a table", deny_unknown_fields, default)]
@@ -106,5 +106,5 @@ impl<'de> Deserialize<'de> for Threads {
 
 fn interest_lifetime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
     let remedy = "Interests that wait for no time get no Data; give for example \"60s\"";
-    above_zero(Time::deserialize(deserializer)?, remedy)
+    nonzero_time(Time::deserialize(deserializer)?, remedy)
 }

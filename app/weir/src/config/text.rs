@@ -40,7 +40,7 @@ pub(super) fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usi
     }
 }
 
-pub(super) fn above_zero<E: serde::de::Error>(time: Time, remedy: &str) -> Result<Time, E> {
+pub(super) fn nonzero_time<E: serde::de::Error>(time: Time, remedy: &str) -> Result<Time, E> {
     if time.ns == 0 { Err(E::custom(remedy)) } else { Ok(time) }
 }
 

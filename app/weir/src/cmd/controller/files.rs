@@ -43,7 +43,7 @@ const TOKEN: &str = "A file with a token of it (`weir controller token add`)";
 pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
     match command {
         FileCommand::List { controller, json } => {
-            let files = of(&controller)?.list().map_err(|error| explain(error, "list"))?;
+            let files = connect(&controller)?.list().map_err(|error| explain(error, "list"))?;
             if json {
                 outln!("{}", serde_json::to_string_pretty(&files)?)?;
             } else {
@@ -51,7 +51,7 @@ pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
             }
         }
         FileCommand::Remove { name, controller, json } => {
-            let files = of(&controller)?;
+            let files = connect(&controller)?;
             if !files.withdraw(&name).map_err(|error| explain(error, "withdraw"))? {
                 bail!(
                     "{name} is not registered; `weir controller file list` says which files are, \
@@ -68,7 +68,7 @@ pub(super) fn run(command: FileCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn of(controller: &ControllerArgs) -> anyhow::Result<Files> {
+fn connect(controller: &ControllerArgs) -> anyhow::Result<Files> {
     controller.files()?.context("say which controller: --controller http://127.0.0.1:8636")
 }
 

@@ -25,33 +25,33 @@ use weir_wire::{DataView, Name};
 use super::folder::{Folder, Listing};
 use super::report::Report;
 use super::stream::{SpecialFile, StandardOutput, StreamState};
-use super::{Args, Place, is_out_of_space, step_to_write};
+use super::{Args, Destination, is_out_of_space, write_error_advice};
 use crate::table::{errln, octets, printable};
-use crate::transfer::{Silence, Stop, file_bar, octet_bar, trust};
+use crate::transfer::{ProgressLog, Stop, byte_bar, file_bar, trust};
 
 /// Octets of the listings of directories that are held at a time.
 const LISTING_BYTES_MAX: u64 = 256 << 20;
 /// Folders within folders at most.
 const DEPTH_MAX: usize = 64;
 /// Failures that are told one by one.
-const TOLD_MAX: usize = 20;
+const FAILURES_REPORTED_MAX: usize = 20;
 /// After so many failures in a row the rest is given up.
 const FAILED_IN_A_ROW_MAX: u64 = 1000;
 /// After so many in a row that were waited for in vain, the producer is gone.
 const UNANSWERED_IN_A_ROW_MAX: u64 = 16;
 
 /// How often the latest version is looked for again, when the one that was found is refused.
-const LOOKS_MAX: u32 = 4;
+const VERSION_RETRIES_MAX: u32 = 4;
 /// How long to wait before the first of these looks; twice as long before each further one. In that
 /// time the producer publishes what it has now.
-const LOOK_PAUSE_NS: u64 = 100 * NS_PER_MS;
+const VERSION_RETRY_PAUSE_NS: u64 = 100 * NS_PER_MS;
 
 /// What of a directory could not be got.
 #[derive(Default)]
 pub(super) struct Failures {
     pub(super) count: u64,
     /// The first of them, with the reasons.
-    pub(super) told: Vec<(Name, DownloadError)>,
+    pub(super) reported: Vec<(Name, DownloadError)>,
     in_a_row: u64,
     unanswered_in_a_row: u64,
 }
@@ -63,8 +63,8 @@ impl Failures {
         self.in_a_row += 1;
         let is_unanswered = matches!(error, DownloadError::Fetch(ConsumerError::Unanswered(_)));
         self.unanswered_in_a_row = if is_unanswered { self.unanswered_in_a_row + 1 } else { 0 };
-        if self.told.len() < TOLD_MAX {
-            self.told.push((name, error));
+        if self.reported.len() < FAILURES_REPORTED_MAX {
+            self.reported.push((name, error));
         }
         if self.in_a_row < FAILED_IN_A_ROW_MAX && self.unanswered_in_a_row < UNANSWERED_IN_A_ROW_MAX
         {
@@ -82,7 +82,7 @@ impl Failures {
 /// One object that is under way.
 struct Job {
     name: Name,
-    to: To,
+    destination: JobDestination,
     /// Directories that it lies in.
     depth: usize,
     /// What it lists, if it has turned out to be a directory.
@@ -91,20 +91,28 @@ struct Job {
     is_latest: bool,
     version: Option<Name>,
     /// The version that was refused before, if one was.
-    refused: Option<Refused>,
+    failed_version: Option<FailedVersion>,
 }
 
 /// A version that was found and could not be fetched: it may have been replaced in between.
-struct Refused {
+struct FailedVersion {
     version: Name,
     error: DownloadError,
     /// How many times that has happened.
-    times: u32,
+    attempts: u32,
 }
 
 impl Job {
-    fn new(name: Name, to: To, depth: usize, is_latest: bool) -> Self {
-        Self { name, to, depth, listing: None, is_latest, version: None, refused: None }
+    fn new(name: Name, to: JobDestination, depth: usize, is_latest: bool) -> Self {
+        Self {
+            name,
+            destination: to,
+            depth,
+            listing: None,
+            is_latest,
+            version: None,
+            failed_version: None,
+        }
     }
 
     /// The version was found and is not to be had: whether there may be another one now.
@@ -125,18 +133,18 @@ impl Job {
 }
 
 /// Where it goes.
-enum To {
+enum JobDestination {
     /// Where the user said: it is what was asked for.
     Root,
     /// Into a directory, under this name.
     Entry { folder: Rc<Folder>, name: Vec<u8> },
 }
 
-impl To {
+impl JobDestination {
     /// What it is if it is a directory.
-    fn folder(&self, place: &Place, follow_links: bool) -> Result<Rc<Folder>, String> {
+    fn folder(&self, place: &Destination, follow_links: bool) -> Result<Rc<Folder>, String> {
         match self {
-            Self::Root => Ok(Folder::at(&place.directory()?, follow_links)),
+            Self::Root => Ok(Folder::at(&place.directory_path()?, follow_links)),
             Self::Entry { folder, name } => Ok(folder.within(name)),
         }
     }
@@ -146,7 +154,7 @@ impl To {
 /// lists, with what lies deepest first, so that few listings are held.
 pub(super) struct Fetch<'a> {
     args: &'a Args,
-    place: &'a Place,
+    destination: &'a Destination,
     trust: &'a mut UserTrust,
     stop: &'a Stop,
     report: Report,
@@ -161,30 +169,30 @@ pub(super) struct Fetch<'a> {
     /// The stream that the object goes to, if it does.
     stream: Arc<StreamState>,
     /// Those that are looked for again, and when.
-    again: Vec<(Instant, Job)>,
+    retries: Vec<(Instant, Job)>,
     /// Has the room for all listings.
-    room: MemoryOutput,
+    listing_budget: MemoryOutput,
     bar: Option<ProgressBar>,
     is_quiet: bool,
-    silence: Silence,
+    progress_log: ProgressLog,
     /// Octets that have come, and when the last of them did.
     bytes: u64,
-    changed: SystemInstant,
+    last_progress: SystemInstant,
     /// That routers' stores were used has been said.
-    has_told_stored: bool,
+    has_reported_stored: bool,
 }
 
 impl<'a> Fetch<'a> {
     pub(super) fn new(
         args: &'a Args,
-        place: &'a Place,
+        place: &'a Destination,
         trust: &'a mut UserTrust,
         stop: &'a Stop,
         report: Report,
     ) -> Self {
         Self {
             args,
-            place,
+            destination: place,
             trust,
             stop,
             report,
@@ -195,20 +203,20 @@ impl<'a> Fetch<'a> {
             listings: Vec::new(),
             root_folder: None,
             stream: Arc::default(),
-            again: Vec::new(),
-            room: MemoryOutput::new(LISTING_BYTES_MAX),
+            retries: Vec::new(),
+            listing_budget: MemoryOutput::new(LISTING_BYTES_MAX),
             bar: None,
             is_quiet: args.json || !std::io::stderr().is_terminal(),
-            silence: Silence::new(true),
+            progress_log: ProgressLog::new(true),
             bytes: 0,
-            changed: SystemInstant::now(),
-            has_told_stored: false,
+            last_progress: SystemInstant::now(),
+            has_reported_stored: false,
         }
     }
 
     /// What came of it. Directories that stayed empty are gone then, and the others are durable
     /// unless an error says why not.
-    pub(super) fn end(self) -> (Report, Failures, Result<(), String>) {
+    pub(super) fn finish(self) -> (Report, Failures, Result<(), String>) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
@@ -233,28 +241,32 @@ impl<'a> Fetch<'a> {
             };
             let mut name = listing.name.clone();
             name.append_generic(&entry);
-            let to = To::Entry { folder: listing.folder.clone(), name: entry };
+            let to = JobDestination::Entry { folder: listing.folder.clone(), name: entry };
             let job = Job::new(name.clone(), to, listing.depth, true);
             return Some(self.start(job, Target::Latest { object: name, allow_stored: true }));
         }
     }
 
     /// One that is looked for again, if it is time.
-    fn next_again(&mut self) -> Option<(DownloadId, Target)> {
+    fn next_retry(&mut self) -> Option<(DownloadId, Target)> {
         let now = monotonic_now();
-        let at = self.again.iter().position(|(at, _)| *at <= now)?;
-        let (_, job) = self.again.swap_remove(at);
+        let at = self.retries.iter().position(|(at, _)| *at <= now)?;
+        let (_, job) = self.retries.swap_remove(at);
         let target = Target::Latest { object: job.name.clone(), allow_stored: false };
         Some(self.start(job, target))
     }
 
     /// Has the latest version looked for once more where the one that was found is refused: a file
     /// may be replaced between the two. Otherwise returns what has failed, and why.
-    fn look_again(&mut self, mut job: Job, error: DownloadError) -> Option<(Job, DownloadError)> {
+    fn retry_with_newer_version(
+        &mut self,
+        mut job: Job,
+        error: DownloadError,
+    ) -> Option<(Job, DownloadError)> {
         let version = job.version.take();
-        let before = job.refused.take();
+        let before = job.failed_version.take();
         let is_same = before.as_ref().is_some_and(|it| Some(&it.version) == version.as_ref());
-        let times = before.as_ref().map_or(0, |it| it.times);
+        let times = before.as_ref().map_or(0, |it| it.attempts);
         job.version = version;
         let may_be_replaced = is_same || job.may_be_replaced(&error);
         // Where nothing new is found, what was wrong at first is what the user should know.
@@ -266,24 +278,24 @@ impl<'a> Fetch<'a> {
         let (true, Some(version)) = (may_be_replaced, job.version.take()) else {
             return Some((job, error));
         };
-        if times >= LOOKS_MAX || has_begun || self.stop.is_set() {
+        if times >= VERSION_RETRIES_MAX || has_begun || self.stop.is_set() {
             return Some((job, error));
         }
-        job.refused = Some(Refused { version, error, times: times + 1 });
+        job.failed_version = Some(FailedVersion { version, error, attempts: times + 1 });
         job.listing = None;
-        let pause_ns = LOOK_PAUSE_NS << times;
-        self.again.push((monotonic_now().plus_ns(pause_ns), job));
+        let pause_ns = VERSION_RETRY_PAUSE_NS << times;
+        self.retries.push((monotonic_now().plus_ns(pause_ns), job));
         None
     }
 
     fn file(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
-        let To::Entry { folder, name } = &self.jobs[&id].to else {
+        let JobDestination::Entry { folder, name } = &self.jobs[&id].destination else {
             if !self.is_quiet {
                 let size = found.metadata.size_bytes;
-                self.bar = Some(octet_bar(self.args.name.to_string(), size));
+                self.bar = Some(byte_bar(self.args.name.to_string(), size));
             }
-            return match self.place.file(&self.args.name) {
-                _ if matches!(self.place, Place::Stream) => {
+            return match self.destination.file_path(&self.args.name) {
+                _ if matches!(self.destination, Destination::Stream) => {
                     Ok(Box::new(StandardOutput::new(self.stop, &self.stream)))
                 }
                 Some(path) => self.output_at(&path),
@@ -293,10 +305,10 @@ impl<'a> Fetch<'a> {
         let (directory, name) = (folder.make()?, OsStr::from_bytes(name));
         let path = directory.path().join(name);
         let file = match self.args.follow_links && path.is_symlink() {
-            true => PartFile::new(end_of_link(&path)?),
+            true => PartFile::new(resolve_link(&path)?),
             false => PartFile::within(directory, name),
         };
-        Ok(Box::new(self.with_rules(file.unless_there())))
+        Ok(Box::new(self.with_overwrite_rules(file.unless_there())))
     }
 
     /// What writes to `path`: a file that appears when it is whole, or the device or pipe there.
@@ -307,16 +319,17 @@ impl<'a> Fetch<'a> {
         };
         let shown = printable(path.display());
         let refuse = |error: std::io::Error| {
-            format!("cannot write {shown}: {error}{}", step_to_write(&error))
+            format!("cannot write {shown}: {error}{}", write_error_advice(&error))
         };
-        let file = |path: PathBuf| Ok(Box::new(self.with_rules(PartFile::new(path))) as _);
+        let file =
+            |path: PathBuf| Ok(Box::new(self.with_overwrite_rules(PartFile::new(path))) as _);
         match std::fs::symlink_metadata(path).map(|found| found.file_type()) {
             Ok(found) if found.is_symlink() && is_own_descriptor(path) => special(true),
             Ok(found) if found.is_symlink() && !self.args.follow_links => Err(format!(
                 "{shown} is a symbolic link; name what it leads to with -o, or give --follow-links \
                  to write there"
             )),
-            Ok(found) if found.is_symlink() => self.output_at(&end_of_link(path)?),
+            Ok(found) if found.is_symlink() => self.output_at(&resolve_link(path)?),
             Ok(found) if found.is_file() => file(path.to_owned()),
             Ok(found) if found.is_dir() => Err(format!(
                 "{shown} is a directory here and a file there; move it away, or name another place \
@@ -339,8 +352,8 @@ impl<'a> Fetch<'a> {
     }
 
     /// Without -o, no file that the user would miss is replaced.
-    fn with_rules(&self, file: PartFile) -> PartFile {
-        let file = file.telling_discarded(tell_discarded);
+    fn with_overwrite_rules(&self, file: PartFile) -> PartFile {
+        let file = file.telling_discarded(report_discarded);
         let file = if self.args.preserve { file.preserving() } else { file };
         match self.args.output.is_some() || self.args.force {
             true => file,
@@ -349,13 +362,13 @@ impl<'a> Fetch<'a> {
     }
 
     /// One has ended well.
-    fn got(&mut self, job: Job, summary: &Summary) -> Result<(), String> {
-        keep_distinct(&mut self.trust.policy().signers);
+    fn on_success(&mut self, job: Job, summary: &Summary) -> Result<(), String> {
+        dedup_signers(&mut self.trust.policy().signers);
         let Some(listing) = job.listing else {
-            let path = match &job.to {
-                To::Root => self.place.file(&self.args.name),
+            let path = match &job.destination {
+                JobDestination::Root => self.destination.file_path(&self.args.name),
                 // Its path is of interest to nobody but the first's.
-                To::Entry { .. } => None,
+                JobDestination::Entry { .. } => None,
             };
             self.report.file(summary, path.as_deref());
             return Ok(());
@@ -363,8 +376,8 @@ impl<'a> Fetch<'a> {
         if job.depth >= DEPTH_MAX {
             return Err(format!("it lies more than {DEPTH_MAX} directories deep"));
         }
-        let folder = job.to.folder(self.place, self.args.follow_links)?;
-        if matches!(job.to, To::Root) {
+        let folder = job.destination.folder(self.destination, self.args.follow_links)?;
+        if matches!(job.destination, JobDestination::Root) {
             self.root_folder = Some(folder.clone());
         }
         let name = object_of_listing(&summary.versioned, &job.name);
@@ -385,7 +398,7 @@ impl<'a> Fetch<'a> {
 }
 
 /// The files of a directory have one signer, as a rule: it is told and remembered once.
-fn keep_distinct(signers: &mut Vec<Believed>) {
+fn dedup_signers(signers: &mut Vec<Believed>) {
     let mut seen: Vec<Believed> = Vec::new();
     signers.retain(|signer| {
         let is_new = !seen.contains(signer);
@@ -397,7 +410,7 @@ fn keep_distinct(signers: &mut Vec<Believed>) {
 }
 
 /// Says that what an earlier attempt has fetched is of no use.
-fn tell_discarded(path: &Path, versioned: &Name, bytes: u64) {
+fn report_discarded(path: &Path, versioned: &Name, bytes: u64) {
     errln!(
         "weir: {}: {} of {versioned} from an earlier attempt are discarded, as the content is \
          another now",
@@ -407,7 +420,7 @@ fn tell_discarded(path: &Path, versioned: &Name, bytes: u64) {
 }
 
 /// What a symbolic link leads to in the end.
-fn end_of_link(path: &Path) -> Result<PathBuf, String> {
+fn resolve_link(path: &Path) -> Result<PathBuf, String> {
     let shown = printable(path.display());
     path.canonicalize()
         .map_err(|error| format!("{shown} is a symbolic link that leads nowhere: {error}"))
@@ -433,30 +446,30 @@ impl Host for Fetch<'_> {
             Some(target) => {
                 let name = self.args.name.clone();
                 let is_latest = matches!(target, Target::Latest { .. });
-                Some(self.start(Job::new(name, To::Root, 0, is_latest), target))
+                Some(self.start(Job::new(name, JobDestination::Root, 0, is_latest), target))
             }
-            None => self.next_again().or_else(|| self.next_entry()),
+            None => self.next_retry().or_else(|| self.next_entry()),
         }
     }
 
     fn next_at(&self) -> Option<Instant> {
-        self.again.iter().map(|(at, _)| *at).min()
+        self.retries.iter().map(|(at, _)| *at).min()
     }
 
     fn is_open(&self) -> bool {
-        !self.again.is_empty()
+        !self.retries.is_empty()
     }
 
     fn output(&mut self, id: DownloadId, found: &Found) -> Result<Box<dyn Output>, String> {
         let job = self.jobs.get_mut(&id).expect("it is under way");
         job.version = Some(found.metadata.versioned.clone());
-        if let Some(refused) = &job.refused
+        if let Some(refused) = &job.failed_version
             && refused.version == found.metadata.versioned
         {
             // The later version is not published yet.
             return Err(refused.error.to_string());
         }
-        if found.is_stored && !std::mem::replace(&mut self.has_told_stored, true) {
+        if found.is_stored && !std::mem::replace(&mut self.has_reported_stored, true) {
             errln!(
                 "weir: the producer of {} does not answer; this is the version that routers kept",
                 self.jobs[&id].name
@@ -470,11 +483,11 @@ impl Host for Fetch<'_> {
         }
         let job = self.jobs.get_mut(&id).expect("it is under way");
         // What can have no place need not be fetched.
-        let folder = job.to.folder(self.place, self.args.follow_links)?;
-        if matches!(job.to, To::Root) {
+        let folder = job.destination.folder(self.destination, self.args.follow_links)?;
+        if matches!(job.destination, JobDestination::Root) {
             folder.check()?;
         }
-        let listing = self.room.beside();
+        let listing = self.listing_budget.beside();
         job.listing = Some(listing.clone());
         Ok(Box::new(listing))
     }
@@ -493,7 +506,7 @@ impl Host for Fetch<'_> {
     ) -> Result<(), DownloadError> {
         let mut job = self.jobs.remove(&id).expect("it was under way");
         let result = match result {
-            Err(error) => match self.look_again(job, error) {
+            Err(error) => match self.retry_with_newer_version(job, error) {
                 Some((back, error)) => {
                     job = back;
                     Err(error)
@@ -502,9 +515,9 @@ impl Host for Fetch<'_> {
             },
             ended => ended,
         };
-        let (name, is_root) = (job.name.clone(), matches!(job.to, To::Root));
-        let result =
-            result.and_then(|summary| self.got(job, &summary).map_err(DownloadError::Refused));
+        let (name, is_root) = (job.name.clone(), matches!(job.destination, JobDestination::Root));
+        let result = result
+            .and_then(|summary| self.on_success(job, &summary).map_err(DownloadError::Refused));
         if let (false, Some(bar)) = (is_root, &self.bar) {
             bar.inc(1);
         }
@@ -515,7 +528,7 @@ impl Host for Fetch<'_> {
         };
         // A stopped download may end with the error of an output that noticed first.
         let error = if self.stop.is_set() { DownloadError::Stopped } else { error };
-        let is_of_all = match &error {
+        let is_fatal = match &error {
             DownloadError::Client(_) | DownloadError::Stopped => true,
             DownloadError::Store(source)
             | DownloadError::Output(OutputError::Io { source, .. }) => {
@@ -523,7 +536,7 @@ impl Host for Fetch<'_> {
             }
             _ => is_root,
         };
-        match is_of_all {
+        match is_fatal {
             true => Err(error),
             false => self.failures.add(name, error),
         }
@@ -535,22 +548,23 @@ impl Host for Fetch<'_> {
 
     fn progress(&mut self, bytes: u64) -> bool {
         if bytes != self.bytes {
-            (self.bytes, self.changed) = (bytes, SystemInstant::now());
+            (self.bytes, self.last_progress) = (bytes, SystemInstant::now());
         }
         if self.stream.is_waiting.load(Ordering::Relaxed) {
-            self.silence
-                .end(|| "waiting for a program to read the output; Ctrl-C ends that".to_owned());
+            self.progress_log.report_if_due(|| {
+                "waiting for a program to read the output; Ctrl-C ends that".to_owned()
+            });
         } else if self.bar.is_none() {
-            let idle = self.changed.elapsed();
+            let idle = self.last_progress.elapsed();
             let first = self.jobs.values().next().map(|job| &job.name);
-            self.silence.end(|| match first {
-                Some(name) if idle >= Silence::FIRST && bytes > 0 => format!(
+            self.progress_log.report_if_due(|| match first {
+                Some(name) if idle >= ProgressLog::FIRST_REPORT_AFTER && bytes > 0 => format!(
                     "no answer for the rest of {name} for {} s, {} are here, still asking; Ctrl-C \
                      ends that. Is its producer running (`weir put`)?",
                     idle.as_secs(),
                     octets(bytes)
                 ),
-                Some(name) if idle >= Silence::FIRST => format!(
+                Some(name) if idle >= ProgressLog::FIRST_REPORT_AFTER => format!(
                     "no answer for {name} for {} s, still asking; Ctrl-C ends that. Is its \
                      producer running (`weir put`)?",
                     idle.as_secs()
@@ -601,7 +615,7 @@ mod tests {
         use weir_security::trust::Ground;
         let signer = |ground| Believed { name: None, key_digest: None, ground };
         let mut signers = vec![signer(Ground::Own), signer(Ground::Known), signer(Ground::Own)];
-        keep_distinct(&mut signers);
+        dedup_signers(&mut signers);
         let grounds: Vec<_> = signers.iter().map(|signer| &signer.ground).collect();
         assert_eq!(grounds, [&Ground::Own, &Ground::Known]);
     }

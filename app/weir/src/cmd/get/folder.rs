@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weir_socket::{Directory, MemoryOutput, is_reserved_name};
 use weir_wire::Name;
 
-use super::{is_file_name, step_to_write};
+use super::{is_file_name, write_error_advice};
 use crate::table::printable;
 
 /// A directory of this machine that is made when the first file is put into it, and removed at the
@@ -26,7 +26,7 @@ pub(super) struct Folder {
     follow_links: bool,
     open: OnceCell<Arc<Directory>>,
     /// It was made here and goes if it is empty.
-    may_go: Cell<bool>,
+    is_removable: Cell<bool>,
 }
 
 impl Folder {
@@ -44,7 +44,7 @@ impl Folder {
 
     fn new(path: PathBuf, parent: Option<Rc<Self>>, follow_links: bool) -> Rc<Self> {
         let (open, may_go) = (OnceCell::new(), Cell::new(false));
-        Rc::new(Self { path, parent, follow_links, open, may_go })
+        Rc::new(Self { path, parent, follow_links, open, is_removable: may_go })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -66,7 +66,7 @@ impl Folder {
             None => std::fs::create_dir(&self.path),
         };
         match made {
-            Ok(()) => self.may_go.set(true),
+            Ok(()) => self.is_removable.set(true),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(format!("cannot make {}: {error}", printable(self.path.display())));
@@ -99,7 +99,7 @@ impl Folder {
                 "it is a directory, and {path} is a device, a pipe or a socket; name a directory \
                  to put it in with -o"
             ),
-            _ => format!("cannot open {path}: {error}{}", step_to_write(error)),
+            _ => format!("cannot open {path}: {error}{}", write_error_advice(error)),
         }
     }
 
@@ -115,7 +115,7 @@ impl Folder {
     /// Makes one that is meant to be empty.
     pub(super) fn make_empty(&self) -> Result<(), String> {
         self.make()?;
-        self.may_go.set(false);
+        self.is_removable.set(false);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Folder {
 }
 impl Drop for Folder {
     fn drop(&mut self) {
-        if self.may_go.get() {
+        if self.is_removable.get() {
             // One that holds something stays.
             let _ = match self.parent.as_ref().and_then(|parent| parent.open.get()) {
                 Some(above) => above.remove_empty(self.name()),
@@ -148,7 +148,7 @@ pub(super) struct Listing {
     octets: Vec<u8>,
     at: usize,
     /// Holds the room that the octets take.
-    _room: MemoryOutput,
+    _budget: MemoryOutput,
 }
 
 impl Listing {
@@ -162,7 +162,7 @@ impl Listing {
     ) -> Result<Self, String> {
         let octets = output.take();
         entries(&octets).try_for_each(check)?;
-        Ok(Self { name, folder, depth, octets, at: 0, _room: output })
+        Ok(Self { name, folder, depth, octets, at: 0, _budget: output })
     }
 
     /// How many entries there are.

@@ -8,7 +8,7 @@ const CONTROLLERS: Controllers = weir_baselines::controllers::CONTROLLERS;
 const CONTROLLERS: Controllers = Controllers::BUILT_IN;
 
 /// Those that only a build with the laboratory has.
-const OF_THE_LABORATORY: &[&str] = &["icp", "hr-icp", "ictp", "chopcop", "nb-cc", "delay"];
+const LAB_CONTROLLERS: &[&str] = &["icp", "hr-icp", "ictp", "chopcop", "nb-cc", "delay"];
 
 pub(super) fn help() -> String {
     format!(
@@ -24,10 +24,10 @@ pub(super) fn parse(text: &str) -> Result<ControllerConfig, String> {
 
 fn parse_with(controllers: Controllers, text: &str) -> Result<ControllerConfig, String> {
     controllers.parse(text).map_err(|error| match error {
-        ControllerError::Unknown { name, known } if OF_THE_LABORATORY.contains(&&*name) => format!(
+        ControllerError::Unknown { name, known } if LAB_CONTROLLERS.contains(&&*name) => format!(
             "`{name}` is one of the laboratory's controllers ({}), and this weir was built without \
              the laboratory; choose one of {}, or build with `--features lab`",
-            OF_THE_LABORATORY.join(", "),
+            LAB_CONTROLLERS.join(", "),
             known.names().join(", "),
         ),
         error => error.to_string(),
@@ -52,7 +52,7 @@ mod tests {
     fn knows_the_controllers_of_the_laboratory() {
         let mut names = CONTROLLERS.names();
         names.retain(|name| Controllers::BUILT_IN.find(name).is_none());
-        assert_eq!(names, OF_THE_LABORATORY);
-        assert!(OF_THE_LABORATORY.iter().all(|name| parse(name).is_ok()));
+        assert_eq!(names, LAB_CONTROLLERS);
+        assert!(LAB_CONTROLLERS.iter().all(|name| parse(name).is_ok()));
     }
 }

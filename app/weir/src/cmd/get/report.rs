@@ -28,10 +28,10 @@ pub(super) struct Report {
     octets: u64,
     segments: u64,
     segments_resumed: u64,
-    files_there: u64,
+    files_unchanged: u64,
     is_directory: bool,
     started: Option<Instant>,
-    took: Duration,
+    duration: Duration,
     is_stored: bool,
     has_manifest: bool,
     by_face: BTreeMap<(PathId, Option<FaceId>), u64>,
@@ -64,7 +64,7 @@ impl Report {
 
     pub(super) fn file(&mut self, summary: &Summary, path: Option<&Path>) {
         self.files += 1;
-        self.files_there += u64::from(summary.was_there);
+        self.files_unchanged += u64::from(summary.was_there);
         self.octets += summary.octets;
         self.segments += summary.segments;
         self.segments_resumed += summary.segments_resumed;
@@ -85,7 +85,7 @@ impl Report {
         let since_start = self.started.map_or(Duration::ZERO, |started| started.elapsed());
         // Of one file, the time until the last segment was stored.
         let took = Duration::from_nanos(summary.took_ns);
-        self.took = if self.is_directory { since_start } else { took };
+        self.duration = if self.is_directory { since_start } else { took };
         self.is_stored |= summary.is_stored;
         self.has_manifest |= summary.has_manifest;
         for (&face, &count) in &summary.by_face {
@@ -109,7 +109,7 @@ impl Report {
     }
 
     fn seconds(&self) -> f64 {
-        self.took.as_secs_f64()
+        self.duration.as_secs_f64()
     }
 
     fn goodput_bps(&self, octets: u64) -> f64 {
@@ -164,7 +164,7 @@ impl Report {
             "goodput_bps": self.goodput_bps(self.octets),
             "segments": self.segments,
             "resumed_segments": self.segments_resumed,
-            "files_there": self.files_there,
+            "files_there": self.files_unchanged,
             "stored_version": self.is_stored,
             "manifest": self.has_manifest,
             "interests": self.stats.interests,
@@ -203,8 +203,8 @@ impl Report {
             octets((self.goodput_bps(self.octets) / 8.0) as u64),
             count(self.segments, "segment", "segments"),
         );
-        if self.files_there > 0 {
-            let files = count(self.files_there, "file was", "files were");
+        if self.files_unchanged > 0 {
+            let files = count(self.files_unchanged, "file was", "files were");
             errln!("{files} there, whole and right");
         }
         if self.segments_resumed > 0 {

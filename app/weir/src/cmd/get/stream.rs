@@ -151,7 +151,7 @@ impl SpecialFile {
     }
 
     /// Opens it as soon as a program reads it.
-    fn open_patiently(&self) -> io::Result<File> {
+    fn open_when_read(&self) -> io::Result<File> {
         // Behind a link of /proc may be a file that another program writes, too.
         let flags = if self.may_be_link { OFlag::O_APPEND } else { OFlag::O_NOFOLLOW };
         loop {
@@ -180,7 +180,7 @@ impl SpecialFile {
 
 impl Output for SpecialFile {
     fn open(&mut self, _metadata: &Metadata) -> Result<Opened, OutputError> {
-        let file = self.open_patiently();
+        let file = self.open_when_read();
         let file = file.map_err(|source| OutputError::Io { path: self.path.clone(), source })?;
         // A file that takes the place of a pipe would be overwritten from its beginning.
         if is_regular(&file) && !self.may_be_link {

@@ -16,7 +16,7 @@ use weir_run::{
 };
 use weir_scenario::{Arm, Size};
 
-use super::{ClaimsFail, program};
+use super::{ClaimsFailed, program};
 use crate::signals::stop_on_signals;
 use crate::table::{out, outln};
 
@@ -26,7 +26,7 @@ pub(crate) struct RunArgs {
     /// A scenario file, or one of `weir lab list`
     scenario: String,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
     /// Run this seed alone
     #[arg(long)]
     seed: Option<u64>,
@@ -61,7 +61,7 @@ pub(crate) struct ReproduceArgs {
     #[arg(long)]
     record: bool,
     #[command(flatten)]
-    common: Common,
+    common: CommonArgs,
 }
 
 /// Write tables, figures and report of results again, and put the parts of a sweep together
@@ -76,13 +76,13 @@ pub(crate) struct ReportArgs {
 }
 
 #[derive(clap::Args)]
-struct Common {
+struct CommonArgs {
     /// The small sizes of all parameters
     #[arg(long)]
     smoke: bool,
     /// Where to run; by default where the scenario says first
     #[arg(long, value_enum)]
-    arm: Option<ArmWord>,
+    arm: Option<ArmArg>,
     /// Folder of results
     #[arg(long)]
     out: Option<PathBuf>,
@@ -105,7 +105,7 @@ struct Common {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ArmWord {
+enum ArmArg {
     /// In the simulator
     Sim,
     /// On real processes of this machine
@@ -136,15 +136,15 @@ fn part(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-impl Common {
+impl CommonArgs {
     fn size(&self) -> Size {
         if self.smoke { Size::Smoke } else { Size::Full }
     }
 
     fn arm(&self) -> Option<Arm> {
         self.arm.map(|arm| match arm {
-            ArmWord::Sim => Arm::Sim,
-            ArmWord::Real => Arm::Real,
+            ArmArg::Sim => Arm::Sim,
+            ArmArg::Real => Arm::Real,
         })
     }
 
@@ -189,10 +189,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         }),
         ..args.common.options()?
     };
-    run_shown(&session, &options)?;
+    run_with_progress(&session, &options)?;
     let outcome = session.report()?;
-    show(&outcome, args.common.json)?;
-    fail_of(&outcome.claims)
+    print_outcome(&outcome, args.common.json)?;
+    fail_on_claims(&outcome.claims)
 }
 
 fn write_job(args: &RunArgs, job: Job, session: &Session) -> anyhow::Result<()> {
@@ -248,13 +248,13 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
     let paper = PaperSession::new(&order, &program)?;
     let options = args.common.options()?;
     for session in &paper.sessions {
-        run_shown(session, &options)?;
+        run_with_progress(session, &options)?;
     }
     let (reproduction, path) = paper.report()?;
     if args.common.json {
         outln!("{}", serde_json::to_string_pretty(&reproduction)?)?;
     } else {
-        show_claims(&reproduction)?;
+        print_claims(&reproduction)?;
         outln!("report: {}", path.display())?;
     }
     if reproduction.claims.iter().all(|claim| claim.measured.is_none()) {
@@ -265,10 +265,10 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> anyhow::Result<()> {
         let folder = paper.record(&reproduction, &program.date)?;
         eprintln!("recorded in {}", folder.display());
     }
-    fail_of(&reproduction.claims)
+    fail_on_claims(&reproduction.claims)
 }
 
-fn show_claims(reproduction: &Reproduction) -> anyhow::Result<()> {
+fn print_claims(reproduction: &Reproduction) -> anyhow::Result<()> {
     out!("{}", claim_table(&reproduction.claims).to_text())?;
     Ok(())
 }
@@ -276,11 +276,11 @@ fn show_claims(reproduction: &Reproduction) -> anyhow::Result<()> {
 pub(crate) fn report(args: &ReportArgs) -> anyhow::Result<()> {
     let session = merge(&args.folders, &program())?;
     let outcome = session.report()?;
-    show(&outcome, args.json)?;
-    fail_of(&outcome.claims)
+    print_outcome(&outcome, args.json)?;
+    fail_on_claims(&outcome.claims)
 }
 
-fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
+fn print_outcome(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     if json {
         outln!("{}", serde_json::to_string_pretty(outcome)?)?;
         return Ok(());
@@ -311,14 +311,14 @@ fn show(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn fail_of(claims: &[ClaimResult]) -> anyhow::Result<()> {
+fn fail_on_claims(claims: &[ClaimResult]) -> anyhow::Result<()> {
     let failed = claims.iter().filter(|claim| claim.is_unexplained());
     let failed: Vec<String> = failed.map(|claim| claim.id.clone()).collect();
-    if failed.is_empty() { Ok(()) } else { Err(ClaimsFail(failed).into()) }
+    if failed.is_empty() { Ok(()) } else { Err(ClaimsFailed(failed).into()) }
 }
 
 /// Runs with a progress bar where someone looks, and tells of a violation what must be known.
-fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
+fn run_with_progress(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
     let not_measured = session.experiment.not_measured_in(session.arm);
     if !not_measured.is_empty() {
         eprintln!(
@@ -328,7 +328,7 @@ fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
             not_measured.join(", ")
         );
     }
-    let bar = Bar::new(&session.scenario.header.id);
+    let bar = RunProgress::new(&session.scenario.header.id);
     let done = session.run(options, &|progress| bar.on_progress(&progress));
     bar.finish();
     for missing in session.missing()? {
@@ -349,16 +349,16 @@ fn run_shown(session: &Session, options: &RunOptions) -> anyhow::Result<()> {
 }
 
 /// How often a run that nobody watches on a terminal says how far it is.
-const SILENCE: Duration = Duration::from_secs(30);
+const REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The progress of a run: a bar on a terminal, otherwise a line now and then on long runs.
-struct Bar {
+struct RunProgress {
     bar: Option<ProgressBar>,
     name: String,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
 }
 
-struct State {
+struct ProgressState {
     begun: Instant,
     spoken: Instant,
     tasks: usize,
@@ -368,7 +368,7 @@ struct State {
     done_ns: u64,
 }
 
-impl Bar {
+impl RunProgress {
     fn new(name: &str) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(1);
@@ -380,7 +380,7 @@ impl Bar {
             bar
         });
         let now = Instant::now();
-        let state = State {
+        let state = ProgressState {
             begun: now,
             spoken: now,
             tasks: 0,
@@ -417,7 +417,7 @@ impl Bar {
                 bar.set_position(state.finished as u64);
                 bar.set_message(speed);
             }
-            None if state.spoken.elapsed() >= SILENCE => {
+            None if state.spoken.elapsed() >= REPORT_INTERVAL => {
                 state.spoken = Instant::now();
                 eprintln!("{}: {} of {} runs, {speed}", self.name, state.finished, state.tasks);
             }
@@ -432,7 +432,7 @@ impl Bar {
     }
 }
 
-impl State {
+impl ProgressState {
     fn speed(&self) -> String {
         let virtual_ns = self.done_ns + self.running.values().sum::<u64>();
         let virtual_s = virtual_ns as f64 / 1e9;

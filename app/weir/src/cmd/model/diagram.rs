@@ -12,7 +12,7 @@ const SERVICE: &str = "#b3541e";
 
 /// Places of the states. Two queues make a grid, the first queue's length to the right and the
 /// second's upwards; more queues a column for each number of packets in the system.
-fn places(diagram: &Diagram) -> Vec<(f64, f64)> {
+fn positions(diagram: &Diagram) -> Vec<(f64, f64)> {
     if diagram.states.iter().all(|lengths| lengths.len() <= 2) {
         let high = diagram.states.iter().filter_map(|lengths| lengths.get(1)).max().unwrap_or(&0);
         let place = |lengths: &Vec<usize>| {
@@ -38,7 +38,7 @@ fn places(diagram: &Diagram) -> Vec<(f64, f64)> {
 
 /// The diagram as SVG: an arrow for each move, bent so that there and back lie apart.
 pub(super) fn svg(diagram: &Diagram, title: &str) -> String {
-    let places: Vec<(f64, f64)> = places(diagram)
+    let places: Vec<(f64, f64)> = positions(diagram)
         .into_iter()
         .map(|(x, y)| (MARGIN + x * STEP, MARGIN + 40.0 + y * STEP))
         .collect();

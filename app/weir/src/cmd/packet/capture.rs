@@ -11,7 +11,7 @@ use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption
 use pcap_file::pcapng::{Block, PcapNgReader};
 use weir_wire::{peek_frame, tlv};
 
-use super::Origin;
+use super::FrameOrigin;
 
 /// UDP and TCP ports of NDN: unicast, and the multicast group's.
 const PORTS: [u16; 2] = [6363, 56363];
@@ -46,7 +46,7 @@ pub(super) fn format_of(start: &[u8]) -> Option<Format> {
     }
 }
 
-type Sink<'a> = dyn FnMut(Origin, &[u8]) -> anyhow::Result<()> + 'a;
+type Sink<'a> = dyn FnMut(FrameOrigin, &[u8]) -> anyhow::Result<()> + 'a;
 
 /// Hands every NDN packet of a capture to `sink`. The number of frames that belong to NDN but are
 /// cut by the capture or fragmented by IP, so that they cannot be looked at.
@@ -55,7 +55,7 @@ pub(super) fn read(
     format: Format,
     sink: &mut Sink<'_>,
 ) -> anyhow::Result<u64> {
-    let mut walk = Walk { frame: 0, time_us: 0, ignored: 0, streams: HashMap::new(), sink };
+    let mut walk = CaptureWalk { frame: 0, time_us: 0, ignored: 0, streams: HashMap::new(), sink };
     match format {
         Format::Pcap => read_pcap(input, &mut walk)?,
         Format::PcapNg => read_pcapng(input, &mut walk)?,
@@ -63,7 +63,7 @@ pub(super) fn read(
     Ok(walk.ignored)
 }
 
-fn read_pcap(input: impl Read, walk: &mut Walk<'_, '_>) -> anyhow::Result<()> {
+fn read_pcap(input: impl Read, walk: &mut CaptureWalk<'_, '_>) -> anyhow::Result<()> {
     let mut reader = PcapReader::new(input).context("cannot read the capture")?;
     let link = reader.header().datalink;
     while let Some(packet) = reader.next_packet() {
@@ -74,7 +74,7 @@ fn read_pcap(input: impl Read, walk: &mut Walk<'_, '_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read_pcapng(input: impl Read, walk: &mut Walk<'_, '_>) -> anyhow::Result<()> {
+fn read_pcapng(input: impl Read, walk: &mut CaptureWalk<'_, '_>) -> anyhow::Result<()> {
     let mut reader = PcapNgReader::new(input).context("cannot read the capture")?;
     loop {
         let (interface, units, data) = match reader.next_block() {
@@ -103,7 +103,7 @@ fn read_pcapng(input: impl Read, walk: &mut Walk<'_, '_>) -> anyhow::Result<()> 
     }
 }
 
-struct Walk<'a, 'b> {
+struct CaptureWalk<'a, 'b> {
     frame: u64,
     time_us: u64,
     ignored: u64,
@@ -117,7 +117,7 @@ struct Stream {
     pending: Vec<u8>,
 }
 
-impl Walk<'_, '_> {
+impl CaptureWalk<'_, '_> {
     fn frame(&mut self, link: DataLink, time_us: u64, data: &[u8]) -> anyhow::Result<()> {
         self.frame += 1;
         self.time_us = time_us;
@@ -237,7 +237,7 @@ impl Walk<'_, '_> {
     ) -> anyhow::Result<()> {
         let (from, to) =
             ends.map(|(from, to)| (from.to_string(), to.to_string())).unwrap_or_default();
-        let origin = Origin { frame: self.frame, time_us: self.time_us, from, to };
+        let origin = FrameOrigin { frame: self.frame, time_us: self.time_us, from, to };
         (self.sink)(origin, packet)
     }
 }

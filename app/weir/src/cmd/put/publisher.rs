@@ -21,7 +21,7 @@ use super::signing::Signing;
 use super::tree::{Entry, SkipCause, Tree};
 use crate::limits;
 use crate::table::{octets, printable};
-use crate::transfer::{Interrupted, Silence, Stop, cannot_read, file_bar, octet_bar};
+use crate::transfer::{Interrupted, ProgressLog, Stop, byte_bar, cannot_read, file_bar};
 
 /// Files from this size on are signed one at a time, each by all threads.
 const LARGE_BYTES: u64 = 1 << 20;
@@ -161,11 +161,11 @@ impl<'a> Publisher<'a> {
 
     pub(super) fn file(&mut self, path: &Path, name: &Name) -> anyhow::Result<()> {
         let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
-        let bar = octet_bar(format!("signing {}", printable(path.display())), Some(size));
-        let (stop, mut silence) = (self.stop, Silence::new(bar.is_hidden()));
+        let bar = byte_bar(format!("signing {}", printable(path.display())), Some(size));
+        let (stop, mut silence) = (self.stop, ProgressLog::new(bar.is_hidden()));
         let put = self.signing_context(name).file(path, name, &mut |signed| {
             bar.set_position(signed);
-            silence.end(|| {
+            silence.report_if_due(|| {
                 format!(
                     "signing {}: {} of {}",
                     printable(path.display()),
@@ -321,10 +321,12 @@ impl<'a> Publisher<'a> {
             Ok((SignOutcome::Put(Box::new(put), !is_settled), stamp))
         };
         let mut failed: HashSet<usize> = HashSet::new();
-        let mut silence = Silence::new(bar.is_hidden());
+        let mut silence = ProgressLog::new(bar.is_hidden());
         let result = map_in_parallel(how.options.threads, &files, sign, |at, made| {
             bar.inc(1);
-            silence.end(|| format!("signing {root}: {} of {} files", bar.position(), files.len()));
+            silence.report_if_due(|| {
+                format!("signing {root}: {} of {} files", bar.position(), files.len())
+            });
             let (name, path) = (tree.name_of(&files[at]), tree.path_of(&files[at]));
             if !self.take_file(name, path, made)? {
                 failed.insert(at);
