@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_datasets() {
+    fn sends_commands_reads_datasets() {
         let mut client = client_of_manager();
         let prefix: Name = "/p".parse().unwrap();
         let strategy: Name = "/localhost/nfd/strategy/multicast".parse().unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn routers_that_are_none() {
+    fn explains_answers_of_non_routers() {
         let mut client = client_of_fake_router(|_| b"HTTP/1.1 400 Bad Request".to_vec());
         let error = client.dataset::<RibEntry>("rib/list").unwrap_err();
         assert!(format!("{error:#}").contains("is not a router"), "{error:#}");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_take_no_commands() {
+    fn refuses_addresses_without_management() {
         let refuse = |uri: &str| match args(uri).connect() {
             Ok(_) => panic!("connected to {uri}"),
             Err(error) => format!("{error:#}"),

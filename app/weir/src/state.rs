@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_and_root_and_users_have_folders() {
+    fn picks_folder_by_service_root_or_user() {
         let folder = |variables: &[(&str, &str)], is_root| {
             let found = |key: &str| {
                 let found = variables.iter().find(|(name, _)| *name == key);

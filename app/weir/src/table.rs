@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned() {
+    fn aligns_columns_of_a_table() {
         let mut table = Table::new(&[("NAME", Align::Left), ("COST", Align::Right)]);
         assert_eq!(table.render("none"), "  none\n");
         table.row(vec!["/a".into(), "1".into()]);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_do_not_obey_what_others_chose() {
+    fn escapes_control_characters() {
         let text = "a\x1b[2J\x07\r\n\u{9b}31m\u{202e}\x7f";
         let shown = r"a\u{1b}[2J\u{7}\r\n\u{9b}31m\u{202e}\u{7f}";
         assert_eq!(printable(text), shown);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_for_people() {
+    fn formats_times_and_counts() {
         assert_eq!(span(999), "999 ms");
         assert_eq!(span(61_000), "1 min 1 s");
         assert_eq!(span(90_000_000), "1 d 1 h");

@@ -55,7 +55,7 @@ fn files(url: &str, token: &str) -> String {
 }
 
 #[test]
-fn what_was_answered_outlives_a_kill() {
+fn acknowledged_writes_survive_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let words = ["add", "--role", "producer", "--name", "p", "--prefix", "/a", "--expires", "90d"];
     let (is_made, producer, error) = token(folder.path(), &words);
@@ -89,7 +89,7 @@ fn what_was_answered_outlives_a_kill() {
 }
 
 #[test]
-fn tokens_are_made_listed_and_removed() {
+fn adds_lists_and_removes_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let (_, text, _) = token(folder.path(), &["add", "--role", "router", "--name", "west"]);
     let (_, listed, _) = token(folder.path(), &["list"]);
@@ -111,7 +111,7 @@ fn tokens_are_made_listed_and_removed() {
 }
 
 #[test]
-fn the_password_of_a_database_is_told_nobody() {
+fn database_password_is_never_printed() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("controller.toml");
     let toml = "database = 'postgres://me:open-sesame@127.0.0.1:1/weir'\nlog.level = 'trace'\n";
@@ -135,7 +135,7 @@ fn the_password_of_a_database_is_told_nobody() {
 }
 
 #[test]
-fn the_database_is_for_its_owner_alone() {
+fn database_is_readable_by_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     token(folder.path(), &["list"]);
@@ -144,7 +144,7 @@ fn the_database_is_for_its_owner_alone() {
 }
 
 #[test]
-fn it_does_not_listen_for_others_without_tls() {
+fn remote_listening_requires_tls() {
     let folder = tempfile::tempdir().unwrap();
     let output = controller(folder.path()).args(["--listen", "0.0.0.0:0"]).output().unwrap();
     assert!(!output.status.success());

@@ -58,7 +58,7 @@ fn error_text(output: &Output) -> String {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_reason_to_panic() {
+fn closed_pipe_causes_no_panic() {
     let keys = Keys::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -68,7 +68,7 @@ fn a_reader_that_has_had_enough_is_no_reason_to_panic() {
 }
 
 #[test]
-fn a_new_user_gets_a_default_key_and_sees_it() {
+fn first_key_becomes_the_default() {
     let keys = Keys::new();
     assert!(keys.text(&["list"]).contains("weir key new"));
     assert!(keys.error(&["show"]).contains("weir key new"));
@@ -89,7 +89,7 @@ fn a_new_user_gets_a_default_key_and_sees_it() {
 }
 
 #[test]
-fn the_default_moves_and_goes_with_its_key() {
+fn default_follows_set_and_delete() {
     let keys = Keys::new();
     keys.text(&["new", "/alice"]);
     let bob = keys.json(&["new", "/bob", "--type", "ed25519"]);
@@ -105,7 +105,7 @@ fn the_default_moves_and_goes_with_its_key() {
 }
 
 #[test]
-fn a_private_key_moves_to_another_machine_in_a_safe_bag() {
+fn safe_bag_moves_a_private_key() {
     let (here, there) = (Keys::new(), Keys::new());
     let key = here.json(&["new", "/alice"]);
     let file = here.path("alice.bag");
@@ -127,7 +127,7 @@ fn a_private_key_moves_to_another_machine_in_a_safe_bag() {
 }
 
 #[test]
-fn an_exposed_key_is_refused_with_the_remedy() {
+fn refuses_key_file_readable_by_others() {
     use std::os::unix::fs::PermissionsExt;
     let keys = Keys::new();
     let key = keys.json(&["new", "/alice"]);
@@ -140,7 +140,7 @@ fn an_exposed_key_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn a_site_certifies_a_user_whom_others_then_trust() {
+fn issued_certificate_is_trusted() {
     let (site, user) = (Keys::new(), Keys::new());
     site.text(&["new", "/site"]);
     user.text(&["new", "/site/alice"]);
@@ -169,7 +169,7 @@ fn a_site_certifies_a_user_whom_others_then_trust() {
 }
 
 #[test]
-fn what_is_no_key_is_not_imported() {
+fn refuses_to_import_other_files() {
     let keys = Keys::new();
     let file = keys.path("note.txt");
     std::fs::write(&file, "hello").unwrap();

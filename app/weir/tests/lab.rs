@@ -26,7 +26,7 @@ fn object(folder: &Path, arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn a_scenario_runs_and_its_report_is_written_again() {
+fn runs_a_scenario_and_rewrites_its_report() {
     let folder = tempfile::tempdir().expect("folder");
     let line = ["run", "examples/line", "--smoke", "--seed", "3", "--json"];
     let ran = object(folder.path(), &line);
@@ -49,7 +49,7 @@ fn a_scenario_runs_and_its_report_is_written_again() {
 }
 
 #[test]
-fn events_are_written_when_asked_for() {
+fn writes_events_on_request() {
     let folder = tempfile::tempdir().expect("folder");
     let line = ["run", "examples/line", "--smoke", "--seed", "1", "--out", "o", "--events"];
     assert!(weir(folder.path(), &line).status.success());
@@ -60,7 +60,7 @@ fn events_are_written_when_asked_for() {
 }
 
 #[test]
-fn what_is_wrong_has_exit_code_2_and_nothing_runs() {
+fn bad_input_exits_with_2_and_runs_nothing() {
     let folder = tempfile::tempdir().expect("folder");
     std::fs::write(folder.path().join("bad.toml"), "[scenario]\nid = \"x\"\ntitel = \"y\"\n")
         .expect("written");
@@ -82,7 +82,7 @@ fn what_is_wrong_has_exit_code_2_and_nothing_runs() {
 }
 
 #[test]
-fn a_difference_without_a_cause_has_exit_code_3() {
+fn unexplained_difference_exits_with_3() {
     let folder = tempfile::tempdir().expect("folder");
     let paper = folder.path().join("paper");
     std::fs::create_dir(&paper).expect("made");
@@ -117,7 +117,7 @@ fn a_difference_without_a_cause_has_exit_code_3() {
 }
 
 #[test]
-fn job_files_and_pictures_are_written() {
+fn writes_job_files_and_drawings() {
     let folder = tempfile::tempdir().expect("folder");
     let job =
         ["run", "examples/tree", "--smoke", "--job", "slurm", "--parts", "4", "--out", "jobs"];

@@ -53,7 +53,7 @@ fn socket() -> UdpSocket {
 }
 
 #[test]
-fn datagrams_cross_in_both_directions_and_are_counted() {
+fn forwards_and_counts_both_directions() {
     let (near, far) = (socket(), socket());
     let peer = far.local_addr().unwrap().to_string();
     let link = Link::start(&[
@@ -94,7 +94,7 @@ fn datagrams_cross_in_both_directions_and_are_counted() {
 }
 
 #[test]
-fn people_get_a_table_on_interrupt() {
+fn prints_a_table_on_interrupt() {
     let text = Link::start(&["--loss", "1%"]).stop(Signal::SIGINT);
     for words in ["A TO B", "datagrams sent", "late, 99 %", "seed 1"] {
         assert!(text.contains(words), "{text}");
@@ -102,7 +102,7 @@ fn people_get_a_table_on_interrupt() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_remedy() {
+fn refuses_impossible_links_with_advice() {
     for (arguments, needle) in [
         (&["link", "--a", "127.0.0.1:0"][..], "--b 127.0.0.1:7002"),
         (&["link", "--a", "127.0.0.1:0", "--b", "127.0.0.1:0", "--rate", "1"], "1Mbit/s"),

@@ -55,7 +55,7 @@ fn compare(record: &Value, printed: &Value) {
 }
 
 #[test]
-fn valid_packets_print_the_fields_of_the_vectors() {
+fn prints_the_fields_of_valid_packets() {
     for record in records("valid.jsonl") {
         let hex = record["hex"].as_str().expect("hex");
         // The kernel limits one argument to 128 KiB, which no packet reaches in hexadecimal.
@@ -74,7 +74,7 @@ fn valid_packets_print_the_fields_of_the_vectors() {
 const CARRIED: [&str; 2] = ["inv-data-keylocator-empty", "inv-data-validity-malformed"];
 
 #[test]
-fn what_the_format_forbids_exits_with_1_and_the_reason() {
+fn invalid_packet_exits_with_1_and_reason() {
     for record in records("invalid.jsonl").iter().chain(&records("divergent.jsonl")) {
         if CARRIED.iter().any(|name| record["name"] == *name) {
             continue;
@@ -92,7 +92,7 @@ fn what_the_format_forbids_exits_with_1_and_the_reason() {
 }
 
 #[test]
-fn packets_back_to_back_are_shown_one_by_one() {
+fn prints_consecutive_packets_one_by_one() {
     let valid = records("valid.jsonl");
     let stream: Vec<u8> = valid.iter().flat_map(octets).collect();
     let path = scratch("stream");
@@ -111,7 +111,7 @@ fn packets_back_to_back_are_shown_one_by_one() {
 }
 
 #[test]
-fn people_get_text() {
+fn prints_text_by_default() {
     let output = weir_packet(&["--hex", INTEREST], b"");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success());
@@ -131,7 +131,7 @@ fn people_get_text() {
 }
 
 #[test]
-fn input_that_is_no_packet_is_refused_with_advice() {
+fn refuses_other_input_with_advice() {
     for (arguments, expected) in [
         (&["--hex", "05zz"][..], "not hexadecimal"),
         (&["/nowhere/at/all"][..], "cannot read /nowhere/at/all"),
@@ -240,7 +240,7 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn captures_give_up_their_packets() {
+fn reads_packets_of_captures() {
     let interest = hex::decode(INTEREST).expect("hex");
     let frames = frames(&interest);
     for (kind, capture) in [("pcap", pcap(1, &frames)), ("pcapng", pcapng(&frames))] {
@@ -262,7 +262,7 @@ fn captures_give_up_their_packets() {
 }
 
 #[test]
-fn captures_of_other_links_are_read() {
+fn reads_captures_of_other_link_types() {
     let interest = hex::decode(INTEREST).expect("hex");
     let from_ethernet = &frames(&interest)[1];
     let datagram = &from_ethernet[14..];
@@ -279,7 +279,7 @@ fn captures_of_other_links_are_read() {
 }
 
 #[test]
-fn a_capture_without_packets_or_with_a_bad_one_exits_with_1() {
+fn bad_or_empty_capture_exits_with_1() {
     let mut bad = frames(&hex::decode(INTEREST).expect("hex"));
     let output = weir_packet(&["-"], &pcap(1, &bad[8..]));
     assert_eq!(output.status.code(), Some(1));

@@ -58,7 +58,7 @@ fn error_text(output: &Output) -> String {
 }
 
 #[test]
-fn sigterm_and_sigint_stop_it_cleanly() {
+fn sigterm_and_sigint_stop_the_router() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("router.sock");
     for how in [Signal::SIGTERM, Signal::SIGINT] {
@@ -76,7 +76,7 @@ fn sigterm_and_sigint_stop_it_cleanly() {
 }
 
 #[test]
-fn a_second_router_is_refused_and_a_killed_one_is_followed() {
+fn refuses_second_router_replaces_killed_one() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("router.sock");
     let (mut first, _) = start(&socket);
@@ -93,7 +93,7 @@ fn a_second_router_is_refused_and_a_killed_one_is_followed() {
 }
 
 #[test]
-fn configuration_errors_name_file_line_and_key() {
+fn config_errors_name_file_line_and_key() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("weir.toml");
     std::fs::write(&file, "[router]\nthread = 2\n").unwrap();
@@ -108,7 +108,7 @@ fn configuration_errors_name_file_line_and_key() {
 
 /// A message at the start, with the line and the value, instead of a failure later.
 #[test]
-fn what_could_only_fail_later_is_refused_with_its_line() {
+fn refuses_late_failures_with_their_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("weir.toml");
     let long: String = (0..33).map(|number| format!("/{number}")).collect();
@@ -148,7 +148,7 @@ fn what_could_only_fail_later_is_refused_with_its_line() {
 }
 
 #[test]
-fn the_printed_default_configuration_is_a_configuration() {
+fn printed_default_config_is_valid() {
     let directory = tempfile::tempdir().unwrap();
     let printed = weir().args(["router", "--print-default-config"]).output().unwrap();
     assert!(printed.status.success());

@@ -53,7 +53,7 @@ fn value(of: &BTreeMap<String, Option<f64>>, metric: &str, point: &str) -> f64 {
 }
 
 #[test]
-fn transfers_give_goodput_fairness_and_processor_time() {
+fn measures_goodput_fairness_and_cpu_time() {
     let folder = tempfile::tempdir().expect("folder");
     let outcome = object(folder.path(), "table1");
     let points = points(&outcome);
@@ -80,7 +80,7 @@ fn transfers_give_goodput_fairness_and_processor_time() {
 }
 
 #[test]
-fn signatures_answers_messages_and_sockets_are_measured() {
+fn measures_signing_answers_and_sockets() {
     let folder = tempfile::tempdir().expect("folder");
     for (scenario, count, metrics) in [
         ("table2", 48, &["sign", "verify", "hash"][..]),
@@ -103,7 +103,7 @@ fn signatures_answers_messages_and_sockets_are_measured() {
 /// Those that join late would otherwise get metadata from a router that say nothing of the first
 /// half, which is over before these are stale.
 #[test]
-fn subscribers_miss_nothing_without_a_pause_between_messages() {
+fn subscribers_miss_no_message() {
     let mut text = std::fs::read_to_string(file_of("subscribers")).expect("the scenario");
     for (from, to) in [
         ("paper = \"socket-api\"\n", ""),

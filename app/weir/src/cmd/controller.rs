@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_days() {
+    fn token_expiry_accepts_days() {
         assert_eq!(parse_time("90d"), Ok(Duration::from_secs(90 * DAY_S)));
         assert_eq!(parse_time("12h"), Ok(Duration::from_secs(12 * 60 * 60)));
         assert!(parse_time("d").is_err() && parse_time("soon").is_err());

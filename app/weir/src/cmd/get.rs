@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_names_come_from_the_last_generic_component() {
+    fn file_name_is_last_generic_component() {
         let of = |uri: &str| default_file_name(&uri.parse().unwrap());
         assert_eq!(of("/a/b.txt"), Some("b.txt".into()));
         assert_eq!(of("/a/b.txt/54=%01"), Some("b.txt".into()));

@@ -143,7 +143,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn utc_text_follows_the_calendar() {
         for (seconds, text) in [
             (0, "1970-01-01 00:00:00"),
             (951_782_399, "2000-02-28 23:59:59"),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_tell_kinds_of_failure_apart() {
+    fn exit_code_names_the_kind_of_failure() {
         let violation = |kind| {
             let violation = weir_netsim::Violation {
                 kind,

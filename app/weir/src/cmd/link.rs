@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn one_direction_goes_before_both() {
+    fn one_direction_overrides_both() {
         let (_, config) = config(
             "--a 127.0.0.1:1 --b 127.0.0.1:2 --rate 40Mbit --delay 10ms --loss 1% \
              --b-to-a-rate 1Mbit --a-to-b-jitter normal:1ms --queue 256KiB --reorder 2%:5ms \
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_and_arguments_go_before_it() {
+    fn arguments_override_the_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("link.toml");
         let text = "a = \"127.0.0.1:1\"\nb = \"127.0.0.1:2\"\nseed = 3\nspin = \"5us\"\n\
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_arguments_say_what_would_be_right() {
+    fn bad_arguments_get_a_valid_example() {
         let ends = "--a 127.0.0.1:1 --b 127.0.0.1:2";
         for (text, needle) in [
             ("--a 127.0.0.1:1".to_owned(), "--b 127.0.0.1:7002"),

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_are_those_of_the_samples() {
+    fn statistics_match_the_samples() {
         let mut statistics = Statistics::default();
         for milliseconds in [1, 2, 3, 4] {
             statistics.answered(milliseconds * NS_PER_MS);

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_the_file() {
+    fn flags_override_the_file() {
         let defaults = FileConfig::default();
         assert_eq!(config_of(&[]), defaults);
         let config = config_of(&[
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_is_csv() {
+    fn profile_is_valid_csv() {
         let rows = [("a::f<u8, u16>", 3), ("b", 1)]
             .map(|(function, samples)| FunctionSamples { function: function.into(), samples });
         let expected =
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_line_says_where() {
+    fn ready_line_lists_listeners() {
         let listening = ["unix:///run/nfd/nfd.sock".to_owned(), "udp4://0.0.0.0:6363".to_owned()];
         let line = ready_line(&listening, None, false);
         assert!(line.contains("unix:///run/nfd/nfd.sock, udp4://0.0.0.0:6363"), "{line}");

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_address_there_is_no_agent() {
+    fn starts_no_agent_without_url() {
         assert!(section("").agent(&[], BTreeMap::new()).unwrap().is_none());
         assert!(section("url = 'http://h'").agent(&[], BTreeMap::new()).is_err());
         assert!(toml::from_str::<ControllerSection>("adress = 'http://h'").is_err());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn configurations_are_kept_where_the_file_says() {
+    fn state_file_path_follows_the_config() {
         let path = |text: &str| section(text).state_file.path("edge");
         assert!(path("").is_some_and(|path| path.ends_with("edge.configuration")));
         assert_eq!(path("state_file = 'none'"), None);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn several_controllers_are_a_list() {
+    fn controller_url_accepts_a_list() {
         let several = section("url = ['http://one', 'http://two']\nname = 'a'");
         let access = several.agent(&[], BTreeMap::new()).unwrap().unwrap().access;
         assert_eq!((&*access.url, &*access.others), ("http://one", &["http://two".to_owned()][..]));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_others_cannot_use_are_not_told() {
+    fn advertises_only_reachable_uris() {
         let listening = ["unix:///run/nfd.sock", "udp4://0.0.0.0:6363", "tcp6://[::]:6363"];
         let listening = listening.map(str::to_owned);
         let section = section("url = 'http://h'\nname = 'edge'");

@@ -37,7 +37,7 @@ fn uncommented() -> String {
 }
 
 #[test]
-fn printed_examples_are_valid_and_become_faces() {
+fn printed_examples_are_valid() {
     let mut config = parse(&uncommented()).unwrap();
     assert_eq!(config.metrics.address, Some("127.0.0.1:9636".parse().unwrap()));
     assert_eq!(config.face[0].routes_file.take(), Some("/etc/weir/routes.txt".into()));
@@ -85,7 +85,7 @@ fn every_key_is_documented() {
 }
 
 #[test]
-fn disciplines_are_read_though_not_printed() {
+fn reads_disciplines_not_in_the_example() {
     let text = "[[face]]\nuri = \"udp://a\"\nshaping = \"fisp capacity=1500KB gamma=0.6\"\n\
                 discipline = \"fifo\"\n";
     let face = parse(text).unwrap().static_faces().unwrap().remove(0);
@@ -120,7 +120,7 @@ fn experiments_choose_marking_and_disciplines() {
 }
 
 #[test]
-fn two_lines_join_two_machines() {
+fn two_lines_declare_a_face_and_route() {
     let config = parse("[[face]]\nuri = \"udp://west.example\"\nroutes = [\"/\"]\n").unwrap();
     let face = &config.static_faces().unwrap()[0];
     assert!(face.permanent);
@@ -192,7 +192,7 @@ fn errors_name_key_line_and_remedy() {
 }
 
 #[test]
-fn what_the_router_is_to_do_with_data_and_hints_reaches_it() {
+fn data_and_hint_options_reach_the_router() {
     let text = "[router]\nproducer_regions = [\"/net/x\"]\n[store]\nunsolicited = \"admit-all\"\n";
     let config = parse(text).unwrap().to_runtime().unwrap();
     assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitAll);
@@ -202,7 +202,7 @@ fn what_the_router_is_to_do_with_data_and_hints_reaches_it() {
 }
 
 #[test]
-fn two_lines_make_a_disk_store() {
+fn two_lines_declare_a_disk() {
     let text = "[[disk]]\npath = \"/var/lib/weir/store\"\nsize = \"100GiB\"\n";
     let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
     assert_eq!(disks.files.len(), 1);
@@ -216,7 +216,7 @@ fn two_lines_make_a_disk_store() {
 }
 
 #[test]
-fn what_disks_are_to_do_reaches_the_router() {
+fn disk_options_reach_the_router() {
     let text = "[disks]\nbypass = \"adaptive\"\n\
                 mark = \"ecn\"\nthreshold = 600\nadmission = \"4KiB\"\noffer = \"arrival\"\n\
                 stop_timeout = \"0s\"\nindex_memory_max = \"1GiB\"\n\
@@ -252,7 +252,7 @@ fn experiments_pace_and_stall_disks() {
 
 #[cfg(feature = "lab")]
 #[test]
-fn experiments_reach_the_disks() {
+fn lab_options_reach_the_disks() {
     let text = "[[disk]]\npath = \"/a\"\n[lab.disks]\nio = \"blocking\"\nlabels = \"path\"\n\
                 announce_period = \"3ms\"\ncontention = \"data-first\"\nfilter = \"index\"\n";
     let config = parse(text).unwrap().to_runtime().unwrap();
@@ -270,7 +270,7 @@ fn experiments_reach_the_disks() {
 
 #[cfg(not(feature = "lab"))]
 #[test]
-fn keys_of_experiments_are_refused_in_plain_words() {
+fn lab_keys_are_refused_without_lab() {
     for text in ["[disks]\nio = \"blocking\"\n", "[lab.disks]\nio = \"blocking\"\n"] {
         let message = error_of(text);
         assert!(message.contains("of the laboratory's experiments"), "{message}");
@@ -278,7 +278,7 @@ fn keys_of_experiments_are_refused_in_plain_words() {
 }
 
 #[test]
-fn keys_that_left_the_product_are_explained() {
+fn error_explains_keys_moved_to_the_lab() {
     for (section, key) in [
         ("store", "index"),
         ("store", "compare"),
@@ -297,7 +297,7 @@ fn keys_that_left_the_product_are_explained() {
 
 #[cfg(feature = "lab")]
 #[test]
-fn keys_of_experiments_have_bounds() {
+fn lab_keys_have_bounds() {
     for text in [
         "interests_waiting_max = 0",
         "announce_period = \"1h\"",
@@ -310,7 +310,7 @@ fn keys_of_experiments_have_bounds() {
 
 #[cfg(not(feature = "lab"))]
 #[test]
-fn a_program_without_the_laboratory_takes_no_hooks() {
+fn disk_hooks_are_unknown_without_lab() {
     for key in ["pace", "stalled_while"] {
         let message = error_of(&format!("[[disk]]\npath = \"/d\"\n{key} = \"/c\"\n"));
         assert!(message.contains(&format!("unknown field `{key}`")), "{message}");
@@ -318,7 +318,7 @@ fn a_program_without_the_laboratory_takes_no_hooks() {
 }
 
 #[test]
-fn values_of_disks_that_leave_no_room_or_wait_for_ever_are_refused() {
+fn refuses_disk_values_out_of_bounds() {
     let cases: [(&str, &[&str]); 3] = [
         ("[disks]\nindex_memory_max = \"4KiB\"\n", &["line 2", "\"1MiB\"", "auto"]),
         ("[disks]\nindex_memory_max = 0\n", &["line 2", "\"1MiB\""]),
@@ -342,21 +342,21 @@ fn values_of_disks_that_leave_no_room_or_wait_for_ever_are_refused() {
 }
 
 #[test]
-fn seventeen_disks_are_too_many() {
+fn refuses_more_than_sixteen_disks() {
     let text: String = (0..17).map(|disk| format!("[[disk]]\npath = \"/{disk}\"\n")).collect();
     let error = parse(&text).unwrap().to_runtime().unwrap_err();
     assert!(format!("{error:#}").contains("at most 16"), "{error:#}");
 }
 
 #[test]
-fn a_trust_anchor_without_end_is_refused() {
+fn refuses_endless_trust_anchor_file() {
     let text = "[management]\ntrust_anchors = [\"/dev/zero\"]\n";
     let error = parse(text).unwrap().to_runtime().unwrap_err();
     assert!(format!("{error:#}").contains("/dev/zero"), "{error:#}");
 }
 
 #[test]
-fn sizes_and_times() {
+fn parses_sizes_and_times() {
     for (text, bytes) in [
         ("0", 0),
         ("1500", 1500),
@@ -380,7 +380,7 @@ fn sizes_and_times() {
 }
 
 #[test]
-fn listen_addresses() {
+fn parses_listen_addresses() {
     assert_eq!(parse_listen_address("127.0.0.1:1").unwrap(), "127.0.0.1:1".parse().unwrap());
     assert_eq!(parse_listen_address("::1").unwrap(), "[::1]:6363".parse().unwrap());
     assert_eq!(parse_listen_address(":99").unwrap(), "0.0.0.0:99".parse().unwrap());
@@ -388,7 +388,7 @@ fn listen_addresses() {
 }
 
 #[test]
-fn an_unusable_trust_anchor_is_named() {
+fn error_names_unusable_trust_anchor() {
     let file = std::env::temp_dir().join(format!("weir-no-anchor-{}", std::process::id()));
     std::fs::write(&file, "not a certificate").unwrap();
     let text = format!("[management]\ntrust_anchors = [{:?}, \"/no/such/file\"]\n", file);
@@ -399,7 +399,7 @@ fn an_unusable_trust_anchor_is_named() {
 }
 
 #[test]
-fn routes_from_a_file() {
+fn reads_routes_from_a_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("routes.txt");
     let face = format!("[[face]]\nuri = \"udp://west\"\nroutes_file = {path:?}\ncost = 3\n");

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_printed_file_says_what_holds_without_one() {
+    fn printed_config_equals_defaults() {
         let printed: ControllerFile = toml::from_str(DEFAULT_CONFIG).unwrap();
         assert_eq!(printed, ControllerFile::default());
         // Keys that have no default are shown as comments, and can be read.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn refuses_invalid_settings() {
         let bad_ratio = "[decisions]\nratio = [50, 0]";
         for bad in ["tls_key = 'a'", "tls_certificate = 'a'", "tls_clients = 'a'", bad_ratio] {
             let file: ControllerFile = toml::from_str(&format!("database = 'd'\n{bad}")).unwrap();

@@ -611,7 +611,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signer_is_told_once() {
+    fn reports_each_signer_once() {
         use weir_security::trust::Ground;
         let signer = |ground| Believed { name: None, key_digest: None, ground };
         let mut signers = vec![signer(Ground::Own), signer(Ground::Known), signer(Ground::Own)];

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn listings_cannot_lead_elsewhere() {
+    fn rejects_unsafe_listing_entries() {
         let names = |octets: &[u8]| {
             let mut listing = listing(octets)?;
             let count = listing.len();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_folders_that_hold_something_stay() {
+    fn removes_created_folders_left_empty() {
         let site = tempfile::tempdir().unwrap();
         let root = Folder::at(&site.path().join("above/root"), false);
         let (used, unused, empty) = (root.within(b"used"), root.within(b"no"), root.within(b"e"));

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_controllers_of_the_laboratory() {
+    fn refuses_lab_controllers_without_lab() {
         let error = parse_with(Controllers::BUILT_IN, "icp eta=2").unwrap_err();
         assert!(error.contains("`icp` is one of the laboratory's controllers (icp, "), "{error}");
         assert!(error.contains("choose one of cubic, "), "{error}");
@@ -49,7 +49,7 @@ mod tests {
 
     #[cfg(feature = "lab")]
     #[test]
-    fn knows_the_controllers_of_the_laboratory() {
+    fn lab_build_accepts_lab_controllers() {
         let mut names = CONTROLLERS.names();
         names.retain(|name| Controllers::BUILT_IN.find(name).is_none());
         assert_eq!(names, LAB_CONTROLLERS);

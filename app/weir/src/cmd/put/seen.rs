@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_a_repository_become_files_and_folders() {
+    fn repository_names_become_files_and_folders() {
         let seen = kept(&["/r/a", "/r/b/c", "/r/32=ls", "/r/b/32=ls"]);
         assert!(seen.has(&name("/r/a")) && seen.has(&name("/r/b")) && !seen.has(&name("/r/c")));
         assert_eq!((seen.files.len(), seen.listings.len()), (2, 2));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_folder_keeps_what_is_below_it() {
+    fn unread_folder_keeps_its_entries() {
         let before = kept(&["/r/a", "/r/b/c", "/r/b/d/e", "/r/bb", "/r/32=ls", "/r/b/32=ls"]);
         let mut now = kept(&["/r/32=ls"]);
         assert!(!now.carry_over(&before, &names(&["/r/none"])));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_absent_is_not_overlooked() {
+    fn finds_entries_missing_from_a_listing() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         fs::create_dir(root.join("folder")).unwrap();

@@ -29,7 +29,7 @@ fn after(events: &[(EventKind, bool)]) -> [bool; 2] {
 }
 
 #[test]
-fn a_file_is_settled_when_its_writer_has_closed_it() {
+fn file_is_settled_once_its_writer_closed() {
     assert_eq!(after(&[]), [false, true]);
     assert_eq!(after(&[(CREATE, true), (OPEN, false)]), [false, false]);
     assert_eq!(after(&[(CREATE, true), (OPEN, false), (WRITE, false)]), [false, false]);
@@ -38,7 +38,7 @@ fn a_file_is_settled_when_its_writer_has_closed_it() {
 }
 
 #[test]
-fn what_comes_by_a_name_is_whole_and_links_are_not_waited_for() {
+fn renamed_files_and_links_count_as_settled() {
     assert_eq!(after(&[(TO, true)]), [true, true]);
     assert_eq!(after(&[(WRITE, false), (FROM, true)]), [false, true]);
     // A link: nobody opens it to write.
@@ -49,7 +49,7 @@ fn what_comes_by_a_name_is_whole_and_links_are_not_waited_for() {
 }
 
 #[test]
-fn where_events_were_missed_age_alone_counts() {
+fn missed_events_reset_open_files() {
     let rescan = Event::new(EventKind::Other).set_flag(Flag::Rescan);
     let mut writing = WriterTracker::default();
     assert_eq!(writing.on_event(&Event::new(WRITE).add_path("/a".into())), None);
@@ -59,7 +59,7 @@ fn where_events_were_missed_age_alone_counts() {
 }
 
 #[test]
-fn a_directory_that_moves_away_leaves_no_file_open() {
+fn renamed_directory_forgets_its_open_files() {
     let mut writing = WriterTracker::default();
     for (kind, path) in [(WRITE, "/a/b/c"), (WRITE, "/a/bc"), (FROM, "/a/b")] {
         let scope = writing.on_event(&Event::new(kind).add_path(path.into()));
@@ -71,7 +71,7 @@ fn a_directory_that_moves_away_leaves_no_file_open() {
 }
 
 #[test]
-fn many_folders_are_looked_through_as_everything() {
+fn too_many_folders_cause_a_full_scan() {
     let folders = |range: std::ops::Range<usize>| {
         ScanScope::Folders(range.map(|at| PathBuf::from(format!("/{at}"))).collect())
     };
