@@ -18,86 +18,86 @@ const OBJECTS_MAX: usize = 100_000;
 /// is answered, one a minute. And about all objects: fewer than an agent may ask, which is 64 a
 /// second, so that a busy edge counts with the first of a period. It has its answers all the same,
 /// but no router has everything moved by asking again and again.
-const ASKED_MAX: u32 = 10;
-const ASKED_ALL_MAX: u32 = 4096;
+const PER_OBJECT_MAX: u32 = 10;
+const PER_ROUTER_MAX: u32 = 4096;
 /// Routers and objects of which it is remembered how often the one has asked about the other.
-const ASKERS_MAX: usize = 200_000;
+const REQUESTERS_MAX: usize = 200_000;
 
 /// Questions about objects, the older the less they count.
 #[derive(Default)]
 pub(crate) struct Demand {
     /// A question of this period counts 1, one of the period after it 2, and so on: counts need not
     /// change with time to be compared.
-    base: u64,
-    asked: BTreeMap<Name, u64>,
+    base_period: u64,
+    scores: BTreeMap<Name, u64>,
     /// Of the present period: what each router has asked about an object, and in all.
     period: u64,
-    by_asker: BTreeMap<RouterId, BTreeMap<Name, u32>>,
-    askers: usize,
-    of_asker: BTreeMap<RouterId, u32>,
+    counts_by_router: BTreeMap<RouterId, BTreeMap<Name, u32>>,
+    counts_len: usize,
+    totals_by_router: BTreeMap<RouterId, u32>,
 }
 
 impl Demand {
     /// A router asks for an object. Whether that counts, or it has asked too often.
-    pub(crate) fn note(&mut self, now: Instant, router: RouterId, object: &Name) -> bool {
+    pub(crate) fn record(&mut self, now: Instant, router: RouterId, object: &Name) -> bool {
         let period = now.as_ns() / PERIOD_NS;
-        if !self.may_count(period, router, object) {
+        if !self.try_count(period, router, object) {
             return false;
         }
-        let since = period.saturating_sub(self.base);
+        let since = period.saturating_sub(self.base_period);
         if since >= PERIODS_MAX {
-            self.asked.retain(|_, asked| {
+            self.scores.retain(|_, asked| {
                 *asked = asked.checked_shr(since.min(64) as u32).unwrap_or(0);
                 *asked > 0
             });
-            self.base = period;
+            self.base_period = period;
         }
-        if self.asked.len() >= OBJECTS_MAX && !self.asked.contains_key(object) {
-            self.forget_half();
+        if self.scores.len() >= OBJECTS_MAX && !self.scores.contains_key(object) {
+            self.drop_lower_half();
         }
-        let one = 1 << period.saturating_sub(self.base);
-        let asked = self.asked.entry(object.clone()).or_default();
+        let one = 1 << period.saturating_sub(self.base_period);
+        let asked = self.scores.entry(object.clone()).or_default();
         *asked = asked.saturating_add(one);
         true
     }
 
     /// Whether another question of a router is to count, which it then does.
-    fn may_count(&mut self, period: u64, router: RouterId, object: &Name) -> bool {
-        if self.period != period || self.askers >= ASKERS_MAX {
-            self.by_asker.clear();
-            self.askers = 0;
+    fn try_count(&mut self, period: u64, router: RouterId, object: &Name) -> bool {
+        if self.period != period || self.counts_len >= REQUESTERS_MAX {
+            self.counts_by_router.clear();
+            self.counts_len = 0;
         }
         if self.period != period {
-            self.of_asker.clear();
+            self.totals_by_router.clear();
             self.period = period;
         }
-        let all = self.of_asker.entry(router).or_default();
-        let objects = self.by_asker.entry(router).or_default();
+        let all = self.totals_by_router.entry(router).or_default();
+        let objects = self.counts_by_router.entry(router).or_default();
         let before = objects.get(object).copied().unwrap_or(0);
-        if *all >= ASKED_ALL_MAX || before >= ASKED_MAX {
+        if *all >= PER_ROUTER_MAX || before >= PER_OBJECT_MAX {
             return false;
         }
         *all += 1;
-        self.askers += usize::from(before == 0);
+        self.counts_len += usize::from(before == 0);
         objects.insert(object.clone(), before + 1);
         true
     }
 
-    fn forget_half(&mut self) {
-        let mut counts: Vec<u64> = self.asked.values().copied().collect();
+    fn drop_lower_half(&mut self) {
+        let mut counts: Vec<u64> = self.scores.values().copied().collect();
         let middle = counts.len() / 2;
         let median = *counts.select_nth_unstable(middle).1;
-        self.asked.retain(|_, asked| *asked > median);
+        self.scores.retain(|_, asked| *asked > median);
     }
 
     /// How much an object is asked for, to compare with others.
-    pub(crate) fn of(&self, object: &Name) -> u64 {
-        self.asked.get(object).copied().unwrap_or(0)
+    pub(crate) fn score(&self, object: &Name) -> u64 {
+        self.scores.get(object).copied().unwrap_or(0)
     }
 
     /// An object is none any more.
     pub(crate) fn forget(&mut self, object: &Name) {
-        self.asked.remove(object);
+        self.scores.remove(object);
     }
 }
 
@@ -117,66 +117,66 @@ mod tests {
     #[test]
     fn a_question_counts_half_a_period_later() {
         let mut demand = Demand::default();
-        (0..4).for_each(|_| assert!(demand.note(period(0), 0, &name(0))));
-        demand.note(period(1), 0, &name(1));
-        assert_eq!(demand.of(&name(0)), 2 * demand.of(&name(1)));
-        demand.note(period(2), 0, &name(1));
-        assert!(demand.of(&name(1)) > demand.of(&name(0)));
-        assert_eq!(demand.of(&name(2)), 0);
+        (0..4).for_each(|_| assert!(demand.record(period(0), 0, &name(0))));
+        demand.record(period(1), 0, &name(1));
+        assert_eq!(demand.score(&name(0)), 2 * demand.score(&name(1)));
+        demand.record(period(2), 0, &name(1));
+        assert!(demand.score(&name(1)) > demand.score(&name(0)));
+        assert_eq!(demand.score(&name(2)), 0);
         demand.forget(&name(0));
-        assert_eq!(demand.of(&name(0)), 0);
+        assert_eq!(demand.score(&name(0)), 0);
     }
 
     #[test]
     fn the_order_stays_when_counts_are_reckoned_anew() {
         let mut demand = Demand::default();
         for number in 0..PERIODS_MAX {
-            demand.note(period(number), 0, &name(number as usize));
+            demand.record(period(number), 0, &name(number as usize));
         }
-        demand.note(period(PERIODS_MAX), 0, &name(100));
-        let late = demand.of(&name(PERIODS_MAX as usize - 1));
-        assert_eq!((demand.of(&name(0)), demand.of(&name(100))), (0, 1));
+        demand.record(period(PERIODS_MAX), 0, &name(100));
+        let late = demand.score(&name(PERIODS_MAX as usize - 1));
+        assert_eq!((demand.score(&name(0)), demand.score(&name(100))), (0, 1));
         assert!(late <= 1);
         // After a long silence nothing is left but what is asked for now.
-        demand.note(period(1_000), 0, &name(7));
-        assert_eq!((demand.of(&name(100)), demand.of(&name(7))), (0, 1));
+        demand.record(period(1_000), 0, &name(7));
+        assert_eq!((demand.score(&name(100)), demand.score(&name(7))), (0, 1));
     }
 
     #[test]
     fn no_more_objects_are_counted_than_may_be() {
         let mut demand = Demand::default();
-        (0..2).for_each(|_| assert!(demand.note(period(0), 0, &name(0))));
+        (0..2).for_each(|_| assert!(demand.record(period(0), 0, &name(0))));
         // As many routers as it takes.
-        let asker = |number: usize| number as RouterId / ASKED_ALL_MAX + 1;
+        let asker = |number: usize| number as RouterId / PER_ROUTER_MAX + 1;
         for number in 1..2 * OBJECTS_MAX {
-            assert!(demand.note(period(0), asker(number), &name(number)));
+            assert!(demand.record(period(0), asker(number), &name(number)));
         }
-        assert!(demand.asked.len() <= OBJECTS_MAX);
-        assert_eq!(demand.of(&name(0)), 2, "what is asked for more is not forgotten");
+        assert!(demand.scores.len() <= OBJECTS_MAX);
+        assert_eq!(demand.score(&name(0)), 2, "what is asked for more is not forgotten");
     }
     #[test]
     fn one_router_counts_for_so_much_and_no_more() {
         let mut demand = Demand::default();
-        let counted = (0..1000).filter(|_| demand.note(period(0), 1, &name(0))).count();
-        assert_eq!(counted, ASKED_MAX as usize);
-        let one = demand.of(&name(0));
+        let counted = (0..1000).filter(|_| demand.record(period(0), 1, &name(0))).count();
+        assert_eq!(counted, PER_OBJECT_MAX as usize);
+        let one = demand.score(&name(0));
         // Others count beside it, and it counts again in the next period.
-        assert!(demand.note(period(0), 2, &name(0)));
-        assert!(demand.of(&name(0)) > one);
-        let counted = (0..1000).filter(|_| demand.note(period(1), 1, &name(0))).count();
-        assert_eq!(counted, ASKED_MAX as usize);
-        let more = (1..10_000).filter(|number| demand.note(period(1), 1, &name(*number))).count();
-        assert_eq!(more, (ASKED_ALL_MAX - ASKED_MAX) as usize);
+        assert!(demand.record(period(0), 2, &name(0)));
+        assert!(demand.score(&name(0)) > one);
+        let counted = (0..1000).filter(|_| demand.record(period(1), 1, &name(0))).count();
+        assert_eq!(counted, PER_OBJECT_MAX as usize);
+        let more = (1..10_000).filter(|number| demand.record(period(1), 1, &name(*number))).count();
+        assert_eq!(more, (PER_ROUTER_MAX - PER_OBJECT_MAX) as usize);
     }
 
     #[test]
     fn who_has_asked_is_remembered_within_bounds() {
         let mut demand = Demand::default();
         for router in 0..200 {
-            (0..2000).for_each(|number| assert!(demand.note(period(0), router, &name(number))));
-            let remembered: usize = demand.by_asker.values().map(BTreeMap::len).sum();
-            assert_eq!(remembered, demand.askers);
-            assert!(remembered <= ASKERS_MAX);
+            (0..2000).for_each(|number| assert!(demand.record(period(0), router, &name(number))));
+            let remembered: usize = demand.counts_by_router.values().map(BTreeMap::len).sum();
+            assert_eq!(remembered, demand.counts_len);
+            assert!(remembered <= REQUESTERS_MAX);
         }
     }
 }

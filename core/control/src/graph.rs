@@ -11,21 +11,21 @@ use core::cmp::Reverse;
 use crate::objects::RouterId;
 
 /// No router has this number.
-pub(crate) const NOBODY: RouterId = RouterId::MAX;
+pub(crate) const NO_ROUTER: RouterId = RouterId::MAX;
 /// Trees that are remembered at most.
-const TREES_MAX: usize = 4096;
+const PATH_CACHE_MAX: usize = 4096;
 
 /// The links between routers, with what they cost.
 #[derive(Default)]
 pub(crate) struct Graph {
     /// Links of a router, one to each neighbour.
-    out: Vec<Vec<(RouterId, u64)>>,
-    into: Vec<Vec<(RouterId, u64)>>,
+    outgoing: Vec<Vec<(RouterId, u64)>>,
+    incoming: Vec<Vec<(RouterId, u64)>>,
     /// The place of a router's name among all. Of equal paths that over the first neighbour is
     /// taken, so that a controller that begins anew finds the same.
     rank: Vec<u32>,
     links: usize,
-    trees: RefCell<BTreeMap<Box<[RouterId]>, Arc<Paths>>>,
+    path_cache: RefCell<BTreeMap<Box<[RouterId]>, Arc<Paths>>>,
 }
 
 /// The paths of all routers to the nearest of some.
@@ -45,7 +45,7 @@ impl Paths {
     /// The routers after `from` on its path, the destination included.
     pub(crate) fn path(&self, from: RouterId) -> impl Iterator<Item = RouterId> {
         let next = |router: &RouterId| {
-            self.next.get(*router as usize).copied().filter(|next| *next != NOBODY)
+            self.next.get(*router as usize).copied().filter(|next| *next != NO_ROUTER)
         };
         core::iter::successors(next(&from), next)
     }
@@ -57,7 +57,7 @@ impl Paths {
 }
 
 impl Graph {
-    /// Of routers with these ranks, `NOBODY` of numbers that are not in use, and of links from a
+    /// Of routers with these ranks, `NO_ROUTER` of numbers that are not in use, and of links from a
     /// router to another at a cost above 0.
     pub(crate) fn new(
         rank: Vec<u32>,
@@ -74,7 +74,7 @@ impl Graph {
             out[from as usize].push((to, cost));
             into[to as usize].push((from, cost));
         }
-        Self { out, into, rank, links: count, trees: RefCell::default() }
+        Self { outgoing: out, incoming: into, rank, links: count, path_cache: RefCell::default() }
     }
 
     /// Routers, links included: what a tree takes to compute.
@@ -83,7 +83,7 @@ impl Graph {
     }
 
     /// Numbers of routers are below this.
-    pub(crate) fn ranks(&self) -> usize {
+    pub(crate) fn id_count(&self) -> usize {
         self.rank.len()
     }
 
@@ -94,21 +94,21 @@ impl Graph {
 
     /// The neighbours of a router and what it costs to reach them.
     pub(crate) fn neighbours(&self, router: RouterId) -> &[(RouterId, u64)] {
-        self.out.get(router as usize).map_or(&[], Vec::as_slice)
+        self.outgoing.get(router as usize).map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn rank(&self, router: RouterId) -> u32 {
-        self.rank.get(router as usize).copied().unwrap_or(NOBODY)
+        self.rank.get(router as usize).copied().unwrap_or(NO_ROUTER)
     }
 
     /// Shortest paths to the nearest of `destinations`.
     pub(crate) fn paths(&self, destinations: &[RouterId]) -> Arc<Paths> {
-        if let Some(paths) = self.trees.borrow().get(destinations) {
+        if let Some(paths) = self.path_cache.borrow().get(destinations) {
             return Arc::clone(paths);
         }
         let paths = Arc::new(self.compute(destinations));
-        let mut trees = self.trees.borrow_mut();
-        if trees.len() >= TREES_MAX {
+        let mut trees = self.path_cache.borrow_mut();
+        if trees.len() >= PATH_CACHE_MAX {
             trees.clear();
         }
         trees.insert(destinations.into(), Arc::clone(&paths));
@@ -117,11 +117,14 @@ impl Graph {
 
     fn compute(&self, destinations: &[RouterId]) -> Paths {
         let size = self.rank.len();
-        let mut paths =
-            Paths { distance: vec![u64::MAX; size], next: vec![NOBODY; size], order: Vec::new() };
-        let known = destinations.iter().filter(|router| self.rank(**router) != NOBODY);
+        let mut paths = Paths {
+            distance: vec![u64::MAX; size],
+            next: vec![NO_ROUTER; size],
+            order: Vec::new(),
+        };
+        let known = destinations.iter().filter(|router| self.rank(**router) != NO_ROUTER);
         let mut heap: BinaryHeap<_> =
-            known.map(|&router| Reverse((0, 0, NOBODY, router))).collect();
+            known.map(|&router| Reverse((0, 0, NO_ROUTER, router))).collect();
         while let Some(Reverse((distance, _, next, router))) = heap.pop() {
             let at = router as usize;
             if paths.distance[at] != u64::MAX {
@@ -130,7 +133,7 @@ impl Graph {
             paths.distance[at] = distance;
             paths.next[at] = next;
             paths.order.push(router);
-            for &(from, cost) in &self.into[at] {
+            for &(from, cost) in &self.incoming[at] {
                 if paths.distance[from as usize] == u64::MAX {
                     let distance = distance.saturating_add(cost).min(u64::MAX - 1);
                     heap.push(Reverse((distance, self.rank(router), router, from)));
@@ -142,7 +145,11 @@ impl Graph {
 
     /// The neighbours that are strictly nearer to the destinations than a router, with the distance
     /// over each, the shortest first: whoever asks only these comes nearer with every hop.
-    pub(crate) fn nearer(&self, paths: &Paths, router: RouterId) -> Vec<(RouterId, u64)> {
+    pub(crate) fn nearer_neighbours(
+        &self,
+        paths: &Paths,
+        router: RouterId,
+    ) -> Vec<(RouterId, u64)> {
         let Some(distance) = paths.distance(router) else { return Vec::new() };
         let over = |&(next, cost): &(RouterId, u64)| {
             let from_there = paths.distance(next)?;
@@ -155,7 +162,7 @@ impl Graph {
 }
 
 /// For each node of a graph of edges the number of its strongly connected component (Tarjan, 1972).
-pub(crate) fn components(edges: &[Vec<RouterId>]) -> Vec<u32> {
+pub(crate) fn strong_components(edges: &[Vec<RouterId>]) -> Vec<u32> {
     const NEW: u32 = u32::MAX;
     let size = edges.len();
     let (mut index, mut low) = (vec![NEW; size], vec![0; size]);
@@ -208,7 +215,7 @@ mod tests {
     fn components_are_circles() {
         // 0 -> 1 -> 2 -> 0, 2 -> 3 -> 4, 4 -> 3, 5 alone.
         let edges = [vec![1], vec![2], vec![0, 3], vec![4], vec![3], vec![]];
-        let found = components(&edges);
+        let found = strong_components(&edges);
         assert!(found[0] == found[1] && found[1] == found[2]);
         assert!(found[3] == found[4] && found[3] != found[0]);
         assert!(found[5] != found[0] && found[5] != found[3]);
@@ -222,13 +229,13 @@ mod tests {
         let graph = Graph::new(vec![4, 3, 2, 1, 0], both);
         let paths = graph.paths(&[3]);
         assert_eq!(paths.path(0).collect::<Vec<_>>(), [1, 4, 3]);
-        assert_eq!(graph.nearer(&paths, 1), [(4, 20), (2, 20)]);
+        assert_eq!(graph.nearer_neighbours(&paths, 1), [(4, 20), (2, 20)]);
         let both = graph.paths(&[0, 3]);
         assert_eq!(
             [0, 1, 2, 3, 4].map(|router| both.distance(router)),
             [0, 10, 10, 0, 10].map(Some)
         );
-        assert_eq!(graph.nearer(&both, 1), [(0, 10)]);
+        assert_eq!(graph.nearer_neighbours(&both, 1), [(0, 10)]);
         assert_eq!(graph.paths(&[9]).distance(0), None);
     }
 }

@@ -8,23 +8,23 @@ extern crate alloc;
 #[macro_use]
 extern crate std;
 
-mod bounds;
 mod controller;
 mod data_map;
 mod demand;
 mod file;
 mod graph;
+mod limits;
 pub mod message;
 mod network;
 mod objects;
-mod orders;
 mod placement;
 mod plan;
+mod router_config;
 mod segments;
 
-pub use bounds::Bound;
 pub use controller::{Controller, ControllerConfig, Event, FileNews, Refused};
 pub use file::{File, List};
+pub use limits::LimitKind;
 pub use network::Link;
 pub use placement::Placement;
 pub use plan::{Part, Plan, Share};

@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use weir_base::{Instant, NS_PER_MS, NS_PER_S};
 use weir_wire::Name;
 
-use crate::bounds::{Bound, Tally};
-use crate::graph::{Graph, NOBODY};
+use crate::graph::{Graph, NO_ROUTER};
+use crate::limits::{EventLimiter, LimitKind};
 use crate::message::{FaceReport, RouterReport, UpdateNumber};
 use crate::objects::RouterId;
 
@@ -19,17 +19,17 @@ use crate::objects::RouterId;
 const HOP_NS: u64 = NS_PER_MS / 10;
 /// By how long so much takes links are told apart that have rates: a range of 64 segments, in which
 /// parts are divided.
-const BLOCK_BYTES: u64 = 64 * 8192;
+const RANGE_BYTES: u64 = 64 * 8192;
 /// Of a link that is full as much of its rate counts as left: transfers share it.
-const LEFT_SHARE_MIN: u64 = 16;
+const FREE_RATE_DIVISOR: u64 = 16;
 /// For so long it is remembered what a router that is gone may go on doing, and of how many routers
 /// in any case.
-const GONE_NS: u64 = 600 * NS_PER_S;
-const GONE_MIN: usize = 64;
+const DEPARTED_NS: u64 = 600 * NS_PER_S;
+const DEPARTED_MIN: usize = 64;
 /// Packets that were sent by a route have arrived after so long.
 const IN_FLIGHT_NS: u64 = NS_PER_S;
 /// Configurations that a router said it has and that are remembered.
-const HAS_MAX: usize = 8;
+const REPORTED_GENERATIONS_MAX: usize = 8;
 /// What is assumed of a link whose round-trip time nobody knows, where no link's is known.
 const UNKNOWN_ROUND_TRIP_NS: u64 = 10 * NS_PER_MS;
 
@@ -55,24 +55,24 @@ pub(crate) struct Router {
     /// it is about the same.
     pub(crate) round_trips: Vec<Option<u64>>,
     /// Configurations that it said it has, each with when it said so first, the newest last.
-    pub(crate) has: VecDeque<(u64, Instant)>,
+    pub(crate) reported_generations: VecDeque<(u64, Instant)>,
     /// When it last said to hold something that it did not hold before.
-    pub(crate) gained: Instant,
+    pub(crate) last_gain: Instant,
     /// It has not kept what it was to keep: until then it gets nothing more to keep.
     pub(crate) distrusted_until: Option<Instant>,
     /// New plans that it may ask for at present.
-    pub(crate) plans_left: u64,
+    pub(crate) plan_credits: u64,
     /// What of it did not count.
-    pub(crate) tallies: [Tally; Bound::ALL.len()],
+    pub(crate) event_limiters: [EventLimiter; LimitKind::ALL.len()],
     /// Agents that have reported by its name before the present one, the last at the end.
-    former: VecDeque<u64>,
+    former_instances: VecDeque<u64>,
     /// Other routers that report by its name and were there later, the last to be found at the end.
-    pub(crate) twins: VecDeque<Twin>,
+    pub(crate) duplicates: VecDeque<DuplicateRouter>,
 }
 
 /// A router that reports by the name of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Twin {
+pub(crate) struct DuplicateRouter {
     instance: u64,
     pub(crate) seen: Instant,
     pub(crate) uris: Vec<String>,
@@ -88,13 +88,13 @@ impl Router {
             generation: 0,
             parent: 0,
             round_trips: Vec::new(),
-            has: VecDeque::new(),
-            gained: now,
+            reported_generations: VecDeque::new(),
+            last_gain: now,
             distrusted_until: None,
-            plans_left: PLANS_MAX,
-            tallies: Default::default(),
-            former: VecDeque::new(),
-            twins: VecDeque::new(),
+            plan_credits: PLANS_MAX,
+            event_limiters: Default::default(),
+            former_instances: VecDeque::new(),
+            duplicates: VecDeque::new(),
         }
     }
 }
@@ -103,47 +103,55 @@ impl Router {
     /// Whether a report comes from another router than this one, which has the same name. An agent
     /// that was not there before has been started anew, as far as is known; when the one before it
     /// speaks again there are two, and the one that was there first stays.
-    pub(crate) fn is_of_twin(&mut self, report: &RouterReport, now: Instant) -> bool {
+    pub(crate) fn is_from_duplicate(&mut self, report: &RouterReport, now: Instant) -> bool {
         let (instance, present) = (report.instance, self.report.instance);
         if instance == 0 || present == 0 || instance == present {
             return false;
         }
-        if let Some(twin) = self.twins.iter_mut().find(|twin| twin.instance == instance) {
+        if let Some(twin) = self.duplicates.iter_mut().find(|twin| twin.instance == instance) {
             twin.seen = now;
             twin.uris.clone_from(&report.uris);
             return true;
         }
-        if self.former.contains(&instance) {
-            self.former.retain(|one| *one != instance);
+        if self.former_instances.contains(&instance) {
+            self.former_instances.retain(|one| *one != instance);
             let uris = self.report.uris.clone();
-            self.twins.push_back(Twin { instance: present, seen: self.last_seen, uris });
-            if self.twins.len() > INSTANCES_MAX {
-                self.twins.pop_front();
+            self.duplicates.push_back(DuplicateRouter {
+                instance: present,
+                seen: self.last_seen,
+                uris,
+            });
+            if self.duplicates.len() > INSTANCES_MAX {
+                self.duplicates.pop_front();
             }
             return false;
         }
-        self.former.push_back(present);
-        if self.former.len() > INSTANCES_MAX {
-            self.former.pop_front();
+        self.former_instances.push_back(present);
+        if self.former_instances.len() > INSTANCES_MAX {
+            self.former_instances.pop_front();
         }
         false
     }
 
     /// It says which configuration it has.
-    pub(crate) fn note_has(&mut self, generation: u64, now: Instant) {
-        if self.has.back().is_none_or(|(had, _)| *had != generation) {
-            self.has.push_back((generation, now));
-            if self.has.len() > HAS_MAX {
+    pub(crate) fn note_generation(&mut self, generation: u64, now: Instant) {
+        if self.reported_generations.back().is_none_or(|(had, _)| *had != generation) {
+            self.reported_generations.push_back((generation, now));
+            if self.reported_generations.len() > REPORTED_GENERATIONS_MAX {
                 // The middle, so that neither the oldest nor the newest waits for ever.
-                self.has.remove(HAS_MAX / 2);
+                self.reported_generations.remove(REPORTED_GENERATIONS_MAX / 2);
             }
         }
     }
 
     /// The configuration that it has had for a while: packets that were sent as the one before had
     /// it have arrived.
-    pub(crate) fn settled(&self, now: Instant) -> u64 {
-        let old = self.has.iter().rev().find(|(_, since)| now.ns_since(*since) >= IN_FLIGHT_NS);
+    pub(crate) fn settled_generation(&self, now: Instant) -> u64 {
+        let old = self
+            .reported_generations
+            .iter()
+            .rev()
+            .find(|(_, since)| now.ns_since(*since) >= IN_FLIGHT_NS);
         old.map_or(0, |(generation, _)| *generation)
     }
 }
@@ -163,11 +171,11 @@ pub struct Link {
 
 /// A router that was there.
 #[derive(Clone, Copy)]
-struct Gone {
+struct DepartedRouter {
     id: RouterId,
     since: Instant,
     /// The configuration that it said last to have.
-    had: u64,
+    last_generation: u64,
 }
 
 /// All routers that have told of themselves lately.
@@ -177,7 +185,7 @@ pub(crate) struct Network {
     names: Vec<String>,
     free: Vec<RouterId>,
     /// Routers that were there. They may go on forwarding as they did, and come back.
-    gone: BTreeMap<String, Gone>,
+    departed: BTreeMap<String, DepartedRouter>,
     /// Whose each address is: of who gave it first.
     addresses: BTreeMap<String, RouterId>,
     /// The routers at which names below a prefix are produced.
@@ -188,7 +196,7 @@ impl Network {
     /// A router that is not there. It has the number that it had before, if it was; the
     /// configuration that it said to have then is returned, 0 if none.
     pub(crate) fn add(&mut self, name: &str, now: Instant) -> u64 {
-        let gone = self.gone.remove(name);
+        let gone = self.departed.remove(name);
         let id = match gone {
             Some(gone) => gone.id,
             None => self.free.pop().unwrap_or_else(|| {
@@ -198,31 +206,32 @@ impl Network {
         };
         name.clone_into(&mut self.names[id as usize]);
         self.routers.insert(name.to_owned(), Router::new(id, now));
-        gone.map_or(0, |gone| gone.had)
+        gone.map_or(0, |gone| gone.last_generation)
     }
 
     /// A router is there no longer: its number, and the prefixes that it produced.
     pub(crate) fn remove(&mut self, name: &str, now: Instant) -> Option<(RouterId, Vec<Name>)> {
-        let Router { id, report, has, .. } = self.routers.remove(name)?;
+        let Router { id, report, reported_generations: has, .. } = self.routers.remove(name)?;
         let had = has.back().map_or(0, |(generation, _)| *generation);
         self.addresses.retain(|_, owner| *owner != id);
         for prefix in &report.prefixes {
             self.remove_producer(prefix, id);
         }
-        self.gone.insert(name.to_owned(), Gone { id, since: now, had });
+        self.departed
+            .insert(name.to_owned(), DepartedRouter { id, since: now, last_generation: had });
         Some((id, report.prefixes))
     }
 
     /// The numbers of routers that have been gone for long, which others get from now on. So have
     /// those gone first, where there are more of them than of routers that are there.
-    pub(crate) fn forget_gone(&mut self, now: Instant) -> Vec<RouterId> {
-        let mut since: Vec<Instant> = self.gone.values().map(|gone| gone.since).collect();
+    pub(crate) fn forget_departed(&mut self, now: Instant) -> Vec<RouterId> {
+        let mut since: Vec<Instant> = self.departed.values().map(|gone| gone.since).collect();
         since.sort_unstable();
-        let surplus = since.len().saturating_sub(self.routers.len().max(GONE_MIN));
+        let surplus = since.len().saturating_sub(self.routers.len().max(DEPARTED_MIN));
         let newest = surplus.checked_sub(1).map(|at| since[at]);
         let mut forgotten = Vec::new();
-        self.gone.retain(|_, gone| {
-            let is_old = now.ns_since(gone.since) > GONE_NS
+        self.departed.retain(|_, gone| {
+            let is_old = now.ns_since(gone.since) > DEPARTED_NS
                 || newest.is_some_and(|newest| gone.since <= newest);
             forgotten.extend(is_old.then_some(gone.id));
             !is_old
@@ -245,7 +254,7 @@ impl Network {
 
     /// A router gives these addresses. Says how many others gave before, and whether one is its own
     /// that was not.
-    pub(crate) fn claim(&mut self, id: RouterId, uris: &[String]) -> (u64, bool) {
+    pub(crate) fn claim_addresses(&mut self, id: RouterId, uris: &[String]) -> (u64, bool) {
         self.addresses.retain(|uri, owner| *owner != id || uris.contains(uri));
         let (mut taken, mut is_new) = (0, false);
         for uri in uris {
@@ -290,7 +299,7 @@ impl Network {
 
     /// Links by number. A face carries packets both ways, so that a link that one end alone tells
     /// of has its way back.
-    fn numbered(&self) -> Vec<(RouterId, RouterId, &FaceReport, Option<u64>)> {
+    fn links_by_id(&self) -> Vec<(RouterId, RouterId, &FaceReport, Option<u64>)> {
         let mut links = Vec::new();
         for router in self.routers.values() {
             for (face, used) in router.report.faces.iter().zip(&router.round_trips) {
@@ -320,12 +329,12 @@ impl Network {
             rate_bps: face.rate_bps,
             load_bps: face.load_bps,
         };
-        self.numbered().into_iter().map(link).collect()
+        self.links_by_id().into_iter().map(link).collect()
     }
 
-    /// How long [`BLOCK_BYTES`] take over each link of which somebody knows the rate, in
+    /// How long [`RANGE_BYTES`] take over each link of which somebody knows the rate, in
     /// nanoseconds, by what its load leaves. The lower number of the two routers comes first.
-    pub(crate) fn crowding(&self) -> BTreeMap<(RouterId, RouterId), u64> {
+    pub(crate) fn range_transfer_times(&self) -> BTreeMap<(RouterId, RouterId), u64> {
         let mut crowding = BTreeMap::new();
         for router in self.routers.values() {
             for face in &router.report.faces {
@@ -334,8 +343,8 @@ impl Network {
                     continue;
                 };
                 let left_bps = rate_bps.saturating_sub(face.load_bps);
-                let left_bps = left_bps.max(rate_bps / LEFT_SHARE_MIN).max(1);
-                let took_ns = u128::from(BLOCK_BYTES) * 8 * u128::from(NS_PER_S);
+                let left_bps = left_bps.max(rate_bps / FREE_RATE_DIVISOR).max(1);
+                let took_ns = u128::from(RANGE_BYTES) * 8 * u128::from(NS_PER_S);
                 let took_ns = u64::try_from(took_ns / u128::from(left_bps)).unwrap_or(u64::MAX);
                 let link = (router.id.min(to), router.id.max(to));
                 let known: &mut u64 = crowding.entry(link).or_default();
@@ -347,11 +356,11 @@ impl Network {
 
     /// The same for paths.
     pub(crate) fn graph(&self) -> Graph {
-        let mut rank = vec![NOBODY; self.names.len()];
+        let mut rank = vec![NO_ROUTER; self.names.len()];
         for (place, router) in self.routers.values().enumerate() {
             rank[router.id as usize] = place as u32;
         }
-        let links = self.numbered();
+        let links = self.links_by_id();
         let known: BTreeMap<(RouterId, RouterId), u64> =
             links.iter().filter_map(|&(from, to, _, used)| Some(((from, to), used?))).collect();
         // A round trip that one end knows takes as long from the other.
@@ -373,7 +382,7 @@ impl Network {
 }
 
 /// Whether a link may go on costing what it did: round-trip times swing, and routes should not.
-pub(crate) fn is_near(used: Option<u64>, now: Option<u64>) -> bool {
+pub(crate) fn is_similar(used: Option<u64>, now: Option<u64>) -> bool {
     match (used, now) {
         (Some(used), Some(now)) => used.abs_diff(now) <= used / 4 + NS_PER_MS,
         (used, now) => used == now,

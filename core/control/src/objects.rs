@@ -9,8 +9,8 @@ use core::ops::Bound as End;
 use weir_base::HashKey;
 use weir_wire::Name;
 
-use crate::bounds::Bound;
 use crate::file::{File, List};
+use crate::limits::LimitKind;
 use crate::message::{Change, Tier};
 use crate::segments::Segments;
 
@@ -23,7 +23,7 @@ type OwnerId = u32;
 /// that is no file beside its name.
 const ENTRY_BYTES: u64 = 64;
 const RANGE_BYTES: u64 = 32;
-const NAMED_BYTES: u64 = 192;
+const UNREGISTERED_BYTES: u64 = 192;
 
 /// What one router may say.
 #[derive(Clone, Copy, Debug)]
@@ -46,51 +46,51 @@ pub(crate) struct Applied {
     /// It holds something that it did not hold.
     pub(crate) has_gained: bool,
     /// Segments, or objects, that do not count, by what they are too many for.
-    pub(crate) refused: Vec<(Bound, u64)>,
+    pub(crate) refused: Vec<(LimitKind, u64)>,
 }
 
-struct Held {
+struct Holding {
     router: RouterId,
     tier: Tier,
     segments: Segments,
 }
 
 struct Object {
-    what: What,
-    holders: Vec<Held>,
+    kind: ObjectKind,
+    holders: Vec<Holding>,
 }
 
-enum What {
+enum ObjectKind {
     File { file: File, owner: OwnerId },
-    Other(Name),
+    Unregistered(Name),
 }
 
 impl Object {
     fn name(&self) -> &Name {
-        match &self.what {
-            What::File { file, .. } => &file.name,
-            What::Other(name) => name,
+        match &self.kind {
+            ObjectKind::File { file, .. } => &file.name,
+            ObjectKind::Unregistered(name) => name,
         }
     }
 
     fn file(&self) -> Option<&File> {
-        match &self.what {
-            What::File { file, .. } => Some(file),
-            What::Other(_) => None,
+        match &self.kind {
+            ObjectKind::File { file, .. } => Some(file),
+            ObjectKind::Unregistered(_) => None,
         }
     }
 
     fn owner(&self) -> Option<OwnerId> {
-        match self.what {
-            What::File { owner, .. } => Some(owner),
-            What::Other(_) => None,
+        match self.kind {
+            ObjectKind::File { owner, .. } => Some(owner),
+            ObjectKind::Unregistered(_) => None,
         }
     }
 }
 
 /// What one router holds, as far as it counts.
 #[derive(Default)]
-struct Account {
+struct RouterAccount {
     objects: BTreeSet<ObjectId>,
     unregistered: usize,
     bytes: u64,
@@ -109,7 +109,7 @@ pub(crate) struct Objects {
     /// Files whose names end in a version: a hash of the rest of the name and the owner, which may
     /// be that of others, too, and the version.
     versions: BTreeSet<(u64, u64, ObjectId)>,
-    accounts: BTreeMap<RouterId, Account>,
+    accounts: BTreeMap<RouterId, RouterAccount>,
     total_bytes: u64,
 }
 
@@ -127,7 +127,7 @@ fn version_of(name: &Name, owner: OwnerId) -> Option<(u64, u64)> {
     Some((hasher.finish(), version))
 }
 
-fn tier_at(tier: Tier) -> usize {
+fn tier_index(tier: Tier) -> usize {
     match tier {
         Tier::Memory => 0,
         Tier::Disk => 1,
@@ -144,8 +144,8 @@ fn entry_bytes(segments: &Segments) -> u64 {
     ENTRY_BYTES + segments.ranges_count().saturating_sub(1) as u64 * RANGE_BYTES
 }
 
-fn named_bytes(name: &Name) -> u64 {
-    NAMED_BYTES + name.value().len() as u64
+fn unregistered_bytes(name: &Name) -> u64 {
+    UNREGISTERED_BYTES + name.value().len() as u64
 }
 
 impl Objects {
@@ -164,18 +164,18 @@ impl Objects {
     }
 
     /// The newest version of a file's object that its owner has registered, if that is newer.
-    pub(crate) fn newer(&self, name: &Name) -> Option<&File> {
+    pub(crate) fn newer_version(&self, name: &Name) -> Option<&File> {
         let (hash, version) = self.version(name)?;
         let last = (hash, u64::MAX, ObjectId::MAX);
         let newer = (End::Excluded((hash, version, ObjectId::MAX)), End::Included(last));
-        self.version_among(name, self.versions.range(newer).rev())
+        self.first_of_owner(name, self.versions.range(newer).rev())
     }
 
     /// The version before a file that its owner has registered, too.
-    pub(crate) fn older(&self, name: &Name) -> Option<&File> {
+    pub(crate) fn previous_version(&self, name: &Name) -> Option<&File> {
         let (hash, version) = self.version(name)?;
         let older = (hash, 0, 0)..(hash, version, 0);
-        self.version_among(name, self.versions.range(older).rev())
+        self.first_of_owner(name, self.versions.range(older).rev())
     }
 
     fn version(&self, name: &Name) -> Option<(u64, u64)> {
@@ -183,7 +183,7 @@ impl Objects {
     }
 
     /// The first version of a file's object that is its owner's.
-    fn version_among<'a>(
+    fn first_of_owner<'a>(
         &'a self,
         name: &Name,
         mut places: impl Iterator<Item = &'a (u64, u64, ObjectId)>,
@@ -237,10 +237,10 @@ impl Objects {
             self.versions.insert((hash, version, id));
         }
         let holders = core::mem::take(&mut object.holders);
-        let named = named_bytes(&file.name);
+        let named = unregistered_bytes(&file.name);
         let beyond = Segments::range(file.segments, Segments::LAST_MAX);
         let each = content_bytes_each(&file);
-        object.what = What::File { file, owner };
+        object.kind = ObjectKind::File { file, owner };
         self.files_count += 1;
         let mut charged = BTreeSet::new();
         for mut held in holders {
@@ -254,7 +254,7 @@ impl Objects {
             let left = if held.segments.is_empty() { 0 } else { entry_bytes(&held.segments) };
             account.bytes = account.bytes + left - freed;
             self.total_bytes = self.total_bytes + left - freed;
-            account.content_bytes[tier_at(held.tier)] += held.segments.count() * each;
+            account.content_bytes[tier_index(held.tier)] += held.segments.count() * each;
             if left > 0 {
                 object.holders.push(held);
             }
@@ -271,7 +271,8 @@ impl Objects {
     /// What is read beside a file's segments.
     pub(crate) fn set_manifest(&mut self, name: &Name, manifest: Vec<List>) {
         let Some(&id) = self.by_name.get(name) else { return };
-        if let Some(Object { what: What::File { file, .. }, .. }) = &mut self.all[id as usize] {
+        if let Some(Object { kind: ObjectKind::File { file, .. }, .. }) = &mut self.all[id as usize]
+        {
             file.manifest = manifest;
         }
     }
@@ -281,7 +282,7 @@ impl Objects {
     pub(crate) fn remove_file(&mut self, name: &Name) -> bool {
         let Some(&id) = self.by_name.get(name) else { return false };
         let Some(object) = &mut self.all[id as usize] else { return false };
-        let What::File { file, owner } = &object.what else { return false };
+        let ObjectKind::File { file, owner } = &object.kind else { return false };
         let each = content_bytes_each(file);
         self.files_count -= 1;
         if let Some((hash, version)) = version_of(name, *owner) {
@@ -293,15 +294,15 @@ impl Objects {
             self.free.push(id);
             return true;
         }
-        object.what = What::Other(name.clone());
+        object.kind = ObjectKind::Unregistered(name.clone());
         let mut charged = BTreeSet::new();
         for held in &object.holders {
             let Some(account) = self.accounts.get_mut(&held.router) else { continue };
-            account.content_bytes[tier_at(held.tier)] -= held.segments.count() * each;
+            account.content_bytes[tier_index(held.tier)] -= held.segments.count() * each;
             if charged.insert(held.router) {
                 account.unregistered += 1;
-                account.bytes += named_bytes(name);
-                self.total_bytes += named_bytes(name);
+                account.bytes += unregistered_bytes(name);
+                self.total_bytes += unregistered_bytes(name);
             }
         }
         true
@@ -311,7 +312,8 @@ impl Objects {
         if let Some(&id) = self.by_name.get(name) {
             return id;
         }
-        let object = Some(Object { what: What::Other(name.clone()), holders: Vec::new() });
+        let object =
+            Some(Object { kind: ObjectKind::Unregistered(name.clone()), holders: Vec::new() });
         let id = match self.free.pop() {
             Some(id) => {
                 self.all[id as usize] = object;
@@ -339,30 +341,31 @@ impl Objects {
             let beyond = change.added.count_within(segments, Segments::LAST_MAX);
             if beyond > 0 {
                 change.added.remove(&Segments::range(segments, Segments::LAST_MAX));
-                applied.refused.push((Bound::BeyondFile, beyond));
+                applied.refused.push((LimitKind::BeyondFile, beyond));
             }
         }
-        self.take(router, &change, file.map(|(_, each)| each));
+        self.remove_segments(router, &change, file.map(|(_, each)| each));
         if change.added.is_empty() {
             return applied;
         }
-        match self.refusal(router, limits, &change, file.map(|(_, each)| each)) {
+        match self.exceeded_limit(router, limits, &change, file.map(|(_, each)| each)) {
             Some(refused) => applied.refused.push(refused),
             None => {
-                applied.has_gained = self.give(router, &change, file.map_or(0, |(_, each)| each));
+                applied.has_gained =
+                    self.add_segments(router, &change, file.map_or(0, |(_, each)| each));
             }
         }
         applied
     }
 
     /// Takes away what is removed.
-    fn take(&mut self, router: RouterId, change: &Change, each: Option<u64>) {
+    fn remove_segments(&mut self, router: RouterId, change: &Change, each: Option<u64>) {
         if change.removed.is_empty() {
             return;
         }
         let Some(&id) = self.by_name.get(&change.object) else { return };
         let Some(object) = &mut self.all[id as usize] else { return };
-        let is_it = |held: &Held| held.router == router && held.tier == change.tier;
+        let is_it = |held: &Holding| held.router == router && held.tier == change.tier;
         let Some(at) = object.holders.iter().position(is_it) else { return };
         let held = &mut object.holders[at];
         let (bytes, count) = (entry_bytes(&held.segments), held.segments.count());
@@ -372,66 +375,66 @@ impl Objects {
         let lost = (count - held.segments.count()) * each.unwrap_or(0);
         if let Some(account) = self.accounts.get_mut(&router) {
             account.bytes = account.bytes + left - bytes;
-            account.content_bytes[tier_at(change.tier)] -= lost;
+            account.content_bytes[tier_index(change.tier)] -= lost;
         }
         self.total_bytes = self.total_bytes + left - bytes;
         if is_empty {
             object.holders.swap_remove(at);
             if object.holders.iter().all(|held| held.router != router) {
-                self.drop_held(router, id);
+                self.drop_holdings(router, id);
             }
         }
     }
 
     /// Why what a router adds does not count, and how much that is.
-    fn refusal(
+    fn exceeded_limit(
         &self,
         router: RouterId,
         limits: &Limits,
         change: &Change,
         each: Option<u64>,
-    ) -> Option<(Bound, u64)> {
-        let none = Account::default();
+    ) -> Option<(LimitKind, u64)> {
+        let none = RouterAccount::default();
         let account = self.accounts.get(&router).unwrap_or(&none);
         let holders = self.object(&change.object).map_or(&[][..], |object| &object.holders);
         let is_known = holders.iter().any(|held| held.router == router);
         if !is_known && account.objects.len() >= limits.objects_max {
-            return Some((Bound::Objects, 1));
+            return Some((LimitKind::Objects, 1));
         }
         if !is_known && each.is_none() && account.unregistered >= limits.unregistered_max {
-            return Some((Bound::Unregistered, 1));
+            return Some((LimitKind::Unregistered, 1));
         }
-        let named = if is_known || each.is_some() { 0 } else { named_bytes(&change.object) };
+        let named = if is_known || each.is_some() { 0 } else { unregistered_bytes(&change.object) };
         let bytes = entry_bytes(&change.added) + named;
         let has_room = account.bytes + bytes <= limits.bytes_max
             && self.total_bytes + bytes <= limits.total_bytes_max;
         if !has_room {
-            return Some((Bound::Memory, 1));
+            return Some((LimitKind::Memory, 1));
         }
         let held = holders.iter().find(|held| held.router == router && held.tier == change.tier);
         let known = held.map_or(0, |held| held.segments.count_of(&change.added));
         let count = change.added.count() - known;
-        let content = account.content_bytes[tier_at(change.tier)];
+        let content = account.content_bytes[tier_index(change.tier)];
         let content = content.saturating_add(count.saturating_mul(each.unwrap_or(0)));
-        let max = limits.content_bytes_max[tier_at(change.tier)];
-        (each.is_some() && content > max).then_some((Bound::BeyondStore, count))
+        let max = limits.content_bytes_max[tier_index(change.tier)];
+        (each.is_some() && content > max).then_some((LimitKind::BeyondStore, count))
     }
 
     /// Adds what is added. Whether it was not there.
-    fn give(&mut self, router: RouterId, change: &Change, each: u64) -> bool {
+    fn add_segments(&mut self, router: RouterId, change: &Change, each: u64) -> bool {
         let id = self.id_of(&change.object);
         let Some(object) = &mut self.all[id as usize] else { return false };
         let account = self.accounts.entry(router).or_default();
         let mut gained = 0;
         if account.objects.insert(id) && object.file().is_none() {
             account.unregistered += 1;
-            gained += named_bytes(&change.object);
+            gained += unregistered_bytes(&change.object);
         }
-        let is_it = |held: &Held| held.router == router && held.tier == change.tier;
+        let is_it = |held: &Holding| held.router == router && held.tier == change.tier;
         let at = object.holders.iter().position(is_it).unwrap_or_else(|| {
             let segments = Segments::default();
             object.holders.reserve_exact(1);
-            object.holders.push(Held { router, tier: change.tier, segments });
+            object.holders.push(Holding { router, tier: change.tier, segments });
             object.holders.len() - 1
         });
         let held = &mut object.holders[at].segments;
@@ -443,12 +446,12 @@ impl Objects {
         // Ranges may have grown together.
         account.bytes = account.bytes + grown - bytes;
         self.total_bytes = self.total_bytes + grown - bytes;
-        account.content_bytes[tier_at(change.tier)] += more * each;
+        account.content_bytes[tier_index(change.tier)] += more * each;
         more > 0
     }
 
     /// What a router holds of one object is forgotten, and the object if nobody speaks of it.
-    fn drop_held(&mut self, router: RouterId, id: ObjectId) {
+    fn drop_holdings(&mut self, router: RouterId, id: ObjectId) {
         let Some(object) = &mut self.all[id as usize] else { return };
         let Some(account) = self.accounts.get_mut(&router) else { return };
         if !account.objects.remove(&id) {
@@ -458,13 +461,13 @@ impl Objects {
         let mut bytes = 0;
         if each.is_none() {
             account.unregistered -= 1;
-            bytes += named_bytes(object.name());
+            bytes += unregistered_bytes(object.name());
         }
         object.holders.retain(|held| {
             if held.router == router {
                 bytes += entry_bytes(&held.segments);
                 let content = held.segments.count() * each.unwrap_or(0);
-                account.content_bytes[tier_at(held.tier)] -= content;
+                account.content_bytes[tier_index(held.tier)] -= content;
             }
             held.router != router
         });
@@ -477,22 +480,22 @@ impl Objects {
         }
     }
 
-    /// All that a router holds is forgotten. `tell` hears of each object.
-    pub(crate) fn forget(&mut self, router: RouterId, mut tell: impl FnMut(&Name)) {
+    /// All that a router holds is forgotten. `on_object` hears of each object.
+    pub(crate) fn forget(&mut self, router: RouterId, mut on_object: impl FnMut(&Name)) {
         let account = self.accounts.get(&router);
         let ids: Vec<ObjectId> =
             account.iter().flat_map(|account| account.objects.iter().copied()).collect();
         for id in ids {
             if let Some(object) = &self.all[id as usize] {
-                tell(object.name());
+                on_object(object.name());
             }
-            self.drop_held(router, id);
+            self.drop_holdings(router, id);
         }
         self.accounts.remove(&router);
     }
 
     /// What a router holds of an object, in either tier.
-    pub(crate) fn held_of(&self, router: RouterId, name: &Name) -> Segments {
+    pub(crate) fn holdings_of(&self, router: RouterId, name: &Name) -> Segments {
         let mut segments = Segments::default();
         for held in self.object(name).into_iter().flat_map(|object| &object.holders) {
             if held.router == router {

@@ -4,13 +4,13 @@ use crate::common;
 
 use common::{OWNER, STORE_BYTES, alive, config, file, five, report, seconds, update};
 use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};
-use weir_control::{Bound, Controller, ControllerConfig, Event, File, Refused, Segments};
+use weir_control::{Controller, ControllerConfig, Event, File, LimitKind, Refused, Segments};
 
-fn bounded(router: &str, bound: Bound, count: u64) -> Event {
+fn bounded(router: &str, bound: LimitKind, count: u64) -> Event {
     Event::Bounded { router: router.to_owned(), bound, count }
 }
 
-fn count(controller: &Controller, bound: Bound) -> u64 {
+fn count(controller: &Controller, bound: LimitKind) -> u64 {
     controller.bounded().find(|(other, _)| *other == bound).unwrap().1
 }
 
@@ -21,19 +21,19 @@ fn what_a_router_cannot_hold_does_not_count_and_is_told_once_a_minute() {
     controller.take_events();
     controller.update(seconds(1), "one", update(1, 1, Segments::range(90, 999))).unwrap();
     assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(90, 99))]);
-    assert_eq!(controller.take_events(), [bounded("one", Bound::BeyondFile, 900)]);
+    assert_eq!(controller.take_events(), [bounded("one", LimitKind::BeyondFile, 900)]);
     for number in 2..1_000 {
         controller.update(seconds(2), "one", update(1, number, Segments::range(100, 100))).unwrap();
     }
     controller.update(seconds(2), "two", update(1, 1, Segments::range(100, 100))).unwrap();
-    assert_eq!(controller.take_events(), [bounded("two", Bound::BeyondFile, 1)]);
+    assert_eq!(controller.take_events(), [bounded("two", LimitKind::BeyondFile, 1)]);
     alive(&mut controller, seconds(10));
     assert!(controller.take_events().is_empty());
     for at in (20..=70).step_by(10) {
         alive(&mut controller, seconds(at));
     }
-    assert_eq!(controller.take_events(), [bounded("one", Bound::BeyondFile, 998)]);
-    assert_eq!(count(&controller, Bound::BeyondFile), 1_899);
+    assert_eq!(controller.take_events(), [bounded("one", LimitKind::BeyondFile, 998)]);
+    assert_eq!(count(&controller, LimitKind::BeyondFile), 1_899);
 }
 
 /// An update that says that a router holds a segment of so many objects.
@@ -53,8 +53,8 @@ fn objects_that_are_no_files_are_remembered_up_to_a_bound() {
     let mut controller = five(ControllerConfig { unregistered_max: 10, ..config() });
     controller.take_events();
     controller.update(seconds(1), "one", many(1, 0..25)).unwrap();
-    assert_eq!(controller.take_events(), [bounded("one", Bound::Unregistered, 1)]);
-    assert_eq!(count(&controller, Bound::Unregistered), 15);
+    assert_eq!(controller.take_events(), [bounded("one", LimitKind::Unregistered, 1)]);
+    assert_eq!(count(&controller, LimitKind::Unregistered), 15);
     // It goes on telling, and others are not touched by it; nor are files.
     controller.update(seconds(1), "two", many(1, 20..25)).unwrap();
     controller.add_file(OWNER, file(100)).unwrap();
@@ -80,7 +80,7 @@ fn a_router_cannot_hold_more_than_its_store() {
         let at = UpdateNumber { generation: 1, number: number + 1 };
         controller.update(seconds(1), "one", Update { at, changes }).unwrap();
     }
-    assert_eq!(controller.take_events(), [bounded("one", Bound::BeyondStore, 4_000)]);
+    assert_eq!(controller.take_events(), [bounded("one", LimitKind::BeyondStore, 4_000)]);
     assert_eq!(
         controller.forward("edge", &"/data/7".parse().unwrap()).unwrap().decision,
         Decision::Planned
@@ -103,7 +103,7 @@ fn a_router_asks_for_so_many_plans_and_leaves_the_rest_to_others() {
         decisions.filter(|decision| *decision == Decision::Planned).count()
     };
     assert_eq!(ask(&mut controller, "edge"), 4_096);
-    assert!(controller.take_events().contains(&bounded("edge", Bound::Plans, 1)));
+    assert!(controller.take_events().contains(&bounded("edge", LimitKind::Plans, 1)));
     assert!(controller.forward("origin", &object(4_999)).unwrap().decision == Decision::Planned);
     alive(&mut controller, seconds(1));
     // Plans that it is in already cost nothing.
@@ -119,7 +119,7 @@ fn an_address_is_of_who_gave_it_first() {
     let lies = RouterReport { uris, ..report("one", STORE_BYTES) };
     controller.report(seconds(1), "one", lies).unwrap();
     assert_eq!(controller.links(), links);
-    assert_eq!(controller.take_events(), [bounded("one", Bound::Address, 1)]);
+    assert_eq!(controller.take_events(), [bounded("one", LimitKind::Address, 1)]);
     // When its owner is gone, another may have it.
     for router in ["edge", "origin", "three"] {
         controller.report(seconds(20), router, report(router, 1_000_000)).unwrap();
@@ -165,7 +165,7 @@ fn a_store_has_so_many_rules_and_those_of_large_files_stay() {
     let planned: u64 = sizes[..4_096].iter().sum();
     assert!(kept * 100 > planned * 95, "{kept} of {planned} segments");
     let told = controller.take_events();
-    assert!(told.contains(&bounded("origin", Bound::Rules, 1)), "{told:?}");
+    assert!(told.contains(&bounded("origin", LimitKind::Rules, 1)), "{told:?}");
     // Who keeps parts gets no more of them than its store has rules.
     for router in ["one", "two", "three"] {
         let kept = controller.plans().flat_map(|plan| &plan.parts);
@@ -224,7 +224,7 @@ fn of_two_routers_of_one_name_the_first_stays_and_the_operator_is_told_once_a_mi
     assert_eq!(controller.twins().collect::<Vec<_>>(), [("one", &twin.1[..])]);
     let uris = controller.routers().find(|(name, _)| *name == "one").unwrap().1.uris.clone();
     assert_eq!(uris, ["udp4://13"]);
-    assert_eq!(count(&controller, Bound::Name), 3);
+    assert_eq!(count(&controller, LimitKind::Name), 3);
     controller.tick(seconds(20));
     assert!(controller.report(seconds(67), "one", report_of(77)).is_err());
     assert_eq!(told(&mut controller), [twin]);

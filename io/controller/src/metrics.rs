@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use weir_control::Bound;
+use weir_control::LimitKind;
 
 /// A kind of request and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -81,7 +81,7 @@ impl Metrics {
     pub(crate) fn text(
         &self,
         values: [u64; GAUGES.len()],
-        bounded: &[(Bound, u64)],
+        bounded: &[(LimitKind, u64)],
     ) -> Result<String, fmt::Error> {
         for (bound, count) in bounded {
             let labels = BoundLabels { bound: bound.to_string() };

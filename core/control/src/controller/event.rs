@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use weir_wire::Name;
 
-use crate::bounds::Bound;
+use crate::limits::LimitKind;
 use crate::message::UpdateNumber;
 use crate::plan::Plan;
 
@@ -33,7 +33,7 @@ pub enum Event {
     Bounded {
         router: String,
         /// What it is too much for.
-        bound: Bound,
+        bound: LimitKind,
         /// How much does not count, since the last such event: segments, objects or questions.
         count: u64,
     },

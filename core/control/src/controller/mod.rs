@@ -24,9 +24,9 @@ use self::plans::{Context, Plans, promisable};
 use self::registry::Registry;
 use self::routes::Routing;
 use self::startup::Step;
-use crate::bounds::Bound;
 use crate::data_map::ActivePlan;
 use crate::file::File;
+use crate::limits::LimitKind;
 use crate::message::{
     Configuration, Decision, Forwarded, Registered, RouterReport, Update, UpdateNumber,
 };
@@ -81,7 +81,7 @@ impl Controller {
             let keepers = plan.parts.iter().map(|part| part.router.clone());
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
             let active = ActivePlan::new(plan, file, concerned, self.registry.now);
-            if self.plans.map.objects.newer(&active.plan.object).is_some() {
+            if self.plans.map.objects.newer_version(&active.plan.object).is_some() {
                 giving_way.push(active.plan.object.clone());
             }
             self.plans.map.insert_plan(active);
@@ -113,7 +113,7 @@ impl Controller {
             return Err(Refused::NoGeneration(latest));
         }
         if let Some(router) = self.registry.network.routers.get_mut(name)
-            && router.is_of_twin(&report, now)
+            && router.is_from_duplicate(&report, now)
         {
             self.registry.note_twin(name, report.uris);
             return Err(Refused::NameTaken(name.to_owned()));
@@ -144,9 +144,9 @@ impl Controller {
             // It, and who is gone, may be others than before.
             self.routing.links_changed();
         }
-        had = router.has.back().map_or(had, |(generation, _)| *generation);
+        had = router.reported_generations.back().map_or(had, |(generation, _)| *generation);
         let routed = report.routed_generation();
-        router.note_has(routed, now);
+        router.note_generation(routed, now);
         if routed == 0 && had > 0 {
             // It has begun anew, and has no routes.
             self.routing.forget(id);
@@ -206,7 +206,7 @@ impl Controller {
             if applied.has_gained
                 && let Some(router) = self.registry.network.routers.get_mut(name)
             {
-                router.gained = now;
+                router.last_gain = now;
             }
             for (bound, count) in applied.refused {
                 self.registry.does_not_count(name, bound, count);
@@ -216,7 +216,7 @@ impl Controller {
     }
 
     /// Something that a router says or asks does not count. The operator gets an event.
-    pub fn does_not_count(&mut self, name: &str, bound: Bound, count: u64) {
+    pub fn does_not_count(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.registry.does_not_count(name, bound, count);
     }
 
@@ -227,7 +227,7 @@ impl Controller {
     }
 
     /// How often something that routers say or ask did not count, by what it was too much for.
-    pub fn bounded(&self) -> impl Iterator<Item = (Bound, u64)> {
+    pub fn bounded(&self) -> impl Iterator<Item = (LimitKind, u64)> {
         self.registry.bounded()
     }
 
@@ -267,7 +267,7 @@ impl Controller {
                 self.plans.map.objects.add_file(owner, file);
                 // Those before it have no plan already.
                 if let Some(older) =
-                    self.plans.map.objects.older(&name).map(|older| older.name.clone())
+                    self.plans.map.objects.previous_version(&name).map(|older| older.name.clone())
                 {
                     self.withdraw(&older);
                 }
@@ -312,8 +312,8 @@ impl Controller {
             Some(file) if file.stored_bytes() <= promisable(router) => Decision::Small,
             Some(_) if self.newer_version(object).is_some() => Decision::NoRoom,
             Some(_) => {
-                if !self.plans.demand.note(self.registry.now, router.id, object) {
-                    self.registry.count_only(Bound::Demand, 1);
+                if !self.plans.demand.record(self.registry.now, router.id, object) {
+                    self.registry.count_only(LimitKind::Demand, 1);
                 }
                 let (plans, mut cx) = self.planning();
                 plans.plan_for(&mut cx, name, object)
@@ -338,7 +338,7 @@ impl Controller {
             }
             self.routing.links_changed();
         }
-        for id in self.registry.network.forget_gone(now) {
+        for id in self.registry.network.forget_departed(now) {
             self.routing.forget(id);
         }
         self.routing.begin_tick();
@@ -536,7 +536,7 @@ impl Controller {
     /// The newest version of a file's object that the file's owner has registered, if that is newer
     /// than the file, which then has no plan.
     pub fn newer_version(&self, name: &Name) -> Option<&File> {
-        self.plans.map.objects.newer(name)
+        self.plans.map.objects.newer_version(name)
     }
 
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {

@@ -10,9 +10,9 @@ use weir_wire::Name;
 
 use super::event::Event;
 use super::startup::Startup;
-use crate::bounds::Bound;
+use crate::limits::LimitKind;
 use crate::message::RouterReport;
-use crate::network::{Network, PLANS_MAX, PLANS_PER_S, Router, Twin, is_near};
+use crate::network::{DuplicateRouter, Network, PLANS_MAX, PLANS_PER_S, Router, is_similar};
 
 /// A router that is refused for its name tries again within half a minute.
 const TWIN_TOLD_NS: u64 = 60 * NS_PER_S;
@@ -39,7 +39,7 @@ pub(super) struct Registry {
     generation: u64,
     events: Vec<Event>,
     /// How often something of any router did not count.
-    bounded: [u64; Bound::ALL.len()],
+    bounded: [u64; LimitKind::ALL.len()],
     /// The time of the latest tick.
     ticked: Instant,
 }
@@ -114,29 +114,29 @@ impl Registry {
     }
 
     /// Something that a router says or asks does not count. The operator gets an event.
-    pub(super) fn does_not_count(&mut self, name: &str, bound: Bound, count: u64) {
+    pub(super) fn does_not_count(&mut self, name: &str, bound: LimitKind, count: u64) {
         self.count_only(bound, count);
         let Some(router) = self.network.routers.get_mut(name) else { return };
-        if let Some(count) = router.tallies[bound as usize].add(self.now, count) {
+        if let Some(count) = router.event_limiters[bound as usize].add(self.now, count) {
             self.events.push(Event::Bounded { router: name.to_owned(), bound, count });
         }
     }
 
     /// The same without an event.
-    pub(super) fn count_only(&mut self, bound: Bound, count: u64) {
+    pub(super) fn count_only(&mut self, bound: LimitKind, count: u64) {
         let total = &mut self.bounded[bound as usize];
         *total = total.saturating_add(count);
     }
 
-    pub(super) fn bounded(&self) -> impl Iterator<Item = (Bound, u64)> {
-        Bound::ALL.iter().copied().zip(self.bounded)
+    pub(super) fn bounded(&self) -> impl Iterator<Item = (LimitKind, u64)> {
+        LimitKind::ALL.iter().copied().zip(self.bounded)
     }
 
     /// Another router reports by the name of one.
     pub(super) fn note_twin(&mut self, name: &str, uris: Vec<String>) {
-        self.count_only(Bound::Name, 1);
+        self.count_only(LimitKind::Name, 1);
         let Some(router) = self.network.routers.get_mut(name) else { return };
-        if router.tallies[Bound::Name as usize].add(self.now, 1).is_some() {
+        if router.event_limiters[LimitKind::Name as usize].add(self.now, 1).is_some() {
             self.events.push(Event::TwoOfOneName { router: name.to_owned(), uris });
         }
     }
@@ -144,8 +144,12 @@ impl Registry {
     pub(super) fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
         let routers = self.network.routers.iter();
         routers.flat_map(|(name, router)| {
-            let is_near = |twin: &&Twin| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
-            router.twins.iter().filter(is_near).map(|twin| (name.as_str(), twin.uris.as_slice()))
+            let is_near = |twin: &&DuplicateRouter| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
+            router
+                .duplicates
+                .iter()
+                .filter(is_near)
+                .map(|twin| (name.as_str(), twin.uris.as_slice()))
         })
     }
 
@@ -158,7 +162,7 @@ impl Registry {
         let mut has_other_links = note_round_trips(router, former);
         let uris = core::mem::take(&mut router.report.uris);
         let prefixes = core::mem::take(&mut router.report.prefixes);
-        let (taken, is_new) = self.network.claim(id, &uris);
+        let (taken, is_new) = self.network.claim_addresses(id, &uris);
         has_other_links |= is_new || uris != former.uris;
         let (old, new): (BTreeSet<&Name>, BTreeSet<&Name>) =
             (former.prefixes.iter().collect(), prefixes.iter().collect());
@@ -172,7 +176,7 @@ impl Registry {
             }
         }
         if taken > 0 && (has_other_links || !moved.is_empty()) {
-            self.does_not_count(name, Bound::Address, taken);
+            self.does_not_count(name, LimitKind::Address, taken);
         }
         if let Some(router) = self.network.routers.get_mut(name) {
             (router.report.uris, router.report.prefixes) = (uris, prefixes);
@@ -201,10 +205,10 @@ impl Registry {
         let since = core::mem::replace(&mut self.ticked, now);
         let more = now.ns_since(since).saturating_mul(PLANS_PER_S) / NS_PER_S;
         for (name, router) in &mut self.network.routers {
-            router.plans_left = PLANS_MAX.min(router.plans_left.saturating_add(more));
-            for (tally, &bound) in router.tallies.iter_mut().zip(Bound::ALL) {
+            router.plan_credits = PLANS_MAX.min(router.plan_credits.saturating_add(more));
+            for (tally, &bound) in router.event_limiters.iter_mut().zip(LimitKind::ALL) {
                 // Reported when the other one speaks.
-                if bound == Bound::Name {
+                if bound == LimitKind::Name {
                     continue;
                 }
                 if let Some(count) = tally.due(now) {
@@ -227,7 +231,7 @@ fn note_round_trips(router: &mut Router, former: &RouterReport) -> bool {
     let mut round_trips = Vec::with_capacity(router.report.faces.len());
     for face in &router.report.faces {
         let used = known.get(face.remote.as_str());
-        let near = used.copied().filter(|used| is_near(*used, face.round_trip_ns));
+        let near = used.copied().filter(|used| is_similar(*used, face.round_trip_ns));
         has_changed |= near.is_none();
         round_trips.push(near.unwrap_or(face.round_trip_ns));
     }

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use weir_base::Instant;
 use weir_wire::Name;
 
-use crate::graph::{Graph, NOBODY, Paths, components};
+use crate::graph::{Graph, NO_ROUTER, Paths, strong_components};
 use crate::message::RouteOrder;
 use crate::network::Network;
 use crate::objects::RouterId;
@@ -36,7 +36,7 @@ struct Hop {
     cost_us: u32,
 }
 
-const NO_HOP: Hop = Hop { next: NOBODY, cost_us: 0 };
+const NO_HOP: Hop = Hop { next: NO_ROUTER, cost_us: 0 };
 
 type Hops = [Hop; HOPS_MAX];
 
@@ -101,7 +101,7 @@ impl Group {
     fn edges(&self, size: usize) -> Vec<Vec<RouterId>> {
         let mut edges = vec![Vec::new(); size];
         for (from, hops) in edges.iter_mut().zip(&self.given) {
-            from.extend(hops.iter().map(|hop| hop.next).filter(|next| *next != NOBODY));
+            from.extend(hops.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER));
         }
         for (router, before) in &self.before {
             edges[*router as usize].extend(before.iter().map(|(next, _)| *next));
@@ -111,7 +111,7 @@ impl Group {
 
     fn wanted(graph: &Graph, paths: &Paths, router: RouterId) -> Hops {
         let mut hops = [NO_HOP; HOPS_MAX];
-        for (hop, (next, cost)) in hops.iter_mut().zip(graph.nearer(paths, router)) {
+        for (hop, (next, cost)) in hops.iter_mut().zip(graph.nearer_neighbours(paths, router)) {
             *hop = Hop { next, cost_us: u32::try_from(cost / 1000).unwrap_or(u32::MAX) };
         }
         hops
@@ -125,24 +125,24 @@ impl Group {
         is_there: impl Fn(RouterId) -> bool,
     ) -> (Vec<(RouterId, Hops)>, bool) {
         let paths = graph.paths(&self.producers);
-        let mut edges = self.edges(graph.ranks());
+        let mut edges = self.edges(graph.id_count());
         let mut wanted: BTreeMap<RouterId, Hops> = BTreeMap::new();
         for router in (0..edges.len() as RouterId).filter(|router| is_there(*router)) {
             let hops = Self::wanted(graph, &paths, router);
             if hops != self.given(router) {
                 edges[router as usize]
-                    .extend(hops.iter().map(|hop| hop.next).filter(|next| *next != NOBODY));
+                    .extend(hops.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER));
                 wanted.insert(router, hops);
             }
         }
         if wanted.is_empty() {
             return (Vec::new(), true);
         }
-        let component = components(&edges);
+        let component = strong_components(&edges);
         // Who has nothing but what it is to have, and leads to none but such.
         let mut is_settled = vec![false; edges.len()];
         for &router in paths.order() {
-            let mut hops = self.given(router).into_iter().filter(|hop| hop.next != NOBODY);
+            let mut hops = self.given(router).into_iter().filter(|hop| hop.next != NO_ROUTER);
             is_settled[router as usize] = !wanted.contains_key(&router)
                 && !self.before.contains_key(&router)
                 && hops.all(|hop| is_settled[hop.next as usize]);
@@ -154,7 +154,7 @@ impl Group {
                 component[hop.next as usize] != component[router as usize]
                     || is_settled[hop.next as usize]
             };
-            let all = hops.iter().filter(|hop| hop.next != NOBODY);
+            let all = hops.iter().filter(|hop| hop.next != NO_ROUTER);
             let mut may: Vec<Hop> = all.clone().filter(closes_none).copied().collect();
             is_whole &= may.len() == all.count();
             if may.is_empty() {
@@ -163,7 +163,7 @@ impl Group {
                 let neighbours = graph.neighbours(router);
                 let is_link =
                     |hop: &&Hop| neighbours.iter().any(|(neighbour, _)| *neighbour == hop.next);
-                let is_wanted = hops.iter().any(|hop| hop.next != NOBODY);
+                let is_wanted = hops.iter().any(|hop| hop.next != NO_ROUTER);
                 may = given.iter().filter(is_link).filter(|_| is_wanted).copied().collect();
             }
             let mut new = [NO_HOP; HOPS_MAX];
@@ -183,7 +183,8 @@ impl Group {
         }
         let former = core::mem::replace(&mut self.given[at], hops);
         let has = |next: RouterId| hops.iter().any(|hop| hop.next == next);
-        let gone = former.iter().map(|hop| hop.next).filter(|next| *next != NOBODY && !has(*next));
+        let gone =
+            former.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER && !has(*next));
         let gone: Vec<(RouterId, u64)> = gone.map(|next| (next, generation)).collect();
         if !gone.is_empty() {
             let before = self.before.entry(router).or_default();
@@ -235,7 +236,7 @@ impl Routing {
     pub(super) fn of(&self, network: &Network, router: RouterId) -> Vec<RouteOrder> {
         let mut routes = Vec::new();
         for group in self.groups.values() {
-            for hop in group.given(router).iter().filter(|hop| hop.next != NOBODY) {
+            for hop in group.given(router).iter().filter(|hop| hop.next != NO_ROUTER) {
                 routes.extend(group.prefixes.iter().map(|prefix| RouteOrder {
                     prefix: prefix.clone(),
                     router: network.name_of(hop.next).into(),
@@ -294,7 +295,7 @@ impl Routing {
                 group.prefixes.insert(prefix);
             }
             if from.is_none() {
-                let has = |router: &RouterId| group.given(*router)[0].next != NOBODY;
+                let has = |router: &RouterId| group.given(*router)[0].next != NO_ROUTER;
                 touched.extend((0..group.given.len() as RouterId).filter(has));
             }
         }
@@ -316,7 +317,7 @@ impl Routing {
             return;
         }
         if group.producers.is_empty() {
-            let has_none = |hops: &Hops| hops.iter().all(|hop| hop.next == NOBODY);
+            let has_none = |hops: &Hops| hops.iter().all(|hop| hop.next == NO_ROUTER);
             if !group.given.iter().all(has_none) {
                 return;
             }
@@ -384,7 +385,8 @@ impl Routing {
             self.due.remove(&id);
             self.at = id + 1;
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            group.prune(|router| network.by_id(router).map_or(0, |one| one.settled(now)));
+            group
+                .prune(|router| network.by_id(router).map_or(0, |one| one.settled_generation(now)));
             let is_there = |router| network.by_id(router).is_some();
             let (changes, is_whole) = group.next(&self.graph, is_there);
             group.is_pending = !is_whole;

@@ -47,7 +47,7 @@ impl Objects {
                     Some(file) => account.3 += content_bytes_each(file) * held.segments.count(),
                     None if is_first => {
                         account.1 += 1;
-                        account.2 += named_bytes(object.name());
+                        account.2 += unregistered_bytes(object.name());
                     }
                     None => {}
                 }
@@ -83,8 +83,8 @@ impl Objects {
             let others = || self.files().filter(is_of_it);
             let newer = others().filter(|other| place(other).2 > version);
             let older = others().filter(|other| place(other).2 < version);
-            assert_eq!(self.newer(&file.name), newer.max_by_key(|other| place(other).2));
-            assert_eq!(self.older(&file.name), older.max_by_key(|other| place(other).2));
+            assert_eq!(self.newer_version(&file.name), newer.max_by_key(|other| place(other).2));
+            assert_eq!(self.previous_version(&file.name), older.max_by_key(|other| place(other).2));
         }
         assert_eq!(self.versions.len(), self.files_count);
     }
@@ -136,12 +136,12 @@ fn what_is_held_of_a_file_that_comes_back_is_still_known() {
     objects.check();
     objects.add_file("producer p", file(0));
     objects.check();
-    assert_eq!(objects.held_of(1, &name(0)), held);
+    assert_eq!(objects.holdings_of(1, &name(0)), held);
 }
 
 #[test]
 fn what_is_beyond_a_bound_does_not_count() {
-    let refused = |limits: &Limits, routers: &[RouterId]| -> Vec<Bound> {
+    let refused = |limits: &Limits, routers: &[RouterId]| -> Vec<LimitKind> {
         let mut objects = Objects::default();
         objects.add_file("producer p", file(0));
         let mut refused = BTreeSet::new();
@@ -161,14 +161,14 @@ fn what_is_beyond_a_bound_does_not_count() {
         change(&mut limits);
         limits
     };
-    assert_eq!(refused(&with(|one| one.objects_max = 9), &[1]), [Bound::Objects]);
+    assert_eq!(refused(&with(|one| one.objects_max = 9), &[1]), [LimitKind::Objects]);
     assert_eq!(refused(&with(|one| one.objects_max = 10), &[1]), []);
-    assert_eq!(refused(&with(|one| one.unregistered_max = 8), &[1]), [Bound::Unregistered]);
+    assert_eq!(refused(&with(|one| one.unregistered_max = 8), &[1]), [LimitKind::Unregistered]);
     assert_eq!(refused(&with(|one| one.unregistered_max = 9), &[1]), []);
-    assert_eq!(refused(&with(|one| one.bytes_max = 1000), &[1]), [Bound::Memory]);
+    assert_eq!(refused(&with(|one| one.bytes_max = 1000), &[1]), [LimitKind::Memory]);
     assert_eq!(refused(&with(|one| one.total_bytes_max = 4000), &[1]), []);
-    assert_eq!(refused(&with(|one| one.total_bytes_max = 4000), &[1, 2]), [Bound::Memory]);
+    assert_eq!(refused(&with(|one| one.total_bytes_max = 4000), &[1, 2]), [LimitKind::Memory]);
     let small = with(|one| one.content_bytes_max = [9_999, 0]);
-    assert_eq!(refused(&small, &[1]), [Bound::BeyondStore]);
+    assert_eq!(refused(&small, &[1]), [LimitKind::BeyondStore]);
     assert_eq!(refused(&with(|one| one.content_bytes_max = [10_000, 0]), &[1]), []);
 }

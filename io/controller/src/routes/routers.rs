@@ -12,7 +12,7 @@ use serde::Deserialize;
 use weir_control::message::{
     Configuration, Forward, Forwarded, Refusal, Registered, RouterReport, Update, UpdateNumber,
 };
-use weir_control::{Bound, Refused};
+use weir_control::{LimitKind, Refused};
 
 use crate::access::{Body, OfRouter, SeesRouter};
 use crate::app::App;
@@ -48,7 +48,7 @@ pub(super) async fn report(
         let is_found = known.news_of(&router).is_none();
         let registered = known.controller.report(now, &router, report)?;
         if foreign > 0 {
-            known.controller.does_not_count(&router, Bound::Prefix, foreign);
+            known.controller.does_not_count(&router, LimitKind::Prefix, foreign);
         }
         known.seen_ms.insert(router.clone(), seen_ms);
         Ok::<_, Refused>((registered, is_found))

@@ -37,7 +37,7 @@ impl Plans {
         let objects = &self.map.objects;
         let holds = |share: &Share| {
             let id = cx.registry.network.id_of(&share.router);
-            id.is_some_and(|id| holds_all(&objects.held_of(id, &file.name), file))
+            id.is_some_and(|id| holds_all(&objects.holdings_of(id, &file.name), file))
         };
         parts.is_empty() && !spread.iter().all(holds)
     }
@@ -109,7 +109,7 @@ impl Plans {
         // Nobody nearer asks it.
         let farther = |id: &&RouterId| paths.distance(**id).is_some_and(|far| far > least);
         for &id in paths.order().iter().filter(farther) {
-            if graph.nearer(paths, id).iter().any(|(next, _)| back.contains(next)) {
+            if graph.nearer_neighbours(paths, id).iter().any(|(next, _)| back.contains(next)) {
                 back.insert(id);
             }
         }
@@ -150,7 +150,7 @@ impl Plans {
         let to_producer = cx.graph.paths(&producers);
         let to_consumer = cx.graph.paths(&[consumer]);
         // How far a router is, and that with how long a block takes from there.
-        let crowding = cx.registry.network.crowding();
+        let crowding = cx.registry.network.range_transfer_times();
         let far = |router: RouterId| {
             let distance = to_consumer.distance(router)?;
             let took_ns = slowest_ns(&crowding, &to_consumer, router);
@@ -216,7 +216,7 @@ impl Plans {
 
     /// Objects with parts at some routers that are asked for less than another, the least first.
     pub(super) fn less_wanted(&self, near: &[Candidate], than: &Name) -> Vec<Name> {
-        let wanted = self.demand.of(than);
+        let wanted = self.demand.score(than);
         let with_part = near.iter().flat_map(|one| {
             let plans = self.map.plans_of(&one.router);
             plans.filter(|active| active.plan.parts.iter().any(|part| part.router == one.router))
@@ -224,7 +224,7 @@ impl Plans {
         let objects = with_part.take(LOOKED_AT_MAX).map(|active| &active.plan.object);
         let less = objects.filter(|object| *object != than);
         let mut less: Vec<(u64, &Name)> = less
-            .map(|object| (self.demand.of(object), object))
+            .map(|object| (self.demand.score(object), object))
             .filter(|(asked, _)| asked.saturating_mul(AHEAD) <= wanted)
             .collect();
         less.sort_unstable();

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use weir_wire::Name;
 
 use super::{Context, Plans};
-use crate::bounds::Bound;
 use crate::controller::configuration::RULES_MAX;
 use crate::controller::event::Event;
 use crate::data_map::ActivePlan;
 use crate::file::File;
+use crate::limits::LimitKind;
 use crate::plan::{Part, Plan, Share};
 
 impl Plans {
@@ -48,7 +48,7 @@ impl Plans {
         for router in &touched {
             let surplus = self.map.rules_of(router).all.saturating_sub(RULES_MAX);
             if surplus > 0 {
-                cx.registry.does_not_count(router, Bound::Rules, 1);
+                cx.registry.does_not_count(router, LimitKind::Rules, 1);
             }
         }
         let former = former.map(|former| former.concerned).unwrap_or_default();

@@ -15,11 +15,11 @@ use weir_wire::Name;
 pub(super) use self::choice::promisable;
 use super::config::ControllerConfig;
 use super::registry::Registry;
-use crate::bounds::Bound;
 use crate::data_map::DataMap;
 use crate::demand::Demand;
 use crate::file::File;
 use crate::graph::Graph;
+use crate::limits::LimitKind;
 use crate::message::{Change, Decision};
 use crate::objects::{Applied, Limits, RouterId};
 use crate::plan::{Plan, segments_of};
@@ -168,10 +168,10 @@ impl Plans {
     /// Whether a router may ask for another plan now. One that asks for too many waits.
     fn may_plan(&mut self, cx: &mut Context<'_>, name: &str) -> bool {
         let Some(router) = cx.registry.network.routers.get_mut(name) else { return false };
-        let is_left = router.plans_left > 0;
-        router.plans_left = router.plans_left.saturating_sub(1);
+        let is_left = router.plan_credits > 0;
+        router.plan_credits = router.plan_credits.saturating_sub(1);
         if !is_left {
-            cx.registry.does_not_count(name, Bound::Plans, 1);
+            cx.registry.does_not_count(name, LimitKind::Plans, 1);
         }
         is_left
     }

@@ -203,14 +203,14 @@ impl Plans {
         let parts = active.plan.parts.iter().zip(&mut active.progress);
         for (part, (held, since)) in parts.skip(usize::from(skips_first)) {
             let Some(router) = cx.registry.network.routers.get(&part.router) else { continue };
-            let holds = objects.held_of(router.id, object).count_within(part.first, part.last);
+            let holds = objects.holdings_of(router.id, object).count_within(part.first, part.last);
             if holds > *held {
                 *since = now;
             }
             *held = holds;
             let size = part.last - part.first + 1;
             let has_waited = |from: Instant| now.ns_since(from) > PATIENCE_NS;
-            if holds < size && has_waited(*since) && has_waited(router.gained) {
+            if holds < size && has_waited(*since) && has_waited(router.last_gain) {
                 lacking.push((part.router.clone(), part.first, size - holds));
             }
         }

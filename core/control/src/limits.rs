@@ -4,7 +4,7 @@ use weir_base::{Instant, NS_PER_S, words};
 
 /// By what something that a router says or asks does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Bound {
+pub enum LimitKind {
     /// It holds segments that the file does not have.
     BeyondFile,
     /// It holds more than its store can, by the sizes that producers and the router itself told.
@@ -31,7 +31,7 @@ pub enum Bound {
     Name,
 }
 
-words!(Bound {
+words!(LimitKind {
     BeyondFile = "beyond-file",
     BeyondStore = "beyond-store",
     Objects = "objects",
@@ -46,29 +46,29 @@ words!(Bound {
 });
 
 /// Between two events of one kind about one router.
-const SILENCE_NS: u64 = 60 * NS_PER_S;
+const EVENT_INTERVAL_NS: u64 = 60 * NS_PER_S;
 
 /// How often something of one router did not count, and what of it was told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
-    untold: u64,
-    told_at: Option<Instant>,
+pub(crate) struct EventLimiter {
+    unreported: u64,
+    reported_at: Option<Instant>,
 }
 
-impl Tally {
+impl EventLimiter {
     /// It happened again. How often since it was told last, if it is to be told now.
     pub(crate) fn add(&mut self, now: Instant, count: u64) -> Option<u64> {
-        self.untold = self.untold.saturating_add(count);
+        self.unreported = self.unreported.saturating_add(count);
         self.due(now)
     }
 
     /// How often it happened since it was told last, if it is to be told now.
     pub(crate) fn due(&mut self, now: Instant) -> Option<u64> {
-        let is_silent = self.told_at.is_some_and(|at| now.ns_since(at) < SILENCE_NS);
-        if is_silent || self.untold == 0 {
+        let is_silent = self.reported_at.is_some_and(|at| now.ns_since(at) < EVENT_INTERVAL_NS);
+        if is_silent || self.unreported == 0 {
             return None;
         }
-        self.told_at = Some(now);
-        Some(core::mem::take(&mut self.untold))
+        self.reported_at = Some(now);
+        Some(core::mem::take(&mut self.unreported))
     }
 }
