@@ -274,7 +274,7 @@ fn measure_holdings(
     }
     teller.times("update of 1,000 changes", updates);
     teller.line(&format!("{entries} holdings: {} MiB", resident()));
-    for (bound, count) in controller.bounded().filter(|(_, count)| *count > 0) {
+    for (bound, count) in controller.limit_counts().filter(|(_, count)| *count > 0) {
         teller.line(&format!("beyond bound {bound}: {count}"));
     }
 }

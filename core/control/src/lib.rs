@@ -22,7 +22,7 @@ mod plan;
 mod router_config;
 mod segments;
 
-pub use controller::{Controller, ControllerConfig, Event, FileNews, Refused};
+pub use controller::{ControlError, Controller, ControllerConfig, Event, FileStatus};
 pub use file::{File, List};
 pub use limits::LimitKind;
 pub use network::Link;

@@ -19,7 +19,7 @@ fn heard(by: &[(u64, usize)]) -> BTreeMap<String, u64> {
 fn who_hears_fewer_than_another_one_waits_and_of_equals_none_does() {
     let mut controller = five(config());
     let mut waits = |by: &[(u64, usize)]| {
-        controller.hear_elsewhere(heard(by));
+        controller.set_heard_elsewhere(heard(by));
         controller.tick(seconds(1));
         controller.is_waiting()
     };
@@ -37,7 +37,7 @@ fn a_router_that_has_come_counts_here_even_if_another_controller_thinks_it_has_i
     let mut controller = five(config());
     let mut by = heard(&[(1, 3)]);
     by.extend(["edge", "one", "two", "three"].map(|router| (router.to_owned(), 1)));
-    controller.hear_elsewhere(by);
+    controller.set_heard_elsewhere(by);
     controller.tick(seconds(1));
     assert!(!controller.is_waiting(), "five here, three there");
 }
@@ -52,7 +52,7 @@ fn what_others_hear_is_not_planned_anew_while_they_do() {
     controller.restore(vec![owned(file(12_000))], vec![plan.clone()]);
     let keepers: BTreeMap<String, u64> =
         ["one", "two", "three"].map(|router| (router.to_owned(), 7)).into();
-    controller.hear_elsewhere(keepers);
+    controller.set_heard_elsewhere(keepers);
     for at in [1, 5, 9, 14, 16] {
         for router in ["edge", "origin", "more", "still-more"] {
             let report = common::report(router, 1_000_000);
@@ -62,7 +62,7 @@ fn what_others_hear_is_not_planned_anew_while_they_do() {
     }
     assert!(!controller.is_waiting());
     assert_eq!(controller.plans().next(), Some(&plan), "others hear those that keep it");
-    controller.hear_elsewhere(BTreeMap::new());
+    controller.set_heard_elsewhere(BTreeMap::new());
     controller.tick(seconds(17));
     assert_ne!(controller.plans().next(), Some(&plan), "nobody hears them");
     alive(&mut controller, seconds(18));

@@ -4,14 +4,14 @@ use crate::common;
 
 use common::{OWNER, STORE_BYTES, alive, config, file, five, report, seconds, update};
 use weir_control::message::{Change, Decision, RouterReport, Tier, Update, UpdateNumber};
-use weir_control::{Controller, ControllerConfig, Event, File, LimitKind, Refused, Segments};
+use weir_control::{ControlError, Controller, ControllerConfig, Event, File, LimitKind, Segments};
 
 fn bounded(router: &str, bound: LimitKind, count: u64) -> Event {
-    Event::Bounded { router: router.to_owned(), bound, count }
+    Event::LimitExceeded { router: router.to_owned(), bound, count }
 }
 
 fn count(controller: &Controller, bound: LimitKind) -> u64 {
-    controller.bounded().find(|(other, _)| *other == bound).unwrap().1
+    controller.limit_counts().find(|(other, _)| *other == bound).unwrap().1
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_report_has_so_many_faces() {
     let mut controller = five(config());
     let faces = vec![common::face("x", 1); 5_000];
     let refused = controller.report(seconds(1), "one", RouterReport { faces, ..report("one", 1) });
-    assert_eq!(refused, Err(Refused::TooMany { what: "faces of this router", max: 4096 }));
+    assert_eq!(refused, Err(ControlError::TooMany { what: "faces of this router", max: 4096 }));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn of_several_routers_of_one_name_the_first_stays() {
     assert!(say(1, 12) && say(2, 77) && say(3, 12) && !say(4, 77));
     assert!(say(5, 88) && say(6, 12));
     assert!(!say(7, 77) && !say(8, 88) && say(9, 12));
-    let twins: Vec<_> = controller.twins().map(|(_, uris)| uris.to_vec()).collect();
+    let twins: Vec<_> = controller.duplicates().map(|(_, uris)| uris.to_vec()).collect();
     assert_eq!(twins, [["udp4://77"], ["udp4://88"]]);
 }
 
@@ -201,7 +201,7 @@ fn of_two_routers_of_one_name_the_first_stays_and_the_operator_is_told_once_a_mi
     };
     let mut say = |at: u64, instance: u64| -> bool {
         let said = controller.report(seconds(at), "one", report_of(instance));
-        assert!(said.is_ok() || said == Err(Refused::NameTaken("one".to_owned())));
+        assert!(said.is_ok() || said == Err(ControlError::NameTaken("one".to_owned())));
         said.is_ok()
     };
     // Begun anew twice.
@@ -214,14 +214,14 @@ fn of_two_routers_of_one_name_the_first_stays_and_the_operator_is_told_once_a_mi
     let told = |controller: &mut Controller| {
         let events = controller.take_events().into_iter();
         let told = events.filter_map(|event| match event {
-            Event::TwoOfOneName { router, uris } => Some((router, uris)),
+            Event::DuplicateName { router, uris } => Some((router, uris)),
             _ => None,
         });
         told.collect::<Vec<_>>()
     };
     let twin = ("one".to_owned(), vec!["udp4://77".to_owned()]);
     assert_eq!(told(&mut controller), std::slice::from_ref(&twin));
-    assert_eq!(controller.twins().collect::<Vec<_>>(), [("one", &twin.1[..])]);
+    assert_eq!(controller.duplicates().collect::<Vec<_>>(), [("one", &twin.1[..])]);
     let uris = controller.routers().find(|(name, _)| *name == "one").unwrap().1.uris.clone();
     assert_eq!(uris, ["udp4://13"]);
     assert_eq!(count(&controller, LimitKind::Name), 3);
@@ -233,7 +233,7 @@ fn of_two_routers_of_one_name_the_first_stays_and_the_operator_is_told_once_a_mi
     controller.tick(seconds(68));
     controller.tick(seconds(90));
     assert!(controller.report(seconds(91), "one", report_of(77)).is_ok());
-    assert_eq!(controller.twins().count(), 0);
+    assert_eq!(controller.duplicates().count(), 0);
     // Whoever does not say which one it is, is the router of its name.
     assert!(controller.report(seconds(92), "one", report_of(0)).is_ok());
     assert!(controller.report(seconds(93), "one", report_of(77)).is_ok());

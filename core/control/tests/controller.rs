@@ -8,7 +8,7 @@ use common::{
 use weir_base::FaceId;
 use weir_control::message::{Decision, FaceReport, Retention, RouterReport, UpdateNumber};
 use weir_control::{
-    Controller, ControllerConfig, Event, File, FileNews, List, Placement, Refused, Segments,
+    ControlError, Controller, ControllerConfig, Event, File, FileStatus, List, Placement, Segments,
 };
 use weir_wire::Name;
 
@@ -48,7 +48,10 @@ fn small_and_unknown_files_go_as_before() {
     controller.add_file(OWNER, file(80)).unwrap();
     assert_eq!(controller.forward("edge", &object).unwrap().decision, Decision::Small);
     assert_eq!(controller.configuration("edge"), before);
-    assert_eq!(controller.forward("nobody", &object), Err(Refused::UnknownRouter("nobody".into())));
+    assert_eq!(
+        controller.forward("nobody", &object),
+        Err(ControlError::UnknownRouter("nobody".into()))
+    );
 }
 
 #[test]
@@ -245,7 +248,7 @@ fn updates_come_in_order_or_all_anew() {
     assert_eq!(holdings, [("one", Segments::range(0, 199))]);
     assert_eq!(
         controller.update(seconds(1), "one", update(7, 4, Segments::range(200, 299))),
-        Err(Refused::OutOfOrder { expected: at(7, 3) })
+        Err(ControlError::OutOfOrder { expected: at(7, 3) })
     );
     controller.update(seconds(1), "one", update(8, 1, Segments::range(5, 6))).unwrap();
     assert_eq!(controller.holdings(&file(1).name), [("one", Segments::range(5, 6))]);
@@ -308,7 +311,7 @@ fn a_router_that_begins_anew_after_its_controller_has_routes_once_all_have_come(
     };
     let come = |expected: &[&str], here: &[&str], tells: bool| {
         let mut again = Controller::new(config());
-        again.expect(expected.iter().map(|router| (*router).to_owned()).collect());
+        again.expect_routers(expected.iter().map(|router| (*router).to_owned()).collect());
         for router in here {
             let generation = if *router == "one" { 0 } else { 900 };
             again.report(seconds(1), router, report_of(router, generation)).unwrap();
@@ -373,7 +376,7 @@ fn no_router_uses_up_the_numbers() {
         let report = RouterReport { generation, ..report("one", 64_000_000) };
         controller.report(seconds(1), "one", report)
     };
-    assert_eq!(lies(u64::MAX), Err(Refused::NoGeneration(u64::MAX)));
+    assert_eq!(lies(u64::MAX), Err(ControlError::UnknownGeneration(u64::MAX)));
     assert!(lies(1 << 40).is_ok());
     assert!(lies(1 << 51).is_err());
 }
@@ -432,9 +435,9 @@ fn a_manifest_is_told_of_later() {
     controller.forward("edge", &bare.name).unwrap();
     let plan = controller.plans().next().unwrap().clone();
     let before = controller.generation_of(&plan.parts[0].router);
-    assert_eq!(controller.news_of_file(&whole, 0), Ok(FileNews::Manifest));
+    assert_eq!(controller.file_status(&whole, 0), Ok(FileStatus::AddsManifest));
     controller.add_file(OWNER, whole.clone()).unwrap();
-    assert_eq!(controller.news_of_file(&whole, 0), Ok(FileNews::Nothing));
+    assert_eq!(controller.file_status(&whole, 0), Ok(FileStatus::Unchanged));
     assert_eq!(controller.file(&whole.name), Some(&whole));
     assert!(controller.generation_of(&plan.parts[0].router) > before, "it is told of it");
     let mut kept = Segments::default();
@@ -448,7 +451,10 @@ fn a_manifest_is_told_of_later() {
     // Neither another one nor none any more.
     let other = File { manifest: vec![list("/data/file/v=1/32=manifest", 3_000)], ..bare.clone() };
     for file in [other, bare] {
-        assert_eq!(controller.add_file(OWNER, file.clone()), Err(Refused::OtherFile(file.name)));
+        assert_eq!(
+            controller.add_file(OWNER, file.clone()),
+            Err(ControlError::FileConflict(file.name))
+        );
     }
 }
 
@@ -467,14 +473,17 @@ fn files_that_are_none_are_refused() {
         File { manifest: vec![list("/data/file/v=1/manifest", 10)], ..file(9) },
         File { manifest: vec![list("/data/file/v=1/manifest", 1); 5], ..file(9) },
     ] {
-        assert_eq!(controller.add_file(OWNER, bad), Err(Refused::NoFile));
+        assert_eq!(controller.add_file(OWNER, bad), Err(ControlError::InvalidFile));
     }
     controller.add_file(OWNER, file(5)).unwrap();
     controller.add_file(OWNER, file(5)).unwrap();
-    assert_eq!(controller.add_file(OWNER, file(6)), Err(Refused::OtherFile(file(6).name)));
+    assert_eq!(controller.add_file(OWNER, file(6)), Err(ControlError::FileConflict(file(6).name)));
     let other = File { name: name("/data/other"), ..file(1) };
-    assert_eq!(controller.news_of_file(&file(5), 1), Ok(FileNews::Nothing));
-    assert_eq!(controller.add_file(OWNER, other), Err(Refused::TooMany { what: "files", max: 1 }));
+    assert_eq!(controller.file_status(&file(5), 1), Ok(FileStatus::Unchanged));
+    assert_eq!(
+        controller.add_file(OWNER, other),
+        Err(ControlError::TooMany { what: "files", max: 1 })
+    );
 }
 
 #[test]

@@ -116,7 +116,8 @@ fn what_a_router_does_not_fetch_others_get() {
         assert_eq!(parts(&controller), before, "at {at} s there is still time");
     }
     alive(&mut controller, seconds(66));
-    let keeps_not = Event::KeepsNot { router: idle.clone(), object: file(1).name, segments: count };
+    let keeps_not =
+        Event::PartNotKept { router: idle.clone(), object: file(1).name, segments: count };
     assert!(controller.take_events().contains(&keeps_not));
     let after = parts(&controller);
     assert!(after.contains(&before[0]) && after.iter().all(|(router, _)| *router != idle));
@@ -130,7 +131,7 @@ fn what_a_router_does_not_fetch_others_get() {
         alive(&mut controller, seconds(at));
     }
     let object = file(1).name;
-    let keeps_not = Event::KeepsNot { router: first.router.clone(), object, segments: 10 };
+    let keeps_not = Event::PartNotKept { router: first.router.clone(), object, segments: 10 };
     assert!(controller.take_events().contains(&keeps_not));
     // After a while they may try again.
     let used = |controller: &Controller| -> BTreeSet<String> {

@@ -109,7 +109,7 @@ impl Known {
                     records.push(Record::Plan { follows: plan.parent, plan, made_ms: at_ms });
                     (action, detail)
                 }
-                Event::TwoOfOneName { router, uris } => {
+                Event::DuplicateName { router, uris } => {
                     let at = uris.join(" ");
                     tracing::warn!(
                         router,
@@ -118,10 +118,10 @@ impl Known {
                     );
                     ("two of one name", format!("{router}: the one at {at} is refused"))
                 }
-                Event::KeepsNot { router, object, segments } => {
+                Event::PartNotKept { router, object, segments } => {
                     ("does not keep", format!("{router}: {segments} segments of {object}"))
                 }
-                Event::Bounded { router, bound, count } => {
+                Event::LimitExceeded { router, bound, count } => {
                     tracing::warn!(router, %bound, count, "what a router says does not count");
                     ("does not count", format!("{router}: {count} beyond bound {bound}"))
                 }

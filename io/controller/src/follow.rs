@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::sync::MutexGuard;
-use weir_control::{Controller, Plan, Refused};
+use weir_control::{ControlError, Controller, Plan};
 use weir_wire::Name;
 
 use crate::app::{App, Known};
@@ -54,7 +54,7 @@ pub(crate) async fn begin(
     controller.restore(files, news.plans);
     let heard = news.routers.iter().filter(|(_, run)| *run != 0);
     let former: BTreeMap<String, u64> = heard.cloned().collect();
-    controller.expect(former.keys().cloned().collect());
+    controller.expect_routers(former.keys().cloned().collect());
     let mut follower = Follower::new(config, run, url);
     follower.change = news.change;
     follower.routers.extend(news.routers);
@@ -80,7 +80,7 @@ pub(crate) async fn tick(app: &App) {
     let elsewhere = turn.elsewhere(now);
     if elsewhere != turn.told {
         turn.told.clone_from(&elsewhere);
-        app.with(|known| known.controller.hear_elsewhere(elsewhere));
+        app.with(|known| known.controller.set_heard_elsewhere(elsewhere));
     }
     *app.others.lock().unwrap_or_else(PoisonError::into_inner) = turn.urls(now);
 }
@@ -165,8 +165,10 @@ fn take_up(known: &mut Known, news: FileChange) {
     match news {
         FileChange::Added(FileRow { file, owner }) => {
             let name = file.name.clone();
-            let is_other =
-                matches!(known.controller.news_of_file(&file, 0), Err(Refused::OtherFile(_)));
+            let is_other = matches!(
+                known.controller.file_status(&file, 0),
+                Err(ControlError::FileConflict(_))
+            );
             let is_others = known.controller.owner(&name).is_some_and(|known| known != owner);
             if is_other || is_others {
                 known.controller.forget_file(&name);

@@ -5,7 +5,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use weir_control::Refused;
+use weir_control::ControlError;
 use weir_control::message::Refusal;
 
 use crate::database::DatabaseError;
@@ -30,14 +30,18 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<ControlError> for Problem {
+    fn from(refused: ControlError) -> Self {
         let (status, expected) = match &refused {
-            Refused::UnknownRouter(_) => (StatusCode::NOT_FOUND, None),
-            Refused::OutOfOrder { expected } => (StatusCode::CONFLICT, Some(*expected)),
-            Refused::TooMany { .. } => (StatusCode::INSUFFICIENT_STORAGE, None),
-            Refused::NoFile | Refused::NoGeneration(_) => (StatusCode::UNPROCESSABLE_ENTITY, None),
-            Refused::OtherFile(_) | Refused::NameTaken(_) => (StatusCode::CONFLICT, None),
+            ControlError::UnknownRouter(_) => (StatusCode::NOT_FOUND, None),
+            ControlError::OutOfOrder { expected } => (StatusCode::CONFLICT, Some(*expected)),
+            ControlError::TooMany { .. } => (StatusCode::INSUFFICIENT_STORAGE, None),
+            ControlError::InvalidFile | ControlError::UnknownGeneration(_) => {
+                (StatusCode::UNPROCESSABLE_ENTITY, None)
+            }
+            ControlError::FileConflict(_) | ControlError::NameTaken(_) => {
+                (StatusCode::CONFLICT, None)
+            }
         };
         Self { status, refusal: Refusal { error: refused.to_string(), expected } }
     }

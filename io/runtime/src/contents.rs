@@ -92,7 +92,7 @@ impl Contents {
     /// its part of the store has room for.
     ///
     /// # Errors
-    /// [`ContentsError::Refused`]: those before stay. [`ContentsError::TimedOut`]: they come into
+    /// [`ContentsError::ControlError`]: those before stay. [`ContentsError::TimedOut`]: they come into
     /// force when the threads get to it.
     pub fn set_rules(&self, rules: Rules, within: Duration) -> Result<(), ContentsError> {
         self.ask(ContentsRequest::SetRules(rules), within).map(drop)

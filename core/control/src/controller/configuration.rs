@@ -33,7 +33,7 @@ impl Sources<'_> {
     /// The configuration of a router; none of one that is unknown or has none yet.
     pub(super) fn configuration(&self, name: &str) -> Option<Configuration> {
         let router = self.network.routers.get(name).filter(|router| router.generation > 0)?;
-        let routes = self.routing.of(self.network, router.id);
+        let routes = self.routing.routes_of(self.network, router.id);
         let mut configuration = Configuration {
             generation: router.generation,
             parent: router.parent,

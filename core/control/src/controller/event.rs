@@ -20,17 +20,17 @@ pub enum Event {
     Planned(Plan),
     /// Two routers report by one name: what one of them tells does not count. There is one event a
     /// minute at most.
-    TwoOfOneName {
+    DuplicateName {
         router: String,
         /// Under which others reach the one that does not count.
         uris: Vec<String>,
     },
     /// A router has gained nothing for a minute and lacks segments that it was to fetch and keep.
     /// Others get its part, and it gets no other for ten minutes.
-    KeepsNot { router: String, object: Name, segments: u64 },
+    PartNotKept { router: String, object: Name, segments: u64 },
     /// Something that a router says or asks does not count. Of each kind and router there is one
     /// event a minute at most.
-    Bounded {
+    LimitExceeded {
         router: String,
         /// What it is too much for.
         bound: LimitKind,
@@ -41,18 +41,18 @@ pub enum Event {
 
 /// What is new of a file that a producer tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileNews {
+pub enum FileStatus {
     /// It is known as it is.
-    Nothing,
+    Unchanged,
     /// It was registered without its manifest.
-    Manifest,
+    AddsManifest,
     /// It is not known.
-    All,
+    New,
 }
 
 /// Why something is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ControlError {
     /// The router has not reported, or not for long.
     #[error("router {0} is not known here; it must report first")]
     UnknownRouter(String),
@@ -74,17 +74,17 @@ pub enum Refused {
     NameTaken(String),
     /// No controller has ever given a number as high.
     #[error("no configuration has number {0}; start the router's agent anew without one")]
-    NoGeneration(u64),
+    UnknownGeneration(u64),
     /// A file without segments, without a name, or larger than can be.
     #[error(
         "a file has a name of 2,000 octets at most, 1 to 2^48 segments, packets of 1 to 8,800 \
          octets, and a manifest of 4 lists at most, below its name and no longer than itself"
     )]
-    NoFile,
+    InvalidFile,
     /// A file was registered before with another size, or with another manifest.
     #[error(
         "{0} is registered with another size or manifest; a changed file has a new version in its \
          name"
     )]
-    OtherFile(Name),
+    FileConflict(Name),
 }

@@ -17,13 +17,13 @@ use weir_base::Instant;
 use weir_wire::Name;
 
 pub use self::config::ControllerConfig;
-pub use self::event::{Event, FileNews, Refused};
+pub use self::event::{ControlError, Event, FileStatus};
 
 use self::configuration::Sources;
 use self::plans::{Context, Plans, promisable};
 use self::registry::Registry;
 use self::routes::Routing;
-use self::startup::Step;
+use self::startup::StartupStep;
 use crate::data_map::ActivePlan;
 use crate::file::File;
 use crate::limits::LimitKind;
@@ -71,9 +71,9 @@ impl Controller {
     pub fn restore(&mut self, files: Vec<(String, File)>, plans: Vec<Plan>) {
         let files = files.into_iter().filter(|(_, file)| file.is_possible());
         files.for_each(|(owner, file)| self.plans.map.objects.add_file(&owner, file));
-        let mut giving_way = Vec::new();
+        let mut superseded = Vec::new();
         for plan in plans {
-            self.registry.raise(plan.number);
+            self.registry.raise_generation(plan.number);
             let Some(file) = self.plans.map.objects.file(&plan.object) else { continue };
             if plan.is_end() || !plan.is_possible(file.segments) {
                 continue;
@@ -82,11 +82,11 @@ impl Controller {
             let concerned = keepers.chain(plan.consumers.iter().cloned()).collect();
             let active = ActivePlan::new(plan, file, concerned, self.registry.now);
             if self.plans.map.objects.newer_version(&active.plan.object).is_some() {
-                giving_way.push(active.plan.object.clone());
+                superseded.push(active.plan.object.clone());
             }
             self.plans.map.insert_plan(active);
         }
-        for object in &giving_way {
+        for object in &superseded {
             self.withdraw(object);
         }
     }
@@ -105,21 +105,21 @@ impl Controller {
         now: Instant,
         name: &str,
         report: RouterReport,
-    ) -> Result<Registered, Refused> {
+    ) -> Result<Registered, ControlError> {
         self.registry.now = self.registry.now.max(now);
         check_sizes(&report)?;
         let latest = report.latest_generation();
         if latest > self.registry.generation().max(GENERATION_MAX) {
-            return Err(Refused::NoGeneration(latest));
+            return Err(ControlError::UnknownGeneration(latest));
         }
         if let Some(router) = self.registry.network.routers.get_mut(name)
             && router.is_from_duplicate(&report, now)
         {
-            self.registry.note_twin(name, report.uris);
-            return Err(Refused::NameTaken(name.to_owned()));
+            self.registry.note_duplicate(name, report.uris);
+            return Err(ControlError::NameTaken(name.to_owned()));
         }
         // A controller that has forgotten goes on above what its routers have.
-        self.registry.raise(latest);
+        self.registry.raise_generation(latest);
         let is_new = !self.registry.network.routers.contains_key(name);
         if is_new && latest > 0 {
             let until = now.plus_ns(self.config.router_timeout_ns);
@@ -129,13 +129,13 @@ impl Controller {
         if is_new {
             let max = self.config.routers_max;
             if self.registry.network.routers.len() >= max {
-                return Err(Refused::TooMany { what: "routers", max });
+                return Err(ControlError::TooMany { what: "routers", max });
             }
             had = self.registry.network.add(name, now);
             self.registry.record(Event::RouterFound { router: name.to_owned() });
         }
         let Some(router) = self.registry.network.routers.get_mut(name) else {
-            return Err(Refused::UnknownRouter(name.to_owned()));
+            return Err(ControlError::UnknownRouter(name.to_owned()));
         };
         router.last_seen = now;
         let (id, expected) = (router.id, router.expected);
@@ -154,14 +154,16 @@ impl Controller {
         let has_room = is_new || report.store_bytes > router.report.store_bytes;
         let store_has_changed = router.report.store_bytes != report.store_bytes;
         let former = core::mem::replace(&mut router.report, report);
-        if (self.note_place(name, &former) || is_new) && self.routing.computes_now() {
+        if (self.apply_topology_change(name, &former) || is_new)
+            && self.routing.take_immediate_run()
+        {
             self.refresh_routes();
         }
         if has_room {
             self.plans.room_came();
         }
         if is_new || store_has_changed {
-            self.registry.touch(name);
+            self.registry.new_generation(name);
         }
         let generation = self.generation_of(name);
         Ok(Registered { generation, expected, timeout_ns: self.config.router_timeout_ns })
@@ -169,35 +171,35 @@ impl Controller {
 
     /// A report has come in place of another: passes on what it changes for routes. Returns whether
     /// that is anything.
-    fn note_place(&mut self, name: &str, former: &RouterReport) -> bool {
-        let place = self.registry.note_place(name, former);
-        for prefix in &place.moved {
+    fn apply_topology_change(&mut self, name: &str, former: &RouterReport) -> bool {
+        let place = self.registry.update_topology(name, former);
+        for prefix in &place.changed_prefixes {
             self.routing.producers_changed(prefix);
         }
-        if place.has_other_links {
+        if place.has_link_change {
             self.routing.links_changed();
         }
-        place.has_other_links || !place.moved.is_empty()
+        place.has_link_change || !place.changed_prefixes.is_empty()
     }
 
     /// A router reports what its store holds.
     ///
     /// # Errors
     /// It is not the update that is expected; the router is unknown.
-    pub fn update(&mut self, now: Instant, name: &str, update: Update) -> Result<(), Refused> {
+    pub fn update(&mut self, now: Instant, name: &str, update: Update) -> Result<(), ControlError> {
         let Some(router) = self.registry.network.routers.get_mut(name) else {
-            return Err(Refused::UnknownRouter(name.to_owned()));
+            return Err(ControlError::UnknownRouter(name.to_owned()));
         };
         self.registry.now = self.registry.now.max(now);
         router.last_seen = now;
         let begins = update.at.number == 1 && update.at.generation != router.expected.generation;
         if !begins && (update.at != router.expected || update.at.number == 0) {
-            return Err(Refused::OutOfOrder { expected: router.expected });
+            return Err(ControlError::OutOfOrder { expected: router.expected });
         }
         let UpdateNumber { generation, number } = update.at;
         router.expected = UpdateNumber { generation, number: number + 1 };
         let id = router.id;
-        let limits = limits(&self.config, &router.report);
+        let limits = holdings_limits(&self.config, &router.report);
         if begins {
             self.plans.forget_holdings(id);
         }
@@ -209,47 +211,47 @@ impl Controller {
                 router.last_gain = now;
             }
             for (bound, count) in applied.refused {
-                self.registry.does_not_count(name, bound, count);
+                self.registry.note_limit_exceeded(name, bound, count);
             }
         }
         Ok(())
     }
 
     /// Something that a router says or asks does not count. The operator gets an event.
-    pub fn does_not_count(&mut self, name: &str, bound: LimitKind, count: u64) {
-        self.registry.does_not_count(name, bound, count);
+    pub fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
+        self.registry.note_limit_exceeded(name, bound, count);
     }
 
     /// Routers that report by the names of others and so do not count, as far as they have done so
     /// within a minute: the name, and under which addresses others reach the one that is refused.
-    pub fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
-        self.registry.twins()
+    pub fn duplicates(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.registry.duplicates()
     }
 
     /// How often something that routers say or ask did not count, by what it was too much for.
-    pub fn bounded(&self) -> impl Iterator<Item = (LimitKind, u64)> {
-        self.registry.bounded()
+    pub fn limit_counts(&self) -> impl Iterator<Item = (LimitKind, u64)> {
+        self.registry.limit_counts()
     }
 
     /// What is new of a file that a producer reports, which will be added after `after` others.
     ///
     /// # Errors
     /// It is none, differs from what is known of it, or there are too many.
-    pub fn news_of_file(&self, file: &File, after: usize) -> Result<FileNews, Refused> {
+    pub fn file_status(&self, file: &File, after: usize) -> Result<FileStatus, ControlError> {
         if !file.is_possible() {
-            return Err(Refused::NoFile);
+            return Err(ControlError::InvalidFile);
         }
         match self.plans.map.objects.file(&file.name) {
-            Some(known) if known == file => return Ok(FileNews::Nothing),
-            Some(known) if known.lacks_manifest_of(file) => return Ok(FileNews::Manifest),
-            Some(_) => return Err(Refused::OtherFile(file.name.clone())),
+            Some(known) if known == file => return Ok(FileStatus::Unchanged),
+            Some(known) if known.lacks_manifest_of(file) => return Ok(FileStatus::AddsManifest),
+            Some(_) => return Err(ControlError::FileConflict(file.name.clone())),
             None => {}
         }
         let max = self.config.files_max;
         if self.plans.map.objects.files_count() + after >= max {
-            return Err(Refused::TooMany { what: "files", max });
+            return Err(ControlError::TooMany { what: "files", max });
         }
-        Ok(FileNews::All)
+        Ok(FileStatus::New)
     }
 
     /// An owner has a file. One that was registered without its manifest gets it now, and so do
@@ -258,11 +260,11 @@ impl Controller {
     /// for: the plan of an older one ends, and its room is free.
     ///
     /// # Errors
-    /// As [`Controller::news_of_file`].
-    pub fn add_file(&mut self, owner: &str, file: File) -> Result<(), Refused> {
-        match self.news_of_file(&file, 0)? {
-            FileNews::Nothing => {}
-            FileNews::All => {
+    /// As [`Controller::file_status`].
+    pub fn add_file(&mut self, owner: &str, file: File) -> Result<(), ControlError> {
+        match self.file_status(&file, 0)? {
+            FileStatus::Unchanged => {}
+            FileStatus::New => {
                 let name = file.name.clone();
                 self.plans.map.objects.add_file(owner, file);
                 // Those before it have no plan already.
@@ -272,7 +274,7 @@ impl Controller {
                     self.withdraw(&older);
                 }
             }
-            FileNews::Manifest => {
+            FileStatus::AddsManifest => {
                 let plan = self.plans.map.plan(&file.name).map(|active| active.plan.clone());
                 if let Some(plan) = plan {
                     let (plans, mut cx) = self.planning();
@@ -303,9 +305,9 @@ impl Controller {
     ///
     /// # Errors
     /// The router is unknown.
-    pub fn forward(&mut self, name: &str, object: &Name) -> Result<Forwarded, Refused> {
+    pub fn forward(&mut self, name: &str, object: &Name) -> Result<Forwarded, ControlError> {
         let Some(router) = self.registry.network.routers.get(name) else {
-            return Err(Refused::UnknownRouter(name.to_owned()));
+            return Err(ControlError::UnknownRouter(name.to_owned()));
         };
         let decision = match self.plans.map.objects.file(object) {
             None => Decision::Unknown,
@@ -313,7 +315,7 @@ impl Controller {
             Some(_) if self.newer_version(object).is_some() => Decision::NoRoom,
             Some(_) => {
                 if !self.plans.demand.record(self.registry.now, router.id, object) {
-                    self.registry.count_only(LimitKind::Demand, 1);
+                    self.registry.count_limit_exceeded(LimitKind::Demand, 1);
                 }
                 let (plans, mut cx) = self.planning();
                 plans.plan_for(&mut cx, name, object)
@@ -327,7 +329,7 @@ impl Controller {
     pub fn tick(&mut self, now: Instant) {
         self.registry.now = self.registry.now.max(now);
         self.tick_startup(now);
-        let mut lost = self.registry.silent(now, self.config.router_timeout_ns);
+        let mut lost = self.registry.silent_routers(now, self.config.router_timeout_ns);
         if !lost.is_empty() {
             for name in &lost {
                 if let Some((id, prefixes)) = self.registry.network.remove(name, now) {
@@ -345,12 +347,12 @@ impl Controller {
         self.refresh_routes();
         // Other controllers plan for those that they hear; and nobody is left to ask for anything
         // where no router is here.
-        lost.retain(|router| !self.registry.startup.is_elsewhere(router));
+        lost.retain(|router| !self.registry.startup.is_heard_elsewhere(router));
         if !self.registry.network.routers.is_empty() {
             let (plans, mut cx) = self.planning();
             plans.repair(&mut cx, &lost);
         }
-        self.registry.let_routers_ask(now);
+        self.registry.refill_plan_credits(now);
         let (plans, mut cx) = self.planning();
         plans.upkeep(&mut cx);
     }
@@ -359,18 +361,18 @@ impl Controller {
     fn tick_startup(&mut self, now: Instant) {
         let Registry { startup, network, .. } = &mut self.registry;
         let step = startup.tick(now, self.config.router_timeout_ns, network);
-        if step == Step::Nothing {
+        if step == StartupStep::Nothing {
             return;
         }
         self.registry.end_startup();
-        if step == Step::Begin {
+        if step == StartupStep::FinishAndConfigure {
             // All routers that are there have had the time to report: they get configurations
             // again.
-            self.routing.begin();
+            self.routing.reset();
             self.routing.begin_tick();
             self.refresh_routes();
             let names: Vec<String> = self.registry.network.routers.keys().cloned().collect();
-            names.iter().for_each(|name| self.registry.touch(name));
+            names.iter().for_each(|name| self.registry.new_generation(name));
         }
         let (plans, mut cx) = self.planning();
         plans.take_up(&mut cx);
@@ -389,11 +391,11 @@ impl Controller {
             return;
         }
         let new = self.routing.compute(&self.registry.network, self.registry.now);
-        for &router in &new.touched {
+        for &router in &new.changed_routers {
             let name = self.registry.network.name_of(router).to_owned();
-            self.registry.touch(&name);
+            self.registry.new_generation(&name);
         }
-        self.routing.give(&self.registry.network, new);
+        self.routing.apply(&self.registry.network, new);
     }
 
     /// The plans, and what they are made from.
@@ -414,8 +416,8 @@ impl Controller {
 
     /// Other controllers hear these routers, as far as is known, each with the number of the one
     /// that does. Plans that speak of them stay as they are while these are not here.
-    pub fn hear_elsewhere(&mut self, routers: BTreeMap<String, u64>) {
-        let before = self.registry.startup.set_elsewhere(routers);
+    pub fn set_heard_elsewhere(&mut self, routers: BTreeMap<String, u64>) {
+        let before = self.registry.startup.set_heard_elsewhere(routers);
         if self.registry.network.routers.is_empty() || self.is_waiting() {
             return;
         }
@@ -426,7 +428,7 @@ impl Controller {
 
     /// These routers were there at the end of a former run. Once all of them are here again, the
     /// controller waits for no other: one that has begun anew meanwhile has nothing until then.
-    pub fn expect(&mut self, routers: BTreeSet<String>) {
+    pub fn expect_routers(&mut self, routers: BTreeSet<String>) {
         self.registry.startup.expect(routers);
     }
 
@@ -435,7 +437,7 @@ impl Controller {
     /// cannot be for its file is not, nor one for a file of which there is a newer version: who
     /// made it did not know of that yet, and will end it.
     pub fn adopt(&mut self, plan: Plan, counts: bool) {
-        self.registry.raise(plan.number);
+        self.registry.raise_generation(plan.number);
         let own = self.plans.map.plan(&plan.object).map(|active| active.plan.number);
         if own.is_some_and(|own| own == plan.number || own > plan.number && !counts) {
             return;
@@ -555,7 +557,7 @@ impl Controller {
 }
 
 /// Agents report no more than that.
-fn check_sizes(report: &RouterReport) -> Result<(), Refused> {
+fn check_sizes(report: &RouterReport) -> Result<(), ControlError> {
     for (count, what, max) in [
         (report.uris.len(), "addresses of this router", URIS_MAX),
         (report.faces.len(), "faces of this router", FACES_MAX),
@@ -563,7 +565,7 @@ fn check_sizes(report: &RouterReport) -> Result<(), Refused> {
         (report.problems.len(), "problems of this router", PROBLEMS_MAX),
     ] {
         if count > max {
-            return Err(Refused::TooMany { what, max });
+            return Err(ControlError::TooMany { what, max });
         }
     }
     Ok(())
@@ -571,7 +573,7 @@ fn check_sizes(report: &RouterReport) -> Result<(), Refused> {
 
 /// What one router may say that it holds. Routers with several packet threads tell of the part of
 /// their memory that they are sure of, a quarter at least; all of it may be full.
-fn limits(config: &ControllerConfig, report: &RouterReport) -> Limits {
+fn holdings_limits(config: &ControllerConfig, report: &RouterReport) -> Limits {
     let memory = report.store_bytes.saturating_mul(4).saturating_add(SLACK_BYTES);
     let disk = report.disk_bytes.saturating_add(report.disk_bytes / 8).saturating_add(SLACK_BYTES);
     Limits {

@@ -15,15 +15,15 @@ use crate::message::RouterReport;
 use crate::network::{DuplicateRouter, Network, PLANS_MAX, PLANS_PER_S, Router, is_similar};
 
 /// A router that is refused for its name tries again within half a minute.
-const TWIN_TOLD_NS: u64 = 60 * NS_PER_S;
+const DUPLICATE_SHOWN_NS: u64 = 60 * NS_PER_S;
 
 /// What a report changes for routes.
 #[derive(Default)]
-pub(super) struct PlaceChange {
+pub(super) struct TopologyChange {
     /// Links are others, or cost something else.
-    pub(super) has_other_links: bool,
+    pub(super) has_link_change: bool,
     /// Prefixes that are produced at the router from now on, or not any more.
-    pub(super) moved: Vec<Name>,
+    pub(super) changed_prefixes: Vec<Name>,
 }
 
 /// The routers that are there. Each has the number of its configuration, which is drawn from the
@@ -39,7 +39,7 @@ pub(super) struct Registry {
     generation: u64,
     events: Vec<Event>,
     /// How often something of any router did not count.
-    bounded: [u64; LimitKind::ALL.len()],
+    limit_counts: [u64; LimitKind::ALL.len()],
     /// The time of the latest tick.
     ticked: Instant,
 }
@@ -53,7 +53,7 @@ impl Registry {
             numbers,
             generation: 0,
             events: Vec::new(),
-            bounded: Default::default(),
+            limit_counts: Default::default(),
             ticked: Instant::ZERO,
         }
     }
@@ -75,7 +75,7 @@ impl Registry {
     }
 
     /// A plan or configuration with this number exists: the next one has a higher one.
-    pub(super) fn raise(&mut self, number: u64) {
+    pub(super) fn raise_generation(&mut self, number: u64) {
         self.generation = self.generation.max(number);
     }
 
@@ -93,7 +93,7 @@ impl Registry {
 
     /// Whether any controller hears a router.
     pub(super) fn is_heard(&self, router: &str) -> bool {
-        self.network.routers.contains_key(router) || self.startup.is_elsewhere(router)
+        self.network.routers.contains_key(router) || self.startup.is_heard_elsewhere(router)
     }
 
     /// The number of a router's configuration, 0 if it has none.
@@ -102,7 +102,7 @@ impl Registry {
     }
 
     /// A router must get a new configuration.
-    pub(super) fn touch(&mut self, name: &str) {
+    pub(super) fn new_generation(&mut self, name: &str) {
         if self.is_waiting() {
             return;
         }
@@ -114,37 +114,38 @@ impl Registry {
     }
 
     /// Something that a router says or asks does not count. The operator gets an event.
-    pub(super) fn does_not_count(&mut self, name: &str, bound: LimitKind, count: u64) {
-        self.count_only(bound, count);
+    pub(super) fn note_limit_exceeded(&mut self, name: &str, bound: LimitKind, count: u64) {
+        self.count_limit_exceeded(bound, count);
         let Some(router) = self.network.routers.get_mut(name) else { return };
         if let Some(count) = router.event_limiters[bound as usize].add(self.now, count) {
-            self.events.push(Event::Bounded { router: name.to_owned(), bound, count });
+            self.events.push(Event::LimitExceeded { router: name.to_owned(), bound, count });
         }
     }
 
     /// The same without an event.
-    pub(super) fn count_only(&mut self, bound: LimitKind, count: u64) {
-        let total = &mut self.bounded[bound as usize];
+    pub(super) fn count_limit_exceeded(&mut self, bound: LimitKind, count: u64) {
+        let total = &mut self.limit_counts[bound as usize];
         *total = total.saturating_add(count);
     }
 
-    pub(super) fn bounded(&self) -> impl Iterator<Item = (LimitKind, u64)> {
-        LimitKind::ALL.iter().copied().zip(self.bounded)
+    pub(super) fn limit_counts(&self) -> impl Iterator<Item = (LimitKind, u64)> {
+        LimitKind::ALL.iter().copied().zip(self.limit_counts)
     }
 
     /// Another router reports by the name of one.
-    pub(super) fn note_twin(&mut self, name: &str, uris: Vec<String>) {
-        self.count_only(LimitKind::Name, 1);
+    pub(super) fn note_duplicate(&mut self, name: &str, uris: Vec<String>) {
+        self.count_limit_exceeded(LimitKind::Name, 1);
         let Some(router) = self.network.routers.get_mut(name) else { return };
         if router.event_limiters[LimitKind::Name as usize].add(self.now, 1).is_some() {
-            self.events.push(Event::TwoOfOneName { router: name.to_owned(), uris });
+            self.events.push(Event::DuplicateName { router: name.to_owned(), uris });
         }
     }
 
-    pub(super) fn twins(&self) -> impl Iterator<Item = (&str, &[String])> {
+    pub(super) fn duplicates(&self) -> impl Iterator<Item = (&str, &[String])> {
         let routers = self.network.routers.iter();
         routers.flat_map(|(name, router)| {
-            let is_near = |twin: &&DuplicateRouter| self.now.ns_since(twin.seen) < TWIN_TOLD_NS;
+            let is_near =
+                |twin: &&DuplicateRouter| self.now.ns_since(twin.seen) < DUPLICATE_SHOWN_NS;
             router
                 .duplicates
                 .iter()
@@ -154,9 +155,9 @@ impl Registry {
     }
 
     /// A report has come in place of another: what it means for links and prefixes.
-    pub(super) fn note_place(&mut self, name: &str, former: &RouterReport) -> PlaceChange {
+    pub(super) fn update_topology(&mut self, name: &str, former: &RouterReport) -> TopologyChange {
         let Some(router) = self.network.routers.get_mut(name) else {
-            return PlaceChange::default();
+            return TopologyChange::default();
         };
         let id = router.id;
         let mut has_other_links = note_round_trips(router, former);
@@ -176,16 +177,16 @@ impl Registry {
             }
         }
         if taken > 0 && (has_other_links || !moved.is_empty()) {
-            self.does_not_count(name, LimitKind::Address, taken);
+            self.note_limit_exceeded(name, LimitKind::Address, taken);
         }
         if let Some(router) = self.network.routers.get_mut(name) {
             (router.report.uris, router.report.prefixes) = (uris, prefixes);
         }
-        PlaceChange { has_other_links, moved }
+        TopologyChange { has_link_change: has_other_links, changed_prefixes: moved }
     }
 
     /// The routers that have not reported for too long.
-    pub(super) fn silent(&self, now: Instant, timeout_ns: u64) -> BTreeSet<String> {
+    pub(super) fn silent_routers(&self, now: Instant, timeout_ns: u64) -> BTreeSet<String> {
         let is_lost = |router: &Router| now.ns_since(router.last_seen) > timeout_ns;
         let silent = self.network.routers.iter().filter(|(_, router)| is_lost(router));
         silent.map(|(name, _)| name.clone()).collect()
@@ -201,7 +202,7 @@ impl Registry {
     }
 
     /// Routers may ask for more plans, and events are due about what did not count.
-    pub(super) fn let_routers_ask(&mut self, now: Instant) {
+    pub(super) fn refill_plan_credits(&mut self, now: Instant) {
         let since = core::mem::replace(&mut self.ticked, now);
         let more = now.ns_since(since).saturating_mul(PLANS_PER_S) / NS_PER_S;
         for (name, router) in &mut self.network.routers {
@@ -212,7 +213,7 @@ impl Registry {
                     continue;
                 }
                 if let Some(count) = tally.due(now) {
-                    self.events.push(Event::Bounded { router: name.clone(), bound, count });
+                    self.events.push(Event::LimitExceeded { router: name.clone(), bound, count });
                 }
             }
         }

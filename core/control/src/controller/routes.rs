@@ -25,8 +25,8 @@ use crate::objects::RouterId;
 const HOPS_MAX: usize = 3;
 /// Routes are computed when something is told if that is so little work (routers and links, times
 /// sets of producers), so often between two ticks; else at the next tick.
-const AT_ONCE_MAX: usize = 20_000;
-const AT_ONCE_TIMES: u32 = 64;
+const IMMEDIATE_WORK_MAX: usize = 20_000;
+const IMMEDIATE_RUNS: u32 = 64;
 const WORK_PER_TICK: usize = 100_000;
 
 /// A next hop and what it costs, in microseconds.
@@ -42,29 +42,29 @@ type Hops = [Hop; HOPS_MAX];
 
 /// Prefixes that are produced at the same routers and have the same routes.
 #[derive(Clone, Default)]
-struct Group {
+struct PrefixGroup {
     prefixes: BTreeSet<Name>,
     producers: Vec<RouterId>,
     /// What each router was given last.
-    given: Vec<Hops>,
+    assigned: Vec<Hops>,
     /// What it was given before, until it has the configuration with this number.
-    before: BTreeMap<RouterId, Vec<(RouterId, u64)>>,
+    retiring: BTreeMap<RouterId, Vec<(RouterId, u64)>>,
     /// Some have not been given what they are to have.
     is_pending: bool,
 }
 
 /// A change of one router's next hops in a group.
-struct Given {
+struct HopChange {
     group: usize,
     router: RouterId,
     hops: Hops,
 }
 
 /// What [`Routing::compute`] has found.
-pub(super) struct NewRoutes {
+pub(super) struct RouteChanges {
     /// Routers whose routes are others.
-    pub(super) touched: BTreeSet<RouterId>,
-    given: Vec<Given>,
+    pub(super) changed_routers: BTreeSet<RouterId>,
+    changes: Vec<HopChange>,
     groups: Vec<usize>,
 }
 
@@ -72,44 +72,44 @@ pub(super) struct NewRoutes {
 pub(super) struct Routing {
     pub(super) graph: Graph,
     has_changed: bool,
-    groups: BTreeMap<usize, Group>,
+    groups: BTreeMap<usize, PrefixGroup>,
     next_group: usize,
-    of_prefix: BTreeMap<Name, usize>,
+    group_of_prefix: BTreeMap<Name, usize>,
     /// Prefixes whose producers are others.
-    moved: BTreeSet<Name>,
+    changed_prefixes: BTreeSet<Name>,
     /// Groups that are to be computed anew.
-    due: BTreeSet<usize>,
+    due_groups: BTreeSet<usize>,
     /// Where the last tick ended.
-    at: usize,
-    at_once_left: u32,
+    resume_at: usize,
+    immediate_runs_left: u32,
 }
 
-impl Group {
-    fn given(&self, router: RouterId) -> Hops {
-        self.given.get(router as usize).copied().unwrap_or([NO_HOP; HOPS_MAX])
+impl PrefixGroup {
+    fn assigned_hops(&self, router: RouterId) -> Hops {
+        self.assigned.get(router as usize).copied().unwrap_or([NO_HOP; HOPS_MAX])
     }
 
     /// Forgets next hops that routers do not have any more.
-    fn prune(&mut self, settled: impl Fn(RouterId) -> u64) {
-        self.before.retain(|router, before| {
+    fn drop_retired(&mut self, settled: impl Fn(RouterId) -> u64) {
+        self.retiring.retain(|router, before| {
             before.retain(|(_, until)| settled(*router) < *until);
             !before.is_empty()
         });
     }
 
     /// The next hops that each router may have.
-    fn edges(&self, size: usize) -> Vec<Vec<RouterId>> {
+    fn possible_edges(&self, size: usize) -> Vec<Vec<RouterId>> {
         let mut edges = vec![Vec::new(); size];
-        for (from, hops) in edges.iter_mut().zip(&self.given) {
+        for (from, hops) in edges.iter_mut().zip(&self.assigned) {
             from.extend(hops.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER));
         }
-        for (router, before) in &self.before {
+        for (router, before) in &self.retiring {
             edges[*router as usize].extend(before.iter().map(|(next, _)| *next));
         }
         edges
     }
 
-    fn wanted(graph: &Graph, paths: &Paths, router: RouterId) -> Hops {
+    fn best_hops(graph: &Graph, paths: &Paths, router: RouterId) -> Hops {
         let mut hops = [NO_HOP; HOPS_MAX];
         for (hop, (next, cost)) in hops.iter_mut().zip(graph.nearer_neighbours(paths, router)) {
             *hop = Hop { next, cost_us: u32::try_from(cost / 1000).unwrap_or(u32::MAX) };
@@ -119,17 +119,17 @@ impl Group {
 
     /// What routers are given now, where that is something else, and whether all have what they are
     /// to have then.
-    fn next(
+    fn next_changes(
         &self,
         graph: &Graph,
         is_there: impl Fn(RouterId) -> bool,
     ) -> (Vec<(RouterId, Hops)>, bool) {
         let paths = graph.paths(&self.producers);
-        let mut edges = self.edges(graph.id_count());
+        let mut edges = self.possible_edges(graph.id_count());
         let mut wanted: BTreeMap<RouterId, Hops> = BTreeMap::new();
         for router in (0..edges.len() as RouterId).filter(|router| is_there(*router)) {
-            let hops = Self::wanted(graph, &paths, router);
-            if hops != self.given(router) {
+            let hops = Self::best_hops(graph, &paths, router);
+            if hops != self.assigned_hops(router) {
                 edges[router as usize]
                     .extend(hops.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER));
                 wanted.insert(router, hops);
@@ -142,9 +142,10 @@ impl Group {
         // Who has nothing but what it is to have, and leads to none but such.
         let mut is_settled = vec![false; edges.len()];
         for &router in paths.order() {
-            let mut hops = self.given(router).into_iter().filter(|hop| hop.next != NO_ROUTER);
+            let mut hops =
+                self.assigned_hops(router).into_iter().filter(|hop| hop.next != NO_ROUTER);
             is_settled[router as usize] = !wanted.contains_key(&router)
-                && !self.before.contains_key(&router)
+                && !self.retiring.contains_key(&router)
                 && hops.all(|hop| is_settled[hop.next as usize]);
         }
         let mut changes = Vec::new();
@@ -159,7 +160,7 @@ impl Group {
             is_whole &= may.len() == all.count();
             if may.is_empty() {
                 // Until then as before, where that leads anywhere.
-                let given = self.given(router);
+                let given = self.assigned_hops(router);
                 let neighbours = graph.neighbours(router);
                 let is_link =
                     |hop: &&Hop| neighbours.iter().any(|(neighbour, _)| *neighbour == hop.next);
@@ -168,7 +169,7 @@ impl Group {
             }
             let mut new = [NO_HOP; HOPS_MAX];
             new.iter_mut().zip(may).for_each(|(hop, one)| *hop = one);
-            if new != self.given(router) {
+            if new != self.assigned_hops(router) {
                 changes.push((router, new));
             }
         }
@@ -176,18 +177,18 @@ impl Group {
     }
 
     /// A router gets these next hops in the configuration with this number.
-    fn give(&mut self, router: RouterId, hops: Hops, generation: u64) {
+    fn assign(&mut self, router: RouterId, hops: Hops, generation: u64) {
         let at = router as usize;
-        if self.given.len() <= at {
-            self.given.resize(at + 1, [NO_HOP; HOPS_MAX]);
+        if self.assigned.len() <= at {
+            self.assigned.resize(at + 1, [NO_HOP; HOPS_MAX]);
         }
-        let former = core::mem::replace(&mut self.given[at], hops);
+        let former = core::mem::replace(&mut self.assigned[at], hops);
         let has = |next: RouterId| hops.iter().any(|hop| hop.next == next);
         let gone =
             former.iter().map(|hop| hop.next).filter(|next| *next != NO_ROUTER && !has(*next));
         let gone: Vec<(RouterId, u64)> = gone.map(|next| (next, generation)).collect();
         if !gone.is_empty() {
-            let before = self.before.entry(router).or_default();
+            let before = self.retiring.entry(router).or_default();
             before.retain(|(next, _)| gone.iter().all(|(other, _)| other != next));
             before.extend(gone);
         }
@@ -195,8 +196,8 @@ impl Group {
 
     /// A router has none of its next hops any more.
     fn forget(&mut self, router: RouterId) {
-        self.before.remove(&router);
-        if let Some(given) = self.given.get_mut(router as usize) {
+        self.retiring.remove(&router);
+        if let Some(given) = self.assigned.get_mut(router as usize) {
             *given = [NO_HOP; HOPS_MAX];
         }
     }
@@ -204,7 +205,7 @@ impl Group {
 
 impl Routing {
     pub(super) fn new() -> Self {
-        Self { at_once_left: AT_ONCE_TIMES, ..Self::default() }
+        Self { immediate_runs_left: IMMEDIATE_RUNS, ..Self::default() }
     }
 
     /// Something is to be computed anew: the links, or where a prefix is produced.
@@ -213,14 +214,14 @@ impl Routing {
     }
 
     pub(super) fn producers_changed(&mut self, prefix: &Name) {
-        self.moved.insert(prefix.clone());
+        self.changed_prefixes.insert(prefix.clone());
     }
 
     /// All routes are given anew, as nobody has any.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn reset(&mut self) {
         for group in self.groups.values_mut() {
-            group.given.clear();
-            group.before.clear();
+            group.assigned.clear();
+            group.retiring.clear();
         }
         self.has_changed = true;
     }
@@ -229,14 +230,14 @@ impl Routing {
     pub(super) fn forget(&mut self, router: RouterId) {
         for (id, group) in &mut self.groups {
             group.forget(router);
-            self.due.insert(*id);
+            self.due_groups.insert(*id);
         }
     }
 
-    pub(super) fn of(&self, network: &Network, router: RouterId) -> Vec<RouteOrder> {
+    pub(super) fn routes_of(&self, network: &Network, router: RouterId) -> Vec<RouteOrder> {
         let mut routes = Vec::new();
         for group in self.groups.values() {
-            for hop in group.given(router).iter().filter(|hop| hop.next != NO_ROUTER) {
+            for hop in group.assigned_hops(router).iter().filter(|hop| hop.next != NO_ROUTER) {
                 routes.extend(group.prefixes.iter().map(|prefix| RouteOrder {
                     prefix: prefix.clone(),
                     router: network.name_of(hop.next).into(),
@@ -249,18 +250,18 @@ impl Routing {
     }
 
     fn work(&self) -> usize {
-        let due = if self.has_changed { self.groups.len() } else { self.due.len() };
-        self.graph.size() * (1 + due + self.moved.len())
+        let due = if self.has_changed { self.groups.len() } else { self.due_groups.len() };
+        self.graph.size() * (1 + due + self.changed_prefixes.len())
     }
 
     /// Puts prefixes into the groups of those that are produced at the same routers. Returns the
     /// routers whose routes are others by that.
-    fn move_prefixes(&mut self, network: &Network) -> BTreeSet<RouterId> {
+    fn regroup_prefixes(&mut self, network: &Network) -> BTreeSet<RouterId> {
         let mut touched = BTreeSet::new();
         let mut moves: BTreeMap<(Option<usize>, Vec<RouterId>), BTreeSet<Name>> = BTreeMap::new();
-        for prefix in core::mem::take(&mut self.moved) {
+        for prefix in core::mem::take(&mut self.changed_prefixes) {
             let producers = network.producers_at(&prefix);
-            let from = self.of_prefix.get(&prefix).copied();
+            let from = self.group_of_prefix.get(&prefix).copied();
             let is_same = from.is_some_and(|from| {
                 self.groups.get(&from).is_some_and(|group| group.producers == producers)
             });
@@ -273,36 +274,39 @@ impl Routing {
             let to = match from {
                 // Of a prefix that is new nobody has routes: any group will do.
                 None => {
-                    let same = |(_, group): &(&usize, &Group)| group.producers == producers;
+                    let same = |(_, group): &(&usize, &PrefixGroup)| group.producers == producers;
                     let known = self.groups.iter().find(same).map(|(id, _)| *id);
-                    known.unwrap_or_else(|| self.new_group(Group { producers, ..Group::default() }))
+                    known.unwrap_or_else(|| {
+                        self.new_group(PrefixGroup { producers, ..PrefixGroup::default() })
+                    })
                 }
                 Some(from) => {
                     let Some(group) = self.groups.get_mut(&from) else { continue };
                     group.prefixes.retain(|prefix| !prefixes.contains(prefix));
-                    let state = Group { prefixes: BTreeSet::new(), producers, ..group.clone() };
+                    let state =
+                        PrefixGroup { prefixes: BTreeSet::new(), producers, ..group.clone() };
                     if group.prefixes.is_empty() {
                         self.groups.remove(&from);
-                        self.due.remove(&from);
+                        self.due_groups.remove(&from);
                     }
                     self.new_group(state)
                 }
             };
-            self.due.insert(to);
+            self.due_groups.insert(to);
             let Some(group) = self.groups.get_mut(&to) else { continue };
             for prefix in prefixes {
-                self.of_prefix.insert(prefix.clone(), to);
+                self.group_of_prefix.insert(prefix.clone(), to);
                 group.prefixes.insert(prefix);
             }
             if from.is_none() {
-                let has = |router: &RouterId| group.given(*router)[0].next != NO_ROUTER;
-                touched.extend((0..group.given.len() as RouterId).filter(has));
+                let has = |router: &RouterId| group.assigned_hops(*router)[0].next != NO_ROUTER;
+                touched.extend((0..group.assigned.len() as RouterId).filter(has));
             }
         }
         touched
     }
 
-    fn new_group(&mut self, group: Group) -> usize {
+    fn new_group(&mut self, group: PrefixGroup) -> usize {
         let id = self.next_group;
         self.next_group += 1;
         self.groups.insert(id, group);
@@ -311,28 +315,28 @@ impl Routing {
 
     /// Groups without prefixes, or whose prefixes nobody produces or has routes to, are forgotten;
     /// those that have come to be the same are one.
-    fn tidy(&mut self, id: usize) {
+    fn merge_or_remove(&mut self, id: usize) {
         let Some(group) = self.groups.get(&id) else { return };
-        if group.is_pending || !group.before.is_empty() {
+        if group.is_pending || !group.retiring.is_empty() {
             return;
         }
         if group.producers.is_empty() {
             let has_none = |hops: &Hops| hops.iter().all(|hop| hop.next == NO_ROUTER);
-            if !group.given.iter().all(has_none) {
+            if !group.assigned.iter().all(has_none) {
                 return;
             }
             for prefix in &group.prefixes {
-                self.of_prefix.remove(prefix);
+                self.group_of_prefix.remove(prefix);
             }
             self.groups.remove(&id);
             return;
         }
-        let is_twin = |(other, twin): &(&usize, &Group)| {
+        let is_twin = |(other, twin): &(&usize, &PrefixGroup)| {
             **other != id
                 && twin.producers == group.producers
                 && !twin.is_pending
-                && twin.before.is_empty()
-                && twin.given == group.given
+                && twin.retiring.is_empty()
+                && twin.assigned == group.assigned
         };
         let twin = self.groups.iter().find(is_twin).map(|(other, _)| *other);
         if let Some(twin) = twin
@@ -340,7 +344,7 @@ impl Routing {
             && let Some(twin_group) = self.groups.get_mut(&twin)
         {
             for prefix in group.prefixes {
-                self.of_prefix.insert(prefix.clone(), twin);
+                self.group_of_prefix.insert(prefix.clone(), twin);
                 twin_group.prefixes.insert(prefix);
             }
         }
@@ -348,18 +352,18 @@ impl Routing {
 
     /// Whether routes are computed now, after something that they depend on has changed, and not at
     /// the next tick: if that is little work.
-    pub(super) fn computes_now(&mut self) -> bool {
-        let is_little = self.at_once_left > 0 && self.work() <= AT_ONCE_MAX;
-        self.at_once_left -= u32::from(is_little);
+    pub(super) fn take_immediate_run(&mut self) -> bool {
+        let is_little = self.immediate_runs_left > 0 && self.work() <= IMMEDIATE_WORK_MAX;
+        self.immediate_runs_left -= u32::from(is_little);
         is_little
     }
 
     /// A tick begins: what is pending is due.
     pub(super) fn begin_tick(&mut self) {
-        self.at_once_left = AT_ONCE_TIMES;
+        self.immediate_runs_left = IMMEDIATE_RUNS;
         let is_pending =
-            |(_, group): &(&usize, &Group)| group.is_pending || !group.before.is_empty();
-        self.due.extend(self.groups.iter().filter(is_pending).map(|(id, _)| *id));
+            |(_, group): &(&usize, &PrefixGroup)| group.is_pending || !group.retiring.is_empty();
+        self.due_groups.extend(self.groups.iter().filter(is_pending).map(|(id, _)| *id));
     }
 
     /// Takes over the links if they have changed. Returns whether they have.
@@ -367,45 +371,48 @@ impl Routing {
         let has_changed = core::mem::take(&mut self.has_changed);
         if has_changed {
             self.graph = network.graph();
-            self.due.extend(self.groups.keys());
+            self.due_groups.extend(self.groups.keys());
         }
         has_changed
     }
 
     /// Computes routes again that something has changed for, as many as one tick may. The routers
-    /// that get others must get a new configuration before [`Routing::give`].
-    pub(super) fn compute(&mut self, network: &Network, now: Instant) -> NewRoutes {
-        let touched = self.move_prefixes(network);
-        let mut new = NewRoutes { touched, given: Vec::new(), groups: Vec::new() };
+    /// that get others must get a new configuration before [`Routing::apply`].
+    pub(super) fn compute(&mut self, network: &Network, now: Instant) -> RouteChanges {
+        let touched = self.regroup_prefixes(network);
+        let mut new =
+            RouteChanges { changed_routers: touched, changes: Vec::new(), groups: Vec::new() };
         let mut left = (WORK_PER_TICK / self.graph.size().max(1)).max(1);
         while left > 0
-            && let Some(&id) = self.due.range(self.at..).next().or_else(|| self.due.first())
+            && let Some(&id) =
+                self.due_groups.range(self.resume_at..).next().or_else(|| self.due_groups.first())
         {
             left -= 1;
-            self.due.remove(&id);
-            self.at = id + 1;
+            self.due_groups.remove(&id);
+            self.resume_at = id + 1;
             let Some(group) = self.groups.get_mut(&id) else { continue };
-            group
-                .prune(|router| network.by_id(router).map_or(0, |one| one.settled_generation(now)));
+            group.drop_retired(|router| {
+                network.by_id(router).map_or(0, |one| one.settled_generation(now))
+            });
             let is_there = |router| network.by_id(router).is_some();
-            let (changes, is_whole) = group.next(&self.graph, is_there);
+            let (changes, is_whole) = group.next_changes(&self.graph, is_there);
             group.is_pending = !is_whole;
-            new.touched.extend(changes.iter().map(|(router, _)| *router));
+            new.changed_routers.extend(changes.iter().map(|(router, _)| *router));
             let given = changes.into_iter();
-            new.given.extend(given.map(|(router, hops)| Given { group: id, router, hops }));
+            new.changes.extend(given.map(|(router, hops)| HopChange { group: id, router, hops }));
             new.groups.push(id);
         }
         new
     }
 
     /// Routers get their new routes in their present configurations.
-    pub(super) fn give(&mut self, network: &Network, new: NewRoutes) {
-        for Given { group, router, hops } in new.given {
+    pub(super) fn apply(&mut self, network: &Network, new: RouteChanges) {
+        for HopChange { group, router, hops } in new.changes {
             let generation = network.by_id(router).map_or(0, |router| router.generation);
             if let Some(group) = self.groups.get_mut(&group) {
-                group.give(router, hops, generation);
+                group.assign(router, hops, generation);
             }
         }
-        new.groups.into_iter().for_each(|id| self.tidy(id));
+        new.groups.into_iter().for_each(|id| self.merge_or_remove(id));
     }
 }

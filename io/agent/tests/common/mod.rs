@@ -14,7 +14,7 @@ use weir_agent::{Access, Agent, AgentConfig};
 use weir_base::Instant as Moment;
 use weir_client::Client;
 use weir_control::message::{Configuration, Forward, Refusal, RouterReport, Update};
-use weir_control::{Controller, ControllerConfig, Refused};
+use weir_control::{ControlError, Controller, ControllerConfig};
 use weir_io_fixture::wait_until;
 use weir_manage::FaceStatus;
 use weir_runtime::{Handle, Listener, Runtime, RuntimeConfig, StaticFace};
@@ -306,13 +306,13 @@ impl TestController {
     }
 }
 
-fn json<T: serde::Serialize>(result: Result<T, Refused>) -> Answer {
+fn json<T: serde::Serialize>(result: Result<T, ControlError>) -> Answer {
     match result {
         Ok(answer) => (200, serde_json::to_vec(&answer).unwrap()),
         Err(refused) => {
             let (status, expected) = match &refused {
-                Refused::OutOfOrder { expected } => (409, Some(*expected)),
-                Refused::UnknownRouter(_) => (404, None),
+                ControlError::OutOfOrder { expected } => (409, Some(*expected)),
+                ControlError::UnknownRouter(_) => (404, None),
                 _ => (400, None),
             };
             let refusal = Refusal { error: refused.to_string(), expected };

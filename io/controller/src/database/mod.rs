@@ -20,7 +20,7 @@ use sqlx::migrate::{Migration, MigrationType, Migrator};
 use sqlx::{
     AnyConnection, AnyPool, AssertSqlSafe, Connection as _, Executor as _, SqlSafeStr as _, raw_sql,
 };
-use weir_control::{File, FileNews, Plan};
+use weir_control::{File, FileStatus, Plan};
 use weir_wire::Name;
 
 use self::garbled::Select;
@@ -369,7 +369,7 @@ impl Database {
     /// `may_replace` any.
     pub(crate) async fn add_files(
         &self,
-        files: &[(File, FileNews)],
+        files: &[(File, FileStatus)],
         who: &str,
         may_replace: bool,
         at_ms: u64,
@@ -383,15 +383,18 @@ impl Database {
             let to = &mut transaction;
             for (file, news) in files {
                 let (is_written, action) = match news {
-                    FileNews::Nothing => continue,
-                    FileNews::Manifest => (file::amend(to, file, change).await?, "manifest added"),
-                    FileNews::All => {
+                    FileStatus::Unchanged => continue,
+                    FileStatus::AddsManifest => {
+                        (file::amend(to, file, change).await?, "manifest added")
+                    }
+                    FileStatus::New => {
                         (file::insert(to, file, who, at_ms, change).await?, "file added")
                     }
                 };
                 if !is_written {
                     // Somebody else was first, or the row cannot be read and so was not known.
-                    if *news != FileNews::All || !file::is_garbled(to, &file.name, change).await? {
+                    if *news != FileStatus::New || !file::is_garbled(to, &file.name, change).await?
+                    {
                         return Err(DatabaseError::Overtaken);
                     }
                     if !file::remove(to, &file.name, (!may_replace).then_some(who)).await? {

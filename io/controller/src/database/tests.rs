@@ -142,7 +142,7 @@ async fn a_database_of_an_older_version_is_brought_up_to_date() {
         // It goes on: after a plan the next, after an end any, and nothing else.
         let plans = [plan(1001, 3, "/a"), plan(2001, 0, "/b"), plan(3001, 4, "/b")].map(record);
         assert_eq!(database.write(1, &plans).await.unwrap(), [name("/b")]);
-        let with_manifest = [(file("/a"), FileNews::Manifest), (file("/c"), FileNews::All)];
+        let with_manifest = [(file("/a"), FileStatus::AddsManifest), (file("/c"), FileStatus::New)];
         database.add_files(&with_manifest, "producer p", false, 10).await.unwrap();
         assert_eq!(database.join("http://one", 11).await.unwrap(), 1);
     }
@@ -160,7 +160,7 @@ async fn full_database_leaves_no_transaction_open() {
     };
     let mut count = 0;
     let error = loop {
-        match add(&format!("/{count}"), FileNews::All).await {
+        match add(&format!("/{count}"), FileStatus::New).await {
             Ok(_) => count += 1,
             Err(error) => break error,
         }
@@ -168,15 +168,15 @@ async fn full_database_leaves_no_transaction_open() {
     };
     assert_eq!(error.away(), Away::Full);
     // Nothing is wrong with the disk here: there is no such file.
-    let undone = add("/none", FileNews::Manifest).await;
+    let undone = add("/none", FileStatus::AddsManifest).await;
     assert!(matches!(undone, Err(DatabaseError::Overtaken)));
     small.prune(0, 0).await.unwrap();
-    add("/late", FileNews::All).await.unwrap();
+    add("/late", FileStatus::New).await.unwrap();
     let other = Database::open(&place, None).await.unwrap();
     let news = other.news(None).await.unwrap();
     let late = name("/late");
     let is_late =
         |news: &FileChange| matches!(news, FileChange::Added(row) if row.file.name == late);
     assert!(news.files.iter().any(is_late), "what was accepted is not there");
-    other.add_files(&[(file("/other"), FileNews::All)], "producer p", false, 1).await.unwrap();
+    other.add_files(&[(file("/other"), FileStatus::New)], "producer p", false, 1).await.unwrap();
 }

@@ -9,7 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use weir_control::message::Refusal;
-use weir_control::{File, FileNews, Refused, Segments};
+use weir_control::{ControlError, File, FileStatus, Segments};
 use weir_wire::Name;
 
 use crate::access::{Body, Produces, Sees, SeesFiles};
@@ -118,7 +118,7 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     let mut turn = app.turn.lock().await;
     let caught_up = follow::catch_up(app, &mut turn).await;
     let (news, is_own) = app.with(|known| news_of(known, caller, &file, 0));
-    if news? == FileNews::Nothing {
+    if news? == FileStatus::Unchanged {
         return Ok(StatusCode::OK);
     }
     if !is_own {
@@ -129,7 +129,7 @@ async fn add_whole(app: &App, caller: &Caller, file: File) -> Result<StatusCode,
     if let Some(name) = written.left_out.first() {
         return Err(Problem::new(StatusCode::FORBIDDEN, not_readable(name)));
     }
-    Ok(if written.news == [FileNews::All] { StatusCode::CREATED } else { StatusCode::OK })
+    Ok(if written.news == [FileStatus::New] { StatusCode::CREATED } else { StatusCode::OK })
 }
 
 /// What is new of a file that comes after so many others, and whether the caller may tell it: a
@@ -139,10 +139,10 @@ fn news_of(
     caller: &Caller,
     file: &File,
     after: usize,
-) -> (Result<FileNews, Refused>, bool) {
+) -> (Result<FileStatus, ControlError>, bool) {
     let owner = known.controller.owner(&file.name);
     let is_own = owner.is_none_or(|owner| *owner == caller.who());
-    (known.controller.news_of_file(file, after), is_own || caller.role == Role::Operator)
+    (known.controller.file_status(file, after), is_own || caller.role == Role::Operator)
 }
 
 fn not_own(name: &Name) -> String {
@@ -159,7 +159,7 @@ fn not_readable(name: &Name) -> String {
 /// What has become of files that were to be written.
 struct Written {
     /// What was new of each.
-    news: Vec<FileNews>,
+    news: Vec<FileStatus>,
     /// Those that are there as somebody else's and cannot be read.
     left_out: BTreeSet<Name>,
 }
@@ -167,11 +167,11 @@ struct Written {
 /// Writes files into the database and takes them up: all but those that are left out, or none.
 async fn write_files(app: &App, files: Vec<File>, caller: &Caller) -> Result<Written, Problem> {
     let (who, may_replace) = (caller.who(), caller.role == Role::Operator);
-    let news: Vec<FileNews> = app.with(|known| {
-        let news = files.iter().map(|file| known.controller.news_of_file(file, 0));
-        news.collect::<Result<_, Refused>>()
+    let news: Vec<FileStatus> = app.with(|known| {
+        let news = files.iter().map(|file| known.controller.file_status(file, 0));
+        news.collect::<Result<_, ControlError>>()
     })?;
-    let with_news: Vec<(File, FileNews)> = files.into_iter().zip(news.iter().copied()).collect();
+    let with_news: Vec<(File, FileStatus)> = files.into_iter().zip(news.iter().copied()).collect();
     let at_ms = app.wall_clock.now_ms();
     let added = app.database.add_files(&with_news, &who, may_replace, at_ms).await;
     app.note_change(&added);
@@ -249,17 +249,17 @@ async fn add_all(
         if let Some(other) = new.get(&name) {
             // Twice in the list it is one.
             if *other != file {
-                let error = Refused::OtherFile(name.clone()).to_string();
+                let error = ControlError::FileConflict(name.clone()).to_string();
                 refused.push(FileRefused { name, error });
             }
             continue;
         }
         let (news, is_own) = app.with(|known| news_of(known, caller, &file, added));
         match news {
-            Ok(FileNews::Nothing) => {}
+            Ok(FileStatus::Unchanged) => {}
             Ok(_) if !is_own => refused.push(FileRefused { error: not_own(&name), name }),
             Ok(news) => {
-                added += usize::from(news == FileNews::All);
+                added += usize::from(news == FileStatus::New);
                 new.insert(name, file);
             }
             Err(error) => refused.push(FileRefused { name, error: error.to_string() }),

@@ -274,7 +274,7 @@ pub(super) async fn state(State(app): State<Arc<App>>, _: Sees) -> Json<Overview
     let (events, mut gone) = rows.unwrap_or_default();
     let overview = app.with(|known| {
         let routers = routers_of(known);
-        let twins = known.controller.twins();
+        let twins = known.controller.duplicates();
         gone.retain(|(name, ..)| !routers.iter().any(|router| router.name == *name));
         Overview {
             now_ms: app.wall_clock.now_ms(),

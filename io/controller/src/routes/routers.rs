@@ -12,7 +12,7 @@ use serde::Deserialize;
 use weir_control::message::{
     Configuration, Forward, Forwarded, Refusal, Registered, RouterReport, Update, UpdateNumber,
 };
-use weir_control::{LimitKind, Refused};
+use weir_control::{ControlError, LimitKind};
 
 use crate::access::{Body, OfRouter, SeesRouter};
 use crate::app::App;
@@ -48,10 +48,10 @@ pub(super) async fn report(
         let is_found = known.news_of(&router).is_none();
         let registered = known.controller.report(now, &router, report)?;
         if foreign > 0 {
-            known.controller.does_not_count(&router, LimitKind::Prefix, foreign);
+            known.controller.note_limit_exceeded(&router, LimitKind::Prefix, foreign);
         }
         known.seen_ms.insert(router.clone(), seen_ms);
-        Ok::<_, Refused>((registered, is_found))
+        Ok::<_, ControlError>((registered, is_found))
     });
     let (registered, is_found) = registered?;
     if is_found {
@@ -137,7 +137,7 @@ pub(super) async fn configuration(
     query: Result<Query<ConfigurationQuery>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let Query(ConfigurationQuery { after, wait }) = query.map_err(Problem::from)?;
-    let unknown = || Problem::from(Refused::UnknownRouter(router.clone()));
+    let unknown = || Problem::from(ControlError::UnknownRouter(router.clone()));
     let mut news = app.with(|known| known.news_of(&router)).ok_or_else(unknown)?;
     let mut stopping = app.stopping.clone();
     let end = tokio::time::sleep(Duration::from_secs(wait.min(WAIT_S_MAX)));

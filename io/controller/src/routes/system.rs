@@ -106,7 +106,7 @@ pub(super) async fn metrics(
             known.controller.plans().count(),
             known.waiting_count(),
         ];
-        (counts.map(|count| count as u64), known.controller.bounded().collect::<Vec<_>>())
+        (counts.map(|count| count as u64), known.controller.limit_counts().collect::<Vec<_>>())
     });
     let [routers, links, files, plans, requests] = counts;
     let (records, lost) = (app.journal.waiting_count() as u64, app.journal.lost_count());

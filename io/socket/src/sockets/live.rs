@@ -89,7 +89,7 @@ impl LiveWriter {
     /// answer is there, or a little earlier. What is appended comes in the order of the calls.
     ///
     /// # Errors
-    /// [`SocketError::TooLong`]; [`SocketError::Refused`] while as many octets as
+    /// [`SocketError::TooLong`]; [`SocketError::ControlError`] while as many octets as
     /// [`output_buffer`](ProducerOptions::output_buffer) has are under way, counted with headers
     /// and signatures: wait for an earlier answer. Nothing has been published then.
     /// [`SocketError::ClosedFace`], now or as the answer.

@@ -226,7 +226,7 @@ impl Producer {
     /// on it is published as a whole. With the session, all that has not begun is given up.
     ///
     /// # Errors
-    /// As [`Producer::publish`], and [`SocketError::Refused`] if 4096 objects of the session wait
+    /// As [`Producer::publish`], and [`SocketError::ControlError`] if 4096 objects of the session wait
     /// to be signed.
     pub fn publish_async(
         &self,

@@ -48,12 +48,12 @@ impl Plans {
         for router in &touched {
             let surplus = self.map.rules_of(router).all.saturating_sub(RULES_MAX);
             if surplus > 0 {
-                cx.registry.does_not_count(router, LimitKind::Rules, 1);
+                cx.registry.note_limit_exceeded(router, LimitKind::Rules, 1);
             }
         }
         let former = former.map(|former| former.concerned).unwrap_or_default();
         for router in touched.union(&former) {
-            cx.registry.touch(router);
+            cx.registry.new_generation(router);
         }
     }
 
@@ -72,7 +72,7 @@ impl Plans {
         if let Some(active) = self.map.remove_plan(object) {
             self.upkeep.room_came();
             for router in &active.concerned {
-                cx.registry.touch(router);
+                cx.registry.new_generation(router);
             }
         }
     }
@@ -88,7 +88,7 @@ impl Plans {
             let former = core::mem::replace(&mut active.concerned, concerned.clone());
             self.map.insert_plan(active);
             for router in concerned.difference(&former) {
-                cx.registry.touch(router);
+                cx.registry.new_generation(router);
             }
         }
     }

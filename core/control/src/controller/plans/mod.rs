@@ -171,7 +171,7 @@ impl Plans {
         let is_left = router.plan_credits > 0;
         router.plan_credits = router.plan_credits.saturating_sub(1);
         if !is_left {
-            cx.registry.does_not_count(name, LimitKind::Plans, 1);
+            cx.registry.note_limit_exceeded(name, LimitKind::Plans, 1);
         }
         is_left
     }

@@ -179,7 +179,7 @@ impl Plans {
                     && record.distrusted_until.replace(until).is_none()
                 {
                     let (router, object, segments) = (router.clone(), object.clone(), *segments);
-                    cx.registry.record(Event::KeepsNot { router, object, segments });
+                    cx.registry.record(Event::PartNotKept { router, object, segments });
                 }
             }
             if !lacking.is_empty() {
