@@ -40,7 +40,7 @@ options! {
         late_after: Time = Time { ns: BusyPolicy::default().late_after_ns };
         /// Reads before a disk from which on it is busy, for `mark` and for bypass "threshold".
         #[serde(deserialize_with = "bounds::count::<_, 0, { u32::MAX }>")]
-        threshold: u32 = tier().threshold;
+        threshold: u32 = tier().bypass_threshold;
         /// Congestion marks because of disks: on Data for which the queue was over the threshold
         /// and no next hop was left ("nb-cc"; neighbours tell each other whether they are
         /// available), on that of every Interest that found it so, passed by or not ("ecn"), or on
@@ -94,7 +94,7 @@ impl DisksOptions {
                 Some(size) => size.bytes,
                 None => tier.write_backlog_bytes_max,
             },
-            threshold: self.threshold,
+            bypass_threshold: self.threshold,
             write_bytes_max: self.write_size_max.bytes as u32,
             write_delay_max_ns: self.write_delay_max.ns,
             stalled_after_ns: self.stalled_after.ns,

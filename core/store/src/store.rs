@@ -79,7 +79,7 @@ pub struct Store {
     disks: Option<Box<Disks>>,
     /// Which segments are held, if asked to keep track.
     holdings: Option<Box<StoreHoldings>>,
-    /// The number of the last generation of changes when `held` was last given up.
+    /// The number of the last generation of changes when `page_count` was last given up.
     last_generation: u64,
     /// What happened. The levels are filled in when asked for.
     stats: StoreStats,
@@ -237,7 +237,7 @@ impl Store {
     /// Whether the disks need not be asked for what memory lacks.
     #[inline]
     fn is_memory_only(&mut self, query: &Query<'_>) -> bool {
-        self.disks.as_mut().is_none_or(|disks| disks.tier.ends_at_filter(query))
+        self.disks.as_mut().is_none_or(|disks| disks.tier.is_filtered_out(query))
     }
 
     #[cold]

@@ -131,7 +131,7 @@ impl Fixture {
             is_writable: true,
         };
         let disk = DiskTierConfig {
-            threshold: 2,
+            bypass_threshold: 2,
             reads_max: 4,
             record_bytes_typical: 1024,
             filter,

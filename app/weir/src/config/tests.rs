@@ -211,7 +211,7 @@ fn two_lines_declare_a_disk() {
     assert!(disks.files[0].direct);
     assert_eq!(disks.files[0].engine, Engine::Auto);
     assert_eq!(disks.busy, BusyPolicy::default());
-    assert_eq!((disks.tier.threshold, disks.tier.depth), (64, 64));
+    assert_eq!((disks.tier.bypass_threshold, disks.tier.depth), (64, 64));
     assert!(FileConfig::default().to_runtime().unwrap().disks.is_none());
 }
 
@@ -225,7 +225,7 @@ fn disk_options_reach_the_router() {
     let disks = parse(text).unwrap().to_runtime().unwrap().disks.unwrap();
     assert_eq!(disks.busy.bypass, Bypass::Adaptive);
     assert_eq!(disks.busy.mark, Mark::Ecn);
-    assert_eq!(disks.tier.threshold, 600);
+    assert_eq!(disks.tier.bypass_threshold, 600);
     assert_eq!(disks.tier.admission, Admission::Size { bytes_min: 4096 });
     assert_eq!(disks.tier.offer_at, OfferAt::Arrival);
     assert_eq!(disks.stop_timeout, Duration::ZERO);

@@ -46,7 +46,7 @@ impl DiskState {
             read_marker: Marker::default(),
             write_marks: WriteMarks::default(),
             refill: Refill::default(),
-            threshold: disk.map_or(0, |disk| disk.threshold),
+            threshold: disk.map_or(0, |disk| disk.bypass_threshold),
             held_up: None,
             flushes: Vec::new(),
             finished: Vec::new(),

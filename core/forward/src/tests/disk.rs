@@ -79,7 +79,7 @@ impl DiskFixture {
             is_writable: true,
         };
         let mut disk = DiskTierConfig {
-            threshold: 2,
+            bypass_threshold: 2,
             reads_max: 4,
             record_bytes_typical: 1024,
             ..DiskTierConfig::new(vec![geometry; disks], STORE_ID, KEY, checksum)

@@ -153,7 +153,7 @@ impl DiskTier {
             }
         };
         if matches!(before, ExistingRecord::Unverified(_) | ExistingRecord::Different(_)) {
-            self.reads.outdate(offer.key);
+            self.reads.invalidate(offer.key);
         }
         OfferResult::Queued(self.append(now, disk, offer, path))
     }
@@ -232,7 +232,7 @@ impl DiskTier {
         if self.fingerprints.insert(key, fingerprint) {
             return Comparison::Deferred;
         }
-        self.reads.outdate(key);
+        self.reads.invalidate(key);
         Comparison::Impossible
     }
 
@@ -407,7 +407,7 @@ impl DiskTier {
     #[inline]
     fn on_indexed(&mut self, disk: usize, key: Key, before: Option<RecordAddress>) {
         let Some(before) = before else { return };
-        self.uncount(before);
+        self.uncount_record(before);
         if usize::from(before.disk()) != disk && self.may_come_back(before) {
             self.devices[usize::from(before.disk())].erase(Erasure::Key(key));
         }
@@ -415,9 +415,9 @@ impl DiskTier {
 
     /// What has yet to be read in under this key is older than what was just appended to a disk.
     fn supersede(&mut self, disk: usize, key: Key) {
-        self.erase_unread(Erasure::Key(key));
+        self.erase_unindexed(Erasure::Key(key));
         for (other, device) in self.devices.iter_mut().enumerate() {
-            if other != disk && self.recovery.takes_in(other) {
+            if other != disk && self.recovery.may_index(other) {
                 device.erase(Erasure::Key(key));
             }
         }
@@ -444,7 +444,7 @@ impl DiskTier {
     /// Data.
     pub(crate) fn on_new_data(&mut self, key: Key, wire: &[u8]) -> Comparison {
         if self.catalog.is_ruled_out(key) && !self.is_recovering() {
-            self.reads.outdate(key);
+            self.reads.invalidate(key);
             return Comparison::NotNeeded;
         }
         let place = self.find(key);
@@ -457,7 +457,7 @@ impl DiskTier {
                 return self.record_fingerprint(key, wire);
             }
             // The region of the record may have been reused since a read of it was begun.
-            None => self.reads.outdate(key),
+            None => self.reads.invalidate(key),
         }
         Comparison::NotNeeded
     }
@@ -472,8 +472,8 @@ impl DiskTier {
     /// whether there was anything.
     pub(crate) fn erase_key(&mut self, key: Key) -> bool {
         self.fingerprints.remove(key);
-        self.reads.outdate(key);
-        let place = self.find_at_all(key);
+        self.reads.invalidate(key);
+        let place = self.find_recoverable(key);
         let was_there = place.is_some_and(|place| self.is_valid(place));
         if let Some(place) = place {
             self.remove_from_index(key, place);
@@ -484,10 +484,10 @@ impl DiskTier {
 
     /// Has it noted on disk that what is there under this key, or may be, was erased.
     fn log_erasure(&mut self, key: Key, place: Option<RecordAddress>) {
-        self.erase_unread(Erasure::Key(key));
+        self.erase_unindexed(Erasure::Key(key));
         for (disk, device) in self.devices.iter_mut().enumerate() {
             let is_its = place.is_some_and(|place| usize::from(place.disk()) == disk);
-            if is_its || self.recovery.takes_in(disk) {
+            if is_its || self.recovery.may_index(disk) {
                 device.erase(Erasure::Key(key));
             }
         }
@@ -516,7 +516,7 @@ impl DiskTier {
     pub(crate) fn erase_below(&mut self, prefix: Option<u64>, limit: usize) -> usize {
         // A record that made room since its read was begun is not in the index any more, so nobody
         // can tell whether it is among them.
-        self.reads.outdate_all();
+        self.reads.invalidate_all();
         let mut erased = 0;
         while erased < limit {
             // Stale entries among them count for nothing.
@@ -524,7 +524,7 @@ impl DiskTier {
             let is_all = removed.len() < limit - erased;
             for (key, place) in removed {
                 let (is_valid, may_come_back) = (self.is_valid(place), self.may_come_back(place));
-                self.uncount(place);
+                self.uncount_record(place);
                 if may_come_back && !is_all {
                     self.log_erasure(key, Some(place));
                 }
@@ -534,7 +534,7 @@ impl DiskTier {
                 }
             }
             if is_all {
-                self.erase_unread(Erasure::Below(prefix));
+                self.erase_unindexed(Erasure::Below(prefix));
                 for device in &mut self.devices {
                     device.erase(Erasure::Below(prefix));
                 }

@@ -10,16 +10,16 @@ use weir_base::CountingBloom;
 
 /// Index and filter always know the same keys; the list lags behind only while it is built. A place
 /// in the index may be stale, which the devices know and this does not.
-pub(super) struct Catalog {
+pub(super) struct RecordCatalog {
     index: DiskIndex,
     filter: Option<CountingBloom>,
     /// Which segments are held, if asked to keep track.
     holdings: Option<Box<Holdings>>,
     /// The position that the building of `holdings` has reached.
-    building: Cursor,
+    build_cursor: Cursor,
 }
 
-impl Catalog {
+impl RecordCatalog {
     /// For logs of `log_bytes`, within the memory for the index less `others_bytes`.
     pub(super) fn new(config: &DiskTierConfig, log_bytes: u64, others_bytes: usize) -> Self {
         let filter = filter_for(config, log_bytes);
@@ -29,7 +29,7 @@ impl Catalog {
             index: DiskIndex::with_bytes_max(usize::try_from(bytes_max).unwrap_or(usize::MAX)),
             filter,
             holdings: None,
-            building: Cursor::default(),
+            build_cursor: Cursor::default(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Catalog {
     pub(super) fn remove(&mut self, key: Key, place: RecordAddress) -> bool {
         let was_there = self.index.remove(key, place);
         if was_there {
-            forget(&mut self.filter, &mut self.holdings, key);
+            on_record_removed(&mut self.filter, &mut self.holdings, key);
         }
         was_there
     }
@@ -120,7 +120,7 @@ impl Catalog {
         let mut removed = Vec::new();
         self.index.erase_below(prefix, limit, |key, place| removed.push((key, place)));
         for &(key, _) in &removed {
-            forget(&mut self.filter, &mut self.holdings, key);
+            on_record_removed(&mut self.filter, &mut self.holdings, key);
         }
         removed
     }
@@ -140,7 +140,7 @@ impl Catalog {
         index.sweep(steps, |key, place| {
             let is_kept = is_kept(key, place);
             if !is_kept {
-                forget(filter, holdings, key);
+                on_record_removed(filter, holdings, key);
             }
             is_kept
         });
@@ -156,14 +156,14 @@ impl Catalog {
     }
 
     /// Begins to list the segments that are held, or stops it.
-    pub(super) fn track(&mut self, config: Option<HoldingsConfig>) {
+    pub(super) fn track_holdings(&mut self, config: Option<HoldingsConfig>) {
         self.holdings = config.map(|config| Box::new(Holdings::new(config)));
-        self.building = Cursor::default();
+        self.build_cursor = Cursor::default();
     }
 
     /// The list must be built from the start once more.
     pub(super) fn restart_building(&mut self) {
-        self.building = Cursor::default();
+        self.build_cursor = Cursor::default();
     }
 
     /// Adds records that were there before to the list, `steps` further. Returns whether that was
@@ -173,7 +173,9 @@ impl Catalog {
         steps: u32,
         is_valid: impl Fn(RecordAddress) -> bool,
     ) -> bool {
-        let Self { index, holdings: Some(holdings), building, .. } = self else { return true };
+        let Self { index, holdings: Some(holdings), build_cursor: building, .. } = self else {
+            return true;
+        };
         index.walk(building, steps, |key, place| {
             if key.segment != WHOLE && is_valid(place) {
                 holdings.add(key.object, key.segment, Vec::new);
@@ -207,7 +209,11 @@ impl Catalog {
 
 /// A record has gone from the index.
 #[inline]
-fn forget(filter: &mut Option<CountingBloom>, holdings: &mut Option<Box<Holdings>>, key: Key) {
+fn on_record_removed(
+    filter: &mut Option<CountingBloom>,
+    holdings: &mut Option<Box<Holdings>>,
+    key: Key,
+) {
     if let Some(holdings) = holdings.as_mut().filter(|_| key.segment != WHOLE) {
         holdings.remove(key.object, key.segment);
     }

@@ -2,7 +2,7 @@
 
 use super::op::{DiskOpKind, DiskOutcome};
 use super::place::{Key, RecordAddress};
-use super::running::Purpose;
+use super::running::OpPurpose;
 use super::tier::DiskTier;
 
 impl DiskTier {
@@ -23,7 +23,7 @@ impl DiskTier {
     }
 
     /// The next record of a disk to be compared.
-    pub(super) fn next_comparison(&mut self, disk: usize) -> Option<(Purpose, DiskOpKind)> {
+    pub(super) fn next_comparison(&mut self, disk: usize) -> Option<(OpPurpose, DiskOpKind)> {
         while let Some(key) = self.devices[disk].comparisons.pop() {
             let Some(place) = self.find(key).filter(|place| usize::from(place.disk()) == disk)
             else {
@@ -34,7 +34,7 @@ impl DiskTier {
             }
             self.devices[disk].comparing += 1;
             let kind = self.devices[disk].read_record(place);
-            return Some((Purpose::Comparison(key, place), kind));
+            return Some((OpPurpose::Comparison(key, place), kind));
         }
         None
     }

@@ -144,7 +144,7 @@ pub struct DiskTierConfig {
     pub write_backlog_bytes_max: u64,
     /// Reads before a disk from which on Interests go elsewhere if they can (paper nb-cache,
     /// III-C).
-    pub threshold: u32,
+    pub bypass_threshold: u32,
     /// Octets written at once at most, unless one record is longer.
     pub write_bytes_max: u32,
     /// How long a record may wait for others to be written with, ns.
@@ -169,7 +169,7 @@ impl DiskTierConfig {
             depth: (self.depth / shards).max(1),
             reads_max: (self.reads_max / shards).max(1),
             write_backlog_bytes_max: self.write_backlog_bytes_max / u64::from(shards),
-            threshold: self.threshold.div_ceil(shards),
+            bypass_threshold: self.bypass_threshold.div_ceil(shards),
             ..self
         }
     }
@@ -197,7 +197,7 @@ impl DiskTierConfig {
             depth: 64,
             reads_max: 4096,
             write_backlog_bytes_max: 128 << 20,
-            threshold: 64,
+            bypass_threshold: 64,
             write_bytes_max: 256 << 10,
             write_delay_max_ns: 5 * NS_PER_MS,
             stalled_after_ns: 500 * NS_PER_MS,

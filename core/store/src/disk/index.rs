@@ -38,12 +38,12 @@ pub(crate) struct DiskIndex {
 #[derive(Copy, Clone, Default)]
 pub(super) struct Cursor {
     node: u32,
-    at: Entry,
+    at: NodeEntry,
 }
 
 /// Data of a node. In this order they are found.
 #[derive(Copy, Clone, Default)]
-enum Entry {
+enum NodeEntry {
     /// That of the very name.
     #[default]
     Whole,
@@ -51,7 +51,7 @@ enum Entry {
     From(u64),
 }
 
-impl Entry {
+impl NodeEntry {
     fn after(key: Key) -> Self {
         match key.segment {
             WHOLE => Self::From(0),
@@ -126,7 +126,7 @@ impl DiskIndex {
             None => (prefixes + 1, EMPTY),
         };
         let cells = self.segments.cells();
-        let (whole, segments) = self.parts(content);
+        let (whole, segments) = self.unpack(content);
         let (other, mut pages) = match key.segment {
             WHOLE => (segments, 0),
             segment => (whole, self.segments.new_pages(segments, segment)),
@@ -149,7 +149,7 @@ impl DiskIndex {
     #[inline]
     pub(crate) fn find(&self, key: Key) -> Option<RecordAddress> {
         let node = self.nodes.find(key.object)?;
-        let (whole, segments) = self.parts(self.nodes.get(node).content);
+        let (whole, segments) = self.unpack(self.nodes.get(node).content);
         match key.segment {
             WHOLE => RecordAddress::from_word(whole),
             segment => self.segments.find(segments, segment),
@@ -176,7 +176,7 @@ impl DiskIndex {
             }
         };
         let content = self.nodes.get(node).content;
-        let (whole, segments) = self.parts(content);
+        let (whole, segments) = self.unpack(content);
         let (whole, segments, before) = match key.segment {
             WHOLE => (place.to_word(), segments, RecordAddress::from_word(whole)),
             segment => {
@@ -184,7 +184,7 @@ impl DiskIndex {
                 (whole, segments, before)
             }
         };
-        self.nodes.get_mut(node).content = self.join(content, whole, segments);
+        self.nodes.get_mut(node).content = self.pack(content, whole, segments);
         self.len += usize::from(before.is_none());
         before
     }
@@ -195,7 +195,7 @@ impl DiskIndex {
             return false;
         }
         let Some(node) = self.nodes.find(key.object) else { return false };
-        self.take(node, key.segment);
+        self.remove_from_node(node, key.segment);
         self.nodes.prune(node);
         true
     }
@@ -215,7 +215,7 @@ impl DiskIndex {
         let mut at = top;
         let mut visits = 0;
         loop {
-            let mut entry = Entry::Whole;
+            let mut entry = NodeEntry::Whole;
             while let Some((key, place)) = self.entry(at, entry) {
                 visits += 1;
                 if visits > visits_max {
@@ -224,7 +224,7 @@ impl DiskIndex {
                 if is_wanted(key, place) {
                     return Some((key, place));
                 }
-                entry = Entry::after(key);
+                entry = NodeEntry::after(key);
             }
             at = self.node_after(at, top, &mut visits)?;
             if visits > visits_max {
@@ -245,8 +245,8 @@ impl DiskIndex {
         let mut count = 0;
         let mut at = top;
         while count < limit {
-            if let Some((key, place)) = self.entry(at, Entry::Whole) {
-                self.take(at, key.segment);
+            if let Some((key, place)) = self.entry(at, NodeEntry::Whole) {
+                self.remove_from_node(at, key.segment);
                 erased(key, place);
                 count += 1;
                 continue;
@@ -280,7 +280,7 @@ impl DiskIndex {
         let mut removed = 0;
         for _ in 0..steps {
             let mut found = self.entry(self.cursor.node, self.cursor.at);
-            if found.is_none() && matches!(self.cursor.at, Entry::From(_)) {
+            if found.is_none() && matches!(self.cursor.at, NodeEntry::From(_)) {
                 // What follows the last Data of a node costs no step.
                 self.advance();
                 found = self.entry(self.cursor.node, self.cursor.at);
@@ -290,11 +290,11 @@ impl DiskIndex {
                 continue;
             };
             if self.cursor.at.is_first_of_cell(key) {
-                self.settle(self.cursor.node, key.segment);
+                self.compact(self.cursor.node, key.segment);
             }
-            self.cursor.at = Entry::after(key);
+            self.cursor.at = NodeEntry::after(key);
             if !keep(key, place) {
-                self.take(self.cursor.node, key.segment);
+                self.remove_from_node(self.cursor.node, key.segment);
                 self.nodes.prune(self.cursor.node);
                 removed += 1;
             }
@@ -316,9 +316,9 @@ impl DiskIndex {
             match self.entry(cursor.node, cursor.at) {
                 Some((key, place)) => {
                     visit(key, place);
-                    cursor.at = Entry::after(key);
+                    cursor.at = NodeEntry::after(key);
                 }
-                None => *cursor = Cursor { node: cursor.node + 1, at: Entry::Whole },
+                None => *cursor = Cursor { node: cursor.node + 1, at: NodeEntry::Whole },
             }
         }
         false
@@ -334,7 +334,7 @@ impl DiskIndex {
     fn advance(&mut self) {
         let next = self.cursor.node + 1;
         self.cursor =
-            Cursor { node: if next < self.nodes.slots() { next } else { 0 }, at: Entry::Whole };
+            Cursor { node: if next < self.nodes.slots() { next } else { 0 }, at: NodeEntry::Whole };
     }
 
     fn top(&self, prefix: Option<u64>) -> Option<u32> {
@@ -360,12 +360,12 @@ impl DiskIndex {
     }
 
     /// The first Data of a node from `from` on.
-    fn entry(&self, node: u32, from: Entry) -> Option<(Key, RecordAddress)> {
+    fn entry(&self, node: u32, from: NodeEntry) -> Option<(Key, RecordAddress)> {
         let node = self.nodes.get(node);
-        let (whole, segments) = self.parts(node.content);
+        let (whole, segments) = self.unpack(node.content);
         let first = match from {
-            Entry::From(first) => first,
-            Entry::Whole => match RecordAddress::from_word(whole) {
+            NodeEntry::From(first) => first,
+            NodeEntry::Whole => match RecordAddress::from_word(whole) {
                 Some(place) => return Some((Key { object: node.hash, segment: WHOLE }, place)),
                 None => 0,
             },
@@ -375,9 +375,9 @@ impl DiskIndex {
     }
 
     /// Takes Data out that is there, and leaves the node.
-    fn take(&mut self, node: u32, segment: u64) {
+    fn remove_from_node(&mut self, node: u32, segment: u64) {
         let content = self.nodes.get(node).content;
-        let (whole, segments) = self.parts(content);
+        let (whole, segments) = self.unpack(content);
         let (whole, segments) = match segment {
             WHOLE => (EMPTY, segments),
             segment => {
@@ -386,32 +386,32 @@ impl DiskIndex {
                 (whole, self.segments.remove(segments, segment, may_add_page).0)
             }
         };
-        self.nodes.get_mut(node).content = self.join(content, whole, segments);
+        self.nodes.get_mut(node).content = self.pack(content, whole, segments);
         self.len -= 1;
     }
 
     /// Gives the memory of a segment a better place, if there is one.
-    fn settle(&mut self, node: u32, segment: u64) {
+    fn compact(&mut self, node: u32, segment: u64) {
         let content = self.nodes.get(node).content;
-        let (whole, segments) = self.parts(content);
-        let settled = self.segments.settle(segments, segment);
+        let (whole, segments) = self.unpack(content);
+        let settled = self.segments.compact(segments, segment);
         if settled != segments {
-            self.nodes.get_mut(node).content = self.join(content, whole, settled);
+            self.nodes.get_mut(node).content = self.pack(content, whole, settled);
         }
     }
 
     /// What a node holds: the place of the Data of its very name, and the word of its segments.
     #[inline(always)]
-    fn parts(&self, content: u64) -> (u64, u64) {
+    fn unpack(&self, content: u64) -> (u64, u64) {
         if content & BOTH != 0 {
             let words = self.segments.cells().words(content as u32);
             return (words[0], words[1]);
         }
-        if Segments::is(content) { (EMPTY, content) } else { (content, EMPTY) }
+        if Segments::has_segments(content) { (EMPTY, content) } else { (content, EMPTY) }
     }
 
     /// The content of a node that holds these, and held what `content` says.
-    fn join(&mut self, content: u64, whole: u64, segments: u64) -> u64 {
+    fn pack(&mut self, content: u64, whole: u64, segments: u64) -> u64 {
         let cells = self.segments.cells_mut();
         let has_both = whole != EMPTY && segments != EMPTY;
         if !has_both {

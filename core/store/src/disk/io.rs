@@ -6,9 +6,9 @@ use super::device::{BatchContent, Region, WriteBatch};
 use super::lookup::ReadOutcome;
 use super::op::{DiskFailure, DiskOp, DiskOpId, DiskOpKind, DiskOutcome};
 use super::place::SECTOR_BYTES;
-use super::queue::{Turn, turn};
-use super::reads::Read;
-use super::running::{Purpose, Running};
+use super::queue::{NextOp, choose_next};
+use super::reads::SharedRead;
+use super::running::{OpPurpose, RunningOp};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
 use core::mem;
@@ -56,7 +56,7 @@ impl DiskTier {
             return None;
         }
         if let Some((purpose, kind)) = self.next_recovery_read(disk) {
-            return Some(self.begin(now, disk, purpose, kind));
+            return Some(self.begin_op(now, disk, purpose, kind));
         }
         let device = &self.devices[disk];
         let read = device.reads.front().map(|&at| self.reads.get(at).ticket);
@@ -68,17 +68,23 @@ impl DiskTier {
             true => Contention::Fifo,
             false => self.config.contention,
         };
-        match turn(contention, read, write) {
-            Some(Turn::Read) => self.begin_next_read(now, disk),
-            Some(Turn::Write) => self.begin_next_write(now, disk),
+        match choose_next(contention, read, write) {
+            Some(NextOp::Read) => self.begin_next_read(now, disk),
+            Some(NextOp::Write) => self.begin_next_write(now, disk),
             None => {
                 let (purpose, kind) = self.next_comparison(disk)?;
-                Some(self.begin(now, disk, purpose, kind))
+                Some(self.begin_op(now, disk, purpose, kind))
             }
         }
     }
 
-    fn begin(&mut self, now: Instant, disk: usize, purpose: Purpose, kind: DiskOpKind) -> DiskOp {
+    fn begin_op(
+        &mut self,
+        now: Instant,
+        disk: usize,
+        purpose: OpPurpose,
+        kind: DiskOpKind,
+    ) -> DiskOp {
         let id = self.operations.begin(disk as u8, purpose);
         let device = &mut self.devices[disk];
         device.under_way += 1;
@@ -93,7 +99,7 @@ impl DiskTier {
     fn begin_next_read(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
         let at = self.devices[disk].reads.pop_front()?;
         let kind = self.devices[disk].read_record(self.reads.get(at).place);
-        Some(self.begin(now, disk, Purpose::Read(at), kind))
+        Some(self.begin_op(now, disk, OpPurpose::Read(at), kind))
     }
 
     fn begin_next_write(&mut self, now: Instant, disk: usize) -> Option<DiskOp> {
@@ -104,12 +110,12 @@ impl DiskTier {
             sequence: batch.sequence,
             chunks: mem::take(&mut batch.chunks),
         };
-        Some(self.begin(now, disk, Purpose::Write(batch), kind))
+        Some(self.begin_op(now, disk, OpPurpose::Write(batch), kind))
     }
 
     /// An operation has ended.
     pub(crate) fn on_done(&mut self, now: Instant, id: DiskOpId, outcome: DiskOutcome) {
-        let Some(Running { disk, purpose, .. }) = self.operations.end(id) else { return };
+        let Some(RunningOp { disk, purpose, .. }) = self.operations.end(id) else { return };
         let disk = usize::from(disk);
         let device = &mut self.devices[disk];
         device.under_way -= 1;
@@ -117,10 +123,10 @@ impl DiskTier {
         device.last_answer = now;
         self.forget_ended(disk);
         match purpose {
-            Purpose::Read(at) => self.on_read(disk, at, outcome),
-            Purpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
-            Purpose::Recovery(tag) => self.on_recovery_read(tag, outcome),
-            Purpose::Comparison(key, place) => self.on_comparison(key, place, &outcome),
+            OpPurpose::Read(at) => self.on_read(disk, at, outcome),
+            OpPurpose::Write(batch) => self.on_write(now, disk, batch, &outcome),
+            OpPurpose::Recovery(tag) => self.on_recovery_read(tag, outcome),
+            OpPurpose::Comparison(key, place) => self.on_comparison(key, place, &outcome),
         }
     }
 
@@ -159,15 +165,15 @@ impl DiskTier {
         let outcome = match data {
             Some((packet, fresh_until)) => ReadOutcome::Data { packet, fresh_until },
             // Who waited went on when the disk stalled.
-            None if read.is_let_go => return,
+            None if read.is_released => return,
             None => ReadOutcome::Unavailable,
         };
         self.reads.finish(read.id, outcome);
     }
 
     /// Whether what was read may be served.
-    fn check_read(&mut self, read: &Read, packet: &Packet) -> bool {
-        if read.is_outdated {
+    fn check_read(&mut self, read: &SharedRead, packet: &Packet) -> bool {
+        if read.is_stale {
             return false;
         }
         let Some(fingerprint) = self.fingerprints.find(read.key) else { return true };
@@ -181,7 +187,7 @@ impl DiskTier {
     }
 
     /// A single bad place is given up; when a disk fails altogether, what is on it is kept.
-    fn on_read_failed(&mut self, disk: usize, read: &Read) {
+    fn on_read_failed(&mut self, disk: usize, read: &SharedRead) {
         self.stats.read_errors += 1;
         let device = &mut self.devices[disk];
         device.read_failures = device.read_failures.saturating_add(1);
@@ -204,7 +210,7 @@ impl DiskTier {
         }
         if let Some(failure) = failure {
             self.stats.write_errors += 1;
-            self.drop_parts(disk, &batch);
+            self.drop_batch(disk, &batch);
             self.on_write_failed(now, disk, &batch, failure);
         } else {
             if batch.content == BatchContent::Header {
@@ -223,7 +229,7 @@ impl DiskTier {
     }
 
     /// Records that may not be on the disk are not served, and not after a restart either.
-    fn drop_parts(&mut self, disk: usize, batch: &WriteBatch) {
+    fn drop_batch(&mut self, disk: usize, batch: &WriteBatch) {
         let end = (batch.sequence, ((batch.offset + batch.len) / SECTOR_BYTES) as u32);
         for &record in &batch.records {
             let pending = self.remove_pending(record);
@@ -253,7 +259,7 @@ impl DiskTier {
             device.paused_until = now.plus_ns(PAUSE.delay_ns(doubled + 1));
         }
         if batch.content == BatchContent::Header {
-            return self.give_up_region(disk, batch, failure);
+            return self.abandon_region(disk, batch, failure);
         }
         let is_open = device.open.as_ref().is_some_and(|log| log.sequence == batch.sequence);
         // Where there is no space, there is none elsewhere either: no other region is given up.
@@ -263,7 +269,7 @@ impl DiskTier {
     }
 
     /// A region without a header holds nothing.
-    fn give_up_region(&mut self, disk: usize, header: &WriteBatch, failure: DiskFailure) {
+    fn abandon_region(&mut self, disk: usize, header: &WriteBatch, failure: DiskFailure) {
         let device = &mut self.devices[disk];
         device.finish_batch();
         let is_of_region = |batch: &WriteBatch| batch.sequence == header.sequence;
@@ -274,7 +280,7 @@ impl DiskTier {
         device.open.take_if(|log| log.sequence == header.sequence);
         device.closing.retain(|log| log.sequence != header.sequence);
         for batch in dropped {
-            self.drop_parts(disk, &batch);
+            self.drop_batch(disk, &batch);
         }
         // Where there is no space, there is none elsewhere either.
         let is_its_own = u8::from(failure == DiskFailure::Io);
@@ -296,10 +302,10 @@ impl DiskTier {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         for disk in 0..self.devices.len() {
             if self.stalls_at(disk).is_some_and(|at| at <= now) {
-                self.on_stall(disk);
+                self.on_stalled(disk);
             }
         }
-        self.recover_further();
+        self.continue_recovery();
     }
 
     /// When the disk is taken for stalled unless it answers.
@@ -310,7 +316,7 @@ impl DiskTier {
     }
 
     /// Lets go all who wait for a disk.
-    fn on_stall(&mut self, disk: usize) {
+    fn on_stalled(&mut self, disk: usize) {
         self.stats.stalls += 1;
         let device = &mut self.devices[disk];
         device.is_stalled = true;
@@ -321,8 +327,8 @@ impl DiskTier {
             self.reads.finish(read.id, ReadOutcome::Stalled);
         }
         for running in self.operations.of_disk(disk) {
-            if let Purpose::Read(at) = running.purpose {
-                self.reads.let_go(at);
+            if let OpPurpose::Read(at) = running.purpose {
+                self.reads.release_waiters(at);
             }
         }
     }

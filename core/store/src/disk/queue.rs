@@ -4,7 +4,7 @@ use super::config::Contention;
 
 /// What a disk may do next.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum NextOp {
     Read,
     Write,
 }
@@ -22,15 +22,19 @@ impl Tickets {
 
 /// Whose turn it is. Reads and writes that wait are given by the tickets of the first of each.
 #[inline]
-pub(super) fn turn(contention: Contention, read: Option<u64>, write: Option<u64>) -> Option<Turn> {
+pub(super) fn choose_next(
+    contention: Contention,
+    read: Option<u64>,
+    write: Option<u64>,
+) -> Option<NextOp> {
     match (read, write) {
         (None, None) => None,
-        (Some(_), None) => Some(Turn::Read),
-        (None, Some(_)) => Some(Turn::Write),
+        (Some(_), None) => Some(NextOp::Read),
+        (None, Some(_)) => Some(NextOp::Write),
         (Some(read), Some(write)) => Some(match contention {
-            Contention::Fifo if read < write => Turn::Read,
-            Contention::Fifo | Contention::DataFirst => Turn::Write,
-            Contention::InterestFirst => Turn::Read,
+            Contention::Fifo if read < write => NextOp::Read,
+            Contention::Fifo | Contention::DataFirst => NextOp::Write,
+            Contention::InterestFirst => NextOp::Read,
         }),
     }
 }
@@ -41,13 +45,13 @@ mod tests {
 
     #[test]
     fn contention_says_whose_turn_it_is() {
-        let of = |contention| turn(contention, Some(2), Some(1));
-        assert_eq!(of(Contention::Fifo), Some(Turn::Write));
-        assert_eq!(of(Contention::DataFirst), Some(Turn::Write));
-        assert_eq!(of(Contention::InterestFirst), Some(Turn::Read));
-        assert_eq!(turn(Contention::Fifo, Some(1), Some(2)), Some(Turn::Read));
-        assert_eq!(turn(Contention::DataFirst, Some(1), None), Some(Turn::Read));
-        assert_eq!(turn(Contention::InterestFirst, None, Some(1)), Some(Turn::Write));
-        assert_eq!(turn(Contention::Fifo, None, None), None);
+        let of = |contention| choose_next(contention, Some(2), Some(1));
+        assert_eq!(of(Contention::Fifo), Some(NextOp::Write));
+        assert_eq!(of(Contention::DataFirst), Some(NextOp::Write));
+        assert_eq!(of(Contention::InterestFirst), Some(NextOp::Read));
+        assert_eq!(choose_next(Contention::Fifo, Some(1), Some(2)), Some(NextOp::Read));
+        assert_eq!(choose_next(Contention::DataFirst, Some(1), None), Some(NextOp::Read));
+        assert_eq!(choose_next(Contention::InterestFirst, None, Some(1)), Some(NextOp::Write));
+        assert_eq!(choose_next(Contention::Fifo, None, None), None);
     }
 }

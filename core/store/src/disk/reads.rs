@@ -6,20 +6,20 @@ use alloc::collections::VecDeque;
 use weir_base::{Slab, Table};
 
 /// A read that Interests wait for.
-pub(super) struct Read {
+pub(super) struct SharedRead {
     pub(super) id: ReadId,
     pub(super) key: Key,
     pub(super) place: RecordAddress,
     pub(super) ticket: u64,
     /// The Interests that waited have continued already.
-    pub(super) is_let_go: bool,
+    pub(super) is_released: bool,
     /// The Data was erased or replaced after the read was begun.
-    pub(super) is_outdated: bool,
+    pub(super) is_stale: bool,
 }
 
 /// Reads that wait or are under way, found by their key, and the ends of those that are over.
 pub(super) struct Reads {
-    reads: Slab<Read>,
+    reads: Slab<SharedRead>,
     by_key: Table,
     last_id: u64,
     finished: VecDeque<FinishedRead>,
@@ -35,7 +35,7 @@ impl Reads {
         }
     }
 
-    pub(super) fn get(&self, at: u32) -> &Read {
+    pub(super) fn get(&self, at: u32) -> &SharedRead {
         &self.reads[at]
     }
 
@@ -46,17 +46,17 @@ impl Reads {
         }
         self.by_key.find(key.filter_hash(), |at| {
             let read = &self.reads[at];
-            read.key == key && read.place == place && !read.is_outdated
+            read.key == key && read.place == place && !read.is_stale
         })
     }
 
     pub(super) fn join(&mut self, at: u32) -> ReadId {
         let read = &mut self.reads[at];
-        read.is_let_go = false;
+        read.is_released = false;
         read.id
     }
 
-    pub(super) fn end_at_once(&mut self, outcome: ReadOutcome) -> ReadId {
+    pub(super) fn finish_immediately(&mut self, outcome: ReadOutcome) -> ReadId {
         let id = self.next_id();
         self.finish(id, outcome);
         id
@@ -65,7 +65,7 @@ impl Reads {
     /// Begins a read. Returns its index, too.
     pub(super) fn begin(&mut self, key: Key, place: RecordAddress, ticket: u64) -> (ReadId, u32) {
         let id = self.next_id();
-        let read = Read { id, key, place, ticket, is_let_go: false, is_outdated: false };
+        let read = SharedRead { id, key, place, ticket, is_released: false, is_stale: false };
         let at = self.reads.insert(read);
         self.by_key.insert(key.filter_hash(), at);
         (id, at)
@@ -77,32 +77,32 @@ impl Reads {
     }
 
     /// What is being read under this key must not be served any more.
-    pub(super) fn outdate(&mut self, key: Key) {
+    pub(super) fn invalidate(&mut self, key: Key) {
         let Self { by_key, reads, .. } = self;
         if by_key.is_empty() {
             return;
         }
         by_key.for_each_candidate(key.filter_hash(), |at| {
             let read = &mut reads[at];
-            read.is_outdated |= read.key == key;
+            read.is_stale |= read.key == key;
         });
     }
 
     /// What is being read must not be served any more.
-    pub(super) fn outdate_all(&mut self) {
-        self.reads.iter_mut().for_each(|(_, read)| read.is_outdated = true);
+    pub(super) fn invalidate_all(&mut self) {
+        self.reads.iter_mut().for_each(|(_, read)| read.is_stale = true);
     }
 
-    pub(super) fn remove(&mut self, at: u32) -> Read {
+    pub(super) fn remove(&mut self, at: u32) -> SharedRead {
         let read = self.reads.remove(at);
         self.by_key.remove(read.key.filter_hash(), at);
         read
     }
 
     /// The Interests that wait for a read continue without it, unless they have already.
-    pub(super) fn let_go(&mut self, at: u32) {
+    pub(super) fn release_waiters(&mut self, at: u32) {
         let read = &mut self.reads[at];
-        if !core::mem::replace(&mut read.is_let_go, true) {
+        if !core::mem::replace(&mut read.is_released, true) {
             let id = read.id;
             self.finish(id, ReadOutcome::Stalled);
         }

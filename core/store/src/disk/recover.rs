@@ -10,9 +10,11 @@ use super::device::RegionWriter;
 use super::op::{DiskOpKind, DiskOutcome, RecordFault};
 use super::place::{Key, SECTOR_BYTES};
 use super::record::{self, HEADER_BYTES, RecordKind};
-use super::recovery::{DiskRecovery, Job, Request, Source, Stage, What};
-use super::running::Purpose;
-use super::scan::{Medium, Scan};
+use super::recovery::{
+    ContentSource, DiskRecovery, RecoveryRead, RecoveryRequest, RegionJob, Stage,
+};
+use super::running::OpPurpose;
+use super::scan::{RegionContext, RegionScan};
 use super::tier::DiskTier;
 use alloc::vec::Vec;
 
@@ -22,33 +24,33 @@ const ATTEMPTS_MAX: u32 = 3;
 /// nothing more of it is.
 const ERASED_MAX: usize = if cfg!(test) { 1 << 11 } else { 1 << 18 };
 /// Records that are taken in before others get a turn.
-const STEP_ITEMS: usize = 1024;
+const ITEMS_PER_STEP: usize = 1024;
 
 impl DiskTier {
     /// The next read of the recovery, if it may have one.
-    pub(super) fn next_recovery_read(&mut self, disk: usize) -> Option<(Purpose, DiskOpKind)> {
+    pub(super) fn next_recovery_read(&mut self, disk: usize) -> Option<(OpPurpose, DiskOpKind)> {
         let share = (self.config.depth / 4).clamp(1, 32);
         let recovery = self.recovery.disks.get_mut(disk)?;
         if recovery.reading >= share {
             return None;
         }
-        let (what, attempts) = recovery.next_what()?;
+        let (what, attempts) = recovery.next_read()?;
         recovery.reading += 1;
-        let tag = self.recovery.requests.insert(Request { disk, what, attempts });
+        let tag = self.recovery.requests.insert(RecoveryRequest { disk, read: what, attempts });
         let device = &self.devices[disk];
         let block_bytes = device.geometry.block_bytes;
         let (region, at, len) = match what {
-            What::Header(region) => (region, 0, block_bytes),
-            What::Footer(region) => {
+            RecoveryRead::Header(region) => (region, 0, block_bytes),
+            RecoveryRead::Footer(region) => {
                 (region, device.geometry.region_bytes - u64::from(block_bytes), block_bytes)
             }
-            What::Job(region) => {
+            RecoveryRead::Job(region) => {
                 let medium = self.medium(disk, region);
                 let jobs = &self.recovery.disks[disk].jobs;
                 let job = jobs.iter().find(|job| job.region == region);
                 let part = job.and_then(|job| match &job.source {
-                    Source::Checkpoint { at, len } => Some((*at, *len)),
-                    Source::Scan(scan) => scan.next_read(&medium),
+                    ContentSource::Checkpoint { at, len } => Some((*at, *len)),
+                    ContentSource::Scan(scan) => scan.next_read(&medium),
                 });
                 // A job that asks for nothing more has its contents.
                 let (at, len) = part.unwrap_or((0, block_bytes));
@@ -56,12 +58,12 @@ impl DiskTier {
             }
         };
         let kind = DiskOpKind::ReadRaw { offset: device.offset(region, at), len };
-        Some((Purpose::Recovery(tag), kind))
+        Some((OpPurpose::Recovery(tag), kind))
     }
 
-    fn medium(&self, disk: usize, region: u32) -> Medium {
+    fn medium(&self, disk: usize, region: u32) -> RegionContext {
         let device = &self.devices[disk];
-        Medium {
+        RegionContext {
             store_id: device.store_id,
             checksum: device.checksum,
             hash_key: self.config.hash_key,
@@ -72,7 +74,7 @@ impl DiskTier {
     }
 
     pub(super) fn on_recovery_read(&mut self, tag: u32, outcome: DiskOutcome) {
-        let Request { disk, what, attempts } = self.recovery.requests.remove(tag);
+        let RecoveryRequest { disk, read: what, attempts } = self.recovery.requests.remove(tag);
         let Some(recovery) = self.recovery.disks.get_mut(disk) else { return };
         recovery.reading -= 1;
         let octets = match outcome {
@@ -80,29 +82,29 @@ impl DiskTier {
             _ => {
                 self.stats.read_errors += 1;
                 if attempts + 1 < ATTEMPTS_MAX {
-                    recovery.again.push((what, attempts + 1));
+                    recovery.retries.push((what, attempts + 1));
                     return;
                 }
                 None
             }
         };
         match what {
-            What::Header(region) => self.on_header(disk, region, octets.as_deref()),
-            What::Footer(region) => self.on_footer(disk, region, octets.as_deref()),
-            What::Job(region) => self.on_job_read(disk, region, octets.as_deref()),
+            RecoveryRead::Header(region) => self.on_header(disk, region, octets.as_deref()),
+            RecoveryRead::Footer(region) => self.on_footer(disk, region, octets.as_deref()),
+            RecoveryRead::Job(region) => self.on_job_read(disk, region, octets.as_deref()),
         }
-        self.recover_further();
+        self.continue_recovery();
     }
 
     fn on_header(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
-        let Medium { store_id, checksum, offset, .. } = self.medium(disk, region);
+        let RegionContext { store_id, checksum, offset, .. } = self.medium(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         let opened = octets.map(|octets| record::parse_any(octets, store_id, offset, checksum));
         match opened {
             Some(Ok(record)) if record.kind == RecordKind::Region => {
                 ends.header = Some(record.sequence)
             }
-            _ => ends.is_odd |= is_odd(octets),
+            _ => ends.has_invalid_bytes |= has_nonzero_bytes(octets),
         }
         if is_damaged(opened) {
             self.count_unreadable(disk, region);
@@ -110,7 +112,7 @@ impl DiskTier {
     }
 
     fn on_footer(&mut self, disk: usize, region: u32, octets: Option<&[u8]>) {
-        let Medium { store_id, checksum, offset, region_bytes, block_bytes, .. } =
+        let RegionContext { store_id, checksum, offset, region_bytes, block_bytes, .. } =
             self.medium(disk, region);
         let ends = &mut self.recovery.disks[disk].ends[region as usize];
         let at = region_bytes - u64::from(block_bytes);
@@ -128,7 +130,7 @@ impl DiskTier {
                 let is_sensible = begin.checked_add(len) == Some(at) && len >= HEADER_BYTES as u64;
                 ends.footer = is_sensible.then_some((record.sequence, begin, len as u32));
             }
-            _ => ends.is_odd |= is_odd(octets),
+            _ => ends.has_invalid_bytes |= has_nonzero_bytes(octets),
         }
         if is_damaged(opened) {
             self.count_unreadable(disk, region);
@@ -151,7 +153,7 @@ impl DiskTier {
         job.is_reading = false;
         let mut is_unreadable = octets.is_none();
         match &mut job.source {
-            Source::Checkpoint { at, .. } => {
+            ContentSource::Checkpoint { at, .. } => {
                 let offset = medium.offset + *at;
                 let record = octets.and_then(|octets| {
                     record::parse_any(octets, medium.store_id, offset, medium.checksum).ok()
@@ -160,14 +162,14 @@ impl DiskTier {
                     record.kind == RecordKind::Checkpoint && record.sequence == job.sequence
                 };
                 match record.filter(is_it).and_then(|record| RegionContents::decode(record.body)) {
-                    Some(contents) => job.know(contents),
+                    Some(contents) => job.set_contents(contents),
                     None => {
-                        let scan = Scan::new(job.sequence, medium.block_bytes);
-                        job.source = Source::Scan(scan);
+                        let scan = RegionScan::new(job.sequence, medium.block_bytes);
+                        job.source = ContentSource::Scan(scan);
                     }
                 }
             }
-            Source::Scan(scan) => {
+            ContentSource::Scan(scan) => {
                 match octets {
                     Some(octets) => scan.read(octets, &medium),
                     None => scan.skip(&medium),
@@ -176,7 +178,7 @@ impl DiskTier {
                     is_unreadable |= ends.are_damaged(scan);
                     job.sequence = scan.sequence;
                     let contents = scan.checkpoint.contents();
-                    job.know(contents);
+                    job.set_contents(contents);
                 }
             }
         }
@@ -186,23 +188,23 @@ impl DiskTier {
     }
 
     /// Goes on with what needs no disk, for a while.
-    pub(super) fn recover_further(&mut self) {
-        if self.recovery.is_over() {
+    pub(super) fn continue_recovery(&mut self) {
+        if self.recovery.is_finished() {
             return;
         }
         let count = self.recovery.disks.len();
         for disk in 0..count {
-            self.plan(disk);
+            self.advance_stage(disk);
             // No disk waits for another: sequence numbers are compared within one.
-            if self.recovery.disks[disk].stage == Stage::Regions {
-                self.take_in(disk);
+            if self.recovery.disks[disk].stage == Stage::Indexing {
+                self.index_regions(disk);
             }
         }
-        for disk in self.recovery.disks.iter_mut().filter(|disk| !disk.takes_in()) {
+        for disk in self.recovery.disks.iter_mut().filter(|disk| !disk.may_index()) {
             disk.erased.clear();
         }
         let is_over = |disk: &DiskRecovery| {
-            disk.stage == Stage::Regions && disk.jobs.is_empty() && disk.reading == 0
+            disk.stage == Stage::Indexing && disk.jobs.is_empty() && disk.reading == 0
         };
         if self.recovery.disks.iter().all(is_over) {
             self.recovery.disks = Vec::new();
@@ -210,17 +212,17 @@ impl DiskTier {
     }
 
     /// From one stage to the next, where all that it needs is known.
-    fn plan(&mut self, disk: usize) {
+    fn advance_stage(&mut self, disk: usize) {
         let recovery = &mut self.recovery.disks[disk];
         let device = &mut self.devices[disk];
         let block_bytes = device.geometry.block_bytes;
-        let is_at_rest = recovery.reading == 0 && recovery.again.is_empty();
+        let is_at_rest = recovery.reading == 0 && recovery.retries.is_empty();
         if recovery.stage == Stage::Ends {
             if !is_at_rest || (recovery.next_end as usize) < 2 * recovery.ends.len() {
                 return;
             }
             for (ends, region) in recovery.ends.iter().zip(0..) {
-                recovery.jobs.extend(Job::of(ends, region, block_bytes));
+                recovery.jobs.extend(RegionJob::of(ends, region, block_bytes));
             }
             // First those of which nobody knows how old they are.
             let (unknown, known): (Vec<_>, Vec<_>) =
@@ -229,86 +231,87 @@ impl DiskTier {
             for job in known {
                 device.regions[job.region as usize].sequence = job.sequence;
                 self.last_sequence = self.last_sequence.max(job.sequence);
-                recovery.later.push(job);
+                recovery.known_jobs.push(job);
             }
-            recovery.stage = Stage::Unknown;
+            recovery.stage = Stage::UnknownAges;
         }
-        let is_known = |job: &Job| job.contents.is_some();
-        if recovery.stage == Stage::Unknown && recovery.jobs.iter().all(is_known) {
+        let is_known = |job: &RegionJob| job.contents.is_some();
+        if recovery.stage == Stage::UnknownAges && recovery.jobs.iter().all(is_known) {
             for job in recovery.jobs.drain(..).filter(|job| job.sequence != 0) {
                 device.regions[job.region as usize].sequence = job.sequence;
                 self.last_sequence = self.last_sequence.max(job.sequence);
-                recovery.later.push(job);
+                recovery.known_jobs.push(job);
             }
-            recovery.later.sort_unstable_by_key(|job| core::cmp::Reverse(job.sequence));
-            recovery.jobs.extend(recovery.later.drain(..));
-            recovery.stage = Stage::Regions;
+            recovery.known_jobs.sort_unstable_by_key(|job| core::cmp::Reverse(job.sequence));
+            recovery.jobs.extend(recovery.known_jobs.drain(..));
+            recovery.stage = Stage::Indexing;
             device.update_oldest_eighth();
         }
     }
 
     /// What is erased now must not be taken in later.
-    pub(super) fn erase_unread(&mut self, erasure: Erasure) {
+    pub(super) fn erase_unindexed(&mut self, erasure: Erasure) {
         for disk in 0..self.recovery.disks.len() {
             let recovery = &mut self.recovery.disks[disk];
-            if !recovery.takes_in() {
+            if !recovery.may_index() {
                 continue;
             }
             if recovery.erased.insert(erasure, (u32::MAX, u32::MAX)).is_none() {
-                recovery.erased_since += 1;
+                recovery.erased_since_start += 1;
             }
-            if recovery.erased_since > ERASED_MAX {
-                let last = recovery.last_taken_in();
+            if recovery.erased_since_start > ERASED_MAX {
+                let last = recovery.last_indexed();
                 // Until it is ready nothing is on it but what it held before.
-                self.give_up_rest(disk, last.filter(|_| self.devices[disk].is_ready));
+                self.abandon_rest(disk, last.filter(|_| self.devices[disk].is_ready));
             }
         }
     }
 
     /// Takes in nothing more that lies before a position, or before the place where this will be
     /// noted.
-    fn give_up_rest(&mut self, disk: usize, before: Option<LogPosition>) {
+    fn abandon_rest(&mut self, disk: usize, before: Option<LogPosition>) {
         let recovery = &mut self.recovery.disks[disk];
-        recovery.is_given_up = true;
+        recovery.is_abandoned = true;
         recovery.erased.clear();
         self.devices[disk].erase_before(Erasure::Below(None), before);
     }
 
     /// Takes in what is known of a disk, newest first.
-    fn take_in(&mut self, disk: usize) {
-        let mut budget = STEP_ITEMS;
+    fn index_regions(&mut self, disk: usize) {
+        let mut budget = ITEMS_PER_STEP;
         while let Some(mut job) = self.recovery.disks[disk].jobs.pop_front() {
             if job.contents.is_none() {
                 // Until the newest region is known as far as it was written, it cannot be written
                 // on; older ones need no waiting for.
-                self.devices[disk].is_ready |= matches!(job.source, Source::Checkpoint { .. });
+                self.devices[disk].is_ready |=
+                    matches!(job.source, ContentSource::Checkpoint { .. });
                 self.recovery.disks[disk].jobs.push_front(job);
                 return;
             }
-            self.take_in_some(disk, &mut job, &mut budget);
-            if job.left > 0 {
+            self.index_items(disk, &mut job, &mut budget);
+            if job.items_left > 0 {
                 self.recovery.disks[disk].jobs.push_front(job);
                 return;
             }
-            self.on_taken_in(disk, job);
+            self.on_region_indexed(disk, job);
             self.devices[disk].is_ready = true;
         }
         self.devices[disk].is_ready = true;
     }
 
-    fn take_in_some(&mut self, disk: usize, job: &mut Job, budget: &mut usize) {
+    fn index_items(&mut self, disk: usize, job: &mut RegionJob, budget: &mut usize) {
         let Some(contents) = &job.contents else { return };
         // A scan may have found that it is of a later use than its header says.
         let region = &mut self.devices[disk].regions[job.region as usize];
         region.sequence = job.sequence;
         self.last_sequence = self.last_sequence.max(job.sequence);
-        while job.left > 0 && *budget > 0 {
-            job.left -= 1;
+        while job.items_left > 0 && *budget > 0 {
+            job.items_left -= 1;
             *budget -= 1;
-            if self.recovery.disks[disk].is_given_up {
+            if self.recovery.disks[disk].is_abandoned {
                 continue;
             }
-            match contents.items[job.left] {
+            match contents.items[job.items_left] {
                 RegionItem::Erased(LoggedErasure { erasure, before }) => {
                     let known = self.recovery.disks[disk].erased.entry(erasure).or_default();
                     *known = before.max(*known);
@@ -316,13 +319,13 @@ impl DiskTier {
                 RegionItem::Record { key, node, at_units, units } => {
                     self.path.clear();
                     contents.path(node, &mut self.path);
-                    self.take_in_record(disk, job.region, key, at_units, units);
+                    self.index_record(disk, job.region, key, at_units, units);
                 }
             }
         }
     }
 
-    fn take_in_record(&mut self, disk: usize, region: u32, key: Key, at_units: u32, units: u8) {
+    fn index_record(&mut self, disk: usize, region: u32, key: Key, at_units: u32, units: u8) {
         let device = &self.devices[disk];
         let (at, size) = (u64::from(at_units) * SECTOR_BYTES, u64::from(units) * SECTOR_BYTES);
         let is_sensible = size > 0
@@ -334,7 +337,7 @@ impl DiskTier {
         }
         let place = device.address(disk as u8, region, at, size);
         let end = (position.0, at_units + u32::from(units));
-        if let Some(known) = self.find_at_all(key) {
+        if let Some(known) = self.find_recoverable(key) {
             // On one disk what is known already is newer. Between two it counts, and the other one
             // must not come back once it is gone.
             if usize::from(known.disk()) != disk {
@@ -344,7 +347,7 @@ impl DiskTier {
         }
         if !self.catalog.has_room_for(key, self.path.len()) {
             self.stats.no_room += 1;
-            return self.give_up_rest(disk, Some(end));
+            return self.abandon_rest(disk, Some(end));
         }
         let path = &self.path;
         let append_path = |out: &mut Vec<u64>| out.extend_from_slice(path);
@@ -358,8 +361,8 @@ impl DiskTier {
 
     /// A region that was read whole is written on if it is the newest of its disk, else it gets its
     /// checkpoint now.
-    fn on_taken_in(&mut self, disk: usize, job: Job) {
-        let Source::Scan(scan) = job.source else { return };
+    fn on_region_indexed(&mut self, disk: usize, job: RegionJob) {
+        let ContentSource::Scan(scan) = job.source else { return };
         let device = &mut self.devices[disk];
         if scan.has_gaps || !device.is_usable() {
             return;
@@ -394,6 +397,6 @@ fn is_damaged(opened: Option<Result<record::Record<'_>, RecordFault>>) -> bool {
 }
 
 /// Whether there is something else than zeros, or nobody can tell.
-fn is_odd(octets: Option<&[u8]>) -> bool {
+fn has_nonzero_bytes(octets: Option<&[u8]>) -> bool {
     octets.is_none_or(|octets| octets.iter().any(|&octet| octet != 0))
 }

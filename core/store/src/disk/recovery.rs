@@ -3,7 +3,7 @@
 use super::checkpoint::{Erasure, LogPosition, RegionContents, RegionItem};
 use super::device::Device;
 use super::place::Key;
-use super::scan::Scan;
+use super::scan::RegionScan;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,58 +14,58 @@ const JOBS_AT_ONCE: usize = 4;
 
 /// What a read of the recovery is for.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum RecoveryRead {
     Header(u32),
     Footer(u32),
     /// The next of a region's job.
     Job(u32),
 }
 
-pub(super) struct Request {
+pub(super) struct RecoveryRequest {
     pub(super) disk: usize,
-    pub(super) what: What,
+    pub(super) read: RecoveryRead,
     pub(super) attempts: u32,
 }
 
 /// What the ends of a region say.
 #[derive(Copy, Clone, Default)]
-pub(super) struct Ends {
+pub(super) struct RegionEnds {
     /// The sequence number of a valid header.
     pub(super) header: Option<u32>,
     /// That of a valid footer, and where the checkpoint is.
     pub(super) footer: Option<(u32, u64, u32)>,
     /// Whether something is there that is not valid.
-    pub(super) is_odd: bool,
+    pub(super) has_invalid_bytes: bool,
     /// Whether something of the region cannot be read, or is damaged.
     pub(super) is_unreadable: bool,
 }
 
-impl Ends {
+impl RegionEnds {
     /// Whether they lack what a region that has been read whole should have by what is in it: a
     /// header as soon as there is a record, and a footer that leads to its checkpoint, if it has
     /// one.
-    pub(super) fn are_damaged(&self, scan: &Scan) -> bool {
+    pub(super) fn are_damaged(&self, scan: &RegionScan) -> bool {
         let footer = self.footer.map(|(sequence, ..)| sequence);
         let is_its = |sequence: Option<u32>| sequence == Some(scan.sequence);
         scan.sequence != 0 && (!is_its(self.header) || is_its(footer) || scan.has_checkpoint)
     }
 }
 
-pub(super) enum Source {
+pub(super) enum ContentSource {
     Checkpoint { at: u64, len: u32 },
-    Scan(Scan),
+    Scan(RegionScan),
 }
 
 /// A region that is taken in.
-pub(super) struct Job {
+pub(super) struct RegionJob {
     pub(super) region: u32,
     pub(super) sequence: u32,
-    pub(super) source: Source,
+    pub(super) source: ContentSource,
     pub(super) is_reading: bool,
     /// What the region holds, once that is known.
     pub(super) contents: Option<RegionContents>,
     /// Items of it that have yet to be looked at.
-    pub(super) left: usize,
+    pub(super) items_left: usize,
 }
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -73,55 +73,55 @@ pub(super) enum Stage {
     /// The ends of the regions are read.
     Ends,
     /// Regions are read of which nobody knows the sequence number.
-    Unknown,
+    UnknownAges,
     /// All is known that new regions need.
-    Regions,
+    Indexing,
 }
 
 pub(super) struct DiskRecovery {
     pub(super) stage: Stage,
-    pub(super) ends: Vec<Ends>,
+    pub(super) ends: Vec<RegionEnds>,
     /// Ends that are asked for next, then those that failed.
     pub(super) next_end: u32,
-    pub(super) again: Vec<(What, u32)>,
+    pub(super) retries: Vec<(RecoveryRead, u32)>,
     /// Reads under way.
     pub(super) reading: u32,
-    /// Newest first, once [`Stage::Regions`] is reached.
-    pub(super) jobs: VecDeque<Job>,
+    /// Newest first, once [`Stage::Indexing`] is reached.
+    pub(super) jobs: VecDeque<RegionJob>,
     /// Regions whose turn comes then.
-    pub(super) later: Vec<Job>,
+    pub(super) known_jobs: Vec<RegionJob>,
     /// What was erased, of what lies before which position.
     pub(super) erased: BTreeMap<Erasure, LogPosition>,
     /// How many of these came since the start.
-    pub(super) erased_since: usize,
+    pub(super) erased_since_start: usize,
     /// Whether nothing more is taken in.
-    pub(super) is_given_up: bool,
+    pub(super) is_abandoned: bool,
 }
 
 /// What is left to be read in.
 pub(super) struct Recovery {
     pub(super) disks: Vec<DiskRecovery>,
-    pub(super) requests: Slab<Request>,
+    pub(super) requests: Slab<RecoveryRequest>,
 }
 
 impl Recovery {
     pub(super) fn new(devices: &[Device]) -> Self {
         let disk = |device: &Device| DiskRecovery {
             stage: Stage::Ends,
-            ends: vec![Ends::default(); device.regions.len()],
+            ends: vec![RegionEnds::default(); device.regions.len()],
             next_end: 0,
-            again: Vec::new(),
+            retries: Vec::new(),
             reading: 0,
             jobs: VecDeque::new(),
-            later: Vec::new(),
+            known_jobs: Vec::new(),
             erased: BTreeMap::new(),
-            erased_since: 0,
-            is_given_up: false,
+            erased_since_start: 0,
+            is_abandoned: false,
         };
         Self { disks: devices.iter().map(disk).collect(), requests: Slab::new() }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_finished(&self) -> bool {
         self.disks.is_empty()
     }
 
@@ -138,8 +138,8 @@ impl Recovery {
     }
 
     /// Whether anything of a disk may yet be taken in.
-    pub(super) fn takes_in(&self, disk: usize) -> bool {
-        self.disks.get(disk).is_some_and(DiskRecovery::takes_in)
+    pub(super) fn may_index(&self, disk: usize) -> bool {
+        self.disks.get(disk).is_some_and(DiskRecovery::may_index)
     }
 
     /// The most erasures that are kept for what has yet to be taken in of a disk.
@@ -150,14 +150,14 @@ impl Recovery {
 }
 
 impl DiskRecovery {
-    pub(super) fn takes_in(&self) -> bool {
-        !(self.is_given_up || self.stage == Stage::Regions && self.jobs.is_empty())
+    pub(super) fn may_index(&self) -> bool {
+        !(self.is_abandoned || self.stage == Stage::Indexing && self.jobs.is_empty())
     }
 
     /// Where what was taken in last lies; nothing if it is nothing.
-    pub(super) fn last_taken_in(&self) -> Option<LogPosition> {
-        let job = self.jobs.front().filter(|_| self.stage == Stage::Regions)?;
-        let taken = job.contents.iter().flat_map(|contents| &contents.items[job.left..]);
+    pub(super) fn last_indexed(&self) -> Option<LogPosition> {
+        let job = self.jobs.front().filter(|_| self.stage == Stage::Indexing)?;
+        let taken = job.contents.iter().flat_map(|contents| &contents.items[job.items_left..]);
         let units = taken.filter_map(|item| match item {
             RegionItem::Record { at_units, .. } => Some(*at_units),
             RegionItem::Erased(_) => None,
@@ -166,16 +166,16 @@ impl DiskRecovery {
     }
 
     pub(super) fn has_work(&self) -> bool {
-        let is_known = |job: &Job| job.contents.is_some();
+        let is_known = |job: &RegionJob| job.contents.is_some();
         match self.stage {
             Stage::Ends => self.ends.is_empty(),
-            Stage::Unknown => self.jobs.iter().all(is_known),
-            Stage::Regions => self.jobs.front().is_some_and(is_known),
+            Stage::UnknownAges => self.jobs.iter().all(is_known),
+            Stage::Indexing => self.jobs.front().is_some_and(is_known),
         }
     }
 
-    pub(super) fn next_what(&mut self) -> Option<(What, u32)> {
-        if let Some(again) = self.again.pop() {
+    pub(super) fn next_read(&mut self) -> Option<(RecoveryRead, u32)> {
+        if let Some(again) = self.retries.pop() {
             return Some(again);
         }
         if self.stage == Stage::Ends {
@@ -185,14 +185,17 @@ impl DiskRecovery {
             }
             let is_header = self.next_end.is_multiple_of(2);
             self.next_end += 1;
-            return Some((if is_header { What::Header(region) } else { What::Footer(region) }, 0));
+            return Some((
+                if is_header { RecoveryRead::Header(region) } else { RecoveryRead::Footer(region) },
+                0,
+            ));
         }
-        let window = if self.stage == Stage::Regions { JOBS_AT_ONCE } else { usize::MAX };
+        let window = if self.stage == Stage::Indexing { JOBS_AT_ONCE } else { usize::MAX };
         let jobs = self.jobs.iter_mut().take(window);
         let mut unread = jobs.filter(|job| job.contents.is_none()).take(JOBS_AT_ONCE);
         let job = unread.find(|job| !job.is_reading)?;
         job.is_reading = true;
-        Some((What::Job(job.region), 0))
+        Some((RecoveryRead::Job(job.region), 0))
     }
 
     pub(super) fn is_erased(&self, key: Key, path: &[u64], at: LogPosition) -> bool {
@@ -207,24 +210,24 @@ impl DiskRecovery {
     }
 }
 
-impl Job {
-    pub(super) fn of(ends: &Ends, region: u32, block_bytes: u32) -> Option<Self> {
-        let scan = |sequence| Source::Scan(Scan::new(sequence, block_bytes));
+impl RegionJob {
+    pub(super) fn of(ends: &RegionEnds, region: u32, block_bytes: u32) -> Option<Self> {
+        let scan = |sequence| ContentSource::Scan(RegionScan::new(sequence, block_bytes));
         let (sequence, source) = match (ends.header, ends.footer) {
             (Some(header), Some((footer, at, len))) if header == footer => {
-                (header, Source::Checkpoint { at, len })
+                (header, ContentSource::Checkpoint { at, len })
             }
             (Some(header), _) => (header, scan(header)),
             // The footer may be that of an earlier use.
             (None, Some(_)) => (0, scan(0)),
-            (None, None) if ends.is_odd => (0, scan(0)),
+            (None, None) if ends.has_invalid_bytes => (0, scan(0)),
             (None, None) => return None,
         };
-        Some(Self { region, sequence, source, is_reading: false, contents: None, left: 0 })
+        Some(Self { region, sequence, source, is_reading: false, contents: None, items_left: 0 })
     }
 
-    pub(super) fn know(&mut self, contents: RegionContents) {
-        self.left = contents.items.len();
+    pub(super) fn set_contents(&mut self, contents: RegionContents) {
+        self.items_left = contents.items.len();
         self.contents = Some(contents);
     }
 }

@@ -6,7 +6,7 @@ use super::place::{Key, RecordAddress};
 use weir_base::Slab;
 
 /// What an operation is for.
-pub(super) enum Purpose {
+pub(super) enum OpPurpose {
     Read(u32),
     Write(WriteBatch),
     Recovery(u32),
@@ -15,23 +15,23 @@ pub(super) enum Purpose {
 }
 
 /// An operation that is under way.
-pub(super) struct Running {
+pub(super) struct RunningOp {
     id: DiskOpId,
     pub(super) disk: u8,
-    pub(super) purpose: Purpose,
+    pub(super) purpose: OpPurpose,
 }
 
 /// The operations that are under way.
 #[derive(Default)]
 pub(super) struct Operations {
-    running: Slab<Running>,
+    running: Slab<RunningOp>,
     serial: u64,
 }
 
 impl Operations {
     /// Begins an operation. Its number never comes again, and says where to look.
-    pub(super) fn begin(&mut self, disk: u8, purpose: Purpose) -> DiskOpId {
-        let slot = self.running.insert(Running { id: DiskOpId(0), disk, purpose });
+    pub(super) fn begin(&mut self, disk: u8, purpose: OpPurpose) -> DiskOpId {
+        let slot = self.running.insert(RunningOp { id: DiskOpId(0), disk, purpose });
         self.serial += 1;
         let id = DiskOpId(self.serial << 16 | u64::from(slot));
         self.running[slot].id = id;
@@ -43,11 +43,11 @@ impl Operations {
     }
 
     /// Ends an operation, if it is under way.
-    pub(super) fn end(&mut self, id: DiskOpId) -> Option<Running> {
+    pub(super) fn end(&mut self, id: DiskOpId) -> Option<RunningOp> {
         self.is_running(id).then(|| self.running.remove(slot_of(id)))
     }
 
-    pub(super) fn of_disk(&self, disk: usize) -> impl Iterator<Item = &Running> {
+    pub(super) fn of_disk(&self, disk: usize) -> impl Iterator<Item = &RunningOp> {
         let running = self.running.iter().map(|(_, running)| running);
         running.filter(move |running| usize::from(running.disk) == disk)
     }

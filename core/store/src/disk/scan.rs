@@ -18,7 +18,7 @@ const RECORD_LEN_MAX: usize = HEADER_BYTES + u16::MAX as usize;
 const PROBE_BYTES: u64 = 1 << 20;
 
 /// What a scan needs to know of the disk.
-pub(super) struct Medium {
+pub(super) struct RegionContext {
     pub(super) store_id: u64,
     pub(super) checksum: Checksum,
     pub(super) hash_key: HashKey,
@@ -29,13 +29,13 @@ pub(super) struct Medium {
 }
 
 /// A region as far as it was read.
-pub(super) struct Scan {
+pub(super) struct RegionScan {
     /// Of the records that count; 0 while none is known.
     pub(super) sequence: u32,
     /// Where the next chunk begins.
     next_at: u64,
     /// What is left of the last one.
-    carry: Vec<u8>,
+    remainder: Vec<u8>,
     /// What was found.
     pub(super) checkpoint: CheckpointBuilder,
     /// Where the last record ends.
@@ -48,13 +48,13 @@ pub(super) struct Scan {
     hashes: Vec<u64>,
 }
 
-impl Scan {
+impl RegionScan {
     /// Of a region whose header bears this sequence number, or 0 when nobody knows.
     pub(super) fn new(sequence: u32, block_bytes: u32) -> Self {
         Self {
             sequence,
             next_at: 0,
-            carry: Vec::new(),
+            remainder: Vec::new(),
             checkpoint: CheckpointBuilder::new(),
             end: block_bytes.into(),
             has_gaps: false,
@@ -64,28 +64,28 @@ impl Scan {
     }
 
     /// Where to read next, and how much; nothing when all is read.
-    pub(super) fn next_read(&self, medium: &Medium) -> Option<(u64, u32)> {
+    pub(super) fn next_read(&self, medium: &RegionContext) -> Option<(u64, u32)> {
         let is_hopeless = self.sequence == 0 && self.next_at >= PROBE_BYTES;
         let len = CHUNK_BYTES.min(medium.region_bytes - self.next_at);
         (len > 0 && !is_hopeless).then_some((self.next_at, len as u32))
     }
 
     /// A chunk could not be read.
-    pub(super) fn skip(&mut self, medium: &Medium) {
+    pub(super) fn skip(&mut self, medium: &RegionContext) {
         self.has_gaps = true;
-        self.carry.clear();
+        self.remainder.clear();
         self.next_at = (self.next_at + CHUNK_BYTES).min(medium.region_bytes);
     }
 
     /// A chunk has been read; it is short where the file ends.
-    pub(super) fn read(&mut self, octets: &[u8], medium: &Medium) {
-        let base = self.next_at - self.carry.len() as u64;
+    pub(super) fn read(&mut self, octets: &[u8], medium: &RegionContext) {
+        let base = self.next_at - self.remainder.len() as u64;
         let asked = self.next_read(medium).map_or(0, |(_, len)| len as usize);
         self.next_at = match octets.len() < asked {
             true => medium.region_bytes, // The file ends here.
             false => self.next_at + octets.len() as u64,
         };
-        let mut buffer = core::mem::take(&mut self.carry);
+        let mut buffer = core::mem::take(&mut self.remainder);
         buffer.extend_from_slice(octets);
         let is_last = self.next_at >= medium.region_bytes;
         let block_bytes = medium.block_bytes as usize;
@@ -99,7 +99,7 @@ impl Scan {
                     self.on_record(&record, base + at as u64, size, medium);
                     at += size as usize;
                 }
-                Err(RecordFault::Truncated) if !is_last && claims_little(rest) => break,
+                Err(RecordFault::Truncated) if !is_last && has_plausible_length(rest) => break,
                 Err(_) => at += block_bytes,
             }
         }
@@ -110,11 +110,11 @@ impl Scan {
         }
         buffer.drain(..at);
         if !is_last {
-            self.carry = buffer;
+            self.remainder = buffer;
         }
     }
 
-    fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, medium: &Medium) {
+    fn on_record(&mut self, record: &Record<'_>, at: u64, size: u64, medium: &RegionContext) {
         if record.sequence < self.sequence || at + size > medium.region_bytes {
             return;
         }
@@ -145,7 +145,7 @@ impl Scan {
         self.end = self.end.max(at + size);
     }
 
-    fn on_data(&mut self, name: NameView<'_>, at_units: u32, units: u8, medium: &Medium) {
+    fn on_data(&mut self, name: NameView<'_>, at_units: u32, units: u8, medium: &RegionContext) {
         if name.is_empty() || name.component_count() > crate::store::COMPONENTS_MAX {
             return;
         }
@@ -167,7 +167,7 @@ impl Scan {
 }
 
 /// Whether the header says no more octets than a record may have.
-fn claims_little(octets: &[u8]) -> bool {
+fn has_plausible_length(octets: &[u8]) -> bool {
     let Some(len) = octets.get(28..32) else { return true };
     let len = u32::from_le_bytes([len[0], len[1], len[2], len[3]]);
     (len as usize).saturating_add(HEADER_BYTES) <= RECORD_LEN_MAX

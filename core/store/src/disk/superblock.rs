@@ -104,7 +104,7 @@ pub enum SuperblockFault {
     Checksum,
     /// The checksum is right and yet the values make no sense.
     #[error("its values make no sense")]
-    Senseless,
+    Invalid,
 }
 
 impl Superblock {
@@ -168,10 +168,10 @@ impl Superblock {
             shards: word(92),
             copy_offset: if version == 1 { COPY_OFFSET_V1 } else { long(96) },
         };
-        if superblock.makes_sense() { Ok(superblock) } else { Err(SuperblockFault::Senseless) }
+        if superblock.is_consistent() { Ok(superblock) } else { Err(SuperblockFault::Invalid) }
     }
 
-    fn makes_sense(&self) -> bool {
+    fn is_consistent(&self) -> bool {
         let block_bytes = u64::from(self.block_bytes);
         matches!(self.block_bytes, 512 | 4096)
             && (1..=DISKS_MAX).contains(&self.disks)
@@ -299,7 +299,7 @@ mod tests {
             break_it(&mut superblock);
             let octets = superblock.encode(sum);
             let read = Superblock::decode(&octets[..], sum);
-            assert_eq!(read, Err(SuperblockFault::Senseless), "{index}");
+            assert_eq!(read, Err(SuperblockFault::Invalid), "{index}");
         }
     }
 

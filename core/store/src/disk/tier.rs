@@ -1,6 +1,6 @@
 //! The disk tier as the store sees it: what is where, and what of it is asked for.
 
-use super::catalog::Catalog;
+use super::catalog::RecordCatalog;
 use super::config::DiskTierConfig;
 use super::device::Device;
 use super::fingerprints::PendingFingerprints;
@@ -27,7 +27,7 @@ use weir_wire::{DIGEST_SIZE, DataView, NameView, tlv};
 pub(crate) struct DiskTier {
     pub(super) config: DiskTierConfig,
     pub(super) devices: Vec<Device>,
-    pub(super) catalog: Catalog,
+    pub(super) catalog: RecordCatalog,
     pub(super) pending: PendingRecords,
     pub(super) reads: Reads,
     pub(super) operations: Operations,
@@ -62,7 +62,7 @@ impl DiskTier {
         let log_bytes = devices.iter().map(|device| device.geometry.log_bytes()).sum();
         let fingerprints = PendingFingerprints::new(config.index_bytes_max / FINGERPRINTS_SHARE);
         Self {
-            catalog: Catalog::new(&config, log_bytes, fingerprints.bytes_max()),
+            catalog: RecordCatalog::new(&config, log_bytes, fingerprints.bytes_max()),
             recovery: Recovery::new(&devices),
             devices,
             pending: PendingRecords::new(),
@@ -164,7 +164,7 @@ impl DiskTier {
 
     #[inline]
     pub(crate) fn is_recovering(&self) -> bool {
-        !self.recovery.is_over()
+        !self.recovery.is_finished()
     }
 
     pub(super) fn unix_ms(&self, instant: Instant) -> u64 {
@@ -199,7 +199,7 @@ impl DiskTier {
 
     /// Whether the filter says that there is no answer. Not counted unless it does.
     #[inline]
-    pub(crate) fn ends_at_filter(&mut self, query: &Query<'_>) -> bool {
+    pub(crate) fn is_filtered_out(&mut self, query: &Query<'_>) -> bool {
         let asks_more = query.can_be_prefix || ends_like_digest(query.name);
         let ends = !asks_more && self.is_ruled_out(query.name, &query.hashes);
         self.stats.filter_negatives += u64::from(ends);
@@ -209,17 +209,17 @@ impl DiskTier {
     /// What the store has of an Interest that RAM has no answer to.
     pub(crate) fn lookup(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         let key = key_of(query.name, query.hashes.whole, query.hashes.parent);
-        if self.may_have(key) {
-            let answer = self.look_in_index(now, query, key);
+        if self.passes_filter(key) {
+            let answer = self.lookup_indexed(now, query, key);
             if !matches!(answer, Lookup::Miss) {
                 return answer;
             }
         }
-        self.lookup_other(now, query)
+        self.lookup_digest_or_prefix(now, query)
     }
 
     #[inline]
-    fn may_have(&mut self, key: Key) -> bool {
+    fn passes_filter(&mut self, key: Key) -> bool {
         let is_ruled_out = self.catalog.is_ruled_out(key);
         self.stats.filter_negatives += u64::from(is_ruled_out);
         !is_ruled_out
@@ -252,7 +252,7 @@ impl DiskTier {
 
     /// Answers by the digest that the name ends with, or by Data below it.
     #[inline]
-    fn lookup_other(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
+    fn lookup_digest_or_prefix(&mut self, now: Instant, query: &Query<'_>) -> Lookup {
         if ends_like_digest(query.name) {
             let answer = self.lookup_by_digest(now, query);
             if !matches!(answer, Lookup::Miss) {
@@ -272,14 +272,14 @@ impl DiskTier {
         let is_digest = query.name.last().is_some_and(|last| last.is_implicit_digest());
         let (true, Some(whole)) = (is_digest, query.hashes.parent) else { return Lookup::Miss };
         let key = key_of(query.name.parent(), whole, query.hashes.grandparent);
-        match self.may_have(key) {
-            true => self.look_in_index(now, query, key),
+        match self.passes_filter(key) {
+            true => self.lookup_indexed(now, query, key),
             false => Lookup::Miss,
         }
     }
 
     /// Looks for Data that has passed the filter.
-    fn look_in_index(&mut self, now: Instant, query: &Query<'_>, key: Key) -> Lookup {
+    fn lookup_indexed(&mut self, now: Instant, query: &Query<'_>, key: Key) -> Lookup {
         match self.find(key) {
             Some(place) => self.answer(now, query, key, place),
             None => {
@@ -291,11 +291,11 @@ impl DiskTier {
 
     /// Where Data is, if it still is.
     pub(super) fn find(&mut self, key: Key) -> Option<RecordAddress> {
-        self.find_at_all(key).filter(|&place| self.is_valid(place))
+        self.find_recoverable(key).filter(|&place| self.is_valid(place))
     }
 
     /// Where Data is, or where a start may still find it.
-    pub(super) fn find_at_all(&mut self, key: Key) -> Option<RecordAddress> {
+    pub(super) fn find_recoverable(&mut self, key: Key) -> Option<RecordAddress> {
         let place = self.catalog.find(key)?;
         if self.may_come_back(place) {
             return Some(place);
@@ -308,13 +308,13 @@ impl DiskTier {
     pub(super) fn remove_from_index(&mut self, key: Key, place: RecordAddress) -> bool {
         let was_there = self.catalog.remove(key, place);
         if was_there {
-            self.uncount(place);
+            self.uncount_record(place);
         }
         was_there
     }
 
     /// The index leads no more to what is in a place.
-    pub(super) fn uncount(&mut self, place: RecordAddress) {
+    pub(super) fn uncount_record(&mut self, place: RecordAddress) {
         let Some(device) = self.devices.get_mut(usize::from(place.disk())) else { return };
         if device.is_valid(place) {
             let region = device.locate(place).0;
@@ -397,7 +397,7 @@ impl DiskTier {
         }
         if !is_there || device.is_stalled {
             let outcome = if is_there { ReadOutcome::Stalled } else { ReadOutcome::Unavailable };
-            return Ok(self.reads.end_at_once(outcome));
+            return Ok(self.reads.finish_immediately(outcome));
         }
         device.reads_waiting += 1;
         let (id, at) = self.reads.begin(found.key, place, self.tickets.next());
@@ -407,7 +407,7 @@ impl DiskTier {
 
     /// Begins to keep an index of the segments that are held, or gives it up.
     pub(crate) fn track(&mut self, config: Option<HoldingsConfig>) {
-        self.catalog.track(config);
+        self.catalog.track_holdings(config);
     }
 
     /// The index of what is held must be built from the start once more.

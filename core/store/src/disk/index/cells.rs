@@ -30,14 +30,14 @@ pub(super) struct Cells {
     /// A page that no class has.
     spare: Option<Box<[u64]>>,
     /// Pages there are, the spare one included.
-    held: usize,
+    page_count: usize,
 }
 
 struct Page {
     words: Box<[u64]>,
     class: u8,
     /// Whether it gives no cells any more and waits for its last to go.
-    is_leaving: bool,
+    is_draining: bool,
     used: u16,
     /// The first cell given back, or [`END`]; each has the next in its first word.
     free: u16,
@@ -65,12 +65,12 @@ impl Cells {
             open: [NONE; CAPACITIES.len()],
             vacant: NONE,
             spare: None,
-            held: 0,
+            page_count: 0,
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.held * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
+        self.page_count * PAGE_WORDS * size_of::<u64>() + self.pages.capacity() * size_of::<Page>()
     }
 
     /// Octets that they may need beside their own while `pages` pages are added.
@@ -88,8 +88,8 @@ impl Cells {
 
     /// Pages there are.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
-        self.held
+    pub(super) fn page_count(&self) -> usize {
+        self.page_count
     }
 
     #[inline(always)]
@@ -149,7 +149,7 @@ impl Cells {
         page.words[at] = u64::from(page.free);
         page.free = at as u16;
         page.used -= 1;
-        let (is_empty, is_leaving) = (page.used == 0, page.is_leaving);
+        let (is_empty, is_leaving) = (page.used == 0, page.is_draining);
         let number = number as u32;
         if !had_room && !is_leaving {
             self.open(number);
@@ -162,22 +162,22 @@ impl Cells {
             let words = core::mem::take(&mut page.words);
             page.next = core::mem::replace(&mut self.vacant, number);
             if self.spare.replace(words).is_some() {
-                self.held -= 1;
+                self.page_count -= 1;
             }
         }
     }
 
     /// Moves a cell, of which the first `len` words matter, out of a page that is half empty or
     /// more if another has room, so that the page can go in the end.
-    pub(super) fn evacuate(&mut self, cell: u32, len: usize) -> Option<u32> {
+    pub(super) fn move_from_draining(&mut self, cell: u32, len: usize) -> Option<u32> {
         let (number, _) = Self::page_of(cell);
         let page = &mut self.pages[number];
-        if !page.is_leaving {
+        if !page.is_draining {
             let open = self.open[usize::from(page.class)];
-            if page.is_crowded() || open == NONE || open == number as u32 {
+            if page.is_over_half_full() || open == NONE || open == number as u32 {
                 return None;
             }
-            page.is_leaving = true;
+            page.is_draining = true;
             self.close(number as u32);
         }
         Some(self.relocate(cell, self.class(cell), len))
@@ -195,13 +195,13 @@ impl Cells {
 
     fn add_page(&mut self, class: u8) -> u32 {
         let words = self.spare.take().unwrap_or_else(|| {
-            self.held += 1;
+            self.page_count += 1;
             vec![0; PAGE_WORDS].into_boxed_slice()
         });
         let page = Page {
             words,
             class,
-            is_leaving: false,
+            is_draining: false,
             used: 0,
             free: END,
             fresh: 0,
@@ -251,7 +251,7 @@ impl Cells {
 
 impl Page {
     /// Whether more than half of it is in use.
-    fn is_crowded(&self) -> bool {
+    fn is_over_half_full(&self) -> bool {
         usize::from(self.used) * cell_words(self.class) * 2 > PAGE_WORDS
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Segments {
 
 /// How a cell or place was reached.
 #[derive(Copy, Clone)]
-struct Step {
+struct PathStep {
     cell: u32,
     /// Of the entry.
     at: usize,
@@ -93,7 +93,7 @@ impl Segments {
 
     /// Whether a word is that of an object with segments.
     #[inline(always)]
-    pub(super) fn is(word: u64) -> bool {
+    pub(super) fn has_segments(word: u64) -> bool {
         word & (SOLE | ROOT) != 0
     }
 
@@ -180,7 +180,7 @@ impl Segments {
             return self.insert(root, segment, place);
         }
         let mut root = object;
-        let mut above: Option<Step> = None;
+        let mut above: Option<PathStep> = None;
         let mut cell = object as u32;
         loop {
             let words = self.cells.words_mut(cell);
@@ -201,7 +201,7 @@ impl Segments {
             if header.level == 0 {
                 return (root, RecordAddress::from_word(core::mem::replace(&mut words[at], word)));
             }
-            above = Some(Step { cell, at });
+            above = Some(PathStep { cell, at });
             cell = words[at] as u32;
         }
     }
@@ -251,7 +251,7 @@ impl Segments {
             let place = RecordAddress::from_word(object).filter(|_| segment == 0);
             return (if place.is_some() { EMPTY } else { object }, place);
         }
-        let mut path = [Step { cell: 0, at: 0 }; LEVELS];
+        let mut path = [PathStep { cell: 0, at: 0 }; LEVELS];
         let mut depth = 0;
         let mut cell = object as u32;
         let place = loop {
@@ -262,7 +262,7 @@ impl Segments {
                 return (object, None);
             }
             let at = header.position(digit);
-            path[depth] = Step { cell, at };
+            path[depth] = PathStep { cell, at };
             depth += 1;
             if header.level == 0 {
                 break RecordAddress::from_word(words[at]);
@@ -272,7 +272,7 @@ impl Segments {
         let mut root = object;
         for step in (0..depth).rev() {
             let above = step.checked_sub(1).map(|above| path[above]);
-            if let Some(left) = self.take(path[step], may_add_page) {
+            if let Some(left) = self.remove_entry(path[step], may_add_page) {
                 self.link(&mut root, above, left);
                 return (root, place);
             }
@@ -282,7 +282,7 @@ impl Segments {
 
     /// Moves the cells that lead to a segment out of pages that are nearly empty. Returns the
     /// object's word from now on.
-    pub(super) fn settle(&mut self, object: u64, segment: u64) -> u64 {
+    pub(super) fn compact(&mut self, object: u64, segment: u64) -> u64 {
         let mut root = object;
         let mut above = None;
         let mut word = object;
@@ -290,7 +290,7 @@ impl Segments {
             let mut cell = word as u32;
             let header = Header::of(self.cells.words(cell));
             let len = HEADER_WORDS + header.digits.count_ones() as usize;
-            if let Some(moved) = self.cells.evacuate(cell, len) {
+            if let Some(moved) = self.cells.move_from_draining(cell, len) {
                 self.link(&mut root, above, ROOT | u64::from(moved));
                 cell = moved;
             }
@@ -299,17 +299,17 @@ impl Segments {
                 break;
             }
             let at = header.position(digit);
-            above = Some(Step { cell, at });
+            above = Some(PathStep { cell, at });
             word = self.cells.words(cell)[at];
         }
         root
     }
 
     /// Lets the object, or the entry above, lead to this cell.
-    fn link(&mut self, root: &mut u64, above: Option<Step>, cell: u64) {
+    fn link(&mut self, root: &mut u64, above: Option<PathStep>, cell: u64) {
         match above {
             None => *root = cell,
-            Some(Step { cell: above, at }) => self.cells.words_mut(above)[at] = cell,
+            Some(PathStep { cell: above, at }) => self.cells.words_mut(above)[at] = cell,
         }
     }
 
@@ -356,7 +356,7 @@ impl Segments {
 
     /// Takes an entry out of a cell. Returns what is to be in the cell's place: it may have moved,
     /// or have a single one below it, or be gone.
-    fn take(&mut self, Step { cell, at }: Step, may_add_page: bool) -> Option<u64> {
+    fn remove_entry(&mut self, PathStep { cell, at }: PathStep, may_add_page: bool) -> Option<u64> {
         let class = self.cells.class(cell);
         let words = self.cells.words_mut(cell);
         let header = Header::of(words);

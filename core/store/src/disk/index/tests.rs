@@ -412,7 +412,7 @@ fn memory_is_counted_to_the_octet_and_given_back() {
     held += info.bytes_current + 20_000 * size_of::<Key>() as i64;
     assert_eq!(index.memory_bytes() - size_of::<DiskIndex>(), held as usize);
     assert!(index.is_empty());
-    assert_eq!(index.segments.cells().held(), 1);
+    assert_eq!(index.segments.cells().page_count(), 1);
 }
 
 /// Objects with some segments each, in random order, until many are refused; then all but a few go
@@ -501,5 +501,5 @@ fn a_round_gathers_what_is_scattered() {
         assert_eq!(index.find(Key { object: hash(&path), segment }), Some(place(number)));
     }
     let places = index.erase_below(None, ALL, |_, _| ());
-    assert_eq!((places as u64, index.segments.cells().held()), (count, 1));
+    assert_eq!((places as u64, index.segments.cells().page_count()), (count, 1));
 }

@@ -346,7 +346,7 @@ impl Shards {
 
     /// From how much that waits on the store marks.
     pub(super) fn mark_threshold(&self) -> u32 {
-        self.tier().map_or(0, |tier| tier.threshold)
+        self.tier().map_or(0, |tier| tier.bypass_threshold)
     }
 
     /// Whether a shard stores faster than its disks write.
